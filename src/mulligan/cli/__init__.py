@@ -1,0 +1,1 @@
+"""The command line: a face. It parses, calls, and shows the answer."""

@@ -1,0 +1,74 @@
+"""What went wrong, as a value: the `Failure` and the table of its codes (rung 0 of the ladder)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+Severity = Literal["warning", "error", "critical"]
+
+# DESIGN 2, rung 0. What is not in the table is a step's own code: an error, retryable.
+_RETRYABLE = (
+    "EXIT_NONZERO SIGNALED EXCEPTION CONNECTION HTTP_5XX HTTP_429 TIMEOUT OUT_OF_MEMORY OUTPUT_MISSING "
+    "OUTPUT_INVALID VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY"
+).split()
+_NOT_RETRYABLE = (
+    "HTTP_4XX INPUT_INVALID EXPRESSION_FAILED APPROVAL_REFUSED APPROVAL_EXPIRED NO_ROUTE LOOP_LIMIT CIRCUIT_OPEN"
+).split()
+_CRITICAL = "SECURITY_VIOLATION RUN_TIMEOUT INTERNAL".split()
+_ENGINES_OWN = "WORKER_LOST INTERRUPTED CANCELLED".split()
+# Only ever a cause or a note beside a step's own failure, never the code that climbs.
+_ATTACHED = "HANDLER_FAILED UNDO_FAILED".split()
+
+SEVERITY: dict[str, Severity] = {
+    **dict.fromkeys(_RETRYABLE + _NOT_RETRYABLE + _ENGINES_OWN + _ATTACHED, "error"),
+    **dict.fromkeys(_CRITICAL, "critical"),
+}
+RETRYABLE: dict[str, bool] = {
+    **dict.fromkeys(_RETRYABLE + _ENGINES_OWN, True),
+    **dict.fromkeys(_NOT_RETRYABLE + _CRITICAL + _ATTACHED, False),
+}
+CODES = frozenset(SEVERITY)
+ENGINE_CODES = frozenset(_ENGINES_OWN + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"])
+
+MESSAGE_CHARS_MAX = 2000
+TRACE_CHARS_MAX = 8000
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The structured record of what went wrong. Bounded: it fits in an event."""
+
+    code: str
+    message: str = ""
+    severity: Severity = "error"
+    retryable: bool = True
+    exit_code: int | None = None
+    signal: int | None = None
+    step: str = ""
+    item: int | None = None
+    visit: int = 0
+    attempt: int = 0
+    at: datetime | None = None
+    details: dict[str, Any] = {}
+    trace: str = ""
+    cause: tuple[Failure, ...] = ()
+    handler_failure: Failure | None = None
+
+    @property
+    def is_fatal(self) -> bool:
+        """Critical, or not retryable: retried only by a rule that names its code."""
+        return self.severity == "critical" or not self.retryable
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """What edge filters match: its own code, and HANDLER_FAILED where its handler failed too."""
+        return (self.code, self.handler_failure.code) if self.handler_failure else (self.code,)
+
+
+def failure(code: str, message: str = "", **fields: Any) -> Failure:
+    """A failure with the severity and retryability that the table gives its code."""
+    fields.setdefault("severity", SEVERITY.get(code, "error"))
+    fields.setdefault("retryable", RETRYABLE.get(code, True))
+    return Failure(code=code, message=message[-MESSAGE_CHARS_MAX:], **fields)

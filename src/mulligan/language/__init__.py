@@ -1,0 +1,1 @@
+"""The language: YAML or Python into one checked `core.workflow.Workflow`."""
