@@ -1,0 +1,81 @@
+# Needs Python 3.11 or newer, make and a package index. The first target that runs makes .venv and installs the pins.
+
+PYTHON ?= python3
+N ?= 2000
+SEED ?= 0
+UPGRADE ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+UV := $(shell command -v uv 2>/dev/null)
+# Compiles the pins where no uv is on the PATH.
+UV_FOR_PINS := uv==0.13.7
+
+# What a shell may carry around must not reach our own environment.
+unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check lint format bench simulate pins clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMP) ## watch a workflow break at every rung of the ladder and still end well
+	@$(BIN)/mulligan demo
+
+test: $(STAMP) ## run all tests
+	$(BIN)/pytest
+
+check: lint test ## format, lint, types, tests: what a change must pass
+
+lint: $(STAMP) ## format, lint and types, without the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## put the code into the house's form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## measure the core: microseconds per event, memory per step
+	$(BIN)/python bench/core.py
+
+simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SEED=7
+	$(BIN)/python -m mulligan.testing.simulate --histories $(N) --seed $(SEED)
+
+pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to its newest version
+	@$(require-python)
+	$(if $(UV),,test -x .venv-pins/bin/uv || { $(PYTHON) -m venv .venv-pins && .venv-pins/bin/pip install -q $(UV_FOR_PINS); })
+	$(compile) -o requirements/runtime.txt
+	$(compile) --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
+	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find src tests bench examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The project itself comes last and without a build environment of its own: its backend is one of the pins.
+$(STAMP): pyproject.toml requirements/dev.txt
+	@$(require-python)
+ifdef UV
+	@$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV)
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+else
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endif
+	@touch $@
+
+define require-python
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "mulligan needs Python 3.11 or newer, and '$(PYTHON)' is not: name another with make PYTHON=python3.12" >&2; exit 1; }
+endef
+
+# Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
+define compile
+$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins" $(if $(UPGRADE),--upgrade)
+endef

@@ -1,0 +1,349 @@
+"""The shape of the code: who may know whom, what the core may touch, how a file may look.
+
+Each law is a function from a source to the sentences that say where it is broken. The laws hold for every module
+under src/, and each is shown to refuse something.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+SRC = Path(__file__).parent.parent / "src"
+
+# Top to bottom: a part knows only what stands above it.
+PARTS = (
+    *("errors", "core", "language", "formats", "ports", "store", "engine", "worker", "service"),
+    *("api", "cli", "dashboard", "mcp", "testing", "app"),
+)
+FACES = frozenset({"api", "cli", "dashboard", "mcp"})
+STRANGERS = frozenset({"store", "engine", "worker"})
+FACES_KNOW = frozenset({"errors", "service"})
+TESTING_KNOWS = frozenset({"errors", "core", "language", "ports"})
+
+# `service` does not exist yet, so the command line asks the language and the core itself; `mulligan demo` shows the
+# shipped fakes at work. The first two go when the verbs move into `service`.
+EXCEPTIONS = frozenset({("cli", "language"), ("cli", "core"), ("cli", "testing")})
+
+PURE_MODULES = frozenset(
+    {
+        *("__future__", "abc", "bisect", "collections", "dataclasses", "datetime", "enum", "functools", "hashlib"),
+        *("heapq", "itertools", "json", "math", "msgspec", "operator", "re", "string", "textwrap", "types", "typing"),
+    }
+)
+CLOCK_METHODS = frozenset({"now", "utcnow", "today"})
+# `hash` of a text differs from process to process, which a replay would notice.
+IMPURE_BUILTINS = frozenset({"__import__", "breakpoint", "eval", "exec", "hash", "input", "open", "print"})
+
+NAMELESS = re.compile(r"_?(utils?|commons?|helpers?|base|managers?|mixins?|misc|v\d+)")
+LINES_MAX = 600
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module: its path below src/ and its text."""
+
+    path: PurePosixPath
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, str(self.path))
+
+    @property
+    def part(self) -> str:
+        """The name right below the package: a folder, or a module of its own."""
+        return self.path.with_suffix("").parts[1]
+
+    @property
+    def package(self) -> tuple[str, ...]:
+        return self.path.parent.parts
+
+
+def source(path: str, text: str) -> Source:
+    return Source(PurePosixPath(path), text)
+
+
+def shipped_sources() -> list[Source]:
+    paths = sorted(SRC.rglob("*.py"))
+    return [source(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+
+
+def imported_modules(module: Source) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of all that a module imports; what is taken from the package itself is named in full."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = absolute_name(module, node)
+            names = [f"{origin}.{alias.name}" for alias in node.names] if origin == "mulligan" else [origin]
+            yield from ((node.lineno, name) for name in names)
+
+
+def absolute_name(module: Source, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    above = module.package[: len(module.package) - node.level + 1]
+    return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def known_parts(part: str) -> frozenset[str]:
+    """The parts that `part` may import, itself among them."""
+    above = frozenset(PARTS[: PARTS.index(part)])
+    if part in FACES:
+        above = FACES_KNOW
+    elif part in STRANGERS:
+        above -= STRANGERS
+    elif part == "testing":
+        above = TESTING_KNOWS
+    return above | {part} | {known for knower, known in EXCEPTIONS if knower == part}
+
+
+# The laws
+
+
+def arrows_go_one_way(module: Source) -> Iterator[str]:
+    imports = [(line, name.split(".")) for line, name in imported_modules(module)]
+    ours = [(line, names[1]) for line, names in imports if names[0] == "mulligan" and len(names) > 1]
+    if module.part == "__init__":
+        yield from (f"{module.path}:{line}: the package itself imports '{part}'" for line, part in ours)
+    elif module.part not in PARTS:
+        yield f"{module.path}: '{module.part}' is no part of the design"
+    else:
+        allowed = known_parts(module.part) | {"__version__"}
+        yield from (
+            f"{module.path}:{line}: '{module.part}' may not know '{part}'" for line, part in ours if part not in allowed
+        )
+
+
+def the_core_is_pure(module: Source) -> Iterator[str]:
+    if module.part != "core":
+        return
+    for line, name in imported_modules(module):
+        if name.split(".")[0] not in PURE_MODULES | {"mulligan"}:
+            yield f"{module.path}:{line}: '{name}' is not on the list of pure modules"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and (name := impure_callee(node.func)):
+            yield f"{module.path}:{node.lineno}: calls '{name}'"
+
+
+def impure_callee(callee: ast.expr) -> str:
+    """The name of a clock or of a builtin that touches the world, or nothing."""
+    if isinstance(callee, ast.Attribute) and callee.attr in CLOCK_METHODS:
+        return callee.attr
+    if isinstance(callee, ast.Name) and callee.id in IMPURE_BUILTINS:
+        return callee.id
+    return ""
+
+
+def imports_stand_at_the_top(module: Source) -> Iterator[str]:
+    functions = [n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lines = {
+        node.lineno
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    yield from (f"{module.path}:{line}: an import inside a function" for line in sorted(lines))
+
+
+def nothing_is_imported_by_star(module: Source) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            yield f"{module.path}:{node.lineno}: a star import"
+
+
+def every_file_is_named_for_a_noun(module: Source) -> Iterator[str]:
+    for name in module.path.with_suffix("").parts:
+        if NAMELESS.fullmatch(name):
+            yield f"{module.path}: '{name}' says that nobody looked for the noun"
+
+
+def files_are_short(module: Source) -> Iterator[str]:
+    lines = len(module.text.splitlines())
+    if lines >= LINES_MAX:
+        yield f"{module.path}: {lines} lines, and {LINES_MAX - 1} are the most"
+
+
+Law = Callable[[Source], Iterator[str]]
+LAWS: tuple[Law, ...] = (
+    arrows_go_one_way,
+    the_core_is_pure,
+    imports_stand_at_the_top,
+    nothing_is_imported_by_star,
+    every_file_is_named_for_a_noun,
+    files_are_short,
+)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_the_law_holds_for_every_module(law: Law) -> None:
+    sources = shipped_sources()
+
+    broken = [sentence for module in sources for sentence in law(module)]
+
+    assert sources
+    assert broken == []
+
+
+def test_the_arrows_of_the_design_are_lawful() -> None:
+    assert known_parts("core") == {"core", "errors"}
+    assert known_parts("language") == {"language", "core", "errors"}
+    assert known_parts("engine") == {"engine", "errors", "core", "language", "formats", "ports"}
+    assert known_parts("service") == set(PARTS[:9])
+    assert known_parts("api") == {"api", "errors", "service"}
+    assert known_parts("app") == set(PARTS)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "sentence"),
+    [
+        # against the stream
+        (
+            "mulligan/core/turn.py",
+            "import mulligan.language.load",
+            "mulligan/core/turn.py:1: 'core' may not know 'language'",
+        ),
+        # the part named as a name taken from the package
+        ("mulligan/core/turn.py", "from mulligan import ports", "mulligan/core/turn.py:1: 'core' may not know 'ports'"),
+        # relative, two levels up
+        ("mulligan/core/turn.py", "from ..store import disk", "mulligan/core/turn.py:1: 'core' may not know 'store'"),
+        ("mulligan/core/turn.py", "from .. import store", "mulligan/core/turn.py:1: 'core' may not know 'store'"),
+        # for types only is still knowing
+        (
+            "mulligan/errors.py",
+            "if TYPE_CHECKING:\n    from mulligan.core.state import State",
+            "mulligan/errors.py:2: 'errors' may not know 'core'",
+        ),
+        # strangers to each other, although one stands above the other
+        (
+            "mulligan/engine/loop.py",
+            "import mulligan.store.sqlite",
+            "mulligan/engine/loop.py:1: 'engine' may not know 'store'",
+        ),
+        (
+            "mulligan/worker/lease.py",
+            "import mulligan.engine.loop",
+            "mulligan/worker/lease.py:1: 'worker' may not know 'engine'",
+        ),
+        # a face knows neither another face nor what lies behind the service
+        ("mulligan/mcp/tools.py", "import mulligan.api.routes", "mulligan/mcp/tools.py:1: 'mcp' may not know 'api'"),
+        ("mulligan/api/routes.py", "import mulligan.core.turn", "mulligan/api/routes.py:1: 'api' may not know 'core'"),
+        # the fakes stand on the core alone
+        (
+            "mulligan/testing/store.py",
+            "import mulligan.store.sqlite",
+            "mulligan/testing/store.py:1: 'testing' may not know 'store'",
+        ),
+        # importing anything imports the package first
+        (
+            "mulligan/__init__.py",
+            "from mulligan.core import turn",
+            "mulligan/__init__.py:1: the package itself imports 'core'",
+        ),
+        # a part nobody designed
+        ("mulligan/plugins/a.py", "", "mulligan/plugins/a.py: 'plugins' is no part of the design"),
+    ],
+)
+def test_an_arrow_against_the_stream_is_found(path: str, text: str, sentence: str) -> None:
+    assert list(arrows_go_one_way(source(path, text))) == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("mulligan/core/turn.py", "from mulligan.errors import Unlawful\nfrom mulligan.core import state"),
+        ("mulligan/core/turn.py", "from . import state\nfrom .state import State\nfrom ..errors import Unlawful"),
+        ("mulligan/cli/main.py", "from mulligan import __version__\nfrom mulligan.testing import demo"),
+        ("mulligan/app.py", "import mulligan.cli.main, mulligan.store.sqlite, mulligan.engine.loop"),
+        ("mulligan/store/sqlite.py", "import apsw\nimport mulligan.ports"),
+    ],
+)
+def test_an_arrow_with_the_stream_is_let_through(path: str, text: str) -> None:
+    assert list(arrows_go_one_way(source(path, text))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import time", "'time' is not on the list of pure modules"),
+        ("import os.path", "'os.path' is not on the list of pure modules"),
+        ("from random import choice", "'random' is not on the list of pure modules"),
+        ("import json, uuid", "'uuid' is not on the list of pure modules"),
+        ("at = datetime.now(UTC)", "calls 'now'"),
+        # whatever name it was imported under
+        ("at = dt.datetime.utcnow()", "calls 'utcnow'"),
+        ("day = date.today()", "calls 'today'"),
+        ("text = open('a')", "calls 'open'"),
+        ("print(1)", "calls 'print'"),
+        ("seed = hash('a')", "calls 'hash'"),
+    ],
+)
+def test_an_impure_core_is_found(text: str, found: str) -> None:
+    assert list(the_core_is_pure(source("mulligan/core/turn.py", text))) == [f"mulligan/core/turn.py:1: {found}"]
+
+
+def test_a_pure_core_and_an_impure_shell_are_let_through() -> None:
+    core = source("mulligan/core/turn.py", "from datetime import datetime\nimport collections.abc\nat = state.now")
+    shell = source("mulligan/engine/loop.py", "import time\nprint(time.time())")
+
+    assert list(the_core_is_pure(core)) == []
+    assert list(the_core_is_pure(shell)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    import json",
+        "async def f():\n    from json import loads",
+        "class A:\n    def f(self): from . import b",
+        # two functions deep is one import, told once
+        "def f():\n    def g(): import json",
+    ],
+)
+def test_an_import_inside_a_function_is_found(text: str) -> None:
+    line = len(text.splitlines())
+
+    assert list(imports_stand_at_the_top(source("mulligan/app.py", text))) == [
+        f"mulligan/app.py:{line}: an import inside a function"
+    ]
+
+
+def test_an_import_that_depends_on_what_is_installed_may_stand_at_the_top() -> None:
+    text = "try:\n    import cel\nexcept ImportError:\n    cel = None\n\ndef f(): return cel"
+
+    assert list(imports_stand_at_the_top(source("mulligan/app.py", text))) == []
+
+
+def test_a_star_import_is_found() -> None:
+    module = source("mulligan/app.py", "import re\nfrom mulligan.errors import *")
+
+    assert list(nothing_is_imported_by_star(module)) == ["mulligan/app.py:2: a star import"]
+
+
+@pytest.mark.parametrize("name", ["utils", "_util", "common", "helpers", "base", "manager", "v2"])
+def test_a_file_or_folder_without_a_noun_is_found(name: str) -> None:
+    sentence = f"'{name}' says that nobody looked for the noun"
+
+    as_file = list(every_file_is_named_for_a_noun(source(f"mulligan/core/{name}.py", "")))
+    as_folder = list(every_file_is_named_for_a_noun(source(f"mulligan/{name}/turn.py", "")))
+
+    assert as_file == [f"mulligan/core/{name}.py: {sentence}"]
+    assert as_folder == [f"mulligan/{name}/turn.py: {sentence}"]
+
+
+def test_a_noun_that_only_begins_like_a_forbidden_one_is_let_through() -> None:
+    assert list(every_file_is_named_for_a_noun(source("mulligan/core/baseline.py", ""))) == []
+
+
+def test_a_long_file_is_found_and_one_line_less_is_let_through() -> None:
+    long = source("mulligan/core/turn.py", "pass\n" * LINES_MAX)
+    short = source("mulligan/core/turn.py", "pass\n" * (LINES_MAX - 1))
+
+    assert list(files_are_short(long)) == ["mulligan/core/turn.py: 600 lines, and 599 are the most"]
+    assert list(files_are_short(short)) == []

@@ -1,0 +1,150 @@
+"""What a newcomer meets first: the commands work as written, the pins are whole, nothing of a machine leaked in."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PINS = ("requirements/runtime.txt", "requirements/dev.txt")
+PROSE = ("README.md", "CONTRIBUTING.md")
+
+DOCUMENTED_TARGETS = ("help", "demo", "test", "check", "lint", "format", "bench", "simulate", "pins", "clean")
+ADDRESS = re.compile(r"://|--(extra-)?index-url|--default-index|--find-links|^-[if]\s| @ ", re.MULTILINE)
+PERSONAL_PATH = re.compile(r"(?<![\w.~-])/(home|root|work|Users)/\w")
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads(read("pyproject.toml"))
+
+
+def requirements(text: str) -> list[str]:
+    """The logical lines of a requirements file, comments left out and continued lines joined."""
+    kept = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return "\n".join(kept).replace("\\\n", " ").splitlines()
+
+
+def pinned_versions(name: str) -> dict[str, str]:
+    pairs = (line.split()[0].split("==", 1) for line in requirements(read(name)))
+    return dict(pairs)
+
+
+def makefile_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+
+
+def tracked_texts() -> dict[str, str]:
+    """Every file under version control that is text, by name."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    paths = [ROOT / name for name in listing.stdout.split("\0") if name]
+    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8", errors="ignore") for p in paths if p.is_file()}
+
+
+@pytest.mark.parametrize("name", PINS)
+def test_every_pin_has_a_version_and_a_hash(name: str) -> None:
+    lines = requirements(read(name))
+
+    unpinned = [line.split()[0] for line in lines if not re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)]
+
+    assert lines
+    assert unpinned == []
+
+
+@pytest.mark.parametrize("name", PINS)
+def test_pins_name_no_index_and_no_address(name: str) -> None:
+    assert ADDRESS.findall(read(name)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--index-url https://index.example/simple",
+        "--extra-index-url file:///srv",
+        "-f wheels",
+        "-i mirror",
+        "mulligan @ ../mulligan",
+    ],
+)
+def test_an_address_among_the_pins_would_be_found(line: str) -> None:
+    assert ADDRESS.search(f"rich==15.0.0\n{line}\n")
+
+
+def test_the_development_pins_contain_the_runtime_pins() -> None:
+    assert pinned_versions("requirements/runtime.txt").items() <= pinned_versions("requirements/dev.txt").items()
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = pyproject()
+    declared = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+
+    names = {re.match(r"[\w-]+", requirement)[0].lower().replace("_", "-") for requirement in declared}
+
+    assert names - pinned_versions("requirements/dev.txt").keys() == set()
+
+
+def test_the_version_has_one_home() -> None:
+    project = pyproject()["project"]
+
+    versions = re.findall(r'^__version__ = "(\d+\.\d+\.\d+)"$', read("src/mulligan/__init__.py"), re.MULTILINE)
+
+    assert len(versions) == 1
+    assert "version" not in project
+    assert project["dynamic"] == ["version"]
+
+
+def test_the_first_commands_of_the_readme_are_demo_and_test() -> None:
+    commands = re.findall(r"^make (\w+)", read("README.md"), re.MULTILINE)
+
+    assert commands[:2] == ["demo", "test"]
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_every_make_command_that_is_written_down_exists(name: str) -> None:
+    written = set(re.findall(r"(?:^|`)make ([a-z]+)", read(name), re.MULTILINE))
+
+    assert written
+    assert written - makefile_targets() == set()
+
+
+@pytest.mark.parametrize("arguments", [["help"], []], ids=["make help", "make"])
+def test_make_help_lists_every_documented_target_with_a_sentence(arguments: list[str]) -> None:
+    command = ["make", "--no-print-directory", *arguments]
+
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    assert re.findall(r"^  make (\w+) +\w.*$", shown, re.MULTILINE) == list(DOCUMENTED_TARGETS)
+
+
+def test_the_pipeline_runs_the_test_command_of_the_readme_and_the_checks() -> None:
+    commands = re.findall(r"^make (\w+)$", read(".ci/run"), re.MULTILINE)
+
+    assert commands == ["lint", "test"]
+
+
+def test_the_types_are_shipped() -> None:
+    assert (ROOT / "src/mulligan/py.typed").is_file()
+
+
+def test_no_tracked_file_names_a_path_of_somebodys_machine() -> None:
+    texts = tracked_texts()
+
+    named = {name: match[0] for name, text in texts.items() if (match := PERSONAL_PATH.search(text))}
+
+    assert texts
+    assert named == {}
+
+
+@pytest.mark.parametrize("folder", ["home", "root", "work", "Users"])
+def test_a_path_of_somebodys_machine_would_be_found(folder: str) -> None:
+    assert PERSONAL_PATH.search(f'open("/{folder}/somebody/file")')
