@@ -58,6 +58,7 @@ clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 # The project itself comes last and without a build environment of its own: its backend is one of the pins.
 $(STAMP): pyproject.toml requirements/dev.txt
 	@$(require-python)
+	@echo "installing what requirements/dev.txt pins into $(VENV), once" >&2
 ifdef UV
 	@$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV)
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
