@@ -22,7 +22,11 @@ An exception carries its data as fields, so that no face ever parses a sentence.
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterable
 from typing import ClassVar
+
+import msgspec
 
 
 class MulliganError(Exception):
@@ -84,6 +88,82 @@ class UnknownRun(NotFound):
 
 class UnknownStep(NotFound):
     code = "step.unknown"
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing wrong with a file: where, what, and what to do. Lines and columns count from 1; 0 is "nowhere"."""
+
+    code: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    length: int = 1
+    source_line: str = ""
+    hint: str = ""
+
+    def render(self) -> str:
+        """The problem as a terminal shows it: the sentence, the line itself, and a caret under the words."""
+        place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"error[{self.code}]: {place}{self.message}" + self._excerpt()
+
+    def _excerpt(self) -> str:
+        if not self.line:
+            return f"\n  {self.hint}" if self.hint else ""
+        shown, start = _window(self.source_line, self.column - 1)
+        before = shown[: self.column - 1 - start]
+        under = shown[len(before) : len(before) + self.length]
+        gutter = " " * len(str(self.line))
+        carets = "^" * max(1, sum(map(_cells, under)))
+        return (
+            f"\n  {self.line} | {shown}\n  {gutter} | {''.join(map(_blank, before))}{carets} {self.hint}"
+        ).rstrip()
+
+
+class LanguageError(MulliganError):
+    """A file is refused. Carries every problem found, in the order of the file."""
+
+    code = "language"
+    http_status = 422
+    exit_code = 2
+
+    SHOWN_MAX: ClassVar[int] = 20
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(set(problems), key=lambda p: (p.file, p.line, p.column, p.code, p.message)))
+        super().__init__(self.problems[0].message if self.problems else "the file is refused")
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self) -> str:
+        """Every problem with its line and caret, at most twenty."""
+        shown = [problem.render() for problem in self.problems[: self.SHOWN_MAX]]
+        more = len(self.problems) - len(shown)
+        return "\n".join([*shown, f"and {more} more"] if more else shown)
+
+
+# A line is shown whole up to this many characters; of a longer one, what is around the caret.
+_SHOWN_CHARS_MAX = 160
+
+
+def _window(line: str, caret: int) -> tuple[str, int]:
+    """The part of `line` to show, without control characters, and where it starts."""
+    start = 0 if len(line) <= _SHOWN_CHARS_MAX else max(0, caret - _SHOWN_CHARS_MAX // 2)
+    part = line[start : start + _SHOWN_CHARS_MAX]
+    return "".join(char if char == "\t" or char.isprintable() else "\ufffd" for char in part), start
+
+
+def _cells(char: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _blank(char: str) -> str:
+    """White space as wide as the character above it; a tab stays a tab, since only the terminal knows its width."""
+    return char if char == "\t" else " " * _cells(char)
 
 
 class InputInvalid(MulliganError):

@@ -1,0 +1,264 @@
+"""YAML 1.2 into nodes: every key and value with its line and column, and everything doubtful refused.
+
+The events come from PyYAML's C parser; what a scalar means is decided here (`scalars`), since PyYAML speaks
+YAML 1.1. Merge keys (`<<`) are refused: YAML 1.2 has none, and what `defaults`, `retry_policies` and `handlers`
+share is visible to every check, whereas a merged key has a place of its own in no file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from yaml import YAMLError
+from yaml.error import MarkedYAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.scanner import Scanner
+
+from mulligan.language import scalars
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.words import did_you_mean
+
+try:
+    from yaml.cyaml import CParser
+except ImportError:  # PyYAML without libyaml: slower, the same events.
+    CParser = None
+
+DEPTH_MAX = 80
+# What aliases may add to a file, in nodes: a few kilobytes of them can otherwise stand for billions.
+ALIASED_NODES_MAX = 200_000
+
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class _PurePythonParser(Reader, Scanner, Parser):  # type: ignore[misc]
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+
+
+def decode(data: bytes, file: str) -> Source:
+    """The text of a file. What is not UTF-8 is refused, with the place of the first bad byte."""
+    try:
+        return Source(data.decode("utf-8-sig"), file)
+    except UnicodeDecodeError as error:
+        source = Source(data.decode("utf-8", "replace"), file)
+        before = data[: error.start]
+        line_start = before.rfind(b"\n") + 1
+        column = len(before[line_start:].decode("utf-8", "replace"))
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        raise source.refuse_at(
+            "not_utf8", message, before.count(b"\n"), column, hint="save the file as UTF-8"
+        ) from None
+
+
+def parse(source: Source, *, is_c_parser_wanted: bool = True) -> Node:
+    """The one document in the file."""
+    _refuse_unprintable(source)
+    parser = CParser(source.text) if CParser and is_c_parser_wanted else _PurePythonParser(source.text)
+    try:
+        return _Builder(source, parser).document()
+    except MarkedYAMLError as error:
+        raise _refuse_syntax(source, error) from None
+    except YAMLError as error:
+        raise source.refuse_at("yaml", str(error).lower(), 0, 0) from None
+
+
+def _refuse_unprintable(source: Source) -> None:
+    if found := _UNPRINTABLE.search(source.text):
+        before = source.text[: found.start()]
+        line = Source(before, "").lines
+        message = f"the character U+{ord(found.group()):04X} has no place in a text file"
+        raise source.refuse_at("character", message, len(line) - 1, len(line[-1]), hint="remove it")
+
+
+class _Builder:
+    """Turns events into nodes, with a stack instead of recursion."""
+
+    def __init__(self, source: Source, parser: Any) -> None:
+        self.source = source
+        self.parser = parser
+        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.open_anchors: set[str] = set()
+        self.aliased_nodes = 0
+
+    def document(self) -> Node:
+        root: Node | None = None
+        while not isinstance(event := self.parser.get_event(), StreamEndEvent):
+            if isinstance(event, DocumentStartEvent):
+                if root is not None:
+                    raise self._refuse(event, "several_documents", "a second document starts here",
+                                       hint="a file holds one workflow")  # fmt: skip
+                root = self._node()
+        if root is None or (isinstance(root, Scalar) and root.value is None):
+            raise self.source.refuse_at("empty", "the file is empty", 0, 0, hint="a workflow has at least 'steps:'")
+        return root
+
+    def _node(self) -> Node:
+        """The node that comes next. Each open collection on the stack knows the anchor it closes."""
+        next_event = self.parser.get_event
+        stack: list[_Open] = []
+        while True:
+            event = next_event()
+            kind = type(event)
+            if kind is ScalarEvent:
+                node, size = self._scalar(event), 1
+            elif kind is AliasEvent:
+                node, size = self._alias(event)
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                closed = stack.pop()
+                node, size = closed.node, closed.size
+                if closed.anchor:
+                    self._close_anchor(closed.anchor, node, size)
+            else:
+                stack.append(self._open(event, len(stack)))
+                continue
+            if not stack:
+                return node
+            self._add(stack[-1], node, size)
+
+    def _open(self, event: Any, depth: int) -> _Open:
+        if depth >= DEPTH_MAX:
+            raise self._refuse(event, "too_deep", f"more than {DEPTH_MAX} lists and mappings inside each other")
+        mark = event.start_mark
+        is_mapping = isinstance(event, MappingStartEvent)
+        if event.tag and event.tag not in ("!", scalars.TAG + ("map" if is_mapping else "seq")):
+            raise self._refuse_tag(event)
+        if event.anchor:
+            self.open_anchors.add(event.anchor)
+        node = Mapping(mark.line, mark.column) if is_mapping else Sequence(mark.line, mark.column)
+        return _Open(node, event.anchor)
+
+    def _add(self, parent: _Open, node: Node, size: int) -> None:
+        parent.size += size
+        collection = parent.node
+        if type(collection) is Sequence:
+            collection.items.append(node)
+        elif parent.key is None:
+            parent.key = self._key(collection, node)
+        else:
+            collection.entries[parent.key.text] = (parent.key, node)
+            parent.key = None
+
+    def _key(self, mapping: Mapping, node: Node) -> Scalar:
+        if not isinstance(node, Scalar) or node.value is None:
+            raise self.source.refuse("key", "a key is one word or text", node, hint="write it as 'key: value'")
+        if node.text == "<<" and node.style == "":
+            raise self.source.refuse(
+                "merge_key", "merge keys ('<<') are not part of YAML 1.2", node,
+                hint="use 'defaults', 'retry_policies' or 'handlers', or an alias for the whole value",
+            )  # fmt: skip
+        if node.text in mapping.entries:
+            first = mapping.key(node.text)
+            message = f"'{shorten(node.text)}' is here twice: first in line {first.line + 1}"
+            raise self.source.refuse("duplicate_key", message, node, hint="remove one of them")
+        return node
+
+    def _scalar(self, event: Any) -> Scalar:
+        start, end = event.start_mark, event.end_mark
+        # The pure parser says None where the C parser says "".
+        style = event.style or ""
+        end_column = end.column if end.line == start.line else start.column
+        node = Scalar(event.value, event.value, style, start.line, start.column, end_column)
+        if event.tag or style == "":
+            node.value = self._value(event, node)
+        if event.anchor:
+            self._close_anchor(event.anchor, node, 1)
+        return node
+
+    def _value(self, event: Any, node: Scalar) -> Any:
+        try:
+            return scalars.resolve_tagged(node.text, event.tag) if event.tag else scalars.resolve(node.text)
+        except KeyError:
+            raise self._refuse_tag(event) from None
+        except ValueError:
+            if event.tag:
+                word = event.tag.removeprefix(scalars.TAG)
+                message = f"'{shorten(node.text)}' is tagged '!!{word}' and is none"
+                raise self.source.refuse("tag", message, node) from None
+            message = f"the number {shorten(node.text)} does not fit into 64 bits"
+            raise self.source.refuse("number", message, node, hint="quote it to keep it as text") from None
+
+    def _alias(self, event: Any) -> tuple[Node, int]:
+        if event.anchor in self.open_anchors:
+            raise self._refuse(event, "recursive_alias", f"'*{event.anchor}' stands inside what it names")
+        if event.anchor not in self.anchors:
+            hint = did_you_mean(event.anchor, self.anchors, "*{}")
+            raise self._refuse(event, "unknown_alias", f"there is no anchor '&{event.anchor}' before this", hint=hint)
+        node, size = self.anchors[event.anchor]
+        self.aliased_nodes += size
+        if self.aliased_nodes > ALIASED_NODES_MAX:
+            message = f"the aliases of this file stand for more than {ALIASED_NODES_MAX:,} values"
+            raise self._refuse(event, "alias_bomb", message)
+        return node, size
+
+    def _close_anchor(self, anchor: str, node: Node, size: int) -> None:
+        self.open_anchors.discard(anchor)
+        self.anchors[anchor] = (node, size)
+
+    def _refuse_tag(self, event: Any) -> Refusal:
+        word = event.tag.removeprefix(scalars.TAG)
+        tag = f"!!{word}" if word != event.tag else event.tag
+        known = "!!str, !!int, !!float, !!bool, !!null, !!seq and !!map"
+        return self._refuse(event, "tag", f"the tag '{tag}' is unknown", hint=f"there are {known}")
+
+    def _refuse(self, event: Any, code: str, message: str, *, hint: str = "") -> Refusal:
+        start, end = event.start_mark, event.end_mark
+        length = end.column - start.column if end.line == start.line else 1
+        return self.source.refuse_at(code, message, start.line, start.column, length, hint=hint)
+
+
+class _Open:
+    """A collection that is being filled: its key in hand, and how many nodes it stands for."""
+
+    __slots__ = ("anchor", "key", "node", "size")
+
+    def __init__(self, node: Mapping | Sequence, anchor: str | None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.key: Scalar | None = None
+        self.size = 1
+
+
+# The parser's own words, both of the C one and of the pure one, and ours with what to do.
+_SYNTAX: tuple[tuple[str, str, str], ...] = (
+    ("mapping values are not allowed", "a ':' is not expected here", "indent it like its neighbours, or quote the text"),
+    ("cannot start any token", "this character cannot start a value", "quote the text"),
+    ("did not find expected key", "a key is expected here", "indent it like its neighbours, or close the brackets above"),
+    ("expected <block end>", "a key is expected here", "indent it like its neighbours, or close the brackets above"),
+    ("could not find expected ':'", "a ':' is missing after the key above", "write it as 'key: value'"),
+    ("did not find expected '-'", "a '-' is expected here", "indent it like the entries above"),
+    ("expected ',' or ']'", "the list is not closed", "add ']' or ','"),
+    ("expected ',' or '}'", "the mapping is not closed", "add '}' or ','"),
+    ("unexpected end of stream", "the quotes are not closed", ""),
+    ("unknown escape character", "this escape is unknown in double quotes", "write '\\\\' for a backslash, or use single quotes"),
+    ("unknown document separator", "a document separator is not expected inside quotes", ""),
+    ("undefined tag handle", "this tag is unknown", ""),
+    ("did not find expected <document start>", "nothing is expected after the end of the document", "indent it like its neighbours"),
+    ("expected '<document start>'", "nothing is expected after the end of the document", "indent it like its neighbours"),
+    ("block sequence entries are not allowed", "a list entry is not expected here", "start the list on a line of its own"),
+    ("tab character", "a tab cannot indent", "indent with spaces"),
+)  # fmt: skip
+
+
+def _refuse_syntax(source: Source, error: MarkedYAMLError) -> Refusal:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    indent = source.line(line)[: column + 1]
+    if "\t" in indent and not indent.strip():
+        return source.refuse_at("tab", "a tab cannot indent", line, indent.index("\t"), hint="indent with spaces")
+    said = str(error.problem or error.context or error)
+    message, hint = next(((m, h) for words, m, h in _SYNTAX if words in said), (said.lower(), ""))
+    return source.refuse_at("yaml", message, line, column, hint=hint)

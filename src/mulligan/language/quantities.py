@@ -1,0 +1,78 @@
+"""Durations, sizes and factors: `1h30m`, `PT5M`, `512MiB`, `x1.5`, as numbers."""
+
+from __future__ import annotations
+
+import re
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?d)?(?:\d+(?:\.\d+)?h)?(?:\d+(?:\.\d+)?m)?(?:\d+(?:\.\d+)?s)?(?:\d+(?:\.\d+)?ms)?")
+_ISO = re.compile(
+    r"P(?:(?P<w>\d+(?:\.\d+)?)W)?(?:(?P<d>\d+(?:\.\d+)?)D)?"
+    r"(?:T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+)
+_ISO_SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
+_FACTOR = re.compile(r"[x×]\s*(\d+(?:\.\d+)?)")
+
+# A century: enough for everybody, and no clock overflows.
+DURATION_SECONDS_MAX = 100 * 366 * 86400.0
+SIZE_BYTES_MAX = 2**60
+
+# The same forms, for the JSON Schema.
+DURATION_PATTERN = r"^(?:(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+|P(?=.)[0-9.WDTHMS]+)$"
+SIZE_PATTERN = r"^\d+(?:\.\d+)?\s*(?:[KMGTPkmgtp]i?[Bb]?|[Bb])$"
+FACTOR_PATTERN = r"^[x×]\s*\d+(?:\.\d+)?$"
+
+
+def duration(value: object) -> float:
+    """Seconds of `500ms`, `1h30m`, `PT5M` or a number of seconds. Anything else is a ValueError."""
+    seconds = float(value) if _is_number(value) else _text_duration(str(value))  # type: ignore[arg-type]
+    if not 0 <= seconds <= DURATION_SECONDS_MAX:
+        raise ValueError(value)
+    return seconds
+
+
+def _text_duration(text: str) -> float:
+    if text and _DURATION.fullmatch(text):
+        return _exact(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+    iso = _ISO.fullmatch(text)
+    parts = {unit: number for unit, number in iso.groupdict().items() if number} if iso else {}
+    if not parts or text.endswith("T"):
+        raise ValueError(text)
+    return _exact(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
+
+
+def _exact(seconds: float) -> float:
+    """Without the dust of binary fractions: 1.1s + 3ms is 1.103."""
+    return round(seconds, 9)
+
+
+def size(value: object) -> int:
+    """Bytes of `512MiB`, `4GB` or a number of bytes. Anything else is a ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        amount = value
+    elif isinstance(value, str) and (found := _SIZE.fullmatch(value)):
+        number, unit = found.groups()
+        power = "BKMGTP".index(unit[0].upper())
+        amount = round(float(number) * (1024 if "i" in unit.lower() else 1000) ** power)
+    else:
+        raise ValueError(value)
+    if not 0 < amount <= SIZE_BYTES_MAX:
+        raise ValueError(value)
+    return amount
+
+
+def factor(value: object) -> float:
+    """`x1.5` or 1.5: how much more. Less than 1 is a ValueError."""
+    found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
+    if not found and not _is_number(value):
+        raise ValueError(value)
+    number = float(found.group(1)) if found else float(value)  # type: ignore[arg-type]
+    if not 1 <= number <= 1000:
+        raise ValueError(value)
+    return number
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
