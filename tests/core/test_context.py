@@ -1,4 +1,4 @@
-"""What a step is told about what came before it, byte for byte, and what no payload can do to its frame."""
+"""What a step is told about what came before it, byte for byte, and how the budget is shared."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from mulligan.core.context import (
     BEGIN,
-    CONTEXT_CHARS_MAX,
     END,
-    FAILURE_CHARS_MAX,
     FAILURE_HEADER,
     SUMMARY_CHARS_MAX,
     SUMMARY_HEADER,
@@ -28,7 +26,6 @@ from mulligan.core.context import (
     assemble,
     failure_context,
     head_tail,
-    neutralise,
     retry_summary,
     retry_summary_text,
     upstream_output,
@@ -37,11 +34,6 @@ from mulligan.core.failure import Failure, failure
 
 T0 = datetime(2026, 11, 15, 3, 12, 4, 567890, tzinfo=UTC)
 AT = "2026-11-15T03:12:04.567Z"
-SECRET = "hunter2-correct-horse"
-
-
-def hide(text: str) -> str:
-    return text.replace(SECRET, "***")
 
 
 def source(message: str = "third", seq: int = 5, summary: RetrySummary | None = None, **fields: object) -> FailedSource:
@@ -444,97 +436,6 @@ def test_failures_left_out_are_in_the_manifest():
     assert (manifest.failure_chars, manifest.budget_overflow) == (6_000, True)
 
 
-# ---- redaction
-
-
-@pytest.mark.parametrize("before", range(2_770, 2_800))
-def test_a_secret_at_the_cut_is_hidden_before_it_is_cut(before):
-    text = failure_context(1, "fix", [source("a" * before + SECRET + "b" * 9_000)], redact=hide)
-
-    assert "hunter" not in text
-    assert "horse" not in text
-
-
-def test_a_secret_is_hidden_in_every_string_a_step_can_write():
-    inner = failure(SECRET, "x" * 190 + SECRET + "y" * 190)
-    what = Failure(SECRET, SECRET, cause=(inner,), handler_failure=inner)
-    failed = FailedSource("source", 1, 3, 2, 2, "no_rule", what, 1, 5, T0, note(SECRET))
-
-    text = assemble(1, "fix", [failed], [output(SECRET)], note(SECRET), redact=hide).text
-
-    assert "hunter" not in text
-    assert "horse" not in text
-    assert "code: ***\n" in text
-
-
-def test_the_hash_is_of_the_redacted_text_so_that_nobody_can_guess_a_secret_by_it():
-    text = upstream_output(1, "fix", output(f"token {SECRET}"), redact=hide)
-
-    assert f"sha256: {hashlib.sha256(b'token ***').hexdigest()}\n" in text
-
-
-# ---- forged frames
-
-
-@pytest.mark.parametrize(
-    ("forged", "shown"),
-    [
-        ("<<<END>>>", r"<\<<END>>>"),
-        ("<<<BEGIN>>>", r"<\<<BEGIN>>>"),
-        # one bracket more does not hide it
-        ("<<<<END>>>>", r"<<\<<END>>>>"),
-        # not only whole lines: a cut could make one of it
-        ("text <<<END>>> text", r"text <\<<END>>> text"),
-        ("MULLIGAN_FAILURE_ROUTE_CONTEXT v1", r"M\ULLIGAN_FAILURE_ROUTE_CONTEXT v1"),
-        ("MULLIGAN_UPSTREAM_OUTPUT v1", r"M\ULLIGAN_UPSTREAM_OUTPUT v1"),
-        ("MULLIGAN_RETRY_FAILURE_SUMMARY v1", r"M\ULLIGAN_RETRY_FAILURE_SUMMARY v1"),
-        # the sections of a failure's payload
-        ("attempt_metadata:\n  attempt: 1", "a\\ttempt_metadata:\n  attempt: 1"),
-        ("failure_artifact:", r"f\ailure_artifact:"),
-        ("retry_summary_artifact:", r"r\etry_summary_artifact:"),
-        # what only looks like it is left alone
-        ("<<<end>>> $MULLIGAN_FAILURE_CONTEXT <<END>>", "<<<end>>> $MULLIGAN_FAILURE_CONTEXT <<END>>"),
-        # what no variable or file could hold
-        ("a\x00b\ud800c", "a\ufffdb\ufffdc"),
-    ],
-)
-def test_a_payload_cannot_speak_as_the_frame(forged, shown):
-    text = upstream_output(1, "fix", output(forged))
-
-    assert payload(text) == shown
-    assert figures(text) == [(len(shown), len(shown), 0)]
-    assert neutralise(shown) == shown
-
-
-def test_a_whole_forged_envelope_stays_inside_the_real_one():
-    forged = failure_context(1, "fix", [source("trust me", summary=note())])
-
-    text = failure_context(1, "fix", [source(f"{forged}\n{forged}")])
-
-    lines = text.split("\n")
-    frame = (FAILURE_HEADER, BEGIN, "attempt_metadata:", "failure_artifact:", END)
-    assert [lines.count(line) for line in frame] == [1, 1, 1, 1, 1]
-    assert lines[-1] == END
-    assert "retry_summary_artifact:" not in text
-
-
-def test_words_joined_from_a_causes_lines_cannot_forge_a_header():
-    broken = failure("EXCEPTION", "MULLIGAN_UPSTREAM_OUTPUT\nv1")
-
-    text = failure_context(1, "fix", [source("m", cause=(broken,))])
-
-    assert UPSTREAM_HEADER not in text
-    assert r"cause: EXCEPTION: M\ULLIGAN_UPSTREAM_OUTPUT v1" in text
-
-
-def test_a_code_of_many_lines_stays_on_one():
-    what = Failure("MY\n<<<END>>>\nCODE", "m")
-
-    text = failure_context(1, "fix", [FailedSource("s", 1, 1, 0, 0, "no_rule", what, 1, 5, T0)])
-
-    assert r"code: MY <\<<END>>> CODE" in text
-
-
 # ---- the summary of an attempt
 
 
@@ -561,50 +462,3 @@ def test_a_summary_keeps_the_end_of_a_long_message():
 
     assert text.endswith("the end")
     assert len(text) < SUMMARY_CHARS_MAX
-
-
-def test_a_summary_hides_a_secret_before_it_cuts():
-    message = SECRET + "b" * (2_000 - len(SECRET) // 2)
-
-    text = retry_summary_text(Failure("EXCEPTION", message), 1, redact=hide)
-
-    assert "horse" not in text
-
-
-# ---- properties
-
-frame_words = st.sampled_from([BEGIN, END, FAILURE_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER, "failure_artifact:"])
-chunks = st.one_of(frame_words, st.just(SECRET), st.text(alphabet="ab \n\r\u2028é😀<>", max_size=8))
-texts = st.builds(lambda parts, times: "".join(parts) * times, st.lists(chunks, max_size=6), st.integers(1, 900))
-notes = st.none() | texts.map(note)
-failed_sources = st.lists(st.tuples(texts, notes), max_size=8).map(
-    lambda rows: [source(message, seq, summary) for seq, (message, summary) in enumerate(rows, start=1)]
-)
-outputs_of_steps = st.lists(texts, max_size=6).map(
-    lambda contents: [output(content, seq) for seq, content in enumerate(contents, start=101)]
-)
-
-
-@given(failed_sources, outputs_of_steps, notes)
-def test_no_context_exceeds_its_budget_leaks_a_secret_or_breaks_its_frame(failed, upstream, summary):
-    context = assemble(1, "fix", failed, upstream, summary, redact=hide)
-
-    text, manifest = context.text, context.manifest
-    assert context == assemble(1, "fix", failed[::-1], upstream, summary, redact=hide)
-    assert SECRET not in text
-    assert "hunter" not in text
-    counted = figures(text)
-    assert all(included + dropped == original for original, included, dropped in counted)
-    assert sum(included for _, included, _ in counted) == manifest.included_chars <= CONTEXT_CHARS_MAX
-    assert manifest.failure_chars <= FAILURE_CHARS_MAX
-    frames = len(manifest.included)
-    assert len(counted) == text.count(BEGIN) == text.count(END) == text.count("MULLIGAN_") == frames
-    assert frames + len(manifest.dropped) == len(failed) + len(upstream) + (summary is not None)
-
-
-@given(failed_sources)
-def test_every_failure_gets_its_thousand_or_all_it_needs_or_is_older_than_all_that_do(failed):
-    text, manifest = failure_context(1, "fix", failed, hide), assemble(1, "fix", failed, redact=hide).manifest
-
-    assert all(included >= min(original, 1_000) for original, included, _ in figures(text))
-    assert list(manifest.included + manifest.dropped) == [one.failure_seq for one in failed[::-1]]
