@@ -1,0 +1,98 @@
+"""Google's CEL in C++ (`cel-expr-python`).
+
+Two traps: it *returns* evaluation errors as values, so the type of each result is looked at; and it converts the whole
+activation at each call, so it is handed only what an expression reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cel_expr_python import cel  # type: ignore[import-untyped]
+from cel_expr_python.ext import ext_strings  # type: ignore[import-untyped]
+
+from mulligan.language.cel import CelFailed, CelRefused
+
+_ENVIRONMENT = cel.NewEnv(extensions=[ext_strings.ExtStrings()])
+_WHERE = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
+_STATUS = re.compile(r"^[A-Z_]+: ")
+_REASONS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r'Key not found in map : "?(.*?)"?$', re.S), r"no such key '\1'"),
+    (re.compile(r"Index error: index=(-?\d+) size=(\d+)"), r"index \1 is out of range"),
+    (re.compile(r"divide by zero|modulus by zero"), "division by zero"),
+    (re.compile(r"overflow|out of u?int64 range"), "the result is out of range"),
+    (re.compile(r'No value with name "(.*?)" found'), r"'\1' is not known here"),
+    (re.compile(r"Applying SELECT to non-message type"), "a field is read from a value that is not a map"),
+    (re.compile(r"No matching overloads found : <jump_condition>"), "the condition before '?' is not true or false"),
+    (re.compile(r"No matching overloads found : <iter_range>"), "only a list or a map can be gone through"),
+    (re.compile(r"No matching overloads found : _(\S+)_\((\w+), (\w+)\)"), r"'\1' does not work on \2 and \3"),
+    (re.compile(r"No matching overloads found : @in"), "'in' needs a list or a map on its right"),
+    (re.compile(r"No matching overloads found : (?:!_|_&&_|_\|\|_)"), "a part of the condition is not true or false"),
+    (re.compile(r"No matching overloads found : (?:\(\w+\)\.)?(\w+).*", re.S), r"'\1' does not take such values"),
+    (re.compile(r"cannot convert string to (\w+)"), r"the text is not of the form that \1() reads"),
+    (re.compile(r"String to (\w+) conversion failed"), r"the text is not of the form that \1() reads"),
+)
+_CEL_NAMES = {"int64": "int", "null_type": "null", "Timestamp": "timestamp", "Duration": "duration"}
+_OWN_NAMES = re.compile("|".join(_CEL_NAMES))
+_TYPE_NAMES = {"null": "null_type", "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
+
+
+def _reason(text: str) -> str:
+    """The engine's error in plain words; its own, without the status, where we have none."""
+    text = _STATUS.sub("", text)
+    for pattern, words in _REASONS:
+        match = pattern.search(text)
+        if match:
+            return _OWN_NAMES.sub(lambda name: _CEL_NAMES[name[0]], match.expand(words))
+    return text.removesuffix("]").rpartition(" [")[0] or text
+
+
+def _named(value: Any) -> Any:
+    """`value` with types as their names, at any depth."""
+    if isinstance(value, cel.Type):
+        name = value.name().partition("<")[0].lower()
+        return _TYPE_NAMES.get(name, name)
+    if isinstance(value, list):
+        return [_named(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: _named(inner) for key, inner in value.items()}
+    return value
+
+
+class _Program:
+    def __init__(self, compiled: cel.Expression) -> None:
+        self._compiled = compiled
+
+    def evaluate(self, names: Mapping[str, Any]) -> Any:
+        try:
+            result = self._compiled.eval(data=names)
+        except RuntimeError as error:
+            raise CelFailed(_reason(str(error))) from error
+        if result.type() == cel.Type.ERROR:
+            raise CelFailed(_reason(str(result.plain_value())))
+        return _named(result.plain_value())
+
+
+class Google:
+    """Compiles without static types: what a step prints has none."""
+
+    name = "google"
+
+    def compile(self, source: str) -> _Program:
+        try:
+            compiled = _ENVIRONMENT.compile(source, disable_check=True)
+        except RuntimeError as error:
+            raise _refusal(str(error)) from error
+        return _Program(compiled)
+
+
+def _refusal(text: str) -> CelRefused:
+    match = _WHERE.search(text)
+    if match is None or "recursion" in text:
+        return CelRefused("recursion" if "recursion" in text else text)
+    return CelRefused(match[3], int(match[1]), int(match[2]))
+
+
+ENGINE = Google()

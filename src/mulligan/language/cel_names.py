@@ -1,0 +1,130 @@
+"""What an expression reads and calls, found from its tokens before any engine sees it.
+
+A *path* is a name with the fields that follow it as written: `steps.build.output`, `steps["build-image"]`. It ends at
+a computed index, at a method call, or where the fields end. An engine is handed its paths and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mulligan.language.cel import FUNCTIONS, MACROS, METHODS
+from mulligan.language.cel_tokens import KEYWORDS, RESERVED, TYPE_NAMES, BadToken, Token, closing, literal
+
+Path = tuple[str, ...]
+_END = Token("end", "", -1)
+
+
+class Analysis(NamedTuple):
+    """`plain` is set where the whole expression is one path, with list indexes: then no engine is needed."""
+
+    paths: tuple[Path, ...]
+    plain: tuple[str | int, ...] | None
+
+
+class UnknownFunction(BadToken):
+    """A call of a function that does not exist; `name` and what may stand there instead."""
+
+    def __init__(self, name: str, offset: int, known: frozenset[str]) -> None:
+        super().__init__(f"there is no function '{name}'", offset, len(name))
+        self.name = name
+        self.known = known
+
+
+def analyse(found: list[Token]) -> Analysis:
+    """The paths that the expression reads; BadToken for what we do not take although an engine might."""
+    pairs = closing(found)
+    scopes = _scopes(found, pairs)
+    paths: dict[Path, None] = {}
+    for index, token in enumerate(found):
+        if token.kind != "name":
+            continue
+        before, after = _at(found, index - 1).text, _at(found, index + 1).text
+        if after == "(":
+            _require_known(token, METHODS if before == "." else FUNCTIONS)
+        elif after == "{" or (before == "." and not _ends_a_value(_at(found, index - 2))):
+            raise BadToken(f"'{token.text}' is not expected here", token.offset, len(token.text))
+        elif before != "." and _is_variable(token.text) and not _is_bound(token.text, index, scopes):
+            paths[_path(found, index)] = None
+    return Analysis(tuple(paths), _plain(found))
+
+
+def reads(paths: tuple[Path, ...]) -> tuple[str, ...]:
+    """The dotted names of `Expression.reads`: of `steps` and `secrets` the member, of all others the root."""
+    return tuple(dict.fromkeys(_read(path) for path in paths))
+
+
+def _read(path: Path) -> str:
+    if path[0] in ("steps", "secrets"):
+        return f"{path[0]}.{path[1] if len(path) > 1 else '*'}"
+    return path[0]
+
+
+def _at(found: list[Token], index: int) -> Token:
+    return found[index] if 0 <= index < len(found) else _END
+
+
+def _require_known(token: Token, known: frozenset[str]) -> None:
+    if token.text not in known:
+        raise UnknownFunction(token.text, token.offset, known)
+
+
+def _ends_a_value(token: Token) -> bool:
+    return token.kind in ("name", "string", "number") or token.text in (")", "]", "}")
+
+
+def _is_variable(name: str) -> bool:
+    return name not in KEYWORDS and name not in TYPE_NAMES
+
+
+def _scopes(found: list[Token], pairs: dict[int, int]) -> list[tuple[str, int, int]]:
+    """The variables that macros bind, each with the first and last token in which it holds."""
+    scopes = []
+    for index, token in enumerate(found):
+        is_macro = token.text in MACROS and _at(found, index - 1).text == "." and _at(found, index + 1).text == "("
+        if is_macro and _at(found, index + 2).kind == "name":
+            scopes.append((found[index + 2].text, index + 2, pairs[index + 1]))
+    return scopes
+
+
+def _is_bound(name: str, index: int, scopes: list[tuple[str, int, int]]) -> bool:
+    return any(bound == name and first <= index <= last for bound, first, last in scopes)
+
+
+def _path(found: list[Token], index: int) -> Path:
+    path = [found[index].text]
+    index += 1
+    while True:
+        field, width = _field(found, index)
+        if not isinstance(field, str):
+            return tuple(path)
+        path.append(field)
+        index += width
+
+
+def _field(found: list[Token], index: int) -> tuple[str | int | None, int]:
+    """The field or list index as written at `index`, and how many tokens it takes; None where there is none."""
+    sign, inner, end = _at(found, index).text, _at(found, index + 1), _at(found, index + 2).text
+    if sign == "." and inner.kind == "name" and end != "(":
+        return inner.text, 2
+    if sign == "[" and end == "]":
+        if inner.kind == "string":
+            return literal(inner), 3
+        if inner.kind == "number" and inner.text.isdigit():
+            return int(inner.text), 3
+    return None, 0
+
+
+def _plain(found: list[Token]) -> tuple[str | int, ...] | None:
+    first = _at(found, 0)
+    if first.kind != "name" or first.text in RESERVED or first.text in TYPE_NAMES:
+        return None
+    path: list[str | int] = [first.text]
+    index = 1
+    while index < len(found):
+        field, width = _field(found, index)
+        if field is None:
+            return None
+        path.append(field)
+        index += width
+    return tuple(path)

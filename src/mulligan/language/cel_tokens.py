@@ -1,0 +1,130 @@
+"""CEL source as tokens: what the checker, the hole finder and the engines know about the text of an expression.
+
+The engines parse; this module only reads. It exists because neither engine shows its syntax tree, and because an
+expression must be understood before an engine sees it: which names it reads, which functions it calls.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+KEYWORDS = frozenset({"true", "false", "null", "in"})
+# Words of CEL that name types: never a variable, so no item may be called by one of them.
+TYPE_NAMES = frozenset("bool bytes double duration dyn int list map null_type string timestamp type uint".split())
+RESERVED = KEYWORDS | frozenset(
+    "as break const continue else for function if import let loop package namespace return var void while".split()
+)
+
+_STRING = (
+    r'[bB]?[rR][bB]?(?:"""[\s\S]*?"""|' + r"'''[\s\S]*?'''" + r'|"[^"\n]*"|' + r"'[^'\n]*')"
+    r'|[bB]?(?:"""(?:[^\\]|\\[\s\S])*?"""|' + r"'''(?:[^\\]|\\[\s\S])*?'''"
+    r'|"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*')"
+)
+_TOKEN = re.compile(
+    rf"(?P<space>[ \t\r\n\f]+|//[^\n]*)|(?P<string>{_STRING})"
+    r"|(?P<number>0[xX][0-9a-fA-F]+[uU]?|(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]?)"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%!<>?:.,()\[\]{}])"
+)
+_STRING_AT = re.compile(_STRING)
+TOO_DEEP = "it is nested too deeply"
+# Below what either engine takes, so that both refuse the same.
+_DEPTH_MAX = 24
+_OPENING = {"(": ")", "[": "]", "{": "}"}
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    offset: int
+
+
+class BadToken(Exception):
+    """Text that no CEL expression contains: where, how long, and why."""
+
+    def __init__(self, reason: str, offset: int, length: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.offset = offset
+        self.length = length
+
+
+def tokens(source: str) -> list[Token]:
+    """The tokens of `source` without blanks and comments; BadToken where it cannot be CEL."""
+    found: list[Token] = []
+    position = 0
+    while position < len(source):
+        match = _TOKEN.match(source, position)
+        if match is None:
+            raise _bad(source, position)
+        kind = match.lastgroup or ""
+        if kind != "space":
+            found.append(Token(kind, match.group(), position))
+        position = match.end()
+    return found
+
+
+def _bad(source: str, position: int) -> BadToken:
+    char = source[position]
+    if char in "\"'":
+        return BadToken("the string is not closed", position, len(source) - position)
+    return BadToken(f"'{char}' is not expected here", position, 1)
+
+
+def closing(found: list[Token]) -> dict[int, int]:
+    """For the index of each opening bracket, the index of the one that closes it; BadToken where they do not match."""
+    open_at: list[int] = []
+    pairs: dict[int, int] = {}
+    for index, token in enumerate(found):
+        if token.kind != "sign":
+            continue
+        if token.text in _OPENING:
+            open_at.append(index)
+            if len(open_at) > _DEPTH_MAX:
+                raise BadToken(TOO_DEEP, token.offset, 1)
+        elif token.text in ")]}":
+            if not open_at or _OPENING[found[open_at[-1]].text] != token.text:
+                raise BadToken(f"'{token.text}' closes nothing", token.offset, 1)
+            pairs[open_at.pop()] = index
+    if open_at:
+        left = found[open_at[-1]]
+        raise BadToken(f"'{left.text}' is not closed", left.offset, 1)
+    return pairs
+
+
+def closing_brace(text: str, start: int) -> int:
+    """Where the `}` is that closes a hole whose expression begins at `start`, or -1. Strings and maps are skipped."""
+    depth, position = 0, start
+    while position < len(text):
+        char = text[position]
+        if char in "\"'":
+            position = _string_end(text, start, position)
+            continue
+        if char == "{":
+            depth += 1
+        elif char == "}":
+            if depth == 0:
+                return position
+            depth -= 1
+        position += 1
+    return -1
+
+
+def _string_end(text: str, start: int, quote: int) -> int:
+    """Where the string whose quote is at `quote` ends; the end of the text where it is not closed."""
+    begin = quote
+    while begin > start and quote - begin < 2 and text[begin - 1] in "rRbB":
+        begin -= 1
+    match = _STRING_AT.match(text, begin) or _STRING_AT.match(text, quote)
+    return match.end() if match else len(text)
+
+
+def literal(token: Token) -> str | None:
+    """The text of a plain string token, or None where it is bytes or has escapes (then it counts as computed)."""
+    prefix = token.text[: len(token.text) - len(token.text.lstrip("rRbB"))].lower()
+    body = token.text[len(prefix) :]
+    if "b" in prefix or ("\\" in body and "r" not in prefix):
+        return None
+    width = 3 if body.startswith(('"""', "'''")) else 1
+    return body[width:-width]

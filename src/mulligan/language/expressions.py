@@ -1,0 +1,296 @@
+"""`${…}`: finding holes in text, checking what is in them, and giving them their values.
+
+An expression is CEL (see `cel`). It is checked at load, with the names it reads; evaluated, it is handed those names
+and nothing else, so that its cost does not grow with the run. What cannot be evaluated is ExpressionFailed, never a
+value that happens to be false.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mulligan.core.workflow import Expression, Template
+from mulligan.errors import ExpressionFailed, MulliganError
+from mulligan.language import cel
+from mulligan.language.cel import CelFailed, CelRefused
+from mulligan.language.cel_names import Path, UnknownFunction, analyse, reads
+from mulligan.language.cel_tokens import TOO_DEEP, BadToken, Token, closing_brace, tokens
+
+SOURCE_CHARS_MAX = 8192
+PROGRAMS_MAX = 16384
+_HOLE = re.compile(r"\$?\$\{")
+_OFFENDER = re.compile(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
+_MEANT = {"and": "&&", "or": "||", "not": "!", "=": "==", "None": "null", "True": "true", "False": "false"}
+
+
+class ExpressionRefused(MulliganError):
+    """Text that is refused at load. `offset` and `length` say where in the text, for the caret."""
+
+    code = "language.expression"
+    http_status = 422
+    exit_code = 2
+
+    def __init__(self, message: str, offset: int, length: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint, offset=offset, length=length)
+        self.offset = offset
+        self.length = max(length, 1)
+
+
+class Hole(NamedTuple):
+    """A `${…}`: the source within, and where the whole of it stands in the text."""
+
+    source: str
+    offset: int
+    length: int
+
+    @property
+    def source_offset(self) -> int:
+        return self.offset + 2
+
+
+def find_holes(text: str) -> tuple[str | Hole, ...]:
+    """`text` as literals and holes, in order. `$${` is a literal `${`."""
+    parts: list[str | Hole] = []
+    literal, position = "", 0
+    for match in _HOLE.finditer(text):
+        if match.start() < position:
+            continue
+        literal += text[position : match.start()]
+        if match.group() == "$${":
+            literal, position = literal + "${", match.end()
+            continue
+        hole = _hole(text, match.start())
+        parts += [literal, hole] if literal else [hole]
+        literal, position = "", hole.offset + hole.length
+    literal += text[position:]
+    return (*parts, literal) if literal else tuple(parts)
+
+
+def _hole(text: str, offset: int) -> Hole:
+    end = closing_brace(text, offset + 2)
+    if end < 0:
+        raise ExpressionRefused("'${' is not closed by '}'", offset, 2, hint="for the characters '${' write '$${'")
+    return Hole(text[offset + 2 : end], offset, end + 1 - offset)
+
+
+def check(source: str, *, offset: int = 0) -> Expression:
+    """A checked expression with the names it reads. `offset` is where `source` starts in the text around it."""
+    body = source.strip()
+    start = offset + len(source) - len(source.lstrip())
+    try:
+        program = _program(body)
+    except BadToken as bad:
+        raise _refused(body, bad, start) from bad
+    expression = Expression(source=body, reads=program.reads)
+    _refuse_mixed_secrets(expression, start)
+    return expression
+
+
+def condition_source(text: str) -> tuple[str, int]:
+    """The source of a bare condition and where it starts: `${…}` around the whole of it is allowed."""
+    start = len(text) - len(text.lstrip())
+    if text[start:].startswith("${") and closing_brace(text, start + 2) == len(text.rstrip()) - 1:
+        return text.rstrip()[start + 2 : -1], start + 2
+    return text, 0
+
+
+def template(text: str) -> Template:
+    """Checked text with holes. One hole alone keeps its value's type."""
+    parts = find_holes(text)
+    return Template(parts=tuple(_part(part) for part in parts))
+
+
+def _part(part: str | Hole) -> str | Expression:
+    return part if isinstance(part, str) else check(part.source, offset=part.source_offset)
+
+
+def evaluate(expression: Expression, names: Mapping[str, Any]) -> Any:
+    """The value of `expression`. Only what it reads is taken from `names`."""
+    try:
+        return _program(expression.source).evaluate(names)
+    except CelFailed as failed:
+        raise _failed(expression, str(failed)) from failed
+    except BadToken as bad:
+        raise _failed(expression, bad.reason) from bad
+
+
+def render(template: Template, names: Mapping[str, Any]) -> Any:
+    """The value of a template: of one expression its value with its type, else text."""
+    if len(template.parts) == 1 and isinstance(template.parts[0], Expression):
+        return evaluate(template.parts[0], names)
+    return "".join(part if isinstance(part, str) else as_text(evaluate(part, names)) for part in template.parts)
+
+
+def condition(expression: Expression, names: Mapping[str, Any]) -> bool:
+    """Whether `expression` holds. What is neither true nor false is ExpressionFailed: truthiness is never asked."""
+    value = evaluate(expression, names)
+    if not isinstance(value, bool):
+        raise _failed(expression, f"the result is {kind_of(value)}, not true or false")
+    return value
+
+
+def as_text(value: Any) -> str:
+    """`value` as it goes into text: a string as it is, null as nothing, everything else as compact JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in words: `a string`, `a list`."""
+    kinds = {type(None): "null", bool: "a boolean", str: "a string", list: "a list", dict: "a map"}
+    return kinds.get(type(value), "a number")
+
+
+class Cel:
+    """The evaluator that the core is handed."""
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
+        return evaluate(expression, names)
+
+    def render(self, template: Template, names: Mapping[str, Any]) -> Any:
+        return render(template, names)
+
+    def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
+        return condition(expression, names)
+
+
+def _failed(expression: Expression, reason: str) -> ExpressionFailed:
+    return ExpressionFailed(f"'{expression.source}': {reason}", expression=expression.source, reason=reason)
+
+
+class _PathProgram:
+    """A plain path, walked without an engine: any value comes back itself, however large, its keys in their order."""
+
+    def __init__(self, path: tuple[str | int, ...], paths: tuple[Path, ...]) -> None:
+        self.reads = reads(paths)
+        self._path = path
+
+    def evaluate(self, names: Mapping[str, Any]) -> Any:
+        value: Any = names
+        for depth, field in enumerate(self._path):
+            value = _member(value, field, depth)
+        return value
+
+
+def _member(value: Any, field: str | int, depth: int) -> Any:
+    if isinstance(value, Mapping):
+        if field in value:
+            return value[field]
+        raise CelFailed(f"no such key '{field}'" if depth else f"'{field}' is not known here")
+    if isinstance(field, int) and isinstance(value, list):
+        if field < len(value):
+            return value[field]
+        raise CelFailed(f"index {field} is out of range")
+    if isinstance(field, int):
+        raise CelFailed(f"index {field} is read from {kind_of(value)}")
+    raise CelFailed(f"the field '{field}' is read from {kind_of(value)}")
+
+
+class _EngineProgram:
+    """An expression for the engine, which gets the paths that it reads and nothing beside them."""
+
+    def __init__(self, compiled: cel.Program, paths: tuple[Path, ...]) -> None:
+        self.reads = reads(paths)
+        # The shortest first: what is taken whole is not entered again.
+        self._paths = tuple(sorted(paths, key=len))
+        self._compiled = compiled
+
+    def evaluate(self, names: Mapping[str, Any]) -> Any:
+        return cel.plain(self._compiled.evaluate(cel.checked_input(_pruned(names, self._paths))))
+
+
+def _pruned(names: Mapping[str, Any], paths: tuple[Path, ...]) -> dict[str, Any]:
+    """The part of `names` that lies on `paths`, of which the shortest come first."""
+    kept: dict[str, Any] = {}
+    for path in paths:
+        _keep(names, kept, path)
+    return kept
+
+
+def _keep(source: Mapping[str, Any], kept: dict[str, Any], path: Path) -> None:
+    for depth, field in enumerate(path):
+        if field not in source or (field in kept and kept[field] is source[field]):
+            return
+        inner = source[field]
+        if depth == len(path) - 1 or not isinstance(inner, Mapping):
+            kept[field] = inner
+            return
+        source, kept = inner, kept.setdefault(field, {})
+
+
+@lru_cache(maxsize=PROGRAMS_MAX)
+def _program(source: str) -> _PathProgram | _EngineProgram:
+    """The program of `source`, compiled once; BadToken where it is no expression that we take."""
+    if len(source) > SOURCE_CHARS_MAX:
+        raise BadToken(f"it is longer than {SOURCE_CHARS_MAX} characters", 0, 1)
+    found = tokens(source)
+    if not found:
+        raise BadToken("it is empty", 0, 1)
+    analysis = analyse(found)
+    if analysis.plain is not None:
+        return _PathProgram(analysis.plain, analysis.paths)
+    try:
+        return _EngineProgram(cel.engine().compile(source), analysis.paths)
+    except CelRefused as refused:
+        raise _bad_token(source, found, refused) from refused
+
+
+def _bad_token(source: str, found: list[Token], refused: CelRefused) -> BadToken:
+    """An engine's syntax error in plain words, at the token it is about."""
+    lines = source.split("\n")[: refused.line]
+    offset = sum(len(line) + 1 for line in lines[:-1]) + refused.column - 1
+    at = next((token for token in found if token.offset >= offset), None)
+    match = _OFFENDER.search(refused.reason)
+    if refused.reason == "recursion":
+        return BadToken(TOO_DEEP, 0, len(source))
+    if at is None:
+        return BadToken("it ends too early", len(source), 1)
+    if match:
+        return BadToken(f"'{at.text}' is not expected here", at.offset, len(at.text))
+    return BadToken(_own_words(refused.reason), offset, len(at.text) if at.offset == offset else 1)
+
+
+def _own_words(reason: str) -> str:
+    if "has()" in reason:
+        return "has() takes a field, such as has(inputs.x)"
+    if reason.startswith("reserved identifier: "):
+        return f"'{reason.partition(': ')[2]}' is a reserved word"
+    if "string literal" in reason:
+        return "the string has an escape that means nothing"
+    if "simple" in reason:
+        return "the first argument here names a variable"
+    return reason[:1].lower() + reason[1:]
+
+
+def _refused(source: str, bad: BadToken, start: int) -> ExpressionRefused:
+    shown = source if len(source) <= 60 else source[:57] + "…"
+    message = f"'{shown}' is not an expression: {bad.reason}"
+    return ExpressionRefused(message, start + bad.offset, bad.length, hint=_hint(source, bad))
+
+
+def _hint(source: str, bad: BadToken) -> str:
+    if isinstance(bad, UnknownFunction):
+        close = difflib.get_close_matches(bad.name, sorted(bad.known), n=1)
+        return f"did you mean '{close[0]}'?" if close else f"the functions here are {', '.join(sorted(bad.known))}"
+    meant = _MEANT.get(source[bad.offset : bad.offset + bad.length])
+    return f"did you mean '{meant}'?" if meant else ""
+
+
+def _refuse_mixed_secrets(expression: Expression, start: int) -> None:
+    secrets = [name for name in expression.reads if name.startswith("secrets.")]
+    others = [name for name in expression.reads if not name.startswith("secrets.")]
+    length = len(expression.source)
+    if "secrets.*" in secrets:
+        message = f"'{expression.source}' must name the secret it reads"
+        raise ExpressionRefused(message, start, length, hint="write secrets.NAME")
+    if secrets and others:
+        message = f"'{expression.source}' reads '{secrets[0]}' and '{others[0]}': a secret may be read only by itself"
+        hint = "the worker alone knows secrets: use two '${…}', one for each"
+        raise ExpressionRefused(message, start, length, hint=hint)
