@@ -1,0 +1,95 @@
+"""A workflow as a Mermaid flowchart, for documents and pull requests."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from mulligan.core.workflow import Workflow
+from mulligan.language.drawing.picture import Link, Node, Picture, Shape, picture
+
+_BRACKETS: dict[Shape, tuple[str, str]] = {
+    "action": ("[", "]"),
+    "map": ("[/", "/]"),
+    "workflow": ("[[", "]]"),
+    "wait": ("([", "])"),
+    "approve": ("{{", "}}"),
+    "triage": ("[/", "\\]"),
+    "group": ("((", "))"),
+    "end": ("(((", ")))"),
+}
+# Everything with a meaning somewhere in Mermaid, its directives or HTML goes in as a character code.
+_HOSTILE = re.compile(r"[^\w \-.,:=+*/'()!?…·]")
+
+_STATUS_STYLES = {
+    "completed": "fill:#dcfce7,stroke:#16a34a,color:#14532d",
+    "failed": "fill:#fee2e2,stroke:#dc2626,color:#7f1d1d",
+    "running": "fill:#dbeafe,stroke:#2563eb,color:#1e3a8a",
+    "backing_off": "fill:#fef3c7,stroke:#d97706,color:#78350f",
+    "handling": "fill:#fef3c7,stroke:#d97706,color:#78350f",
+    "pending_failed": "fill:#ffedd5,stroke:#ea580c,color:#7c2d12",
+    "ready": "stroke:#2563eb",
+    "skipped": "stroke-dasharray:4 3,color:#6b7280",
+    "cancelled": "stroke-dasharray:4 3,color:#6b7280",
+    "waiting": "color:#6b7280",
+}
+
+
+def draw_mermaid(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> str:
+    """The workflow as Mermaid text that holds whatever its names and conditions contain."""
+    drawn = picture(workflow, statuses)
+    return "\n".join(_lines(drawn)) + "\n"
+
+
+def _lines(drawn: Picture) -> Iterator[str]:
+    yield from ("---", f"title: {json.dumps(drawn.name)}", "---", "flowchart TD")
+    yield from (f"  {_node(node)}" for node in drawn.nodes)
+    yield from (f"  {_link(link)}" for link in drawn.links)
+    yield from (f"  {line}" for line in _link_styles(drawn.links))
+    yield from (f"  {line}" for line in _status_classes(drawn.nodes))
+
+
+def _node(node: Node) -> str:
+    opening, closing = _BRACKETS[node.shape]
+    return f'{node.key}{opening}"{_words(node)}"{closing}'
+
+
+def _words(node: Node) -> str:
+    if node.shape == "group":
+        return " "
+    rows = [node.title, " · ".join(word for word in (node.action, *node.notes) if word)]
+    rows.append(f"when {node.condition}" if node.condition else "")
+    return "<br/>".join(escaped(row) for row in rows if row)
+
+
+def _link(link: Link) -> str:
+    label = f'|"{escaped(link.label)}"|' if link.label else ""
+    return f"{link.source} {_arrow(link)}{label} {link.target}"
+
+
+def _arrow(link: Link) -> str:
+    if link.kind == "failure":
+        return "<-.->" if link.then == "rerun" else "-.->"
+    return "==>" if link.is_loop else "-->"
+
+
+def _link_styles(links: tuple[Link, ...]) -> Iterator[str]:
+    """Mermaid names links by their number in the text."""
+    for wanted, style in (("failure", "stroke:#dc2626,color:#dc2626"), ("leaf", "stroke:#d1d5db")):
+        numbers = [str(number) for number, link in enumerate(links) if link.kind == wanted]
+        if numbers:
+            yield f"linkStyle {','.join(numbers)} {style}"
+
+
+def _status_classes(nodes: tuple[Node, ...]) -> Iterator[str]:
+    for status, style in _STATUS_STYLES.items():
+        keys = [node.key for node in nodes if node.status == status]
+        if keys:
+            yield f"classDef {status} {style}"
+            yield f"class {','.join(keys)} {status}"
+
+
+def escaped(text: str) -> str:
+    """`text` so that Mermaid shows it and does nothing else with it."""
+    return _HOSTILE.sub(lambda match: f"#{ord(match.group())};", " ".join(text.split()))

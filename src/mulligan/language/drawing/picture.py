@@ -1,0 +1,177 @@
+"""What there is to draw: nodes and links, in file order, with the words on them. Where they go is `layout`'s part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mulligan.core.graph import Graph
+from mulligan.core.workflow import END, Edge, Need, Step, Then, Workflow
+
+Shape = Literal["action", "map", "workflow", "wait", "approve", "triage", "group", "end"]
+# `leaf` is the light line from a step that nothing follows to `end`.
+LinkKind = Literal["success", "failure", "always", "leaf"]
+
+LABEL_CHARS_MAX = 40
+# Not `end`: that word closes a block in Mermaid.
+END_KEY = "e0"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A step, a barrier (one small node for a whole group), or `end`. `key` is safe in any syntax."""
+
+    key: str
+    shape: Shape
+    title: str
+    action: str = ""
+    notes: tuple[str, ...] = ()
+    condition: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An arrow. With `then: rerun` it is gone back too: the source runs again after its target."""
+
+    source: str
+    target: str
+    kind: LinkKind
+    label: str = ""
+    is_loop: bool = False
+    then: Then | None = None
+    has_condition: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    name: str
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+
+
+def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Picture:
+    """Everything there is to draw of `workflow`, `end` last."""
+    keys = _keys(workflow)
+    nodes = [_step_node(step, keys[step.name], (statuses or {}).get(step.name, "")) for step in workflow.steps]
+    nodes += [Node(key=keys[_group(name)], shape="group", title=name) for name in workflow.groups]
+    nodes.append(_end_node(workflow.end, (statuses or {}).get(END, "")))
+    # A need and an edge that say the same are one arrow.
+    links = list(dict.fromkeys([*_needs(workflow, keys), *_edges(workflow, keys)]))
+    links += [Link(key, END_KEY, "leaf") for key in _leaves(nodes, links)]
+    return Picture(workflow.name, tuple(nodes), tuple(links))
+
+
+def shortened(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
+    """One line of at most `chars_max` characters, the cut shown as `…`."""
+    line = " ".join(text.split())
+    return line if len(line) <= chars_max else line[: chars_max - 1].rstrip() + "…"
+
+
+def _group(name: str) -> str:
+    # A group may be called like a step: NUL is in no step's name, so the two never meet.
+    return f"\0{name}"
+
+
+def _keys(workflow: Workflow) -> dict[str, str]:
+    """Generated ids: names such as `end`, `class` or `a-b` are words of the languages we draw in."""
+    keys = {step.name: f"s{index}" for index, step in enumerate(workflow.steps)}
+    keys |= {_group(name): f"g{index}" for index, name in enumerate(workflow.groups)}
+    return keys | {END: END_KEY}
+
+
+def _step_node(step: Step, key: str, status: str) -> Node:
+    return Node(
+        key=key,
+        shape=_shape(step),
+        title=step.name,
+        action=_action(step),
+        notes=tuple(_notes(step)),
+        condition=shortened(step.when.source) if step.when else "",
+        status=status,
+    )
+
+
+def _end_node(end: Step, status: str) -> Node:
+    action = end.action.kind if end.action else ""
+    return Node(key=END_KEY, shape="end", title=END, action=action, notes=tuple(_notes(end)), status=status)
+
+
+def _shape(step: Step) -> Shape:
+    if step.map:
+        return "map"
+    kind = step.action.kind if step.action else ""
+    if kind == "workflow":
+        return "workflow"
+    if kind == "wait":
+        return "wait"
+    if kind == "approve":
+        return "approve"
+    return "triage" if step.triage else "action"
+
+
+def _action(step: Step) -> str:
+    if not step.map:
+        return step.action.kind if step.action else ""
+    kinds = dict.fromkeys(command.action.kind for command in step.do if command.action)
+    return f"each {step.map.name}: {', then '.join(kinds)}"
+
+
+def _notes(step: Step) -> Iterator[str]:
+    if step.join != "any":
+        yield f"join {step.join}"
+    if step.rules:
+        yield "retry"
+    if step.on_failure:
+        yield "handler" if step.on_failure.strategy == "recovery" else step.on_failure.strategy
+    if step.triage:
+        yield "triage"
+    if step.undo:
+        yield "undo"
+    if step.continue_on_error:
+        yield "may fail"
+
+
+def _needs(workflow: Workflow, keys: dict[str, str]) -> Iterator[Link]:
+    for name, members in workflow.groups.items():
+        yield from (Link(keys[member], keys[_group(name)], "success") for member in members)
+    for step in workflow.steps:
+        for need in step.needs:
+            source = _group(need.of) if need.is_group else need.of
+            yield Link(keys[source], keys[step.name], "success", _need_label(need))
+
+
+def _edges(workflow: Workflow, keys: dict[str, str]) -> Iterator[Link]:
+    for node in Graph(workflow).nodes.values():
+        for arc in node.arcs:
+            label = _edge_label(arc.edge, arc.is_loop)
+            source, target, condition = keys[arc.source], keys[arc.to], arc.edge.when
+            yield Link(source, target, arc.edge.on, label, arc.is_loop, arc.edge.then, condition is not None)
+
+
+def _need_label(need: Need) -> str:
+    return "" if need.on == "success" else need.on.replace("_", " ")
+
+
+def _edge_label(edge: Edge, is_loop: bool) -> str:
+    words = ["loop"] if is_loop else []
+    if edge.on == "failure":
+        exits = [f"exit {code}" for code in edge.exit_codes]
+        words.append(shortened(", ".join([*edge.codes, *exits])) or "failure")
+    if edge.on == "always":
+        words.append("always")
+    if edge.when:
+        words.append(shortened(edge.when.source))
+    if edge.then:
+        words.append(f"then {edge.then}")
+    if not edge.handles:
+        words.append("handles nothing")
+    return " · ".join(words)
+
+
+def _leaves(nodes: list[Node], links: list[Link]) -> list[str]:
+    """Where nothing follows a success. A remedy that hands back to its source is no leaf."""
+    followed = {link.source for link in links if link.kind != "failure" and not (link.is_loop and link.has_condition)}
+    handing_back = {link.target for link in links if link.then}
+    return [node.key for node in nodes if node.key not in followed | handing_back | {END_KEY}]

@@ -1,0 +1,163 @@
+"""A workflow as one self-contained SVG, at home on light and on dark pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from xml.sax.saxutils import escape
+
+from mulligan.core.workflow import Workflow
+from mulligan.language.drawing.layers import (
+    LABEL_HEIGHT,
+    NODE_PADDING,
+    SMALL_SIZE,
+    TITLE_SIZE,
+    Spot,
+    condition_text,
+    small_text,
+)
+from mulligan.language.drawing.layout import Curve, Label, Layout, laid_out
+from mulligan.language.drawing.letters import fitted
+from mulligan.language.drawing.palette import ACTIONS, STATUS_GLYPHS, style
+from mulligan.language.drawing.picture import Link, Node, Picture, picture
+
+_ROW_HEIGHT = 16.0
+# XML 1.0 has no way at all to say these.
+_UNSPEAKABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> str:
+    """The workflow as SVG text, steps coloured by `statuses` where there are any."""
+    drawn = picture(workflow, statuses)
+    layout = laid_out(drawn)
+    return "\n".join(_lines(drawn, layout)) + "\n"
+
+
+def _lines(drawn: Picture, layout: Layout) -> Iterator[str]:
+    wide, high = layout.right - layout.left, layout.bottom - layout.top
+    box = f"{layout.left:.1f} {layout.top:.1f} {wide:.1f} {high:.1f}"
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="mulligan" role="img" width="{wide:.0f}" height="{high:.0f}" '
+        f'viewBox="{box}">'
+    )
+    yield f"<title>{_text(drawn.name)}</title>"
+    yield f"<style>{style()}</style>"
+    yield f"<defs>{''.join(_marker(kind) for kind in ('success', 'failure', 'loop', 'leaf'))}</defs>"
+    yield (
+        f'<rect class="page" x="{layout.left:.1f}" y="{layout.top:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="8"/>'
+    )
+    # The light lines first, so that what matters lies above them.
+    yield from (_curve(curve) for curve in sorted(layout.curves, key=lambda curve: curve.link.kind != "leaf"))
+    yield from (_label(label) for label in layout.labels)
+    yield from (_box(spot, spot.node) for spot in layout.boxes if spot.node)
+    yield "</svg>"
+
+
+def _text(text: str) -> str:
+    return escape(_UNSPEAKABLE.sub("\ufffd", text), {'"': "&quot;"})
+
+
+def _class(link: Link) -> str:
+    if link.kind == "failure":
+        return "failure"
+    return "loop" if link.is_loop else "leaf" if link.kind == "leaf" else "success"
+
+
+def _marker(kind: str) -> str:
+    return (
+        f'<marker id="mulligan-{kind}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
+        f'markerUnits="userSpaceOnUse" orient="auto-start-reverse">'
+        f'<path class="tip {kind}" d="M0 1L10 5L0 9z"/></marker>'
+    )
+
+
+def _curve(curve: Curve) -> str:
+    kind = _class(curve.link)
+    end = f' marker-end="url(#mulligan-{kind})"' if curve.has_arrow else ""
+    start = f' marker-start="url(#mulligan-{kind})"' if curve.link.then == "rerun" else ""
+    return f'<path class="line {kind}" d="{curve.path}"{start}{end}/>'
+
+
+def _label(label: Label) -> str:
+    left, top = label.x - label.width / 2, label.y - LABEL_HEIGHT / 2
+    return (
+        f'<rect class="behind" x="{left:.1f}" y="{top:.1f}" width="{label.width:.1f}" '
+        f'height="{LABEL_HEIGHT:.0f}" rx="4"/>'
+        f'<text class="label {_class(label.link)}" x="{label.x:.1f}" y="{label.y + 4:.1f}">{_text(label.text)}</text>'
+    )
+
+
+def _box(spot: Spot, node: Node) -> str:
+    if node.shape == "group":
+        circle = f'<circle class="group" cx="{spot.x:.1f}" cy="{spot.y:.1f}" r="5">'
+        return f"{circle}<title>{_text(node.title)}</title></circle>"
+    status = f" is-{node.status}" if node.status in STATUS_GLYPHS else ""
+    words = "".join(_words(spot, node))
+    return (
+        f'<g class="node {node.shape}{status}" data-step="{_text(node.title)}"><title>{_hover(node)}</title>'
+        f"{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
+    )
+
+
+def _hover(node: Node) -> str:
+    return "\n".join(_text(row) for row in (node.title, small_text(node), condition_text(node), node.status) if row)
+
+
+def _outline(spot: Spot, node: Node) -> str:
+    if node.shape == "map":
+        return _rect(spot, shift=6) + _rect(spot, shift=3) + _rect(spot) + _stripe(spot, node)
+    if node.shape == "workflow":
+        return _rect(spot) + _rect(spot, kind="inner", inset=3.5, radius=5)
+    if node.shape in ("wait", "end"):
+        return _rect(spot, radius=spot.height / 2)
+    if node.shape == "approve":
+        return _polygon(spot, across=12, down=spot.height / 2)
+    if node.shape == "triage":
+        return _polygon(spot, across=10, down=10)
+    return _rect(spot) + _stripe(spot, node)
+
+
+def _rect(spot: Spot, *, kind: str = "card", radius: float = 8, shift: float = 0, inset: float = 0) -> str:
+    return (
+        f'<rect class="{kind}" x="{spot.left + shift + inset:.1f}" y="{spot.top + shift + inset:.1f}" '
+        f'width="{spot.width - 2 * inset:.1f}" height="{spot.height - 2 * inset:.1f}" rx="{radius:.0f}"/>'
+    )
+
+
+def _polygon(spot: Spot, across: float, down: float) -> str:
+    """A box with its four corners cut off: a hexagon if the cuts meet at half its height."""
+    xs = (spot.left, spot.left + across, spot.right - across, spot.right)
+    ys = (spot.top, spot.top + down, spot.bottom - down, spot.bottom)
+    corners = ((1, 0), (2, 0), (3, 1), (3, 2), (2, 3), (1, 3), (0, 2), (0, 1))
+    points = " ".join(f"{xs[x]:.1f},{ys[y]:.1f}" for x, y in corners)
+    return f'<polygon class="card" points="{points}"/>'
+
+
+def _stripe(spot: Spot, node: Node) -> str:
+    """A bar in the colour of what the step does, so that kinds are told apart from afar."""
+    kind = node.action.rpartition(" ")[2]
+    known = kind if kind in ACTIONS else "other"
+    return (
+        f'<rect class="stripe do-{known}" x="{spot.left + 5:.1f}" y="{spot.top + 9:.1f}" width="3" '
+        f'height="{spot.height - 18:.1f}" rx="1.5"/>'
+    )
+
+
+def _words(spot: Spot, node: Node) -> Iterator[str]:
+    room = spot.width - 2 * NODE_PADDING + 4
+    rows = [("title", node.title, TITLE_SIZE), ("small", small_text(node), SMALL_SIZE)]
+    rows = [row for row in [*rows, ("condition", condition_text(node), SMALL_SIZE)] if row[1]]
+    top = spot.y - _ROW_HEIGHT * (len(rows) - 1) / 2
+    for number, (kind, words, size) in enumerate(rows):
+        y = top + number * _ROW_HEIGHT + size / 3
+        yield f'<text class="{kind}" x="{spot.x:.1f}" y="{y:.1f}">{_text(fitted(words, size, room))}</text>'
+
+
+def _glyph(spot: Spot, node: Node) -> str:
+    """A mark for the status at the upper right corner: colour alone does not reach everyone."""
+    glyph = STATUS_GLYPHS.get(node.status)
+    if not glyph:
+        return ""
+    x, y = spot.right - 3, spot.top + 3
+    circle = f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="8"/>'
+    return f'{circle}<text class="glyph" x="{x:.1f}" y="{y + 4:.1f}">{glyph}</text>'
