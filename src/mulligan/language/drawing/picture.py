@@ -174,4 +174,5 @@ def _leaves(nodes: list[Node], links: list[Link]) -> list[str]:
     """Where nothing follows a success. A remedy that hands back to its source is no leaf."""
     followed = {link.source for link in links if link.kind != "failure" and not (link.is_loop and link.has_condition)}
     handing_back = {link.target for link in links if link.then}
-    return [node.key for node in nodes if node.key not in followed | handing_back | {END_KEY}]
+    led_on = followed | handing_back | {END_KEY}
+    return [node.key for node in nodes if node.key not in led_on]

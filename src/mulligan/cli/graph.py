@@ -1,0 +1,54 @@
+"""`mulligan graph`: a workflow as a picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+
+from mulligan.cli.files import load_file, write_file
+from mulligan.cli.raster import png
+from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
+from mulligan.core.workflow import Workflow
+from mulligan.language.drawing import draw_mermaid, draw_svg
+from mulligan.language.drawing.picture import picture
+
+Format = Literal["mermaid", "svg", "png"]
+_SUFFIXES: dict[str, Format] = {".svg": "svg", ".png": "png"}
+
+
+def graph(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow file.")],
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="By default what OUT ends in, else mermaid.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and links as one JSON object.")] = False,
+) -> None:
+    """Draw a workflow as Mermaid, SVG or PNG."""
+    workflow = load_file(file)
+    if as_json:
+        show_json(msgspec.to_builtins(picture(workflow)))
+        return
+    form = form or _SUFFIXES.get(out.suffix.lower() if out else "", "mermaid")
+    if form == "png" and out is None and sys.stdout.isatty():
+        raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {file.stem}.png")
+    data = _drawn(workflow, form)
+    if out is None:
+        show_bytes(data)
+        return
+    write_file(out, data)
+    complain(f"wrote {out}")
+
+
+def _drawn(workflow: Workflow, form: Format) -> bytes:
+    if form == "mermaid":
+        return draw_mermaid(workflow).encode()
+    drawing = draw_svg(workflow)
+    return png(drawing) if form == "png" else drawing.encode()

@@ -1,0 +1,127 @@
+"""Talking to whoever sits at the terminal: data on stdout, everything else on stderr, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TextIO
+
+import typer
+from typer.exceptions import TyperException
+
+from mulligan.errors import MulliganError
+
+PACKAGE = Path(__file__).parent.parent
+
+_RED, _YELLOW, _BOLD, _PLAIN = "\033[1;31m", "\033[1;33m", "\033[1m", "\033[0m"
+_COLOURS = (
+    (re.compile(r"^error\[[^\]\n]*\]:", re.MULTILINE), _RED),
+    (re.compile(r"^warning\[[^\]\n]*\]:", re.MULTILINE), _YELLOW),
+    # The carets below a quoted line, with the advice behind them.
+    (re.compile(r"(?<=\| )\s*\^+.*$", re.MULTILINE), _BOLD),
+)
+
+
+class UsageRefused(MulliganError):
+    """The command line itself makes no sense."""
+
+    code = "usage"
+    http_status = 400
+    exit_code = 2
+
+
+class Bug(MulliganError):
+    """Something of ours that nobody foresaw."""
+
+    code = "internal.bug"
+
+
+def show(text: str) -> None:
+    """Put data on stdout as UTF-8, whatever the locale; file names come out as the bytes they are."""
+    show_bytes(text.encode("utf-8", "surrogateescape") + b"\n")
+
+
+def show_json(value: object) -> None:
+    """Put one JSON value on stdout."""
+    show(json.dumps(value, indent=2))
+
+
+def show_bytes(data: bytes) -> None:
+    typer.echo(data, nl=False)
+
+
+def complain(text: str) -> None:
+    """Say something to the person, on stderr."""
+    typer.echo(painted(text) if wants_colour(sys.stderr, os.environ) else text, err=True)
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Colour is for terminals whose owner has not said no (no-color.org)."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def painted(text: str) -> str:
+    """An error as it looks in colour. The words stay the same."""
+    for pattern, colour in _COLOURS:
+        text = pattern.sub(lambda match, colour=colour: f"{colour}{match.group()}{_PLAIN}", text)
+    return text
+
+
+def hush_stdout() -> None:
+    """After the reader of stdout has gone: let what is still buffered go nowhere, in silence."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def exit_code_of(act: Callable[[], object]) -> int:
+    """Do `act` and give the exit code: what it returns, or that of the refusal it raises, which is then explained."""
+    try:
+        answer = act()
+    except MulliganError as error:
+        return _explained(error)
+    except TyperException as error:
+        return _explained(usage_refusal(error))
+    except Exception as error:
+        return _explained(bug(error))
+    return answer if isinstance(answer, int) else 0
+
+
+def _explained(error: MulliganError) -> int:
+    complain(error.render())
+    if isinstance(error, Bug) and os.environ.get("MULLIGAN_DEBUG"):
+        complain("".join(traceback.format_exception(error.__cause__)).rstrip())
+    return error.exit_code
+
+
+def usage_refusal(error: TyperException) -> UsageRefused:
+    """What the parser says, in our words: lower case, no full stop, what to do on the next line."""
+    sentence, _, advice = error.format_message().partition(" Did you mean ")
+    sentence = sentence.rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "mulligan"
+    hint = f"did you mean {advice}" if advice else f"how it is used: {path} --help"
+    return UsageRefused(sentence[:1].lower() + sentence[1:], hint=hint)
+
+
+def bug(error: Exception) -> Bug:
+    """An exception that nobody foresaw, as a message with the place to look."""
+    words = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    found = Bug(f"{what} ({_place(error)})", hint="this is a bug of ours; MULLIGAN_DEBUG=1 shows the traceback")
+    found.__cause__ = error
+    return found
+
+
+def _place(error: Exception) -> str:
+    """The last line of our own code that the exception came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)] or frames
+    if not ours:
+        return "nowhere"
+    path = Path(ours[-1].filename)
+    shown = path.relative_to(PACKAGE.parent) if path.is_relative_to(PACKAGE) else path.name
+    return f"{shown}:{ours[-1].lineno}"

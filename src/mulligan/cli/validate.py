@@ -1,0 +1,70 @@
+"""`mulligan validate`: is this a workflow, and if not, why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mulligan.cli.files import load_file
+from mulligan.cli.terminal import complain, show, show_json
+from mulligan.core.workflow import Workflow
+from mulligan.errors import LanguageError, Problem
+
+_SHOWN = ("code", "message", "file", "line", "column", "hint")
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, or an array for several files.")
+    ] = False,
+) -> int:
+    """Check workflow files and say what is wrong, and where.
+
+    Nothing is run. The exit code is 0 if all files are good and 2 if any is refused.
+    """
+    verdicts = [_verdict(path) for path in files]
+    if as_json:
+        answers = [_as_json(path, verdict) for path, verdict in zip(files, verdicts, strict=True)]
+        show_json(answers[0] if len(answers) == 1 else answers)
+    else:
+        for path, verdict in zip(files, verdicts, strict=True):
+            _tell(path, verdict)
+    return 2 if any(isinstance(verdict, LanguageError) for verdict in verdicts) else 0
+
+
+def _verdict(path: Path) -> Workflow | LanguageError:
+    try:
+        return load_file(path)
+    except LanguageError as refused:
+        return refused
+
+
+def _tell(path: Path, verdict: Workflow | LanguageError) -> None:
+    if isinstance(verdict, LanguageError):
+        complain(verdict.render())
+    else:
+        show(f"{path}: ok, {_size(verdict)}")
+
+
+def _size(workflow: Workflow) -> str:
+    edges = sum(len(step.needs) + len(step.edges) for step in workflow.steps)
+    counts = (("step", len(workflow.steps)), ("edge", edges), ("input", len(workflow.inputs)))
+    return ", ".join(_counted(word, count) for word, count in counts if count or word == "step")
+
+
+def _counted(word: str, count: int) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def _as_json(path: Path, verdict: Workflow | LanguageError) -> dict[str, Any]:
+    if isinstance(verdict, LanguageError):
+        problems = [_problem_as_json(problem) for problem in verdict.problems]
+        return {"ok": False, "file": str(path), "name": None, "steps": None, "problems": problems}
+    return {"ok": True, "file": str(path), "name": verdict.name, "steps": len(verdict.steps), "problems": []}
+
+
+def _problem_as_json(problem: Problem) -> dict[str, Any]:
+    return {field: getattr(problem, field) for field in _SHOWN}
