@@ -17,6 +17,8 @@ from mulligan.language.drawing import draw_mermaid, draw_svg
 from mulligan.language.drawing.picture import picture
 
 Format = Literal["mermaid", "svg", "png"]
+# What Mermaid allows where nobody has set `maxEdges`, which a diagram cannot do for itself.
+_MERMAID_EDGES_MAX = 500
 _SUFFIXES: dict[str, Format] = {".svg": "svg", ".png": "png"}
 
 
@@ -40,6 +42,10 @@ def graph(
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {file.stem}.png")
     data = _drawn(workflow, form)
+    if form == "mermaid" and len(picture(workflow).links) > _MERMAID_EDGES_MAX:
+        complain(
+            f"Mermaid refuses more than {_MERMAID_EDGES_MAX} edges unless its page says otherwise; --format svg does not"
+        )
     if out is None:
         show_bytes(data)
         return

@@ -54,7 +54,7 @@ class Commands(TyperGroup):
         extra["standalone_mode"] = False
         sys.exit(exit_code_of(lambda: super(Commands, self).main(args, prog_name or PROGRAM, **extra)))
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,9 @@ _TIMEOUT_SECONDS = 60.0
 # Browsers refuse larger pictures; a small drawing is rendered twice as fine instead.
 _PIXELS_MAX = 8000
 _SHARPNESS = 2
+
+
+Render = Callable[[str, Path], None]
 
 
 class NoRenderer(MulliganError):
@@ -47,16 +51,13 @@ def png(drawing: str) -> bytes:
     )
 
 
-Render = Callable[[str, Path], None]
-
-
 def _renderers() -> Iterator[tuple[str, Render]]:
     """What is here, best first. Each leaves `picture.png` in the folder it is given."""
     for name in BROWSERS:
         if found := shutil.which(name):
-            yield name, lambda drawing, folder, program=found: _browse(program, drawing, folder)
+            yield name, partial(_browse, found)
     if found := shutil.which("rsvg-convert"):
-        yield "rsvg-convert", lambda drawing, folder, program=found: _convert(program, drawing, folder)
+        yield "rsvg-convert", partial(_convert, found)
     if find_spec("cairosvg"):
         yield "cairosvg", _cairo
 

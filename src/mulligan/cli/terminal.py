@@ -68,7 +68,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def painted(text: str) -> str:
     """An error as it looks in colour. The words stay the same."""
     for pattern, colour in _COLOURS:
-        text = pattern.sub(lambda match, colour=colour: f"{colour}{match.group()}{_PLAIN}", text)
+        text = pattern.sub(rf"{colour}\g<0>{_PLAIN}", text)
     return text
 
 

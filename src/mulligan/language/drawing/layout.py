@@ -60,12 +60,15 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """The way of a loop beside the layers it spans."""
+    """The way of a loop beside the layers it spans, with its label on it, or left of it where the loop is too small."""
 
     wire: Wire
     x: float
-    label: str
-    width: float
+    label: Label
+
+    @property
+    def left(self) -> float:
+        return self.label.x - self.label.width / 2
 
 
 def laid_out(picture: Picture) -> Layout:
@@ -79,14 +82,14 @@ def laid_out(picture: Picture) -> Layout:
     curves = [Curve(wire.link, _path(wire, bands, exits.get(wire)), not wire.joins) for wire in net.wires]
     curves += [Curve(lane.wire.link, _loop_path(lane, bands), True) for lane in lanes]
     labels = [_label(wire.link, spot) for wire in net.wires for spot in wire.spots if spot.label]
-    labels += [_lane_label(lane) for lane in lanes]
+    labels += [lane.label for lane in lanes]
     boxes = [spot for layer in net.layers for spot in layer if spot.node]
     spots = [spot for layer in net.layers for spot in layer]
     return Layout(
         boxes,
         curves,
         labels,
-        left=min([spot.left for spot in spots] + [lane.x - lane.width / 2 for lane in lanes]) - MARGIN,
+        left=min([spot.left for spot in spots] + [lane.left for lane in lanes]) - MARGIN,
         top=-MARGIN,
         right=max(spot.right for spot in spots) + MARGIN,
         bottom=max(spot.bottom for spot in spots) + MARGIN,
@@ -103,11 +106,6 @@ def _band(layer: list[Spot]) -> Band:
 
 def _label(link: Link, spot: Spot) -> Label:
     return Label(link, spot.label, spot.x, spot.y, spot.width)
-
-
-def _lane_label(lane: _Lane) -> Label:
-    source, target = lane.wire.spots
-    return Label(lane.wire.link, lane.label, lane.x, (source.y + target.y) / 2, lane.width)
 
 
 def _path(wire: Wire, bands: dict[int, Band], side_exit: float | None) -> str:
@@ -177,16 +175,21 @@ def _lanes(loops: list[Wire], bands: dict[int, Band]) -> list[_Lane]:
     """A lane for each loop, left of all it spans; the short ones inside, no two on each other."""
     lanes: list[_Lane] = []
     for wire in sorted(loops, key=lambda wire: wire.spots[0].rank - wire.spots[1].rank):
-        label = fitted(wire.link.label, SMALL_SIZE, _LOOP_LABEL_WIDTH_MAX)
-        room = round(width(label, SMALL_SIZE) + 2 * LABEL_PADDING)
-        edge = min([_left_of(wire, bands)] + [lane.x - lane.width / 2 for lane in lanes if _meet(lane.wire, wire)])
-        lanes.append(_Lane(wire, edge - _LANE_GAP - room / 2, label, room))
+        spanned = [band for rank, band in bands.items() if wire.spots[1].rank <= rank <= wire.spots[0].rank]
+        edges = [band.left for band in spanned] + [lane.left for lane in lanes if _meet(lane.wire, wire)]
+        lanes.append(_lane(wire, min(edges) - _LANE_GAP, spanned))
     return lanes
 
 
-def _left_of(wire: Wire, bands: dict[int, Band]) -> float:
-    source, target = wire.spots
-    return min(band.left for rank, band in bands.items() if target.rank <= rank <= source.rank)
+def _lane(wire: Wire, right: float, spanned: list[Band]) -> _Lane:
+    """The lane left of `right`. Its label stands between two layers, where no other loop turns off."""
+    text = fitted(wire.link.label, SMALL_SIZE, _LOOP_LABEL_WIDTH_MAX)
+    room = round(width(text, SMALL_SIZE) + 2 * LABEL_PADDING)
+    if len(spanned) == 1:
+        return _Lane(wire, right, Label(wire.link, text, right - room / 2, wire.spots[0].y, room))
+    middle = len(spanned) // 2
+    y = (spanned[middle - 1].bottom + spanned[middle].top) / 2
+    return _Lane(wire, right - room / 2, Label(wire.link, text, right - room / 2, y, room))
 
 
 def _meet(one: Wire, other: Wire) -> bool:
