@@ -41,11 +41,12 @@ def graph(
     form = form or _SUFFIXES.get(out.suffix.lower() if out else "", "mermaid")
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {file.stem}.png")
-    data = _drawn(workflow, form)
     if form == "mermaid" and len(picture(workflow).links) > _MERMAID_EDGES_MAX:
-        complain(
-            f"Mermaid refuses more than {_MERMAID_EDGES_MAX} edges unless its page says otherwise; --format svg does not"
-        )
+        complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them, --format svg does not")
+    _put(_drawn(workflow, form), out)
+
+
+def _put(data: bytes, out: Path | None) -> None:
     if out is None:
         show_bytes(data)
         return

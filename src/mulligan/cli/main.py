@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -54,15 +55,27 @@ class Commands(TyperGroup):
         extra["standalone_mode"] = False
         sys.exit(exit_code_of(lambda: super(Commands, self).main(args, prog_name or PROGRAM, **extra)))
 
+    # Help and version are shown while the context is made, everything else while it is invoked.
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with _leaving_quietly():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _leaving_quietly():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            complain("interrupted")
-            return INTERRUPTED
-        except BrokenPipeError:
-            hush_stdout()
-            return READER_GONE
+
+
+@contextmanager
+def _leaving_quietly() -> Iterator[None]:
+    """Ctrl-C and a reader that went away (`| head`) are no errors: no more than a word, and the code shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        hush_stdout()
+        raise typer.Exit(READER_GONE) from None
 
 
 app = typer.Typer(

@@ -35,6 +35,12 @@ class UsageRefused(MulliganError):
     exit_code = 2
 
 
+class SystemTrouble(MulliganError):
+    """The machine said no: a full disk, a limit, a device that is gone."""
+
+    code = "system"
+
+
 class Bug(MulliganError):
     """Something of ours that nobody foresaw."""
 
@@ -85,6 +91,8 @@ def exit_code_of(act: Callable[[], object]) -> int:
         return _explained(error)
     except TyperException as error:
         return _explained(usage_refusal(error))
+    except OSError as error:
+        return _explained(system_trouble(error))
     except Exception as error:
         return _explained(bug(error))
     return answer if isinstance(answer, int) else 0
@@ -92,7 +100,7 @@ def exit_code_of(act: Callable[[], object]) -> int:
 
 def _explained(error: MulliganError) -> int:
     complain(error.render())
-    if isinstance(error, Bug) and os.environ.get("MULLIGAN_DEBUG"):
+    if error.__cause__ and os.environ.get("MULLIGAN_DEBUG"):
         complain("".join(traceback.format_exception(error.__cause__)).rstrip())
     return error.exit_code
 
@@ -105,6 +113,14 @@ def usage_refusal(error: TyperException) -> UsageRefused:
     path = context.command_path if context else "mulligan"
     hint = f"did you mean {advice}" if advice else f"how it is used: {path} --help"
     return UsageRefused(sentence[:1].lower() + sentence[1:], hint=hint)
+
+
+def system_trouble(error: OSError) -> SystemTrouble:
+    """What the system calls say, with the file where there is one."""
+    what = (error.strerror or str(error) or type(error).__name__).lower()
+    found = SystemTrouble(f"{os.fsdecode(error.filename)}: {what}" if error.filename else what)
+    found.__cause__ = error
+    return found
 
 
 def bug(error: Exception) -> Bug:

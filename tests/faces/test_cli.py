@@ -1,0 +1,274 @@
+"""The command line itself: what goes where, which exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mulligan import __version__
+from mulligan.cli.main import COMMANDS, app
+from mulligan.cli.terminal import bug, exit_code_of, painted, wants_colour
+from mulligan.errors import LanguageError, Problem, Unlawful
+
+SRC = Path(__file__).parent.parent.parent / "src"
+HEAVY = ("yaml", "rich", "cel", "cel_expr_python", "mulligan.language", "mulligan.core")
+
+
+def mulligan(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, prog_name="mulligan")
+
+
+def environment(**extra: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "MULLIGAN_DEBUG")}
+    return inherited | {"PYTHONPATH": str(SRC), "TERM": "xterm"} | extra
+
+
+def process(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "mulligan.cli.main", *arguments], env=environment(), **options)
+
+
+# Version, help, start-up
+
+
+def test_the_version_is_one_line_on_stdout():
+    result = mulligan("--version")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"mulligan {__version__}\n", "")
+
+
+def test_help_lists_every_command_with_its_line():
+    result = mulligan("--help")
+
+    assert result.exit_code == 0
+    assert (
+        result.stdout
+        == """\
+Usage: mulligan [OPTIONS] COMMAND [ARGS]...
+
+  Durable workflows in which failure is a first-class path.
+
+Options:
+  --version             Show the version and exit.
+  --install-completion  Install completion for the current shell.
+  --show-completion     Show completion for the current shell, to copy it or
+                        customize the installation.
+  -h, --help            Show this message and exit.
+
+Commands:
+  validate  Check workflow files and say what is wrong, and where.
+  graph     Draw a workflow as Mermaid, SVG or PNG.
+  schema    Print the JSON Schema of workflow files, for editors.
+  demo      Watch a small run fail and recover.
+"""
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_can_be_loaded_and_has_help_of_its_own(name: str):
+    result = mulligan(name, "-h")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: mulligan {name} ")
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_what_needs_no_workflow_loads_nothing_heavy(argument: str):
+    program = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr))\n"
+        "from mulligan.cli.main import main\n"
+        "main()\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program, argument], env=environment(), capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_the_shell_completes_commands_without_loading_them():
+    done = subprocess.run(
+        [sys.executable, "-m", "mulligan.cli.main"],
+        env=environment(_MULLIGAN_COMPLETE="complete_bash", COMP_WORDS="mulligan va", COMP_CWORD="1"),
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "validate\n", "")
+
+
+# Bad usage
+
+
+def test_without_a_command_the_help_goes_to_stderr_and_it_is_no_success():
+    result = mulligan()
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == mulligan("--help").stdout
+
+
+USAGE = {
+    # a slip of the finger
+    ("validat", "x.yaml"): "error[usage]: no such command 'validat'\n  did you mean 'validate'?\n",
+    # nothing like it
+    ("zzz",): "error[usage]: no such command 'zzz'\n  how it is used: mulligan --help\n",
+    ("--bogus",): "error[usage]: no such option: --bogus\n  how it is used: mulligan --help\n",
+    ("validate",): "error[usage]: missing argument 'FILE...'\n  how it is used: mulligan validate --help\n",
+    ("graph",): "error[usage]: missing argument 'FILE'\n  how it is used: mulligan graph --help\n",
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE.items(), ids=[" ".join(arguments) for arguments in USAGE])
+def test_bad_usage_is_refused_in_our_words(arguments: tuple[str, ...], words: str):
+    result = mulligan(*arguments)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", words)
+
+
+# What a command raises
+
+
+def raising(error: BaseException) -> int:
+    def act() -> None:
+        raise error
+
+    return exit_code_of(act)
+
+
+def test_an_error_of_ours_is_rendered_and_gives_its_exit_code(capsys: pytest.CaptureFixture[str]):
+    code = raising(LanguageError([Problem(code="language.x", message="it is odd", file="a.yaml")]))
+
+    assert (code, *capsys.readouterr()) == (2, "", "error[language.x]: a.yaml: it is odd\n")
+
+
+def test_an_unlawful_turn_is_exit_code_1(capsys: pytest.CaptureFixture[str]):
+    code = raising(Unlawful("a completed step cannot fail"))
+
+    assert (code, *capsys.readouterr()) == (1, "", "error[internal.unlawful]: a completed step cannot fail\n")
+
+
+def test_an_unforeseen_exception_names_the_place_and_shows_no_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("MULLIGAN_DEBUG", raising=False)
+
+    code = raising(KeyError("x"))
+
+    out, err = capsys.readouterr()
+    assert (code, out) == (1, "")
+    assert re.fullmatch(
+        r"error\[internal\.bug\]: KeyError: 'x' \(mulligan/cli/terminal\.py:\d+\)\n"
+        r"  this is a bug of ours; MULLIGAN_DEBUG=1 shows the traceback\n",
+        err,
+    )
+
+
+def test_the_traceback_of_a_bug_is_shown_to_who_asks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MULLIGAN_DEBUG", "1")
+
+    raising(KeyError("x"))
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[2] == "Traceback (most recent call last):"
+    assert lines[-1] == "KeyError: 'x'"
+
+
+def test_a_machine_that_says_no_is_no_bug_of_ours(capsys: pytest.CaptureFixture[str]):
+    code = raising(OSError(28, "No space left on device", "out.svg"))
+
+    assert (code, *capsys.readouterr()) == (1, "", "error[system]: out.svg: no space left on device\n")
+
+
+def test_an_exception_without_words_or_place_is_told_too():
+    assert bug(RuntimeError()).render().splitlines()[0] == "error[internal.bug]: RuntimeError (nowhere)"
+
+
+# Streams
+
+
+@pytest.mark.parametrize("argument", ["schema", "--help", "--version"])
+def test_a_reader_that_goes_away_ends_the_program_in_silence(argument: str):
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    child = process(argument, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    _, said = child.communicate(timeout=60)
+
+    assert (child.returncode, said) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_told_in_words():
+    with open("/dev/full", "wb") as full:
+        child = process("--version", stdout=full, stderr=subprocess.PIPE)
+        _, said = child.communicate(timeout=60)
+
+    assert (child.returncode, said) == (1, b"error[system]: no space left on device\n")
+
+
+def test_an_interrupt_is_exit_code_130(tmp_path: Path):
+    pipe = tmp_path / "slow.yaml"
+    os.mkfifo(pipe)
+
+    child = process("validate", str(pipe), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Opening waits until the other side reads: from here on the program waits for us.
+    with pipe.open("w"):
+        child.send_signal(2)
+        out, said = child.communicate(timeout=60)
+
+    assert (child.returncode, out, said) == (130, b"", b"interrupted\n")
+
+
+def told_on_a_terminal(tmp_path: Path, **extra: str) -> str:
+    """What `validate` of a missing file says when stderr is a terminal."""
+    ours, theirs = os.openpty()
+    subprocess.run(
+        [sys.executable, "-m", "mulligan.cli.main", "validate", "missing.yaml"],
+        env=environment(**extra),
+        cwd=tmp_path,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as terminal:
+        return terminal.read(4096).decode().replace("\r\n", "\n")
+
+
+def test_errors_are_coloured_on_a_terminal(tmp_path: Path):
+    assert told_on_a_terminal(tmp_path) == (
+        "\033[1;31merror[file.unreadable]:\033[0m missing.yaml: no such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize("extra", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])
+def test_a_terminal_whose_owner_wants_no_colour_gets_none(tmp_path: Path, extra: dict[str, str]):
+    assert told_on_a_terminal(tmp_path, **extra) == "error[file.unreadable]: missing.yaml: no such file or directory\n"
+
+
+def test_a_file_or_pipe_never_gets_colour():
+    assert not wants_colour(io.StringIO(), {"TERM": "xterm"})
+
+
+def test_paint_marks_the_head_and_the_carets_and_leaves_the_words():
+    plain = (
+        "error[language.x]: a.yaml:14:13: no\n"
+        "  14 |     needs: [fetchh]\n"
+        "     |             ^^^^^^ did you mean 'fetch'?"
+    )
+
+    coloured = painted(plain)
+
+    assert coloured == (
+        "\033[1;31merror[language.x]:\033[0m a.yaml:14:13: no\n"
+        "  14 |     needs: [fetchh]\n"
+        "     | \033[1m            ^^^^^^ did you mean 'fetch'?\033[0m"
+    )

@@ -1,0 +1,237 @@
+"""`mulligan validate` and `mulligan schema`: good files, bad files, and no files at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mulligan.cli.main import app
+
+GOOD = """\
+name: release
+inputs:
+  target: {type: string, default: staging}
+steps:
+  - {step: build, shell: make}
+  - {step: deploy, needs: [build], shell: ./deploy.sh, next: [{to: repair, on: failure, then: rerun}]}
+  - {step: repair, shell: ./repair.sh}
+"""
+SMALL = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"
+BAD = """\
+name: nightly
+steps:
+  - step: fetch
+    shell: ./fetch.sh
+  - step: load
+    shell: ./load.sh
+    needs: [fetchh]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages name files as the user does, so the tests stand where the files are."""
+    monkeypatch.chdir(tmp_path)
+
+
+def mulligan(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, prog_name="mulligan")
+
+
+def file(name: str, text: str) -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def test_a_good_file_is_told_with_its_size():
+    result = mulligan("validate", file("release.yaml", GOOD))
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "release.yaml: ok, 3 steps, 2 edges, 1 input\n"
+
+
+def test_one_step_is_no_plural_and_nothing_is_not_counted():
+    result = mulligan("validate", file("hello.yaml", SMALL))
+
+    assert result.stdout == "hello.yaml: ok, 1 step\n"
+
+
+def test_a_bad_file_is_refused_with_its_place_on_stderr():
+    result = mulligan("validate", file("nightly.yaml", BAD))
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert (
+        result.stderr
+        == """\
+error[language.unknown_step]: nightly.yaml:7:13: step 'load' needs 'fetchh', which is not a step
+  7 |     needs: [fetchh]
+    |             ^^^^^^ did you mean 'fetch'?
+"""
+    )
+
+
+def test_one_bad_file_among_good_ones_is_refused_and_the_others_are_told():
+    result = mulligan("validate", file("a.yaml", SMALL), file("b.yaml", BAD), file("c.yaml", SMALL))
+
+    assert result.exit_code == 2
+    assert result.stdout == "a.yaml: ok, 1 step\nc.yaml: ok, 1 step\n"
+    assert result.stderr.startswith("error[language.unknown_step]: b.yaml:7:13: ")
+
+
+def test_json_of_a_good_file_is_one_object():
+    result = mulligan("validate", "--json", file("release.yaml", GOOD))
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == {
+        "ok": True,
+        "file": "release.yaml",
+        "name": "release",
+        "steps": 3,
+        "problems": [],
+    }
+
+
+def test_json_of_a_bad_file_has_its_problems_and_stderr_is_silent():
+    result = mulligan("validate", file("nightly.yaml", BAD), "--json")
+
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert json.loads(result.stdout) == {
+        "ok": False,
+        "file": "nightly.yaml",
+        "name": None,
+        "steps": None,
+        "problems": [
+            {
+                "code": "language.unknown_step",
+                "message": "step 'load' needs 'fetchh', which is not a step",
+                "file": "nightly.yaml",
+                "line": 7,
+                "column": 13,
+                "hint": "did you mean 'fetch'?",
+            }
+        ],
+    }
+
+
+def test_json_of_several_files_is_an_array_in_their_order():
+    result = mulligan("validate", "--json", file("b.yaml", SMALL), file("a.yaml", BAD))
+
+    assert result.exit_code == 2
+    assert [(answer["file"], answer["ok"]) for answer in json.loads(result.stdout)] == [
+        ("b.yaml", True),
+        ("a.yaml", False),
+    ]
+
+
+def test_a_missing_file_is_told_in_words():
+    result = mulligan("validate", "missing.yaml")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error[file.unreadable]: missing.yaml: no such file or directory\n"
+
+
+def test_a_missing_file_is_a_problem_in_json_too():
+    result = mulligan("validate", "--json", "missing.yaml")
+
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["problems"] == [
+        {
+            "code": "file.unreadable",
+            "message": "no such file or directory",
+            "file": "missing.yaml",
+            "line": 0,
+            "column": 0,
+            "hint": "",
+        }
+    ]
+
+
+def test_a_folder_is_not_a_file():
+    Path("folder").mkdir()
+
+    result = mulligan("validate", "folder")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error[file.unreadable]: folder: this is a directory, not a file\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
+def test_a_file_without_permission_is_told_in_words():
+    Path(file("secret.yaml", SMALL)).chmod(0)
+
+    result = mulligan("validate", "secret.yaml")
+
+    assert (result.exit_code, result.stderr) == (2, "error[file.unreadable]: secret.yaml: permission denied\n")
+
+
+def test_a_path_through_a_file_is_told_in_words():
+    file("hello.yaml", SMALL)
+
+    result = mulligan("validate", "hello.yaml/inside.yaml")
+
+    assert (result.exit_code, result.stderr) == (2, "error[file.unreadable]: hello.yaml/inside.yaml: not a directory\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00\x01\x02",
+        b"\xff\xfe\xfa",
+        b"{",
+        b"- a\n- b\n",
+        b"42",
+        b"a: &x [*x]",
+        b"[" * 5000,
+        b"\xef\xbb\xbf",
+        b"---\n---\n",
+    ],
+    ids=["empty", "control", "not utf-8", "open brace", "list", "number", "self", "deep", "bom", "documents"],
+)
+def test_no_file_whatever_is_in_it_is_a_bug(content: bytes):
+    Path("odd.yaml").write_bytes(content)
+
+    result = mulligan("validate", "odd.yaml")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error[") and "error[internal" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_file_name_that_is_no_text_is_shown_as_its_bytes():
+    name = os.fsdecode(b"caf\xe9.yaml")
+    file(name, SMALL)
+
+    result = mulligan("validate", name)
+
+    assert (result.exit_code, result.stdout_bytes) == (0, b"caf\xe9.yaml: ok, 1 step\n")
+
+
+# Schema
+
+
+def test_the_schema_is_one_json_object_on_stdout():
+    result = mulligan("schema")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_the_schema_can_go_to_a_file():
+    result = mulligan("schema", "--out", "mulligan.schema.json")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "wrote mulligan.schema.json\n")
+    assert Path("mulligan.schema.json").read_text() == mulligan("schema").stdout
+
+
+def test_a_place_that_cannot_be_written_is_refused():
+    result = mulligan("schema", "--out", "no/such/folder.json")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "error[file.unwritable]: 'no/such/folder.json' cannot be written: no such file or directory\n"
+    )
