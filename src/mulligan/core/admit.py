@@ -1,0 +1,371 @@
+"""The door: what a report means for the run as it is now. It becomes facts, or is refused with a reason.
+
+A verb that makes no sense raises; a worker's report that came late or twice is logged and changes nothing;
+a timer that is no longer waited for is nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from ..errors import (
+    InputInvalid,
+    NothingToRetry,
+    Refused,
+    RunFinished,
+    RunNotFinished,
+    StepNotParked,
+    StepNotWaitingForApproval,
+    UnknownStep,
+)
+from . import events as e
+from . import reports as r
+from .classify import classify
+from .failure import failure
+from .ladder import proceed
+from .life import Facts, fault, located
+from .scope import Now, filled
+from .state import Place, State
+from .stopping import stop_place
+from .transitions import RUN_ENDED
+from .verdict import unhandled
+
+
+def admit(now: Now, report: r.Report) -> Facts:
+    """The facts that a report brings, each asked for when the one before has become true."""
+    if not isinstance(report, r.RunRequested) and now.state.run.status == "new":
+        raise Refused("the run has not started")
+    return _DOORS[type(report)](now, report)
+
+
+# -- the run ------------------------------------------------------------------------------
+
+
+def _run_requested(now: Now, report: r.RunRequested) -> Facts:
+    if now.state.run.status != "new":
+        raise Refused(f"run {now.state.run.run_id} has started already")
+    workflow = now.state.workflow
+    yield e.RunStarted(
+        report.run_id,
+        workflow.name,
+        report.version,
+        report.inputs,
+        report.by,
+        report.parent_run_id,
+        report.forked_from,
+        report.kept,
+        _run_due(now),
+    )
+
+
+def _run_due(now: Now) -> Any:
+    limit = now.state.workflow.timeout
+    return None if limit is None else now.at + timedelta(seconds=limit)
+
+
+def _cancel(now: Now, report: r.CancelRequested) -> Facts:
+    run = now.state.run
+    if run.status in RUN_ENDED:
+        raise RunFinished(
+            f"run {run.run_id} {run.status} on {run.at:%Y-%m-%d} at {run.at:%H:%M}, so there is nothing to cancel",
+            hint=f"to run it again from a step: mulligan fork {run.run_id} --from STEP",
+        )
+    stop = run.stop
+    if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
+        yield e.RunStopping("cancelled", report.now, report.by, report.reason)
+
+
+def _pause(now: Now, report: r.PauseRequested) -> Facts:
+    run = now.state.run
+    if run.status in RUN_ENDED:
+        raise RunFinished(f"run {run.run_id} {run.status}, so there is nothing to pause")
+    if run.stop is not None:
+        raise Refused(f"run {run.run_id} is stopping and cannot be paused")
+    if run.status == "running":
+        yield e.RunPaused(report.by, report.reason)
+
+
+def _resume(now: Now, report: r.ResumeRequested) -> Facts:
+    run = now.state.run
+    if run.status in RUN_ENDED:
+        raise RunFinished(
+            f"run {run.run_id} {run.status}, so there is nothing to resume",
+            hint=f"to give it another round: mulligan retry {run.run_id}",
+        )
+    if run.status == "paused":
+        assert run.paused_at is not None
+        due = None if run.due is None else run.due + (now.at - run.paused_at)
+        yield e.RunResumed(report.by, report.reason, due, run.held, run.unstarted)
+
+
+def _retry(now: Now, report: r.RetryRequested) -> Facts:
+    state, run = now.state, now.state.run
+    if run.status not in RUN_ENDED:
+        raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended")
+    if run.status == "completed":
+        raise NothingToRetry(
+            f"run {run.run_id} completed, so there is nothing to retry",
+            hint=f"to run it again from a step: mulligan fork {run.run_id} --from STEP",
+        )
+    if report.from_step and report.from_step not in state.graph.nodes:
+        raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
+    steps = steps_to_retry(state, report.from_step)
+    yield e.RunReopened(run.round + 1, report.by, report.reason, steps, _run_due(now))
+
+
+def steps_to_retry(state: State, from_step: str = "") -> tuple[str, ...]:
+    """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on."""
+    failed = {record.step for record in unhandled(state)}
+    again = state.graph.region(from_step) if from_step else frozenset()
+    return tuple(
+        place.key
+        for place in state.steps()
+        if place.key in failed or place.key in again or place.is_undone or place.status in ("cancelled", "skipped")
+    )
+
+
+# -- tasks ------------------------------------------------------------------------------
+
+
+def _misplaced(state: State, key: str, attempt: int) -> str:
+    """Why a report about an attempt is not believed; empty if it is about what runs now."""
+    place = state.places.get(key)
+    if state.run.status in RUN_ENDED:
+        return "run_ended"
+    if place is None:
+        return "unknown_place"
+    if place.attempt != attempt:
+        return "stale_attempt"
+    is_over = place.status not in ("ready", "running") or place.phase in ("validating", "finishing", "stopped")
+    return "already_ended" if is_over or place.spec.action is None else ""
+
+
+def _task_started(now: Now, report: r.TaskStarted) -> Facts:
+    place = now.state.places.get(report.place)
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if not reason and place is not None and place.status != "ready":
+        reason = "already_started"
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+    else:
+        yield e.AttemptStarted(report.place, report.attempt, report.worker, report.host)
+
+
+def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+        return
+    place = now.state.places[report.place]
+    found, warnings = classify(report.outcome)
+    if found is None:
+        yield e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
+    elif _was_stopped(now, place):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    else:
+        details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
+        found = located(now, place, _with_details(found, details))
+        yield e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
+
+
+def _with_details(found: Any, details: dict[str, Any]) -> Any:
+    return type(found)(**{**{f: getattr(found, f) for f in found.__struct_fields__}, "details": details})
+
+
+def _was_stopped(now: Now, place: Place) -> bool:
+    """It was asked to end, so its failure is no news; unless it was left to finish, then what it reports counts."""
+    is_left_to_finish = now.state.run.stop is not None and now.state.workflow.cancel_grace is None
+    return place.phase == "stopping" and not is_left_to_finish
+
+
+def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+    else:
+        yield e.AttemptLost(report.place, report.attempt, report.worker)
+
+
+def _task_interrupted(now: Now, report: r.TaskInterrupted) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+    else:
+        yield e.AttemptInterrupted(report.place, report.attempt)
+
+
+def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
+    reason = _misplaced(now.state, report.place, report.attempt)
+    if reason:
+        yield e.ReportRefused(report.place, report.attempt, reason)
+        return
+    place = now.state.places[report.place]
+    if report.status == "completed":
+        yield e.AttemptSucceeded(place.key, place.attempt, report.outputs)
+    elif place.phase == "timeout":
+        yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "TIMEOUT", "the child run took too long"))
+    elif place.phase == "stopping" or not now.may_start(place):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    else:
+        message = f"child run {report.child_run_id} {report.status}"
+        found = failure("CHILD_FAILED", message, cause=report.failures, details={"child_run_id": report.child_run_id})
+        yield e.AttemptFailed(place.key, place.attempt, located(now, place, found))
+
+
+# -- people ------------------------------------------------------------------------------
+
+
+def _classified(now: Now, report: r.Classified) -> Facts:
+    place = now.state.places.get(report.step)
+    if place is None or place.role != "step":
+        raise UnknownStep(f"'{report.step}' is not a step of run {now.state.run.run_id}", step=report.step)
+    if place.status != "pending_failed":
+        raise StepNotParked(
+            f"step '{report.step}' is {place.status}, so there is nothing to classify", step=report.step
+        )
+    if not report.reason.strip():
+        raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
+    adjusted = None
+    if report.memory is not None or report.timeout is not None:
+        before = place.climb.adjusted or e.Adjusted()
+        adjusted = e.Adjusted(report.memory or before.memory, before.cpus, report.timeout or before.timeout)
+    yield e.StepClassified(place.key, place.attempt, report.verdict, report.reason, report.by, adjusted)
+
+
+def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
+    place = now.state.places.get(report.place)
+    kind = place.spec.action.kind if place is not None and place.spec.action else ""
+    if place is None or kind != "approve" or place.status != "running" or place.phase:
+        raise StepNotWaitingForApproval(f"'{report.place}' does not wait for an approval", step=report.place)
+    if not report.reason.strip():
+        raise InputInvalid("an approval needs a reason", hint="say why: --reason TEXT")
+    if report.is_approved:
+        output = {"approved": True, "by": report.by, "reason": report.reason}
+        yield e.AttemptSucceeded(place.key, place.attempt, output)
+    else:
+        found = fault(now, place, "APPROVAL_REFUSED", report.reason, details={"by": report.by})
+        yield e.AttemptFailed(place.key, place.attempt, found)
+
+
+# -- timers ------------------------------------------------------------------------------
+
+
+def _timer(now: Now, report: r.TimerFired) -> Facts:
+    if now.state.run.status in RUN_ENDED:
+        return
+    if now.state.run.status == "paused":
+        held = (report.kind, report.place, report.number)
+        if _is_awaited(now, *held) and held not in now.state.run.held:
+            yield e.TimerHeld(*held)
+        return
+    yield from fire(now, report.kind, report.place, report.number)
+
+
+def fire(now: Now, kind: str, key: str, number: int) -> Facts:
+    """What a timer brings about, if it is still waited for."""
+    if _is_awaited(now, kind, key, number):
+        yield from _TIMERS[kind](now, now.state.places.get(key))
+
+
+def _is_awaited(now: Now, kind: str, key: str, number: int) -> bool:
+    """Whether the run still waits for this timer, and it is not early."""
+    run, place = now.state.run, now.state.places.get(key)
+    if kind == "loop":
+        return False
+    if kind == "run":
+        return run.round == number and run.due is not None and run.due <= now.at and not run.is_time_up
+    if place is None:
+        return False
+    climb = place.climb
+    status, counter, due = {
+        "retry": ("backing_off", place.attempt + 1, climb.due),
+        "attempt": ("running", place.attempt, place.due),
+        "handler": ("handling", place.attempt, None if climb.is_handler_late else climb.handler_due),
+        "triage": ("pending_failed", place.attempt, climb.parked_due),
+        "deadline": ("running", place.visit, _deadline(place)),
+    }[kind]
+    return place.status == status and counter == number and due is not None and due <= now.at
+
+
+def _deadline(place: Place) -> Any:
+    limit = place.spec.deadline
+    return None if limit is None or place.phase else place.entered_at + timedelta(seconds=limit)
+
+
+def _retry_due(now: Now, place: Place) -> Facts:
+    yield from proceed(now, place)
+
+
+def _attempt_due(now: Now, place: Place) -> Facts:
+    """A wait is over, an approval has expired, a child run's time is up."""
+    action = place.spec.action
+    if action is None or place.phase:
+        return
+    if action.kind == "wait":
+        yield e.AttemptSucceeded(place.key, place.attempt)
+    elif action.kind == "workflow":
+        yield e.AttemptStopping(place.key, place.attempt, "timeout")
+    elif filled(action, place.bindings).get("default") == "approve":
+        output = {"approved": True, "by": "timeout", "reason": "nobody answered in time"}
+        yield e.AttemptSucceeded(place.key, place.attempt, output)
+    else:
+        found = fault(now, place, "APPROVAL_EXPIRED", "nobody answered in time")
+        yield e.AttemptFailed(place.key, place.attempt, found)
+
+
+def _handler_due(now: Now, place: Place) -> Facts:
+    yield e.AttemptStopping(place.key, place.attempt, "handler_timeout")
+    if place.child:
+        yield from stop_place(now, now.state.places[place.child])
+
+
+def _triage_due(now: Now, place: Place) -> Facts:
+    """Nobody came: the default applies, and a retry by default is given once a visit."""
+    policy = now.state.step(place.key).triage
+    assert policy is not None
+    wants_retry = policy.default == "retry" and place.climb.defaults_used == 0
+    verdict: Any = "retry" if wants_retry else "fail"
+    yield e.StepClassified(
+        place.key, place.attempt, verdict, "nobody classified it in time", "timeout", is_default=True
+    )
+
+
+def _deadline_due(now: Now, place: Place) -> Facts:
+    """The visit of a map, or of a child run, has taken too long. A worker watches the clock of its own tasks."""
+    if place.items is not None:
+        yield e.AttemptStopping(place.key, place.attempt, "deadline")
+        yield from stop_place(now, place)
+    elif place.spec.action is not None and place.spec.action.kind == "workflow":
+        yield e.AttemptStopping(place.key, place.attempt, "timeout")
+
+
+def _run_time_up(now: Now, _: Place | None) -> Facts:
+    yield e.RunStopping("timed_out", reason="the run took longer than its timeout")
+
+
+_TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
+    "retry": _retry_due,
+    "attempt": _attempt_due,
+    "handler": _handler_due,
+    "triage": _triage_due,
+    "deadline": _deadline_due,
+    "run": _run_time_up,
+}
+
+_DOORS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {
+    r.RunRequested: _run_requested,
+    r.TaskStarted: _task_started,
+    r.TaskEnded: _task_ended,
+    r.LeaseExpired: _lease_expired,
+    r.TaskInterrupted: _task_interrupted,
+    r.ChildEnded: _child_ended,
+    r.TimerFired: _timer,
+    r.CancelRequested: _cancel,
+    r.PauseRequested: _pause,
+    r.ResumeRequested: _resume,
+    r.RetryRequested: _retry,
+    r.Classified: _classified,
+    r.ApprovalGiven: _approval,
+}

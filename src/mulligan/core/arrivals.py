@@ -1,0 +1,219 @@
+"""How an end spreads through the graph: needs are counted down, edges are taken or die, steps are put back.
+
+Part of `evolve`: it says what is true, and changes counters only. A step that waits always knows how many of
+its needs and arrivals are open; one that does not is counted anew when it is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from .events import Fact, StepPutBack
+from .graph import Arc, Barrier
+from .state import Past, Place, State
+from .transitions import ACTIVE, PLACE
+from .workflow import END, Step
+
+_MET = {
+    "success": frozenset({"completed", "stood_in", "allowed"}),
+    "success_or_skipped": frozenset({"completed", "stood_in", "allowed", "skipped"}),
+    "always": frozenset({"completed", "stood_in", "allowed", "skipped", "failed", "cancelled"}),
+}
+
+
+def is_met(on: str, settled: str) -> bool:
+    return settled in _MET[on]
+
+
+def move(state: State, place: Place, kind: type[Fact]) -> None:
+    """Change a place's status as the table says. The caller has asked `is_lawful` before."""
+    set_status(state, place, PLACE[kind][place.status])
+
+
+def set_status(state: State, place: Place, status: str) -> None:
+    """The one place where a status changes, and the run's counts with it."""
+    before, place.status = place.status, status  # type: ignore[assignment]
+    if place.role != "step" or before == status:
+        return
+    run = state.run
+    change = (status in ACTIVE) - (before in ACTIVE)
+    run.active += change
+    if place.key != END:
+        run.waiting += (status == "waiting") - (before == "waiting")
+        if change and run.loops:
+            _count_in_loops(state, place.key, change)
+
+
+def _count_in_loops(state: State, step: str, change: int) -> None:
+    loops = dict(state.run.loops)
+    for key, loop in loops.items():
+        if step in state.graph.region(loop.to):
+            loops[key] = type(loop)(loop.step, loop.edge, loop.to, loop.due, loop.busy + change)
+    state.run.loops = loops
+
+
+# -- ends ------------------------------------------------------------------------------
+
+
+def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -> None:
+    """The step has ended for good: its edges are taken or dead, and whoever needs it learns of it."""
+    place = state.touch(name)
+    place.settled = outcome
+    node = state.graph.nodes[name]
+    for arc in node.arcs:
+        if arc.to != END and not arc.is_loop:
+            if arc.edge.index in taken:
+                _arrive(state, arc)
+            _close(state, arc)
+    for target, on in node.dependents:
+        _count_need(state, target, is_met(on, outcome))
+    for barrier in node.barriers:
+        _count_member(state, barrier, is_met(barrier.on, outcome))
+
+
+def arrive(state: State, name: str, taken: Collection[int]) -> None:
+    """Edges taken by a visit that was not the last: its other edges stay open."""
+    for arc in state.graph.nodes[name].arcs:
+        if arc.edge.index in taken and arc.to != END and not arc.is_loop:
+            _arrive(state, arc)
+
+
+def _arrive(state: State, arc: Arc) -> None:
+    target = state.touch(arc.to)
+    join = state.graph.nodes[arc.to].step.join
+    if target.status != "waiting":
+        if join != "first" and can_be_entered(state, arc.to):
+            target.queue = (*target.queue, arc.key)
+            state.put(state.arcs, arc.key, "arrived")
+        return
+    if join == "each":
+        target.queue = (*target.queue, arc.key)
+    elif join == "first":
+        target.taken_arrivals += 1
+    if state.arcs.get(arc.key) == "dead":
+        # Its source was visited again after all: what was dead is open until it is closed below.
+        target.open_arrivals += 1
+        target.dead_arrivals -= 1
+    if state.arcs.get(arc.key) != "taken":
+        state.put(state.arcs, arc.key, "arrived")
+
+
+def _close(state: State, arc: Arc) -> None:
+    before = state.arcs.get(arc.key)
+    if before == "taken" or before == "dead":
+        return
+    after = "taken" if before == "arrived" else "dead"
+    state.put(state.arcs, arc.key, after)
+    target = state.touch(arc.to)
+    if target.status != "waiting":
+        return
+    target.open_arrivals -= 1
+    if after == "dead":
+        target.dead_arrivals += 1
+    elif state.graph.nodes[arc.to].step.join in ("any", "all"):
+        target.taken_arrivals += 1
+
+
+def _count_need(state: State, name: str, met: bool) -> None:
+    target = state.touch(name)
+    if target.status == "waiting":
+        if met:
+            target.open_needs -= 1
+        else:
+            target.has_dead_need = True
+
+
+def _count_member(state: State, barrier: Barrier, met: bool) -> None:
+    unsettled, bad = state.barriers[barrier.key]
+    state.put(state.barriers, barrier.key, (unsettled - 1, bad if met else bad + 1))
+    if not met and bad == 0:
+        for target in barrier.targets:
+            _count_need(state, target, False)
+    elif unsettled == 1 and bad == 0:
+        for target in barrier.targets:
+            _count_need(state, target, True)
+
+
+def can_be_entered(state: State, name: str) -> bool:
+    """A step has max_visits visits a round, and one more that fails with LOOP_LIMIT; then it is closed."""
+    place = state.places[name]
+    step: Step = state.graph.nodes[name].step
+    return place.visit - place.visits_before + len(place.queue) <= step.max_visits
+
+
+# -- putting back ------------------------------------------------------------------------------
+
+
+def put_back(state: State, names: Collection[str], *, is_loop: bool = False) -> None:
+    """Steps go back to waiting for a new visit; what they decided is open again; the rest stays decided.
+
+    A loop uses up the arrivals from outside (needs met from outside stay met): its steps wait for new ones.
+    """
+    ordered = sorted(names, key=lambda name: state.graph.nodes[name].order)
+    for name in ordered:
+        _withdraw(state, name, names)
+    for name in ordered:
+        place = state.touch(name)
+        if place.status != "waiting":
+            if place.visit:
+                state.put(state.past, (name, place.visit), Past(place.status, place.failure_index))
+            place.last_status = place.status if is_loop else ""
+            set_status(state, place, PLACE[StepPutBack][place.status])
+    for name in ordered:
+        count(state, name, uses_up_arrivals=is_loop)
+
+
+def _withdraw(state: State, name: str, names: Collection[str]) -> None:
+    """Take back that a step had settled. Who waits outside keeps an edge that was taken: no arrival is lost."""
+    node = state.graph.nodes[name]
+    place = state.touch(name)
+    for arc in node.arcs:
+        if arc.to == END or arc.is_loop:
+            continue
+        if arc.to in names or state.places[arc.to].status != "waiting":
+            state.drop(state.arcs, arc.key)
+    settled, place.settled = place.settled, ""
+    if not settled:
+        return
+    for target, on in node.dependents:
+        if state.places[target].status == "waiting" and is_met(on, settled):
+            state.touch(target).open_needs += 1
+    for barrier in node.barriers:
+        _withdraw_member(state, barrier, is_met(barrier.on, settled))
+
+
+def _withdraw_member(state: State, barrier: Barrier, was_met: bool) -> None:
+    unsettled, bad = state.barriers[barrier.key]
+    state.put(state.barriers, barrier.key, (unsettled + 1, bad if was_met else bad - 1))
+    if unsettled == 0 and bad == 0:
+        for target in barrier.targets:
+            if state.places[target].status == "waiting":
+                state.touch(target).open_needs += 1
+
+
+def count(state: State, name: str, *, uses_up_arrivals: bool = False) -> None:
+    """Count a waiting step's open needs and arrivals from what is decided."""
+    place = state.touch(name)
+    node = state.graph.nodes[name]
+    join = node.step.join
+    settled = [(on, state.places[source].settled) for source, on in node.needs]
+    barriers = [state.barriers[barrier.key] for barrier in node.waits]
+    place.has_dead_need = any(s and not is_met(on, s) for on, s in settled) or any(bad for _, bad in barriers)
+    place.open_needs = sum(not s for _, s in settled) + sum(unsettled > 0 for unsettled, _ in barriers)
+    arcs = [state.arcs.get(arc.key) for arc in node.arrivals]
+    place.open_arrivals = sum(arc is None or arc == "arrived" for arc in arcs)
+    place.dead_arrivals = arcs.count("dead")
+    place.taken_arrivals = arcs.count("taken")
+    if join == "first":
+        place.taken_arrivals += arcs.count("arrived")
+    if uses_up_arrivals and join != "all":
+        place.taken_arrivals = 0
+    if join != "each" or uses_up_arrivals:
+        place.queue = ()
+
+
+def requeue(state: State, name: str) -> None:
+    """A new round: the arrival that the last visit was for is due again."""
+    place = state.touch(name)
+    if place.arrival:
+        place.queue = (place.arrival, *place.queue)

@@ -1,0 +1,111 @@
+"""Rung 0: whatever happened to an attempt becomes a `Failure`, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .failure import CODES, ENGINE_CODES, MESSAGE_CHARS_MAX, SEVERITY, TRACE_CHARS_MAX, Failure, failure
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker saw of an attempt that ended. Raw: what it means is said here, not there."""
+
+    exit_code: int | None = 0
+    signal: int | None = None
+    is_timed_out: bool = False
+    is_out_of_memory: bool = False
+    # A code that the action itself found: CONNECTION, HTTP_5XX, EXCEPTION …
+    code: str = ""
+    message: str = ""
+    stderr_tail: str = ""
+    trace: str = ""
+    details: dict[str, Any] = {}
+    # What the step wrote to $MULLIGAN_ERROR, and why that could not be read.
+    reported: tuple[Any, ...] = ()
+    report_error: str = ""
+    missing_outputs: tuple[str, ...] = ()
+    output_error: str = ""
+
+
+def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
+    """The failure, if it is one, and the step's warnings. An error that the step reports fails it even on exit 0."""
+    reports = [_reported(report, outcome) for report in outcome.reported]
+    warnings = tuple(report for report in reports if report.severity == "warning")
+    errors = [report for report in reports if report.severity != "warning"]
+    errors.sort(key=lambda report: report.severity != "critical")
+    return _failure(outcome, errors), warnings
+
+
+def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
+    code, message = _seen(outcome)
+    if code in ("TIMEOUT", "OUT_OF_MEMORY") or not errors:
+        return _filled(outcome, code, message) if code else None
+    first, *others = errors
+    return msgspec.structs.replace(first, exit_code=_exit_code(outcome), signal=outcome.signal, cause=tuple(others))
+
+
+def _seen(outcome: Outcome) -> tuple[str, str]:
+    """The code for what was seen from outside, and what happened in words. The first line that fits."""
+    if outcome.is_timed_out:
+        return "TIMEOUT", "it took longer than its timeout"
+    if outcome.is_out_of_memory:
+        return "OUT_OF_MEMORY", "it used more memory than it may"
+    if outcome.code:
+        return _believed(outcome.code), outcome.message or outcome.code
+    if outcome.signal is not None:
+        return "SIGNALED", f"killed by signal {outcome.signal}"
+    if outcome.exit_code:
+        return "EXIT_NONZERO", f"exit code {outcome.exit_code}"
+    if outcome.report_error:
+        return "OUTPUT_INVALID", f"$MULLIGAN_ERROR {outcome.report_error}"
+    if outcome.missing_outputs:
+        return "OUTPUT_MISSING", "not there after exit 0: " + ", ".join(outcome.missing_outputs)
+    if outcome.output_error:
+        return "OUTPUT_INVALID", outcome.output_error
+    return "", ""
+
+
+def _believed(code: str) -> str:
+    return "EXCEPTION" if code in ENGINE_CODES else code
+
+
+def _filled(outcome: Outcome, code: str, in_words: str) -> Failure:
+    """The tail of stderr where there is any, else what happened in words."""
+    speaks = code in ("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY") and outcome.stderr_tail.strip()
+    return failure(
+        code,
+        outcome.stderr_tail.strip() if speaks else in_words,
+        exit_code=_exit_code(outcome),
+        signal=outcome.signal,
+        details=outcome.details,
+        trace=outcome.trace[-TRACE_CHARS_MAX:],
+    )
+
+
+def _exit_code(outcome: Outcome) -> int | None:
+    """Death by signal N is exit code 128+N; a timeout has none."""
+    if outcome.is_timed_out:
+        return None
+    return 128 + outcome.signal if outcome.signal is not None else outcome.exit_code
+
+
+def _reported(report: Any, outcome: Outcome) -> Failure:
+    """A step's own word. Engine codes are not believed: only the engine knows that a worker was lost."""
+    if not isinstance(report, dict):
+        return failure("EXCEPTION", str(report)[:MESSAGE_CHARS_MAX])
+    code = str(report.get("code") or "EXCEPTION")
+    details = report.get("details")
+    details = dict(details) if isinstance(details, dict) else {}
+    if code in ENGINE_CODES:
+        details["reported_code"], code = code, "EXIT_NONZERO" if outcome.exit_code else "EXCEPTION"
+    severity = report.get("severity")
+    fields: dict[str, Any] = {"details": details}
+    if severity in ("warning", "error", "critical"):
+        fields["severity"] = severity
+    if isinstance(report.get("retryable"), bool):
+        fields["retryable"] = report["retryable"]
+    elif code not in CODES:
+        fields["retryable"] = fields.get("severity", SEVERITY.get(code, "error")) != "critical"
+    return failure(code, str(report.get("message") or ""), **fields)

@@ -1,0 +1,213 @@
+"""What follows from a fact: `decide(now, fact)` yields further facts. Asked once, live; a replay never asks.
+
+The generator is resumed only after everything that follows from its last fact has become true, so each
+decision sees the state as it is. One table, fact by fact; the rules themselves live beside what they rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import events as e
+from .admit import fire
+from .converge import after_end_step, after_undo
+from .flow import after_end, enter, spread, wake
+from .ladder import (
+    after_classified,
+    after_handler_command,
+    after_handler_failure,
+    after_handler_success,
+    after_script,
+    climb,
+    lost,
+)
+from .life import Facts, after_success_command, after_validator, schedule, start, succeed
+from .maps import after_command, after_item, after_lister, expand, run_items
+from .scope import Now
+from .stopping import conclude, stop_all
+from .workflow import END
+
+
+def decide(now: Now, fact: e.Fact) -> Facts | None:
+    """The facts that follow, or None if none can."""
+    rule = _RULES.get(type(fact))
+    return None if rule is None else rule(now, fact)
+
+
+# -- the run ------------------------------------------------------------------------------
+
+
+def _run_started(now: Now, fact: e.RunStarted) -> Facts:
+    kept = {k.step for k in fact.kept}
+    for name in now.state.graph.starts:
+        if name not in kept:
+            yield from wake(now, name)
+    for name in kept:
+        yield from spread(now, name)
+
+
+def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
+    """What was held while paused happens now: the engine's own actions start, timers take effect."""
+    for key in fact.unstarted:
+        place = now.state.places.get(key)
+        if place is not None and place.status == "ready":
+            yield from start(now, place)
+    for kind, key, number in fact.held:
+        yield from fire(now, kind, key, number)
+
+
+def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
+    yield from stop_all(now, fact)
+
+
+def _run_reopened(now: Now, fact: e.RunReopened) -> Facts:
+    for step in list(now.state.steps()):
+        if step.loop_edge is not None and step.has_ended:
+            yield from after_end(now, step.key, step.visit)
+    for name in fact.put_back:
+        yield from wake(now, name)
+
+
+# -- steps ------------------------------------------------------------------------------
+
+
+def _step_ended(now: Now, fact: e.StepCompleted | e.StepFailed) -> Facts:
+    if fact.step == END:
+        yield from after_end_step(now)
+    else:
+        yield from after_end(now, fact.step, fact.visit)
+
+
+def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
+    """What was sent to the visit that did not happen has come to nothing."""
+    yield from after_end(now, fact.step, now.state.places[fact.step].visit + 1)
+
+
+def _step_cancelled(now: Now, fact: e.StepCancelled) -> Facts:
+    yield from after_end(now, fact.step, fact.visit)
+
+
+def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
+    if fact.cause == "rerun":
+        yield from enter(now, now.state.places[fact.step])
+    else:
+        yield from wake(now, fact.step)
+
+
+def _step_spread(now: Now, fact: e.StepStoodIn | e.StepSettled) -> Facts:
+    place = now.state.places[fact.step]
+    yield from after_end(now, fact.step, place.visit)
+
+
+def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
+    yield from enter(now, now.state.places[fact.to])
+
+
+# -- attempts ------------------------------------------------------------------------------
+
+
+def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts:
+    place = now.state.places[fact.place]
+    if place.spec.action is None and place.role == "step":
+        if now.state.step(place.key).map is not None:
+            yield from expand(now, place)
+        else:
+            yield e.AttemptSucceeded(place.key, place.attempt)
+
+
+def _attempt_succeeded(now: Now, fact: e.AttemptSucceeded) -> Facts:
+    yield from succeed(now, now.state.places[fact.place])
+
+
+def _attempt_failed(now: Now, fact: e.AttemptFailed | e.ResultRejected) -> Facts:
+    yield from climb(now, now.state.places[fact.place], fact.failure)
+
+
+def _attempt_lost(now: Now, fact: e.AttemptLost) -> Facts:
+    yield from lost(now, now.state.places[fact.place], fact.worker)
+
+
+def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
+    place = now.state.places[fact.place]
+    if place.phase == "stopping" or not now.may_start(place):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    else:
+        yield from schedule(now, place, "interrupted")
+
+
+def _attempt_cancelled(now: Now, fact: e.AttemptCancelled) -> Facts:
+    yield from conclude(now, now.state.places[fact.place])
+
+
+def _handler_succeeded(now: Now, fact: e.HandlerSucceeded) -> Facts:
+    yield from after_handler_success(now, now.state.places[fact.place], fact)
+
+
+def _handler_failed(now: Now, fact: e.HandlerFailed) -> Facts:
+    yield from after_handler_failure(now, now.state.places[fact.place])
+
+
+def _classified(now: Now, fact: e.StepClassified) -> Facts:
+    yield from after_classified(now, now.state.places[fact.step], fact)
+
+
+def _command_ended(now: Now, fact: Any) -> Facts:
+    """A command has ended: whatever it belongs to goes on."""
+    parent = now.state.places[fact.parent]
+    if fact.role == "do":
+        yield from after_command(now, parent, fact, fact.index)
+    elif fact.role == "handler":
+        yield from after_handler_command(now, parent, fact, fact.index)
+    elif fact.role == "script":
+        yield from after_script(now, parent, fact)
+    elif fact.role == "success":
+        yield from after_success_command(now, parent, fact, fact.index)
+    elif fact.role == "validator":
+        yield from after_validator(now, parent, fact)
+    elif fact.role == "lister":
+        yield from after_lister(now, parent, fact)
+    else:
+        yield from after_undo(now, parent, fact)
+
+
+def _map_expanded(now: Now, fact: e.MapExpanded) -> Facts:
+    yield from run_items(now, now.state.places[fact.place])
+
+
+def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled) -> Facts:
+    yield from after_item(now, now.state.places[fact.parent])
+
+
+_RULES: dict[type[e.Fact], Callable[[Now, Any], Facts]] = {
+    e.RunStarted: _run_started,
+    e.RunResumed: _run_resumed,
+    e.RunStopping: _run_stopping,
+    e.RunReopened: _run_reopened,
+    e.StepCompleted: _step_ended,
+    e.StepFailed: _step_ended,
+    e.StepSkipped: _step_passed_over,
+    e.StepRestored: _step_passed_over,
+    e.StepCancelled: _step_cancelled,
+    e.StepClassified: _classified,
+    e.StepPutBack: _step_put_back,
+    e.StepStoodIn: _step_spread,
+    e.StepSettled: _step_spread,
+    e.LoopFired: _loop_fired,
+    e.AttemptStarted: _attempt_started,
+    e.AttemptSucceeded: _attempt_succeeded,
+    e.AttemptFailed: _attempt_failed,
+    e.ResultRejected: _attempt_failed,
+    e.AttemptLost: _attempt_lost,
+    e.AttemptInterrupted: _attempt_interrupted,
+    e.AttemptCancelled: _attempt_cancelled,
+    e.HandlerSucceeded: _handler_succeeded,
+    e.HandlerFailed: _handler_failed,
+    e.CommandCompleted: _command_ended,
+    e.CommandFailed: _command_ended,
+    e.CommandCancelled: _command_ended,
+    e.MapExpanded: _map_expanded,
+    e.ItemCompleted: _item_ended,
+    e.ItemFailed: _item_ended,
+    e.ItemCancelled: _item_ended,
+}

@@ -1,0 +1,152 @@
+"""What has to be done in the world because of a fact, by a table: tasks, timers, child runs. Written with the fact.
+
+The engine carries them out; the core never waits for one. Each may be carried out twice without harm: a task
+is known by its place and attempt, a timer by kind, place and number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from . import events as e
+from .evolve import is_engines_own
+from .reports import TimerKind
+from .state import State
+
+
+class Effect(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """Something for the engine to do."""
+
+
+class QueueTask(Effect):
+    """A worker may lease this attempt. What it runs is in the workflow; the values are in the fact."""
+
+    place: str
+    attempt: int
+
+
+class StopTask(Effect):
+    """Take it out of the queue, or have its worker end it: SIGTERM, grace, SIGKILL. None: let it finish."""
+
+    place: str
+    attempt: int
+    grace_seconds: float | None = None
+
+
+class SetTimer(Effect):
+    kind: TimerKind
+    due: datetime
+    place: str = ""
+    number: int = 0
+
+
+class StartChild(Effect):
+    """Start a run of the pinned workflow `file`; its end is reported as `ChildEnded`."""
+
+    place: str
+    attempt: int
+
+
+class StopChild(Effect):
+    place: str
+    attempt: int
+
+
+class PauseChildren(Effect):
+    pass
+
+
+class ResumeChildren(Effect):
+    pass
+
+
+def effects(state: State, fact: e.Fact) -> Iterable[Effect]:
+    """What the fact asks for. Called when the fact is true."""
+    rule = _TABLE.get(type(fact))
+    return () if rule is None else rule(state, fact)
+
+
+def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
+    place = state.places.get(fact.place)
+    if place is not None and not is_engines_own(place.spec):
+        yield QueueTask(fact.place, fact.attempt)
+
+
+def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
+    place = state.places[fact.place]
+    if place.spec.action is not None and place.spec.action.kind == "workflow":
+        yield StartChild(fact.place, fact.attempt)
+    if fact.due is not None:
+        yield SetTimer("attempt", fact.due, fact.place, fact.attempt)
+
+
+def _entered(state: State, fact: e.StepEntered) -> Iterable[Effect]:
+    place = state.places[fact.step]
+    if place.spec.deadline is not None and is_engines_own(place.spec):
+        yield SetTimer("deadline", place.entered_at + timedelta(seconds=place.spec.deadline), fact.step, fact.visit)
+
+
+def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
+    place = state.places[fact.place]
+    if place.spec.action is None or place.status == "handling":
+        return
+    if place.spec.action.kind == "workflow":
+        yield StopChild(fact.place, fact.attempt)
+    else:
+        is_whole_run = state.run.stop is not None
+        grace = state.workflow.cancel_grace if is_whole_run else state.workflow.cancel_grace or 10.0
+        yield StopTask(fact.place, fact.attempt, grace)
+
+
+def _cancelled(state: State, fact: e.AttemptCancelled) -> Iterable[Effect]:
+    yield StopTask(fact.place, fact.attempt, 0.0)
+
+
+def _retry(state: State, fact: e.RetryScheduled) -> Iterable[Effect]:
+    yield SetTimer("retry", fact.due, fact.place, fact.attempt)
+
+
+def _handler(state: State, fact: e.HandlerStarted) -> Iterable[Effect]:
+    if fact.due is not None:
+        yield SetTimer("handler", fact.due, fact.place, fact.attempt)
+
+
+def _parked(state: State, fact: e.StepParked) -> Iterable[Effect]:
+    if fact.due is not None:
+        yield SetTimer("triage", fact.due, fact.step, fact.attempt)
+
+
+def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
+    yield SetTimer("loop", fact.due, fact.step, fact.edge)
+
+
+def _run_due(state: State, fact: Any) -> Iterable[Effect]:
+    if fact.due is not None:
+        yield SetTimer("run", fact.due, "", state.run.round)
+    if isinstance(fact, e.RunResumed):
+        yield ResumeChildren()
+
+
+def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
+    yield PauseChildren()
+
+
+_TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
+    e.RunStarted: _run_due,
+    e.RunReopened: _run_due,
+    e.RunResumed: _run_due,
+    e.RunPaused: _paused,
+    e.StepEntered: _entered,
+    e.AttemptScheduled: _scheduled,
+    e.AttemptStarted: _started,
+    e.AttemptStopping: _stopping,
+    e.AttemptCancelled: _cancelled,
+    e.RetryScheduled: _retry,
+    e.HandlerStarted: _handler,
+    e.StepParked: _parked,
+    e.LoopTaken: _loop,
+}

@@ -1,0 +1,537 @@
+"""The facts of a run's log. Past tense, immutable, enough to rebuild every table from.
+
+A *fact* says what happened; an `Entry` is a fact in a log: numbered, dated, and caused by an earlier entry.
+A place is named by its key (see `state.Place`): a step is `build`, its third item `build[2]`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from .failure import Failure
+
+Rung = Literal["retry", "handle", "triage", "route"]
+Role = Literal["step", "item", "do", "handler", "script", "success", "validator", "lister", "undo"]
+StopCause = Literal["cancelled", "timed_out", "failed_fast"]
+
+
+def _tag(name: str) -> str:
+    """`StepCompleted` is written as `step.completed`, `StepPutBack` as `step.put_back`."""
+    noun, *rest = re.findall("[A-Z][a-z]*", name)
+    return f"{noun}.{'_'.join(rest)}".lower()
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=_tag):
+    """Something that happened in a run."""
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A fact in the log. `at` never goes back; `caused_by` is the seq it follows from (0: a report from outside)."""
+
+    seq: int
+    at: datetime
+    caused_by: int
+    fact: AnyFact
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A result that a fork takes over from the run it was forked from."""
+
+    step: str
+    status: str
+    output: Any = None
+    taken: tuple[str, ...] = ()
+
+
+class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the next attempt gets in place of what the workflow says. Absolute values."""
+
+    memory: int | None = None
+    cpus: float | None = None
+    timeout: float | None = None
+
+
+class Passed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failure edge that was not chosen, and why."""
+
+    edge: int
+    to: str
+    reason: str
+
+
+class Route(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What rung 4 decided: the chosen edge, and why the others were not."""
+
+    status: Literal["selected", "no_route", "skipped_terminal"]
+    edge: int | None = None
+    to: str | None = None
+    visit: int = 0
+    reason: str = ""
+    passed: tuple[Passed, ...] = ()
+
+
+# -- the run ------------------------------------------------------------------------------
+
+
+class RunStarted(Fact):
+    run_id: int
+    workflow: str
+    version: str = ""
+    inputs: dict[str, Any] = {}
+    by: str = ""
+    parent_run_id: int | None = None
+    forked_from: int | None = None
+    kept: tuple[Kept, ...] = ()
+    due: datetime | None = None
+
+
+class RunPaused(Fact):
+    by: str = ""
+    reason: str = ""
+
+
+class RunResumed(Fact):
+    by: str = ""
+    reason: str = ""
+    # The run's own timeout, moved on by the time it was paused.
+    due: datetime | None = None
+    # What waited for this: timers that fired meanwhile (kind, place, number), and actions of the engine's own.
+    held: tuple[tuple[str, str, int], ...] = ()
+    unstarted: tuple[str, ...] = ()
+
+
+class RunStopping(Fact):
+    """From here on nothing starts but cleanup handlers, undo and `end` (with `now`: `end` alone)."""
+
+    cause: StopCause
+    now: bool = False
+    by: str = ""
+    reason: str = ""
+
+
+class RunReopened(Fact):
+    round: int
+    by: str
+    reason: str
+    put_back: tuple[str, ...] = ()
+    due: datetime | None = None
+
+
+class _RunEnded(Fact):
+    """The last event of a round. Everything reached `end` first."""
+
+    round: int = 1
+    evaluated_by_end_step: bool = True
+    degraded: bool = False
+    total_steps: int = 0
+    failed_steps_count: int = 0
+    handled_steps_count: int = 0
+    recovered_steps_count: int = 0
+    skipped_steps_count: int = 0
+    outputs: dict[str, Any] = {}
+    reason: str = ""
+
+
+class RunCompleted(_RunEnded):
+    pass
+
+
+class RunFailed(_RunEnded):
+    pass
+
+
+class RunCancelled(_RunEnded):
+    pass
+
+
+class TimerHeld(Fact):
+    """A timer fired while the run was paused: its effect waits for `resume`."""
+
+    kind: str
+    place: str = ""
+    number: int = 0
+
+
+# -- steps in the graph ------------------------------------------------------------------------------
+
+
+class StepEntered(Fact):
+    step: str
+    visit: int
+
+
+class StepSkipped(Fact):
+    step: str
+    reason: str
+
+
+class StepRestored(Fact):
+    """Put back by a loop and not entered again: it keeps its last visit's status."""
+
+    step: str
+    reason: str
+
+
+class StepCompleted(Fact):
+    """`taken` are the indexes of the edges it takes. Not final: it will be visited again."""
+
+    step: str
+    visit: int
+    attempt: int = 0
+    output: Any = None
+    recovered_by: str = ""
+    taken: tuple[int, ...] = ()
+    no_route: bool = False
+    is_final: bool = True
+
+
+class StepFailed(Fact):
+    step: str
+    visit: int
+    failure: Failure
+    attempt: int = 0
+    route: Route = Route("no_route")
+    taken: tuple[int, ...] = ()
+    is_allowed: bool = False
+    is_final: bool = True
+    routed_to_end: bool = False
+    original_failed_step: str = ""
+
+
+class StepCancelled(Fact):
+    step: str
+    visit: int = 0
+    reason: str = ""
+
+
+class StepParked(Fact):
+    step: str
+    visit: int
+    attempt: int
+    failure: Failure
+    reason: str
+    due: datetime | None = None
+
+
+class StepClassified(Fact):
+    step: str
+    attempt: int
+    verdict: Literal["retry", "fail"]
+    reason: str
+    by: str
+    adjusted: Adjusted | None = None
+    is_default: bool = False
+
+
+class StepPutBack(Fact):
+    """Back to waiting for a new visit: its remediation completed, or it was arrived at again."""
+
+    step: str
+    cause: Literal["rerun", "arrival"]
+    by: str = ""
+
+
+class StepStoodIn(Fact):
+    """The remediation completed and stands in for the failed step: `then: continue`."""
+
+    step: str
+    by: str
+    output: Any = None
+    taken: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class StepSettled(Fact):
+    """Ended for good: nothing will visit it again or stand in for it. Only where that came later than its end."""
+
+    step: str
+    outcome: str
+
+
+class LoopTaken(Fact):
+    step: str
+    edge: int
+    to: str
+    number: int
+    due: datetime
+
+
+class LoopFired(Fact):
+    """Everything reachable from `to` goes back to waiting, and `to` is entered."""
+
+    step: str
+    edge: int
+    to: str
+
+
+# -- the life of a place ------------------------------------------------------------------------------
+
+
+class AttemptScheduled(Fact):
+    """Durable before its process exists. `bindings` are the values its expressions gave."""
+
+    place: str
+    attempt: int
+    cause: str = "entered"
+    bindings: dict[str, Any] = {}
+    adjusted: Adjusted | None = None
+
+
+class AttemptStarted(Fact):
+    place: str
+    attempt: int
+    worker: str = ""
+    host: str = ""
+    # When the engine itself carries it out: the end of a wait, of an approval, of a child run.
+    due: datetime | None = None
+
+
+class AttemptSucceeded(Fact):
+    place: str
+    attempt: int
+    output: Any = None
+    usage: dict[str, Any] = {}
+    warnings: tuple[Failure, ...] = ()
+
+
+class AttemptFailed(Fact):
+    place: str
+    attempt: int
+    failure: Failure
+    usage: dict[str, Any] = {}
+    warnings: tuple[Failure, ...] = ()
+
+
+class AttemptLost(Fact):
+    """The worker is gone. Whether that is a failure is for the ladder to say."""
+
+    place: str
+    attempt: int
+    worker: str = ""
+
+
+class AttemptInterrupted(Fact):
+    place: str
+    attempt: int
+
+
+class AttemptStopping(Fact):
+    """Asked to end: SIGTERM, its grace, SIGKILL (or left to finish)."""
+
+    place: str
+    attempt: int
+    reason: str = "stopping"
+
+
+class AttemptCancelled(Fact):
+    place: str
+    attempt: int
+
+
+class ResultRejected(Fact):
+    """The attempt reported success, and what it gave was found wanting."""
+
+    place: str
+    attempt: int
+    failure: Failure
+
+
+class RungPassed(Fact):
+    """A rung that did not deal with the failure, and why."""
+
+    place: str
+    rung: Rung
+    reason: str
+
+
+class RetryScheduled(Fact):
+    """The retry is reserved: nobody can reserve it twice, and its script runs only now."""
+
+    place: str
+    attempt: int
+    rule: int
+    number: int
+    due: datetime
+    has_script: bool = False
+    adjusted: Adjusted | None = None
+
+
+class HandlerStarted(Fact):
+    place: str
+    attempt: int
+    strategy: str
+    due: datetime | None = None
+
+
+class HandlerSucceeded(Fact):
+    place: str
+    attempt: int
+    strategy: str
+    output: Any = None
+
+
+class HandlerFailed(Fact):
+    place: str
+    attempt: int
+    failure: Failure
+
+
+class CommandEntered(Fact):
+    """A command of a handler, an item, a script, an undo …: a place of its own, below `parent`."""
+
+    place: str
+    parent: str
+    role: Role
+    index: int = 0
+
+
+class CommandCompleted(Fact):
+    place: str
+    parent: str
+    role: Role
+    index: int = 0
+    output: Any = None
+    recovered_by: str = ""
+
+
+class CommandFailed(Fact):
+    place: str
+    parent: str
+    role: Role
+    failure: Failure
+    index: int = 0
+    is_allowed: bool = False
+
+
+class CommandCancelled(Fact):
+    place: str
+    parent: str
+    role: Role
+    index: int = 0
+
+
+class MapExpanded(Fact):
+    """The items of this visit, in order. `todo` are the indexes that this attempt runs."""
+
+    place: str
+    attempt: int
+    items: list[Any] | None = None
+    todo: tuple[int, ...] | None = None
+
+
+class ItemEntered(Fact):
+    place: str
+    parent: str
+    index: int
+
+
+class ItemCompleted(Fact):
+    place: str
+    parent: str
+    index: int
+    output: Any = None
+    recovered_by: str = ""
+
+
+class ItemFailed(Fact):
+    place: str
+    parent: str
+    index: int
+    failure: Failure
+
+
+class ItemCancelled(Fact):
+    place: str
+    parent: str
+    index: int
+
+
+class UndoStarted(Fact):
+    step: str
+    visit: int
+
+
+class UndoCompleted(Fact):
+    step: str
+    visit: int
+
+
+class UndoFailed(Fact):
+    step: str
+    visit: int
+    failure: Failure
+
+
+class WarningRecorded(Fact):
+    """Worth knowing, failing nothing."""
+
+    place: str
+    failure: Failure
+
+
+class ReportRefused(Fact):
+    """A report that came late, twice, or for something that no longer runs. It changed nothing."""
+
+    place: str
+    attempt: int
+    reason: str
+
+
+AnyFact = (
+    RunStarted
+    | RunPaused
+    | RunResumed
+    | RunStopping
+    | RunReopened
+    | RunCompleted
+    | RunFailed
+    | RunCancelled
+    | TimerHeld
+    | StepEntered
+    | StepSkipped
+    | StepRestored
+    | StepCompleted
+    | StepFailed
+    | StepCancelled
+    | StepParked
+    | StepClassified
+    | StepPutBack
+    | StepStoodIn
+    | StepSettled
+    | LoopTaken
+    | LoopFired
+    | AttemptScheduled
+    | AttemptStarted
+    | AttemptSucceeded
+    | AttemptFailed
+    | AttemptLost
+    | AttemptInterrupted
+    | AttemptStopping
+    | AttemptCancelled
+    | ResultRejected
+    | RungPassed
+    | RetryScheduled
+    | HandlerStarted
+    | HandlerSucceeded
+    | HandlerFailed
+    | CommandEntered
+    | CommandCompleted
+    | CommandFailed
+    | CommandCancelled
+    | MapExpanded
+    | ItemEntered
+    | ItemCompleted
+    | ItemFailed
+    | ItemCancelled
+    | UndoStarted
+    | UndoCompleted
+    | UndoFailed
+    | WarningRecorded
+    | ReportRefused
+)
+
+FACTS: tuple[type[Fact], ...] = AnyFact.__args__

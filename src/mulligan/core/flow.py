@@ -1,0 +1,208 @@
+"""The graph in motion: when a step has ended, who may start, who never will, and what was repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from ..errors import ExpressionFailed
+from . import events as e
+from .arrivals import can_be_entered, is_met
+from .failure import failure
+from .life import Facts, located, schedule
+from .ladder import delay_seconds
+from .routes import success_edges
+from .scope import Now
+from .state import FailureRecord, Place, State
+from .verdict import is_handled
+from .workflow import END
+
+
+# -- who may start ------------------------------------------------------------------------------
+
+
+def readiness(state: State, place: Place) -> str:
+    """Of a waiting step: "enter", "" (not yet), or the reason why it never will."""
+    node = state.graph.nodes[place.key]
+    if place.has_dead_need:
+        return "need_unmet"
+    if node.arrivals:
+        missing = _join(place, node.step.join)
+        if missing != "enter":
+            return missing
+    return "" if place.open_needs else "enter"
+
+
+def _join(place: Place, join: str) -> str:
+    """What the arrivals say. `any` waits for all to be decided; `first` and `each` go at the first."""
+    if join == "all":
+        return "no_arrival" if place.dead_arrivals else "" if place.open_arrivals else "enter"
+    arrived = bool(place.queue) if join == "each" else place.taken_arrivals > 0
+    if join == "any" and place.open_arrivals:
+        return ""
+    return "enter" if arrived else "" if place.open_arrivals else "no_arrival"
+
+
+def wake(now: Now, name: str) -> Facts:
+    """Look at a step whose needs or arrivals have changed."""
+    if name == END or now.state.run.stop is not None:
+        return
+    place = now.state.places[name]
+    if place.status == "waiting":
+        answer = readiness(now.state, place)
+        if answer == "enter":
+            yield from enter(now, place)
+        elif answer:
+            yield pass_over(place, answer)
+    elif place.has_ended:
+        yield from _look_again(now, place)
+
+
+def _look_again(now: Now, place: Place) -> Facts:
+    """A step at rest that was arrived at once more, or that now knows that nobody will come."""
+    if place.queue:
+        yield e.StepPutBack(place.key, "arrival", _source_of(now.state, place.queue[0]))
+    elif not place.settled and now.state.graph.nodes[place.key].step.join == "each":
+        arcs = now.state.graph.nodes[place.key].arrivals
+        if all(now.state.arcs.get(arc.key) in ("taken", "dead") for arc in arcs) and not _awaits(now.state, place):
+            yield e.StepSettled(place.key, place.status)
+
+
+def _source_of(state: State, arc_key: str) -> str:
+    return arc_key.rpartition("#")[0]
+
+
+def _awaits(state: State, place: Place) -> bool:
+    """Its last failure was sent to a remediation that may still bring it back or stand in for it."""
+    if place.failure_index is None:
+        return False
+    record = state.failures[place.failure_index]
+    return bool(record.then) and is_handled(state, record) is None
+
+
+def pass_over(place: Place, reason: str) -> e.Fact:
+    """A step that is not entered: skipped, or, if a loop put it back, as it was before."""
+    return e.StepRestored(place.key, reason) if place.last_status else e.StepSkipped(place.key, reason)
+
+
+def enter(now: Now, place: Place) -> Facts:
+    """A new visit, unless `when` says no. The visit beyond max_visits fails at once."""
+    step = now.state.step(place.key)
+    if not can_be_entered(now.state, place.key):
+        yield pass_over(place, "loop_limit")
+        return
+    try:
+        if step.when is not None and not now.condition(step.when, place):
+            yield pass_over(place, "when")
+            return
+    except ExpressionFailed as error:
+        yield from _enter_and_fail(now, place, "EXPRESSION_FAILED", error.message)
+        return
+    if place.visit - place.visits_before >= step.max_visits:
+        yield from _enter_and_fail(now, place, "LOOP_LIMIT", f"visited {step.max_visits} times already")
+        return
+    yield e.StepEntered(place.key, place.visit + 1)
+    yield from schedule(now, place, "entered")
+
+
+def _enter_and_fail(now: Now, place: Place, code: str, message: str) -> Facts:
+    yield e.StepEntered(place.key, place.visit + 1)
+    attempt = place.attempt + 1
+    yield e.AttemptFailed(place.key, attempt, located(now, place, failure(code, message), attempt))
+
+
+# -- when a step has ended ------------------------------------------------------------------------------
+
+
+def after_end(now: Now, name: str, visit: int) -> Facts:
+    """Everything that follows from the end of a step's visit (or from its being passed over)."""
+    place = now.state.places[name]
+    yield from strike(now, name, visit)
+    yield from _repaired(now, place, visit)
+    if now.state.run.stop is None and place.has_ended and place.loop_edge is not None:
+        yield _loop_taken(now, place)
+    yield from spread(now, name)
+    if place.has_ended and now.state.run.stop is None:
+        yield from _look_again(now, place)
+
+
+def spread(now: Now, name: str) -> Facts:
+    """Wake whoever the end of a step touches. A barrier wakes its targets once: when it opens, or breaks."""
+    node = now.state.graph.nodes[name]
+    for arc in node.arcs:
+        if arc.to != END and not arc.is_loop:
+            yield from wake(now, arc.to)
+    settled = now.state.places[name].settled
+    if not settled:
+        return
+    for target, _ in node.dependents:
+        yield from wake(now, target)
+    for barrier in node.barriers:
+        unsettled, bad = now.state.barriers[barrier.key]
+        has_broken = bad == 1 and not is_met(barrier.on, settled)
+        if has_broken or (unsettled == 0 and bad == 0):
+            for target in barrier.targets:
+                yield from wake(now, target)
+
+
+def _loop_taken(now: Now, place: Place) -> e.LoopTaken:
+    assert place.loop_edge is not None
+    arc = now.state.graph.arc(place.key, place.loop_edge)
+    number = now.state.run.loops_taken.get(arc.key, 0) + 1
+    seed = f"{now.state.run.run_id}:{arc.key}:{number}"
+    due = now.at + timedelta(seconds=delay_seconds(arc.edge.backoff, number, seed, {}))
+    return e.LoopTaken(place.key, arc.edge.index, arc.to, number, due)
+
+
+# -- what a remediation brings about ------------------------------------------------------------------------------
+
+
+def _repaired(now: Now, fix: Place, visit: int) -> Facts:
+    """The visit that failures were sent to has ended: visit their sources again, stand in for them, or let them be."""
+    for record in _sent_to(now.state, fix.key, visit):
+        source = now.state.places[record.step]
+        if not record.then or source.settled or source.visit != record.visit or source.status != "failed":
+            continue
+        if fix.status != "completed" or fix.visit != visit or now.state.run.stop is not None:
+            yield e.StepSettled(source.key, "failed")
+        elif record.then == "rerun":
+            yield e.StepPutBack(source.key, "rerun", fix.key)
+        else:
+            yield _stood_in(now, source, fix)
+
+
+def _sent_to(state: State, step: str, visit: int) -> list[FailureRecord]:
+    return [state.failures[index] for index in state.routed.get((step, visit), ())]
+
+
+def _stood_in(now: Now, source: Place, fix: Place) -> e.StepStoodIn:
+    try:
+        taken = success_edges(now, source, fix.output)
+    except ExpressionFailed as error:
+        return e.StepStoodIn(source.key, fix.key, fix.output, (), (error.message,))
+    return e.StepStoodIn(source.key, fix.key, fix.output, taken)
+
+
+def strike(now: Now, name: str, visit: int) -> Facts:
+    """Fail-fast: a failure that has reached rung 5 unhandled, here or where its remediation has just come to nothing."""
+    policy = now.state.workflow.fail_fast
+    if policy == "never" or now.state.run.stop is not None:
+        return
+    for record in _come_to_nothing(now.state, name, visit):
+        if policy == "always" or record.failure.severity == "critical":
+            reason = f"{record.failure.code} in '{record.step}'"
+            yield e.RunStopping("failed_fast", reason=reason)
+            return
+
+
+def _come_to_nothing(state: State, name: str, visit: int) -> Iterable[FailureRecord]:
+    """The failure of this visit, and those that were sent to it, and so on up, as far as they are unhandled."""
+    place = state.places[name]
+    if place.status == "failed" and place.failure_index is not None:
+        record = state.failures[place.failure_index]
+        if not record.is_allowed and is_handled(state, record) is False:
+            yield record
+    for sent in _sent_to(state, name, visit):
+        if not sent.is_allowed and is_handled(state, sent) is False:
+            yield sent
+            yield from _come_to_nothing(state, sent.step, sent.visit)

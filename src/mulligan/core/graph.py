@@ -1,0 +1,232 @@
+"""The graph of a workflow: who waits for whom, who leads to whom, where it starts, which edges are loops.
+
+Built once per workflow, never changed. Everything the core asks of it costs time in proportion to the edges
+of the step it asks about; only `region` walks further, and remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .workflow import END, Edge, Step, Workflow
+
+
+class Arc:
+    """A `next` edge between two steps. `key` names it in the state: `deploy#1`."""
+
+    __slots__ = ("edge", "is_loop", "key", "source", "to")
+
+    def __init__(self, source: str, edge: Edge) -> None:
+        self.key = f"{source}#{edge.index}"
+        self.source = source
+        self.to = edge.to
+        self.edge = edge
+        self.is_loop = False
+
+
+class Barrier:
+    """One condition on a group of steps, shared by everyone who needs it: n + m edges in place of n * m."""
+
+    __slots__ = ("key", "members", "on", "targets")
+
+    def __init__(self, key: str, members: tuple[str, ...], on: str) -> None:
+        self.key = key
+        self.members = members
+        self.on = on
+        self.targets: list[str] = []
+
+
+class Node:
+    """A step and what touches it."""
+
+    __slots__ = ("arcs", "arrivals", "barriers", "dependents", "needs", "order", "step", "waits")
+
+    def __init__(self, step: Step, order: int) -> None:
+        self.step = step
+        self.order = order
+        self.arcs: list[Arc] = [Arc(step.name, edge) for edge in step.edges]
+        # Incoming arcs that count for the join: all but loops.
+        self.arrivals: list[Arc] = []
+        # Whoever needs this step, and on which condition.
+        self.dependents: list[tuple[str, str]] = []
+        # Barriers that this step is a member of.
+        self.barriers: list[Barrier] = []
+        # What this step needs: single steps, and barriers.
+        self.needs: list[tuple[str, str]] = []
+        self.waits: list[Barrier] = []
+
+
+class Graph:
+    """The nodes by name, in file order, with `starts`: the steps that a run enters first."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self.nodes: dict[str, Node] = {step.name: Node(step, i) for i, step in enumerate(workflow.steps)}
+        self.barriers: dict[str, Barrier] = {}
+        self._regions: dict[str, frozenset[str]] = {}
+        self._link_needs()
+        self.starts: list[str] = self._mark_loops()
+        self._link_arrivals()
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def arc(self, step: str, index: int) -> Arc:
+        return self.nodes[step].arcs[index]
+
+    def region(self, start: str) -> frozenset[str]:
+        """Every step reachable from `start`, itself included, over needs and edges."""
+        if start not in self._regions:
+            self._regions[start] = frozenset(v for v in self._walk(start) if v in self.nodes)
+        return self._regions[start]
+
+    def after(self, vertex: str) -> Iterator[str]:
+        """One hop on: the targets of its edges in file order, then who needs it. A barrier is a vertex of its own."""
+        if vertex in self.barriers:
+            yield from self.barriers[vertex].targets
+            return
+        node = self.nodes[vertex]
+        yield from (arc.to for arc in node.arcs if arc.to != END)
+        yield from (target for target, _ in node.dependents)
+        yield from (barrier.key for barrier in node.barriers)
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def _link_needs(self) -> None:
+        for name, node in self.nodes.items():
+            for need in node.step.needs:
+                if need.is_group:
+                    barrier = self._barrier(need.of, need.on)
+                    barrier.targets.append(name)
+                    node.waits.append(barrier)
+                else:
+                    self.nodes[need.of].dependents.append((name, need.on))
+                    node.needs.append((need.of, need.on))
+
+    def _barrier(self, group: str, on: str) -> Barrier:
+        key = f"{group}:{on}"
+        if key not in self.barriers:
+            barrier = self.barriers[key] = Barrier(key, self.workflow.groups[group], on)
+            for member in barrier.members:
+                self.nodes[member].barriers.append(barrier)
+        return self.barriers[key]
+
+    def _link_arrivals(self) -> None:
+        for node in self.nodes.values():
+            for arc in node.arcs:
+                if arc.to != END and not arc.is_loop:
+                    self.nodes[arc.to].arrivals.append(arc)
+
+    def _mark_loops(self) -> list[str]:
+        """Find where the run starts, and mark every edge that leads back to an ancestor on the way there."""
+        targets = {arc.to for node in self.nodes.values() for arc in node.arcs}
+        starts = [n for n, node in self.nodes.items() if not node.needs and not node.waits and n not in targets]
+        seen: set[str] = set()
+        for start in starts:
+            self._descend(start, seen)
+        for start in self._starts_of_closed_loops(seen):
+            starts.append(start)
+            self._descend(start, seen)
+        return sorted(starts, key=lambda name: self.nodes[name].order)
+
+    def _descend(self, start: str, seen: set[str]) -> None:
+        """Depth first from `start`; an edge to a step on the present path closes a loop."""
+        if start in seen:
+            return
+        seen.add(start)
+        path = {start}
+        stack = [(start, self._hops(start))]
+        while stack:
+            vertex, hops = stack[-1]
+            hop = next(hops, None)
+            if hop is None:
+                stack.pop()
+                path.discard(vertex)
+                continue
+            target = hop.to if isinstance(hop, Arc) else hop
+            if target in path:
+                if isinstance(hop, Arc):
+                    hop.is_loop = True
+            elif target not in seen:
+                seen.add(target)
+                path.add(target)
+                stack.append((target, self._hops(target)))
+
+    def _hops(self, vertex: str) -> Iterator[Arc | str]:
+        """As `after`, with the arcs themselves."""
+        if vertex in self.barriers:
+            yield from self.barriers[vertex].targets
+            return
+        node = self.nodes[vertex]
+        yield from (arc for arc in node.arcs if arc.to != END)
+        yield from (target for target, _ in node.dependents)
+        yield from (barrier.key for barrier in node.barriers)
+
+    def _starts_of_closed_loops(self, seen: set[str]) -> Iterator[str]:
+        """In a loop that nothing leads into: the step marked `start`, else the first that is no failure target."""
+        rest = [vertex for vertex in (*self.nodes, *self.barriers) if vertex not in seen]
+        if not rest:
+            return
+        repaired = {arc.to for node in self.nodes.values() for arc in node.arcs if arc.edge.on == "failure"}
+        for loop in self._sources_among(rest):
+            marked = [name for name in loop if self.nodes[name].step.is_start]
+            plain = [name for name in loop if name not in repaired]
+            yield from (marked or plain or loop)[:1]
+
+    def _sources_among(self, rest: list[str]) -> list[list[str]]:
+        """The strongly connected parts of `rest` that no other part of it leads into: steps only, in file order."""
+        part_of: dict[str, int] = {}
+        parts = self._parts(rest)
+        for i, part in enumerate(parts):
+            part_of.update(dict.fromkeys(part, i))
+        entered = {part_of[t] for v in rest for t in self.after(v) if t in part_of and part_of[t] != part_of[v]}
+        loops = [[v for v in part if v in self.nodes] for i, part in enumerate(parts) if i not in entered]
+        ordered = [sorted(loop, key=lambda n: self.nodes[n].order) for loop in loops if loop]
+        return sorted(ordered, key=lambda loop: self.nodes[loop[0]].order)
+
+    def _parts(self, rest: list[str]) -> list[list[str]]:
+        """Kosaraju, without recursion: finish order forward, then collect backward."""
+        before: dict[str, list[str]] = {vertex: [] for vertex in rest}
+        for vertex in rest:
+            for target in self.after(vertex):
+                if target in before:
+                    before[target].append(vertex)
+        taken: set[str] = set()
+        parts: list[list[str]] = []
+        for root in reversed(self._finish_order(before)):
+            if root not in taken:
+                taken.add(root)
+                part = [root]
+                for vertex in part:
+                    fresh = dict.fromkeys(b for b in before[vertex] if b not in taken)
+                    taken.update(fresh)
+                    part.extend(fresh)
+                parts.append(part)
+        return parts
+
+    def _finish_order(self, inside: dict[str, list[str]]) -> list[str]:
+        seen: set[str] = set()
+        order: list[str] = []
+        for root in inside:
+            if root in seen:
+                continue
+            seen.add(root)
+            stack = [(root, self.after(root))]
+            while stack:
+                vertex, targets = stack[-1]
+                target = next((t for t in targets if t in inside and t not in seen), None)
+                if target is None:
+                    stack.pop()
+                    order.append(vertex)
+                else:
+                    seen.add(target)
+                    stack.append((target, self.after(target)))
+        return order
+
+    def _walk(self, start: str) -> list[str]:
+        seen = {start}
+        found = [start]
+        for vertex in found:
+            fresh = dict.fromkeys(t for t in self.after(vertex) if t not in seen)
+            seen.update(fresh)
+            found.extend(fresh)
+        return found

@@ -1,0 +1,391 @@
+"""The recovery ladder: what is done about a failure, rung by rung, top to bottom.
+
+    0 classify   whatever happened is a Failure            (`classify.py`)
+    1 retry      a rule matches and has budget left         -> RetryScheduled
+    2 handle     the on_failure commands run                -> HandlerStarted
+    3 triage     a person or an agent decides               -> StepParked
+    4 route      a failure edge leads to a remediation      -> StepFailed, routed
+    5 converge   everything reaches `end`                   (`converge.py`)
+
+The first rung that deals with the failure ends the climb. A rung is a generator: it yields facts and returns
+whether it dealt with it. Commands, items and scripts live rungs 0 to 2; triage and routes are for steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Generator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..errors import ExpressionFailed
+from . import events as e
+from .events import Adjusted, Route
+from .failure import Failure
+from .life import Facts, complete, enter_command, fault, is_last_visit, schedule
+from .routes import alert_edges, always_edges, failure_route, success_edges
+from .scope import Now
+from .state import Place, State
+from .stopping import conclude
+from .workflow import END, RERUNS_AFTER_LOSS_MAX, Adjust, Backoff, Handler, Rule, Triage
+
+Rung = Callable[[Now, Place, Failure], Generator[e.Fact, None, bool]]
+
+
+def climb(now: Now, place: Place, failure: Failure) -> Facts:
+    """A failure climbs from rung 1."""
+    yield from _climb(now, place, failure, (retry, handle, triage, route))
+
+
+def climb_on(now: Now, place: Place, failure: Failure) -> Facts:
+    """The handler did not deal with it: the climb goes on at rung 3."""
+    yield from _climb(now, place, failure, (triage, route))
+
+
+def _climb(now: Now, place: Place, failure: Failure, rungs: tuple[Rung, ...]) -> Facts:
+    if not now.may_start(place):
+        yield from conclude(now, place)
+        return
+    for rung in rungs:
+        if (yield from rung(now, place, failure)):
+            return
+
+
+# -- a lost worker: before the ladder ------------------------------------------------------------------------------
+
+
+def lost(now: Now, place: Place, worker: str) -> Facts:
+    """A lost worker spends nothing: the task runs again, up to three times; then, or if asked, it is a failure."""
+    names_it = any("WORKER_LOST" in rule.codes for rule in place.spec.rules)
+    if not now.may_start(place):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    elif place.spec.on_lost == "rerun" and not names_it and place.climb.losses <= RERUNS_AFTER_LOSS_MAX:
+        yield from schedule(now, place, "lost")
+    else:
+        if place.climb.losses > RERUNS_AFTER_LOSS_MAX:
+            yield e.RungPassed(place.key, "retry", "reruns_exhausted")
+        message = f"the worker that ran it is gone ({worker})" if worker else "the worker that ran it is gone"
+        yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "WORKER_LOST", message))
+
+
+# -- rung 1: retry ------------------------------------------------------------------------------
+
+
+def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+    """Reserve a retry if a rule grants one; its script runs only for a retry that will happen."""
+    index = None if place.climb.reruns else match(place.spec.rules, failure)
+    if index is None:
+        yield e.RungPassed(place.key, "retry", "rules_not_asked" if place.climb.reruns else "no_rule")
+        return False
+    rule = place.spec.rules[index]
+    number = place.climb.retries.get(index, 0) + 1
+    due = now.at + timedelta(seconds=delay_seconds(rule.backoff, number, _seed(now.state, place), failure.details))
+    refusal = _refusal(now, place, rule, number, due)
+    if refusal:
+        yield e.RungPassed(place.key, "retry", refusal)
+        return False
+    adjusted = adjust(rule.adjust, place, failure)
+    yield e.RetryScheduled(place.key, place.attempt + 1, index, number, due, rule.recovery_script is not None, adjusted)
+    if rule.recovery_script is not None:
+        yield from enter_command(now, place, "script", index)
+    elif due <= now.at:
+        yield from schedule(now, place, "retry")
+    return True
+
+
+def match(rules: tuple[Rule, ...], failure: Failure) -> int | None:
+    """The rule for a failure: error codes before exit codes before patterns before any; among equals the first.
+
+    A fatal failure is retried only by a rule that names its code.
+    """
+    kinds: tuple[Callable[[Rule], bool], ...] = (
+        lambda rule: failure.code in rule.codes,
+        lambda rule: failure.exit_code is not None and failure.exit_code in rule.exit_codes,
+        lambda rule: rule.pattern is not None and re.search(rule.pattern, failure.message) is not None,
+        lambda rule: rule.any,
+    )
+    for fits in kinds[:1] if failure.is_fatal else kinds:
+        for index, rule in enumerate(rules):
+            if fits(rule):
+                return index
+    return None
+
+
+def _refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> str:
+    """Why a rule that matches grants nothing any more; empty if it does."""
+    spec = place.spec
+    if number > rule.max_retries:
+        return "retries_exhausted"
+    if spec.max_attempts is not None and place.climb.tries >= spec.max_attempts:
+        return "attempts_exhausted"
+    if spec.deadline is not None and due >= place.entered_at + timedelta(seconds=spec.deadline):
+        return "deadline_passed"
+    return ""
+
+
+def delay_seconds(backoff: Backoff, number: int, seed: str, details: Mapping[str, Any]) -> float:
+    """How long to wait before the number-th retry. The jitter is a hash: the same run waits the same every time."""
+    limit = float("inf") if backoff.max_delay is None else backoff.max_delay
+    # Past the limit the power only overflows.
+    growth = 1.0 if backoff.factor == 1.0 else min(backoff.factor ** min(number - 1, 64), 1e12)
+    delay = min(limit, backoff.delay * growth)
+    share = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8]) / 2**64
+    delay = min(limit, delay * (1 + backoff.jitter * (2 * share - 1)))
+    asked = details.get("retry_after")
+    if isinstance(asked, int | float):
+        delay = max(delay, min(limit, float(asked)))
+    return max(0.0, min(delay, _LONGEST_SECONDS))
+
+
+# A century: dates stay representable whatever a workflow or a server asks for.
+_LONGEST_SECONDS = 100 * 365 * 86400.0
+
+
+def _seed(state: State, place: Place) -> str:
+    return f"{state.run.run_id}:{place.key}:{place.visit}:{place.attempt}"
+
+
+def adjust(rule: Adjust | None, place: Place, failure: Failure) -> Adjusted | None:
+    """What the next attempt gets: memory from the larger of asked and peak, time and cpus from what was asked."""
+    before = place.climb.adjusted or Adjusted()
+    if rule is None:
+        return place.climb.adjusted
+    resources = place.spec.resources
+    asked = before.memory or (resources.memory if resources else None) or 0
+    memory = max(asked, int(failure.details.get("peak_memory") or 0))
+    cpus = before.cpus or (resources.cpus if resources else None)
+    timeout = before.timeout or place.spec.timeout
+    raised = _raised(memory or None, rule.memory, rule.max_memory)
+    return Adjusted(
+        memory=before.memory if raised is None else int(raised),
+        cpus=_raised(cpus, rule.cpus, rule.max_cpus) or before.cpus,
+        timeout=_raised(timeout, rule.timeout, rule.max_timeout) or before.timeout,
+    )
+
+
+def _raised(value: float | None, factor: float | None, cap: float | None) -> float | None:
+    if value is None or factor is None:
+        return None
+    return min(value * factor, cap) if cap is not None else value * factor
+
+
+def after_script(now: Now, place: Place, fact: e.Fact) -> Facts:
+    """The script's own failure is recorded and does not stop the retry."""
+    if not now.may_start(place):
+        yield from conclude(now, place)
+    else:
+        yield from proceed(now, place)
+
+
+def proceed(now: Now, place: Place) -> Facts:
+    """The reserved retry starts when its script has ended and its delay is over."""
+    climb_ = place.climb
+    if place.status == "backing_off" and not climb_.is_script_open and climb_.due is not None and climb_.due <= now.at:
+        yield from schedule(now, place, "retry")
+
+
+# -- rung 2: handle ------------------------------------------------------------------------------
+
+
+def handle(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+    """Run the on_failure commands. Fatal failures get here too."""
+    handler = place.spec.on_failure
+    if handler is None:
+        return False
+    if place.climb.handled_times > (handler.rerun - 1 if handler.rerun else 0):
+        yield e.RungPassed(place.key, "handle", "reruns_exhausted" if handler.rerun else "handled_once")
+        return False
+    due = None if handler.timeout is None else now.at + timedelta(seconds=handler.timeout)
+    yield e.HandlerStarted(place.key, place.attempt, handler.strategy, due)
+    yield from enter_command(now, place, "handler", 0)
+    return True
+
+
+def after_handler_command(now: Now, place: Place, fact: e.Fact, index: int) -> Facts:
+    """The next command, or the end of the handler."""
+    handler = _handler(place)
+    if place.climb.is_handler_late:
+        message = f"the handler took longer than {handler.timeout:g}s"
+        yield _handler_failed(now, place, fault(now, place, "TIMEOUT", message))
+    elif isinstance(fact, e.CommandCancelled):
+        yield from conclude(now, place)
+    elif isinstance(fact, e.CommandFailed) and not fact.is_allowed:
+        yield _handler_failed(now, place, fact.failure)
+    elif index + 1 < len(handler.commands):
+        if handler.strategy == "cleanup" or now.may_start(place):
+            yield from enter_command(now, place, "handler", index + 1)
+        else:
+            yield from conclude(now, place)
+    else:
+        yield _handler_ended(now, place, handler)
+
+
+def _handler(place: Place) -> Handler:
+    assert place.spec.on_failure is not None
+    return place.spec.on_failure
+
+
+def _handler_failed(now: Now, place: Place, cause: Failure) -> e.HandlerFailed:
+    found = fault(now, place, "HANDLER_FAILED", cause.message, exit_code=cause.exit_code, cause=(cause,))
+    return e.HandlerFailed(place.key, place.attempt, found)
+
+
+def _handler_ended(now: Now, place: Place, handler: Handler) -> e.Fact:
+    """Its commands succeeded: what it captured, else what the last command gave, is its output."""
+    output = place.climb.handler_output
+    if handler.capture:
+        try:
+            output = {name: now.evaluate(x, place, output=output) for name, x in handler.capture.items()}
+        except ExpressionFailed as error:
+            return _handler_failed(now, place, fault(now, place, "EXPRESSION_FAILED", error.message))
+    if handler.strategy == "custom" and not _is_decision(output):
+        message = 'a custom handler writes {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'
+        return _handler_failed(now, place, fault(now, place, "OUTPUT_INVALID", message))
+    return e.HandlerSucceeded(place.key, place.attempt, handler.strategy, output)
+
+
+def _is_decision(output: Any) -> bool:
+    return isinstance(output, dict) and output.get("status") in ("completed", "failed")
+
+
+def after_handler_success(now: Now, place: Place, fact: e.HandlerSucceeded) -> Facts:
+    """The table of strategies: who completes the step, and with what."""
+    handler = _handler(place)
+    if handler.strategy == "cleanup":
+        yield from _climb_after_handler(now, place)
+    elif handler.strategy == "custom":
+        if fact.output["status"] == "completed":
+            yield from complete(now, place, fact.output.get("output"), "custom")
+        else:
+            yield from _climb_after_handler(now, place)
+    elif handler.rerun:
+        yield from schedule(now, place, "rerun") if now.may_start(place) else conclude(now, place)
+    else:
+        yield from complete(now, place, fact.output, handler.strategy)
+
+
+def after_handler_failure(now: Now, place: Place) -> Facts:
+    """It is added to the step's own failure, and the climb goes on; or the failure becomes critical."""
+    yield from _climb_after_handler(now, place)
+
+
+def _climb_after_handler(now: Now, place: Place) -> Facts:
+    if place.phase == "stopped":
+        # A cleanup handler of something that was stopped, not failed.
+        yield from conclude(now, place)
+        return
+    assert place.failure is not None
+    yield from climb_on(now, place, place.failure)
+
+
+# -- rung 3: triage ------------------------------------------------------------------------------
+
+
+def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+    """Park the step for a person or an agent, if it asks for that and the failure is of that kind."""
+    if place.role != "step" or place.key == END:
+        return False
+    policy = now.state.step(place.key).triage
+    if policy is None or is_doomed(place, failure):
+        return False
+    reason = _parking(policy, place.climb.verdict, failure)
+    if not reason:
+        yield e.RungPassed(place.key, "triage", "critical" if failure.severity == "critical" else "rule_matched")
+        return False
+    due = None if policy.timeout is None else now.at + timedelta(seconds=policy.timeout)
+    yield e.StepParked(place.key, place.visit, place.attempt, failure, reason, due)
+    return True
+
+
+def _parking(policy: Triage, verdict: str, failure: Failure) -> str:
+    """Why a failure is parked; empty if it is not. Critical ones only with `always`."""
+    if policy.when == "always":
+        return "always"
+    if failure.severity == "critical":
+        return ""
+    if verdict in ("no_rule", "rules_not_asked"):
+        return "unmatched"
+    return "exhausted" if policy.when == "exhausted" else ""
+
+
+def is_doomed(place: Place, failure: Failure) -> bool:
+    """`handler_failure_fatal`, and the handler failed: critical, and no triage or route."""
+    return place.spec.handler_failure_fatal and (
+        failure.handler_failure is not None or failure.code == "HANDLER_FAILED"
+    )
+
+
+def after_classified(now: Now, place: Place, fact: e.StepClassified) -> Facts:
+    if fact.verdict == "retry":
+        yield from schedule(now, place, "classified")
+    else:
+        assert place.failure is not None
+        yield from _climb(now, place, place.failure, (route,))
+
+
+# -- rung 4: route ------------------------------------------------------------------------------
+
+
+def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
+    """The place has failed. A step looks at its failure edges; whatever is above a command is told."""
+    if is_doomed(place, failure):
+        failure = _critical(failure)
+    if place.role != "step":
+        yield e.CommandFailed(place.key, place.parent, place.role, failure, place.index, place.spec.continue_on_error)
+        return True
+    chosen = _chosen(now, place, failure)
+    if chosen.status != "selected":
+        yield e.RungPassed(place.key, "route", chosen.status if chosen.reason == "no_edge" else chosen.reason)
+    yield step_failed(now, place, failure, chosen)
+    return True
+
+
+def _critical(failure: Failure) -> Failure:
+    return Failure(**{**{f: getattr(failure, f) for f in failure.__struct_fields__}, "severity": "critical"})
+
+
+def _chosen(now: Now, place: Place, failure: Failure) -> Route:
+    if place.key == END:
+        return Route("no_route", reason="no_edge")
+    if is_doomed(place, failure):
+        return Route("no_route", reason="handler_failure_fatal")
+    return failure_route(now.state, place, failure)
+
+
+def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.StepFailed:
+    """The fact that ends a failed step, with every edge it takes."""
+    if place.key == END:
+        return e.StepFailed(END, place.visit, failure, place.attempt)
+    is_allowed = place.spec.continue_on_error
+    is_routed = chosen.status == "selected" and chosen.to != END
+    edge = now.state.graph.arc(place.key, chosen.edge).edge if chosen.edge is not None else None
+    taken = _taken(now, place, failure, chosen, is_allowed)
+    awaits = is_routed and edge is not None and edge.then is not None
+    return e.StepFailed(
+        place.key,
+        place.visit,
+        failure,
+        place.attempt,
+        chosen,
+        taken,
+        is_allowed,
+        is_final=not awaits and is_last_visit(now.state, place),
+        routed_to_end=not is_routed,
+        original_failed_step="" if is_routed else place.key,
+    )
+
+
+def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: bool) -> tuple[int, ...]:
+    if now.state.run.stop is not None or is_doomed(place, failure):
+        return ()
+    taken = {*alert_edges(now.state, place, failure), *always_edges(now, place)}
+    if chosen.edge is not None:
+        taken.add(chosen.edge)
+    elif is_allowed:
+        try:
+            taken.update(success_edges(now, place, None))
+        except ExpressionFailed:
+            # Nothing came out of the step, so nothing can be read: the edge is not taken.
+            pass
+    return tuple(sorted(taken))

@@ -1,0 +1,224 @@
+"""The life of a place between being entered and having ended well: schedule, start, check, complete.
+
+Shared by steps, commands of items and handlers, scripts and undos. What happens on failure is the ladder's.
+Each function yields facts; what follows from a fact is decided when it has become true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..errors import ExpressionFailed
+from . import events as e
+from .evolve import is_engines_own
+from .failure import Failure, failure
+from .routes import has_no_route, success_edges
+from .scope import Now, filled
+from .state import Place, State
+from .workflow import END
+
+Facts = Iterator[e.Fact]
+
+
+def fault(now: Now, place: Place, code: str, message: str, **fields: Any) -> Failure:
+    """A failure of this place, now, found by the core itself."""
+    return located(now, place, failure(code, message, **fields))
+
+
+def located(now: Now, place: Place, found: Failure, attempt: int | None = None) -> Failure:
+    """The failure with where and when it happened filled in."""
+    step, item = now.state.step_of(place), _item_of(now.state, place)
+    return Failure(
+        code=found.code,
+        message=found.message,
+        severity=found.severity,
+        retryable=found.retryable,
+        exit_code=found.exit_code,
+        signal=found.signal,
+        step=step.key,
+        item=item,
+        visit=step.visit,
+        attempt=place.attempt if attempt is None else attempt,
+        at=now.at,
+        details=found.details,
+        trace=found.trace,
+        cause=found.cause,
+    )
+
+
+def _item_of(state: State, place: Place) -> int | None:
+    return next((above.index for above in state.ancestors(place) if above.role == "item"), None)
+
+
+# -- attempts ------------------------------------------------------------------------------
+
+
+def schedule(now: Now, place: Place, cause: str) -> Facts:
+    """The next attempt, with the values its expressions give. One that cannot be evaluated has failed."""
+    attempt = _next_attempt(now.state, place)
+    try:
+        bindings = now.bindings(place.spec, place)
+    except ExpressionFailed as error:
+        found = located(now, place, failure("EXPRESSION_FAILED", error.message), attempt)
+        yield e.AttemptFailed(place.key, attempt, found)
+        return
+    yield e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted)
+    if is_engines_own(place.spec) and now.state.run.status != "paused":
+        yield from start(now, place)
+
+
+def _next_attempt(state: State, place: Place) -> int:
+    return (state.places[place.parent].attempt if place.role == "do" else place.attempt) + 1
+
+
+def start(now: Now, place: Place) -> Facts:
+    """Begin what the engine itself carries out: a wait, an approval, a child run, a map."""
+    try:
+        due = _due(now, place)
+    except (ValueError, TypeError, OverflowError) as error:
+        message = f"{place.spec.action.kind if place.spec.action else 'map'}: {error}"
+        yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "INPUT_INVALID", message))
+        return
+    yield e.AttemptStarted(place.key, place.attempt, due=due)
+
+
+def _due(now: Now, place: Place) -> datetime | None:
+    """When the engine's own action ends by itself: a wait is over, an approval expires, a child run's time is up."""
+    action = place.spec.action
+    if action is None:
+        return None
+    params = filled(action, place.bindings)
+    if action.kind == "wait":
+        if "until" in params:
+            return max(now.at, datetime.fromisoformat(params["until"]))
+        return now.at + timedelta(seconds=max(0.0, float(params["seconds"])))
+    limit = params.get("timeout") if action.kind == "approve" else place.spec.timeout
+    return None if limit is None else now.at + timedelta(seconds=float(limit))
+
+
+# -- success ------------------------------------------------------------------------------
+
+
+def succeed(now: Now, place: Place) -> Facts:
+    """The attempt gave a result: check it, run what belongs to success, complete."""
+    if place.spec.validate is not None:
+        rejected = _reject(now, place)
+        if rejected is not None:
+            yield e.ResultRejected(place.key, place.attempt, rejected)
+            return
+    if place.spec.validator is not None and now.may_start(place):
+        yield from enter_command(now, place, "validator", 0)
+        return
+    yield from validated(now, place)
+
+
+def _reject(now: Now, place: Place) -> Failure | None:
+    condition = place.spec.validate
+    assert condition is not None
+    try:
+        if now.condition(condition, place, output=place.output):
+            return None
+    except ExpressionFailed as error:
+        return fault(now, place, "EXPRESSION_FAILED", error.message)
+    return fault(now, place, "VALIDATION_FAILED", f"'{condition.source}' does not hold")
+
+
+def after_validator(now: Now, place: Place, fact: e.Fact) -> Facts:
+    """The check is over: its failure is the step's, and it climbs like any other."""
+    if isinstance(fact, e.CommandFailed) and not fact.is_allowed:
+        message = fact.failure.message or f"the check ended with {fact.failure.code}"
+        found = fault(now, place, "VALIDATION_FAILED", message, exit_code=fact.failure.exit_code, cause=(fact.failure,))
+        yield e.ResultRejected(place.key, place.attempt, found)
+    elif isinstance(fact, e.CommandCancelled):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    else:
+        yield from validated(now, place)
+
+
+def validated(now: Now, place: Place) -> Facts:
+    is_rerun = place.climb.reruns > 0
+    if place.spec.on_success and not is_rerun and now.may_start(place):
+        yield from enter_command(now, place, "success", 0)
+    else:
+        yield from complete(now, place, place.output, "rerun" if is_rerun else "")
+
+
+def after_success_command(now: Now, place: Place, fact: e.Fact, index: int) -> Facts:
+    """`on_success` goes on; its failure is a warning, or fails the step with `handler_failure_fatal`."""
+    if isinstance(fact, e.CommandFailed) and not fact.is_allowed:
+        if place.spec.handler_failure_fatal:
+            found = fault(
+                now, place, "HANDLER_FAILED", fact.failure.message, severity="critical", cause=(fact.failure,)
+            )
+            yield e.ResultRejected(place.key, place.attempt, found)
+            return
+        yield e.WarningRecorded(place.key, fact.failure)
+    elif _has_next(place, fact, index) and now.may_start(place):
+        yield from enter_command(now, place, "success", index + 1)
+        return
+    yield from complete(now, place, place.output, "")
+
+
+def _has_next(place: Place, fact: e.Fact, index: int) -> bool:
+    return not isinstance(fact, e.CommandCancelled) and index + 1 < len(place.spec.on_success)
+
+
+# -- ends ------------------------------------------------------------------------------
+
+
+def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
+    """The place has done its part. A step chooses its edges first: none to take may be a failure of its own."""
+    if place.role != "step":
+        yield e.CommandCompleted(place.key, place.parent, place.role, place.index, output, recovered_by)
+    elif place.key == END:
+        yield e.StepCompleted(END, place.visit, place.attempt, output, recovered_by)
+    else:
+        yield from _complete_step(now, place, output, recovered_by)
+
+
+def _complete_step(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
+    try:
+        taken = success_edges(now, place, output)
+    except ExpressionFailed as error:
+        yield e.ResultRejected(place.key, place.attempt, fault(now, place, "EXPRESSION_FAILED", error.message))
+        return
+    no_route = has_no_route(now, place, taken)
+    if no_route and now.state.step(place.key).no_match == "fail":
+        message = "none of its success edges holds"
+        yield e.ResultRejected(place.key, place.attempt, fault(now, place, "NO_ROUTE", message))
+        return
+    yield e.StepCompleted(
+        place.key, place.visit, place.attempt, output, recovered_by, taken, no_route, is_last_visit(now.state, place)
+    )
+
+
+def is_last_visit(state: State, place: Place) -> bool:
+    """Whether the graph may go on from here: nothing that arrived, or may arrive, will visit the step again."""
+    if state.run.stop is not None:
+        return True
+    node = state.graph.nodes[place.key]
+    if node.step.join != "each":
+        return not place.queue
+    return not place.queue and all(state.arcs.get(arc.key) in ("taken", "dead") for arc in node.arrivals)
+
+
+# -- commands below a place ------------------------------------------------------------------------------
+
+_SUFFIX = {"handler": "on_failure@{0}.{1}", "script": "script@{0}", "success": "on_success@{0}.{1}"}
+
+
+def command_key(place: Place, role: str, index: int) -> str:
+    """The key of a command below `place`; unique in the run, since attempts are."""
+    if role == "do":
+        return f"{place.key}.{index}"
+    if role == "undo":
+        return f"{place.key}.undo@{place.visit}"
+    return f"{place.key}.{_SUFFIX.get(role, role + '@{0}').format(place.attempt, index)}"
+
+
+def enter_command(now: Now, place: Place, role: e.Role, index: int, key: str = "") -> Facts:
+    key = key or command_key(place, role, index)
+    yield e.CommandEntered(key, place.key, role, index)
+    yield from schedule(now, now.state.places[key], "entered")

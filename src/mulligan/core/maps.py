@@ -1,0 +1,220 @@
+"""Map steps: the list, its items, and what their failures mean for the step."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ExpressionFailed
+from . import events as e
+from .failure import Failure
+from .life import Facts, enter_command, fault
+from .scope import Now
+from .state import Items, Place
+from .workflow import Expression, Map
+
+FAILURES_SHOWN_MAX = 20
+
+
+def expand(now: Now, place: Place) -> Facts:
+    """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take the failed ones."""
+    policy = _policy(now, place)
+    if place.items is not None:
+        todo = tuple(i for i in range(len(place.items.values)) if not _is_done(now, place, i))
+        yield e.MapExpanded(place.key, place.attempt, todo=todo)
+    elif policy.lister is not None:
+        yield from enter_command(now, place, "lister", 0)
+    else:
+        yield from _expand_with(now, place, lambda: now.evaluate(_over(policy), place))
+
+
+def _policy(now: Now, place: Place) -> Map:
+    policy = now.state.step(place.key).map
+    assert policy is not None
+    return policy
+
+
+def _over(policy: Map) -> Expression:
+    assert policy.over is not None
+    return policy.over
+
+
+def _is_done(now: Now, place: Place, index: int) -> bool:
+    item = now.state.places.get(f"{place.key}[{index}]")
+    return item is not None and item.status == "completed"
+
+
+def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
+    """The command that lists the items has ended."""
+    if isinstance(fact, e.CommandCompleted):
+        yield from _expand_with(now, place, lambda: fact.output)
+    elif isinstance(fact, e.CommandFailed):
+        yield e.AttemptFailed(place.key, place.attempt, fact.failure)
+    else:
+        yield e.AttemptCancelled(place.key, place.attempt)
+
+
+def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
+    try:
+        items = chosen_items(now, place, values())
+    except ExpressionFailed as error:
+        yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "EXPRESSION_FAILED", error.message))
+        return
+    yield e.MapExpanded(place.key, place.attempt, items)
+
+
+def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
+    """filter, sort_by, distinct, offset, max_items, in this order."""
+    policy = _policy(now, place)
+    if not isinstance(values, list):
+        raise ExpressionFailed(f"'over' gave {_kind(values)}, not a list")
+    items = values
+    if policy.filter is not None:
+        items = [v for i, v in enumerate(items) if _holds(now, place, policy.filter, policy.name, v, i)]
+    if policy.sort_by is not None:
+        keys = [
+            _sort_key(now.evaluate(policy.sort_by, place, **{policy.name: v, "index": i})) for i, v in enumerate(items)
+        ]
+        order = sorted(range(len(items)), key=keys.__getitem__, reverse=policy.sort_descending)
+        items = [items[i] for i in order]
+    if policy.distinct is not None:
+        seen: dict[str, Any] = {}
+        for i, v in enumerate(items):
+            seen.setdefault(
+                json.dumps(now.evaluate(policy.distinct, place, **{policy.name: v, "index": i}), sort_keys=True), v
+            )
+        items = list(seen.values())
+    stop = None if policy.max_items is None else policy.offset + policy.max_items
+    return list(items[policy.offset : stop])
+
+
+def _holds(now: Now, place: Place, condition: Expression, name: str, value: Any, index: int) -> bool:
+    return now.condition(condition, place, **{name: value, "index": index})
+
+
+def _sort_key(value: Any) -> tuple[int, Any]:
+    """Values of unlike types sort by type, nulls last: a mixed list is an order, not an error."""
+    if value is None:
+        return (3, 0)
+    if isinstance(value, bool | int | float):
+        return (0, value)
+    return (1, value) if isinstance(value, str) else (2, json.dumps(value, sort_keys=True))
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "nothing" if value is None else type(value).__name__)
+
+
+# -- items ------------------------------------------------------------------------------
+
+
+def run_items(now: Now, place: Place) -> Facts:
+    """Enter as many items as may run together; when none is left and none runs, judge the step."""
+    step = now.state.step(place.key)
+    while may_enter(now, place):
+        items = _items(place)
+        index = items.todo[items.next]
+        key = f"{place.key}[{index}]"
+        yield e.ItemEntered(key, place.key, index)
+        if step.do:
+            yield from enter_command(now, now.state.places[key], "do", 0)
+        else:
+            yield e.ItemCompleted(key, place.key, index, items.values[index])
+    if place.status == "running" and _items(place).running == 0 and not may_enter(now, place):
+        yield from judge(now, place)
+
+
+def _items(place: Place) -> Items:
+    assert place.items is not None
+    return place.items
+
+
+def may_enter(now: Now, place: Place) -> bool:
+    items, policy = _items(place), _policy(now, place)
+    if place.status != "running" or place.phase or items.next >= len(items.todo) or not now.may_start(place):
+        return False
+    if policy.on_item_failure == "stop" and items.failed > _tolerated(policy, len(items.values)):
+        return False
+    return policy.max_parallel is None or items.running < policy.max_parallel
+
+
+def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
+    """A command of an item has ended: the next one, or the item's end."""
+    step = now.state.step(item.parent)
+    if isinstance(fact, e.CommandCancelled):
+        yield e.ItemCancelled(item.key, item.parent, item.index)
+    elif isinstance(fact, e.CommandFailed) and not fact.is_allowed:
+        yield e.ItemFailed(item.key, item.parent, item.index, fact.failure)
+    elif index + 1 < len(step.do):
+        if now.may_start(item) and not now.state.places[item.parent].phase:
+            yield from enter_command(now, item, "do", index + 1)
+        else:
+            yield e.ItemCancelled(item.key, item.parent, item.index)
+    else:
+        output = fact.output if isinstance(fact, e.CommandCompleted) else None
+        recovered = fact.recovered_by if isinstance(fact, e.CommandCompleted) else ""
+        yield e.ItemCompleted(item.key, item.parent, item.index, output, recovered or item.recovered_by)
+
+
+def after_item(now: Now, place: Place) -> Facts:
+    yield from run_items(now, place)
+
+
+# -- the verdict ------------------------------------------------------------------------------
+
+
+def judge(now: Now, place: Place) -> Facts:
+    """All items have ended, or no more may start: the step succeeds, fails with ITEMS_FAILED, or was stopped."""
+    items, policy = _items(place), _policy(now, place)
+    views = [now.state.places.get(f"{place.key}[{i}]") for i in range(len(items.values))]
+    failed = [view for view in views if view is not None and view.status == "failed"]
+    is_whole = all(view is not None and view.status in ("completed", "failed") for view in views)
+    if place.phase in ("timeout", "deadline"):
+        yield e.AttemptFailed(
+            place.key, place.attempt, fault(now, place, "TIMEOUT", "the map took longer than its deadline")
+        )
+    elif not now.may_start(place) and not is_whole:
+        yield e.AttemptCancelled(place.key, place.attempt)
+    elif len(failed) > _tolerated(policy, len(views)):
+        yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, len(views)))
+    else:
+        yield e.AttemptSucceeded(place.key, place.attempt, output_of(views))
+
+
+def _tolerated(policy: Map, total: int) -> float:
+    """How many items may fail: none, unless the step collects or names a bound."""
+    bounds = [] if policy.max_failures is None else [float(policy.max_failures)]
+    if policy.failure_threshold is not None:
+        bounds.append(math.floor(policy.failure_threshold * total + 1e-9))
+    if bounds:
+        return min(bounds)
+    return math.inf if policy.on_item_failure == "collect" else 0
+
+
+def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Failure:
+    causes = tuple(item.failure for item in failed if item.failure is not None)[:FAILURES_SHOWN_MAX]
+    message = f"{len(failed)} of {total} items failed"
+    return fault(now, place, "ITEMS_FAILED", message, cause=causes, details={"failed": len(failed), "total": total})
+
+
+def output_of(views: list[Place | None]) -> dict[str, Any]:
+    """The output of a map: results in item order, null where the item failed."""
+    failures = [_failure_of(view) for view in views if view is not None and view.status == "failed"]
+    done = [view.output if view is not None and view.status == "completed" else None for view in views]
+    succeeded = sum(view is not None and view.status == "completed" for view in views)
+    return {
+        "total": len(views),
+        "succeeded": succeeded,
+        "failed": len(failures),
+        "results": done,
+        "failures": failures,
+    }
+
+
+def _failure_of(item: Place) -> dict[str, Any]:
+    found = item.failure
+    assert found is not None
+    return {"index": item.index, "code": found.code, "message": found.message, "exit_code": found.exit_code}

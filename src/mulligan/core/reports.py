@@ -1,0 +1,126 @@
+"""What a run can be told: a worker's result, a timer, an operator's verb, a child's end. Each with the time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from .classify import Outcome
+from .events import Kept
+from .failure import Failure
+
+TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run"]
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    at: datetime
+
+
+class RunRequested(Report):
+    run_id: int
+    inputs: dict[str, Any] = {}
+    version: str = ""
+    by: str = ""
+    parent_run_id: int | None = None
+    forked_from: int | None = None
+    kept: tuple[Kept, ...] = ()
+
+
+class TaskStarted(Report):
+    place: str
+    attempt: int
+    worker: str = ""
+    host: str = ""
+
+
+class TaskEnded(Report):
+    place: str
+    attempt: int
+    outcome: Outcome = Outcome()
+    output: Any = None
+    usage: dict[str, Any] = {}
+
+
+class LeaseExpired(Report):
+    place: str
+    attempt: int
+    worker: str = ""
+
+
+class TaskInterrupted(Report):
+    """The operator's Ctrl-C ended it. It spends nothing and counts for nothing."""
+
+    place: str
+    attempt: int
+
+
+class ChildEnded(Report):
+    place: str
+    attempt: int
+    child_run_id: int
+    status: Literal["completed", "failed", "cancelled"]
+    outputs: dict[str, Any] = {}
+    failures: tuple[Failure, ...] = ()
+
+
+class TimerFired(Report):
+    kind: TimerKind
+    place: str = ""
+    number: int = 0
+
+
+class CancelRequested(Report):
+    by: str = ""
+    reason: str = ""
+    now: bool = False
+
+
+class PauseRequested(Report):
+    by: str = ""
+    reason: str = ""
+
+
+class ResumeRequested(Report):
+    by: str = ""
+    reason: str = ""
+
+
+class RetryRequested(Report):
+    by: str
+    reason: str = ""
+    from_step: str = ""
+
+
+class Classified(Report):
+    step: str
+    verdict: Literal["retry", "fail"]
+    by: str
+    reason: str
+    memory: int | None = None
+    timeout: float | None = None
+
+
+class ApprovalGiven(Report):
+    place: str
+    is_approved: bool
+    by: str
+    reason: str
+
+
+AnyReport = (
+    RunRequested
+    | TaskStarted
+    | TaskEnded
+    | LeaseExpired
+    | TaskInterrupted
+    | ChildEnded
+    | TimerFired
+    | CancelRequested
+    | PauseRequested
+    | ResumeRequested
+    | RetryRequested
+    | Classified
+    | ApprovalGiven
+)

@@ -1,0 +1,111 @@
+"""Which edges a step takes when it ends. Static choices, asked once, recorded in the fact that ends the step."""
+
+from __future__ import annotations
+
+from ..errors import ExpressionFailed
+from .arrivals import can_be_entered
+from .events import Passed, Route
+from .failure import Failure
+from .graph import Arc
+from .scope import Now
+from .state import Place, State
+from .workflow import END, Edge
+
+
+def success_edges(now: Now, place: Place, output: object) -> tuple[int, ...]:
+    """The success and always edges that are taken; a loop edge goes alone. May raise `ExpressionFailed`."""
+    node = now.state.graph.nodes[place.key]
+    taken: list[Arc] = []
+    for arc in node.arcs:
+        if arc.edge.on == "failure" or (arc.edge.on == "success" and node.step.take == "first" and _has_success(taken)):
+            continue
+        if _is_open(now.state, arc) and _holds(now, place, arc.edge, output):
+            taken.append(arc)
+    loop = next((arc for arc in taken if arc.is_loop), None)
+    return (loop.edge.index,) if loop else tuple(arc.edge.index for arc in taken)
+
+
+def _has_success(taken: list[Arc]) -> bool:
+    return any(arc.edge.on == "success" for arc in taken)
+
+
+def has_no_route(now: Now, place: Place, taken: tuple[int, ...]) -> bool:
+    """There are success edges, and none of them was taken."""
+    edges = now.state.graph.nodes[place.key].step.edges
+    return any(edge.on == "success" for edge in edges) and not any(edges[index].on == "success" for index in taken)
+
+
+def always_edges(now: Now, place: Place) -> tuple[int, ...]:
+    """The always edges of a step that failed; one whose condition cannot be evaluated is not taken."""
+    found = []
+    for arc in now.state.graph.nodes[place.key].arcs:
+        if arc.edge.on == "always" and not arc.is_loop and _is_open(now.state, arc):
+            try:
+                if _holds(now, place, arc.edge, None):
+                    found.append(arc.edge.index)
+            except ExpressionFailed:
+                continue
+    return tuple(found)
+
+
+def _holds(now: Now, place: Place, edge: Edge, output: object) -> bool:
+    return edge.when is None or now.condition(edge.when, place, output=output)
+
+
+def _is_open(state: State, arc: Arc) -> bool:
+    """A step that has had its visit beyond max_visits is closed: no edge leads there any more."""
+    return arc.to == END or can_be_entered(state, arc.to)
+
+
+# -- failure edges ------------------------------------------------------------------------------
+
+
+def failure_route(state: State, place: Place, failure: Failure) -> Route:
+    """The first failure edge that fits, lower priority first, then in file order; and why the others do not."""
+    passed: list[Passed] = []
+    chosen: Arc | None = None
+    for arc in _by_priority(state, place.key, handles=True):
+        reason = "not_first" if chosen else _misfit(state, arc, failure)
+        if reason:
+            passed.append(Passed(arc.edge.index, arc.to, reason))
+        else:
+            chosen = arc
+    if chosen is None:
+        return Route("no_route", reason="no_edge" if not passed else "no_edge_fits", passed=tuple(passed))
+    visit = 0 if chosen.to == END else _next_visit(state, chosen.to)
+    return Route("selected", chosen.edge.index, chosen.to, visit, passed=tuple(passed))
+
+
+def alert_edges(state: State, place: Place, failure: Failure) -> tuple[int, ...]:
+    """`handles: false` edges that fit: all of them are taken beside the chosen one."""
+    arcs = _by_priority(state, place.key, handles=False)
+    return tuple(arc.edge.index for arc in arcs if not arc.is_loop and not _misfit(state, arc, failure))
+
+
+def _by_priority(state: State, step: str, *, handles: bool) -> list[Arc]:
+    arcs = [a for a in state.graph.nodes[step].arcs if a.edge.on == "failure" and a.edge.handles is handles]
+    # An edge without a priority comes after those that have one.
+    return sorted(arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index))
+
+
+def _misfit(state: State, arc: Arc, failure: Failure) -> str:
+    edge = arc.edge
+    if edge.codes and not set(edge.codes) & set(failure.codes):
+        return "codes_do_not_match"
+    if edge.exit_codes and failure.exit_code not in edge.exit_codes:
+        return "exit_codes_do_not_match"
+    if arc.to == END:
+        return ""
+    if not can_be_entered(state, arc.to):
+        return "loop_limit"
+    target = state.places[arc.to]
+    if state.graph.nodes[arc.to].step.join == "first" and target.status != "waiting" and not arc.is_loop:
+        return "already_entered"
+    return ""
+
+
+def _next_visit(state: State, target: str) -> int:
+    """The visit that an arrival now leads to: after those that already wait in the queue of `join: each`."""
+    place = state.places[target]
+    queued = len(place.queue) if state.graph.nodes[target].step.join == "each" else 0
+    return place.visit + queued + 1

@@ -1,0 +1,237 @@
+"""What an expression may see: the names of DESIGN 7, gathered from the state, and only those it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from .context import FailedSource, failure_context
+from .failure import Failure
+from .state import FailureRecord, Place, State, undo_key
+from .verdict import is_handled
+from .workflow import END, Action, Command, Expression, Template
+
+
+class Evaluator(Protocol):
+    """Evaluates a checked expression over the names handed to it, or raises `ExpressionFailed`."""
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any: ...
+
+    def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool: ...
+
+    def render(self, template: Template, names: Mapping[str, Any]) -> Any: ...
+
+
+class Now:
+    """The state at the moment of an event: what a decision may look at."""
+
+    __slots__ = ("at", "evaluator", "state")
+
+    def __init__(self, state: State, at: datetime, evaluator: Evaluator) -> None:
+        self.state = state
+        self.at = at
+        self.evaluator = evaluator
+
+    def may_start(self, place: Place) -> bool:
+        """Whether anything may still start for a place: in a run that stops, only cleanup, undo and `end`."""
+        if self.state.run.stop is None:
+            return True
+        for above in self.state.ancestors(place):
+            if above.role == "undo" or above.key == END:
+                return True
+            if above.role == "handler":
+                handler = self.state.places[above.parent].spec.on_failure
+                if handler is not None and handler.strategy == "cleanup":
+                    return True
+        return False
+
+    def condition(self, expression: Expression, place: Place, **extra: Any) -> bool:
+        return self.evaluator.condition(expression, names(self.state, place, expression.reads, extra))
+
+    def evaluate(self, expression: Expression, place: Place, **extra: Any) -> Any:
+        return self.evaluator.evaluate(expression, names(self.state, place, expression.reads, extra))
+
+    def render(self, template: Template, place: Place, **extra: Any) -> Any:
+        return self.evaluator.render(template, names(self.state, place, template.reads, extra))
+
+    def bindings(self, command: Command, place: Place) -> dict[str, Any]:
+        """The values that this attempt's action, environment and folder get. Secrets stay references."""
+        found: dict[str, Any] = {}
+        if command.action:
+            for name, template in command.action.bindings.items():
+                found[name] = self._bind(template, place)
+        for name, template in command.env.items():
+            found[f"env.{name}"] = self._bind(template, place)
+        if command.cwd:
+            found["cwd"] = self._bind(command.cwd, place)
+        return found
+
+    def _bind(self, template: Template, place: Place) -> Any:
+        if any(name.startswith("secrets") for name in template.reads):
+            return {"${}": [self._late(part, place) for part in template.parts]}
+        return self.render(template, place)
+
+    def _late(self, part: str | Expression, place: Place) -> Any:
+        """A part of a text that holds a secret: the secret itself is for the worker to look up."""
+        if isinstance(part, str):
+            return part
+        if any(name.startswith("secrets") for name in part.reads):
+            return {"secret": part.source}
+        return self.render(Template((part,)), place)
+
+
+def filled(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
+    """The action's parameters with the values in their holes."""
+    result: dict[str, Any] = _fill(action.params, bindings)
+    return result
+
+
+def _fill(value: Any, bindings: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        if len(value) == 1 and "${}" in value:
+            return bindings[value["${}"]]
+        return {key: _fill(inner, bindings) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_fill(inner, bindings) for inner in value]
+    return value
+
+
+def names(state: State, place: Place, reads: Iterable[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Just the names in `reads`, as an expression at `place` sees them."""
+    found: dict[str, Any] = {}
+    for read in reads:
+        root, _, rest = read.partition(".")
+        if root in extra:
+            found[root] = extra[root]
+        elif root == "steps":
+            steps = found.setdefault("steps", {})
+            for name in state.graph.nodes if rest == "*" else (rest,):
+                steps[name] = step_view(state, name)
+        elif root not in found:
+            _add(state, place, root, found)
+    return found
+
+
+def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
+    if root == "inputs":
+        found[root] = state.run.inputs
+    elif root == "files":
+        found[root] = state.workflow.files
+    elif root == "run":
+        found[root] = run_view(state, place)
+    elif root == "error":
+        found[root] = error_view(nearest_failure(state, place))
+    elif root == "failure":
+        found[root] = failure_view(state, place)
+    elif root == "output":
+        found[root] = nearest_output(state, place)
+    else:
+        _add_item(state, place, root, found)
+
+
+def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
+    """The item's own name and `index`, where the place is inside a map. `env` and `secrets` are the evaluator's."""
+    for above in state.ancestors(place):
+        if above.role == "item":
+            step = state.step(above.parent)
+            items = state.places[above.parent].items
+            if root == "index":
+                found[root] = above.index
+            elif step.map and root == step.map.name and items:
+                found[root] = items.values[above.index]
+            return
+
+
+# -- views ------------------------------------------------------------------------------
+
+
+def step_view(state: State, name: str) -> dict[str, Any]:
+    place = state.places.get(name)
+    if place is None:
+        return {"output": None, "status": "waiting", "failure": None, "visits": 0, "attempts": 0}
+    return {
+        "output": place.output,
+        "status": place.status,
+        "failure": error_view(place.failure) if place.failure else None,
+        "visits": place.visit,
+        "attempts": place.attempt,
+    }
+
+
+def run_view(state: State, place: Place) -> dict[str, Any]:
+    """`run`: for `end` with every step and failure, for other places without them."""
+    view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
+    if state.step_of(place).key == END:
+        view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
+        view["failures"] = [_failure_of_visit(state, record) for record in state.failures if not record.is_closed]
+        view["stopping"] = state.run.stop.cause if state.run.stop else None
+    return view
+
+
+def _failure_of_visit(state: State, record: FailureRecord) -> dict[str, Any]:
+    return {
+        **error_view(record.failure),
+        "step": record.step,
+        "visit": record.visit,
+        "handled": is_handled(state, record) is True,
+        "recovered": False,
+        "allowed": record.is_allowed,
+    }
+
+
+def error_view(failure: Failure | None) -> dict[str, Any]:
+    """A failure as expressions see it: `error.message`, `error.exit_code`, `error.timestamp` and the rest."""
+    if failure is None:
+        return {}
+    view: dict[str, Any] = msgspec.to_builtins(failure)
+    view.setdefault("exit_code", None)
+    view.setdefault("signal", None)
+    view.setdefault("message", "")
+    view.setdefault("severity", "error")
+    view.setdefault("attempt", 0)
+    view["timestamp"] = view.get("at", "")
+    return view
+
+
+def nearest_failure(state: State, place: Place) -> Failure | None:
+    """The failure that a handler, script or fix is about: of the place, or of what it belongs to."""
+    for above in state.ancestors(place):
+        if above.failure is not None and above is not place:
+            return above.failure
+    return place.failure
+
+
+def nearest_output(state: State, place: Place) -> Any:
+    """`output`: for a check the output of what it checks, for an undo that of the visit it undoes."""
+    for above in state.ancestors(place):
+        if above.role == "undo":
+            return next((u.output for u in state.undoables if undo_key(u.step, u.visit) == above.key), None)
+    parent = state.places.get(place.parent)
+    return parent.output if parent is not None and place.role in ("validator", "success") else place.output
+
+
+def failure_view(state: State, place: Place) -> dict[str, Any]:
+    """`failure`: what a step reached by a failure edge gets: the newest failure's fields, and the context."""
+    step = state.step_of(place)
+    records = [state.failures[index] for index in state.routed.get((step.key, step.visit), ())]
+    view = error_view(records[-1].failure) if records else {}
+    view["context"] = failure_context(state.run.run_id, step.key, [_source(record) for record in records])
+    return view
+
+
+def _source(record: FailureRecord) -> FailedSource:
+    return FailedSource(
+        step=record.step,
+        visit=record.visit,
+        attempt=record.attempt,
+        max_retries=record.max_retries,
+        retries_used=record.retries_used,
+        reason=record.reason,
+        failure=record.failure,
+        entered_seq=record.entered_seq,
+        failure_seq=record.seq,
+        failed_at=record.at,
+    )

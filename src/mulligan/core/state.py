@@ -1,0 +1,332 @@
+"""The state of one run: its places, its edges, its failures; and a journal to take a turn back with.
+
+Owned by whoever holds the run's turn, changed in place by `evolve` alone. What is inside a place is immutable
+or replaced whole, so that a shallow copy of it is enough to undo what a turn did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from .events import Adjusted, Role, StopCause
+from .failure import Failure
+from .graph import Graph
+from .transitions import ACTIVE, ENDED, RunStatus, Status
+from .workflow import END, Command, Step, Workflow
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Climb(msgspec.Struct, frozen=True):
+    """What the ladder remembers of one visit: only places that failed have one."""
+
+    # How often each rule granted a retry, and how many attempts failed (lost ones apart).
+    retries: dict[int, int] = {}
+    tries: int = 0
+    losses: int = 0
+    # Why rung 1 passed, for triage to ask: "" until it did.
+    verdict: str = ""
+    # The retry that is reserved: due, and whether its recovery script still runs.
+    due: datetime | None = None
+    is_script_open: bool = False
+    # The handler: how often it ran, whether it runs now, and what its last command gave.
+    handled_times: int = 0
+    reruns: int = 0
+    handler_output: Any = None
+    handler_due: datetime | None = None
+    is_handler_late: bool = False
+    adjusted: Adjusted | None = None
+    parked_due: datetime | None = None
+    defaults_used: int = 0
+
+
+NO_CLIMB = Climb()
+
+
+class Items(msgspec.Struct, frozen=True):
+    """The items of a map step's visit. `todo[:next]` were entered in this attempt."""
+
+    values: list[Any]
+    todo: tuple[int, ...] = ()
+    next: int = 0
+    running: int = 0
+    failed: int = 0
+    is_stopped: bool = False
+
+
+class Place(msgspec.Struct):
+    """Anything that lives rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
+
+    Keys: step `build`; item `check[3]`; its first command `check[3].0`; the handler's first command after
+    attempt 2 `build.on_failure@2.0`; recovery script `build.script@2`; undo of visit 1 `build.undo@1`.
+    """
+
+    key: str
+    role: Role
+    spec: Command
+    status: Status
+    parent: str = ""
+    index: int = 0
+    visit: int = 0
+    # The last attempt's number: counted over the whole run, for commands of an item over that item.
+    attempt: int = 0
+    # Within `running`: "" the attempt itself, then "validating", "finishing"; why it was asked to end ("stopping",
+    # "timeout", "deadline"); "stopped" when it did.
+    phase: str = ""
+    # The command below it that runs now: of its handler, its recovery script, its check …
+    child: str = ""
+    entered_at: datetime = EPOCH
+    entered_seq: int = 0
+    due: datetime | None = None
+    # The values its expressions gave for the present attempt.
+    bindings: dict[str, Any] = {}
+    host: str = ""
+    worker: str = ""
+    output: Any = None
+    failure: Failure | None = None
+    recovered_by: str = ""
+    climb: Climb = NO_CLIMB
+    warnings: tuple[Failure, ...] = ()
+    items: Items | None = None
+    # -- steps only: their standing in the graph
+    open_needs: int = 0
+    has_dead_need: bool = False
+    open_arrivals: int = 0
+    taken_arrivals: int = 0
+    dead_arrivals: int = 0
+    # Arrivals that wait for the present visit to end (any join), or for their own visit (`join: each`).
+    queue: tuple[str, ...] = ()
+    arrival: str = ""
+    # How the graph sees its end: "" while it may still change.
+    settled: str = ""
+    # The status to keep if a loop put it back and it is not entered again.
+    last_status: str = ""
+    # Visits before the present round do not count against max_visits.
+    visits_before: int = 0
+    is_undone: bool = False
+    no_route: bool = False
+    # A loop edge it took that has not fired.
+    loop_edge: int | None = None
+    failure_index: int | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in ACTIVE
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+
+class FailureRecord(msgspec.Struct, frozen=True):
+    """A failed visit of a step, and where its failure was sent."""
+
+    index: int
+    step: str
+    visit: int
+    failure: Failure
+    seq: int
+    at: datetime
+    entered_seq: int = 0
+    attempt: int = 0
+    retries_used: int = 0
+    max_retries: int = 0
+    reason: str = ""
+    target: str = ""
+    target_visit: int = 0
+    then: str = ""
+    is_allowed: bool = False
+    # A later round gave the step another chance: it no longer counts.
+    is_closed: bool = False
+
+
+class Past(msgspec.Struct, frozen=True):
+    """How an earlier visit of a step ended."""
+
+    status: str
+    failure_index: int | None = None
+
+
+class Undoable(msgspec.Struct, frozen=True):
+    """A completed visit of a step that has an `undo`."""
+
+    step: str
+    visit: int
+    output: Any = None
+    # "", "done" or "failed"
+    outcome: str = ""
+
+
+def undo_key(step: str, visit: int) -> str:
+    return f"{step}.undo@{visit}"
+
+
+class Stop(msgspec.Struct, frozen=True):
+    cause: StopCause
+    now: bool = False
+    by: str = ""
+    reason: str = ""
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """A loop edge that was taken and has not fired: it waits for its time, and for its region to rest."""
+
+    step: str
+    edge: int
+    to: str
+    due: datetime
+    busy: int
+
+
+class Run(msgspec.Struct):
+    """What is true of the run as a whole. Small: it is copied at the start of each turn."""
+
+    run_id: int = 0
+    status: RunStatus | str = "new"
+    round: int = 1
+    seq: int = 0
+    at: datetime = EPOCH
+    started_at: datetime = EPOCH
+    inputs: dict[str, Any] = {}
+    version: str = ""
+    parent_run_id: int | None = None
+    # How many steps are active, and how many wait (without `end`).
+    active: int = 0
+    waiting: int = 0
+    stop: Stop | None = None
+    paused_at: datetime | None = None
+    due: datetime | None = None
+    is_time_up: bool = False
+    loops: dict[str, Loop] = {}
+    loops_taken: dict[str, int] = {}
+    # Timers that fired while paused: (kind, place, number).
+    held: tuple[tuple[str, str, int], ...] = ()
+    # Places whose engine action (wait, approve, workflow) could not start because the run is paused.
+    unstarted: tuple[str, ...] = ()
+    undoing: str = ""
+    has_undone: bool = False
+    outputs: dict[str, Any] = {}
+    degraded: bool = False
+    reason: str = ""
+
+
+_MISSING: Any = object()
+
+
+class State:
+    """One run. Read it freely; only `evolve` writes, through `touch` and `put`, so that a turn can be taken back."""
+
+    def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
+        self.workflow = workflow
+        self.graph = graph or Graph(workflow)
+        self.run = Run()
+        self.places: dict[str, Place] = {}
+        # Resolved arcs: "arrived" (its source may still be visited again), "taken" or "dead". Absent: open.
+        self.arcs: dict[str, str] = {}
+        # Barriers: how many members are unsettled, and how many settled badly.
+        self.barriers: dict[str, tuple[int, int]] = {}
+        self.failures: list[FailureRecord] = []
+        self.undoables: list[Undoable] = []
+        self.past: dict[tuple[str, int], Past] = {}
+        # Failures by the visit they were routed to.
+        self.routed: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._journal: list[tuple[Any, Any, Any]] | None = None
+        self._touched: set[str] = set()
+        self._saved: Run | None = None
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def steps(self) -> Iterator[Place]:
+        """The steps in file order, without `end`."""
+        return (self.places[name] for name in self.graph.nodes)
+
+    def step(self, name: str) -> Step:
+        return self.workflow.end if name == END else self.graph.nodes[name].step
+
+    def ancestors(self, place: Place) -> Iterator[Place]:
+        """The place itself, its parent, and so on up to its step."""
+        yield place
+        while place.parent:
+            place = self.places[place.parent]
+            yield place
+
+    def step_of(self, place: Place) -> Place:
+        """The step that a place belongs to."""
+        while place.parent:
+            place = self.places[place.parent]
+        return place
+
+    # -- writing, for `evolve` -----------------------------------------------------------------------------------
+
+    def touch(self, key: str) -> Place:
+        """The place, to be changed: saved first if a turn is under way."""
+        place = self.places[key]
+        if self._journal is not None and key not in self._touched:
+            self._touched.add(key)
+            self._journal.append((self.places, key, place.__copy__()))
+        return place
+
+    def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        if self._journal is not None:
+            self._journal.append((table, key, table.get(key, _MISSING)))
+        table[key] = value
+
+    def add(self, place: Place) -> None:
+        if self._journal is not None and place.key not in self._touched:
+            self._touched.add(place.key)
+            self._journal.append((self.places, place.key, _MISSING))
+        self.places[place.key] = place
+
+    def drop(self, table: dict[Any, Any], key: Any) -> None:
+        if key in table:
+            if self._journal is not None and not (table is self.places and key in self._touched):
+                self._journal.append((table, key, table[key]))
+            del table[key]
+
+    def append(self, table: list[Any], value: Any) -> None:
+        if self._journal is not None:
+            self._journal.append((table, None, None))
+        table.append(value)
+
+    def set_at(self, table: list[Any], index: int, value: Any) -> None:
+        if self._journal is not None:
+            self._journal.append((table, index, table[index]))
+        table[index] = value
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start to remember, so that `rollback` can take back everything from here on."""
+        self._journal = []
+        self._touched = set()
+        self._saved = self.run.__copy__()
+
+    def commit(self) -> None:
+        self._journal = None
+        self._touched = set()
+        self._saved = None
+
+    def rollback(self) -> None:
+        """Everything since `begin` never happened."""
+        assert self._journal is not None and self._saved is not None, "no turn is under way"
+        for table, key, old in reversed(self._journal):
+            if key is None:
+                table.pop()
+            elif old is _MISSING:
+                table.pop(key, None)
+            else:
+                table[key] = old
+        self.run = self._saved
+        self.commit()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and all(
+            getattr(self, name) == getattr(other, name)
+            for name in ("run", "places", "arcs", "barriers", "failures", "undoables", "past", "routed")
+        )
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,107 @@
+"""Stopping: an operator cancels, time is up, or fail-fast strikes. Nothing starts; what runs is asked to end.
+
+A step that had failed and was climbing ends `failed`, one that had not ends `cancelled`. Cleanup handlers of
+both still run (unless `--now`); undo and `end` come after, in `converge`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from . import events as e
+from .failure import failure
+from .life import Facts, enter_command, located
+from .scope import Now
+from .state import Place
+from .workflow import END, END_TIMEOUT_SECONDS
+
+
+def stop_all(now: Now, fact: e.RunStopping) -> Facts:
+    """Cancel what waits, ask what runs to end. `end` itself, once it runs, runs on."""
+    state = now.state
+    for step in list(state.steps()):
+        if step.status == "waiting":
+            yield e.StepCancelled(step.key, step.visit, "stopping")
+        elif step.is_active:
+            yield from stop_place(now, step)
+    if fact.now and state.run.undoing in state.places:
+        yield from stop_place(now, state.places[state.run.undoing])
+
+
+def stop_place(now: Now, place: Place) -> Facts:
+    """Ask a place, and whatever runs below it, to end. It has ended when `conclude` says so."""
+    if place.status == "pending_failed":
+        yield e.StepCancelled(place.key, place.visit, "stopping")
+    elif place.status == "handling":
+        yield from _stop_handler(now, place)
+    elif place.child:
+        yield from stop_place(now, now.state.places[place.child])
+    elif place.status == "backing_off":
+        yield from conclude(now, place)
+    elif place.items is not None and place.status == "running":
+        yield from _stop_items(now, place)
+    elif place.status in ("ready", "running"):
+        yield from _stop_attempt(now, place)
+
+
+def _stop_handler(now: Now, place: Place) -> Facts:
+    """A cleanup handler runs on under its own time limit; any other is stopped with the step."""
+    handler, stop = place.spec.on_failure, now.state.run.stop
+    is_kept = handler is not None and handler.strategy == "cleanup" and not (stop and stop.now)
+    if place.child and (not is_kept or place.climb.is_handler_late):
+        yield from stop_place(now, now.state.places[place.child])
+
+
+def _stop_items(now: Now, place: Place) -> Facts:
+    assert place.items is not None
+    for index in place.items.todo[: place.items.next]:
+        item = now.state.places[f"{place.key}[{index}]"]
+        if item.status == "running" and item.child:
+            yield from stop_place(now, now.state.places[item.child])
+
+
+def _stop_attempt(now: Now, place: Place) -> Facts:
+    """Not started, or nothing but a timer or a person to wait for: it is over. Else it is asked to end."""
+    kind = place.spec.action.kind if place.spec.action else ""
+    if place.phase:
+        return
+    if place.status == "ready" or kind in ("wait", "approve"):
+        yield e.AttemptCancelled(place.key, place.attempt)
+    else:
+        yield e.AttemptStopping(place.key, place.attempt)
+
+
+def conclude(now: Now, place: Place) -> Facts:
+    """What was asked to end has ended: run its cleanup handler if it has one, then end it."""
+    handler, stop = place.spec.on_failure, now.state.run.stop
+    wants_cleanup = handler is not None and handler.strategy == "cleanup" and place.climb.handled_times == 0
+    if wants_cleanup and handler is not None and not (stop and stop.now):
+        due = now.at + timedelta(seconds=handler.timeout or END_TIMEOUT_SECONDS)
+        yield e.HandlerStarted(place.key, place.attempt, handler.strategy, due)
+        yield from enter_command(now, place, "handler", 0)
+        return
+    has_failed = place.phase != "stopped" and place.failure is not None
+    if place.role == "step":
+        yield _step_ended(now, place, has_failed)
+    elif has_failed and place.failure is not None:
+        yield e.CommandFailed(
+            place.key, place.parent, place.role, place.failure, place.index, place.spec.continue_on_error
+        )
+    else:
+        yield e.CommandCancelled(place.key, place.parent, place.role, place.index)
+
+
+def _step_ended(now: Now, place: Place, has_failed: bool) -> e.Fact:
+    if not has_failed:
+        return e.StepCancelled(place.key, place.visit, "stopping")
+    found = place.failure or located(now, place, failure("CANCELLED", "the run was stopped"))
+    return e.StepFailed(
+        place.key,
+        place.visit,
+        found,
+        place.attempt,
+        e.Route("skipped_terminal", reason="stopping"),
+        is_allowed=place.spec.continue_on_error and place.key != END,
+        routed_to_end=True,
+        original_failed_step=place.key,
+    )

@@ -1,0 +1,253 @@
+"""The history builder: small workflows and their runs, written as one would tell them.
+
+    run = History(workflow(step("fetch", retry(2)), step("load", needs=["fetch"])))
+    run.start().fail("fetch", exit_code=11).ok("fetch").ok("load")
+    assert run.status == "completed"
+
+Real core, fake edges: a history hands reports to `turn` as an engine would, remembers the log, the tasks that are
+queued and the timers that are set, and moves its own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from ..core import effects as fx
+from ..core import events as e
+from ..core import reports as r
+from ..core.classify import Outcome
+from ..core.state import Place, State
+from ..core.turn import turn
+from ..core.workflow import (
+    Action,
+    Backoff,
+    Command,
+    Edge,
+    Expression,
+    Handler,
+    Need,
+    Rule,
+    Step,
+    Template,
+    Workflow,
+)
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Answers:
+    """An evaluator that says what it was told to: by the text of the expression, else True."""
+
+    def __init__(self, answers: Mapping[str, Any] | None = None) -> None:
+        self.answers = dict(answers or {})
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
+        answer = self.answers.get(expression.source, True)
+        answer = answer(names) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
+        return bool(self.evaluate(expression, names))
+
+    def render(self, template: Template, names: Mapping[str, Any]) -> Any:
+        values = [p if isinstance(p, str) else self.evaluate(p, names) for p in template.parts]
+        return values[0] if len(values) == 1 else "".join(map(str, values))
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def shell(text: str = "true") -> Action:
+    return Action("shell", {"text": text})
+
+
+def command(text: str = "true", **fields: Any) -> Command:
+    return Command(action=shell(text), **fields)
+
+
+def expression(source: str, *reads: str) -> Expression:
+    return Expression(source, reads)
+
+
+def retry(max_retries: int, *, delay: float = 0.0, **fields: Any) -> tuple[Rule, ...]:
+    """One catch-all rule."""
+    return (Rule(any=True, max_retries=max_retries, backoff=Backoff(delay=delay), **fields),)
+
+
+def handler(*texts: str, **fields: Any) -> Handler:
+    return Handler(tuple(command(text) for text in texts or ("fix",)), **fields)
+
+
+def step(name: str, *, needs: Any = (), next: Any = (), when: str | None = None, **fields: Any) -> Step:
+    """A shell step. `needs` are names or `Need`s, `next` are names or `Edge`s."""
+    if "map" not in fields:
+        fields.setdefault("action", shell(name))
+    return Step(
+        name=name,
+        needs=tuple(n if isinstance(n, Need) else Need(n) for n in needs),
+        edges=tuple(_edge(i, to) for i, to in enumerate(next)),
+        when=None if when is None else Expression(when, ("inputs",)),
+        **fields,
+    )
+
+
+def _edge(index: int, to: Any) -> Edge:
+    if isinstance(to, str):
+        return Edge(to, index)
+    return Edge(**{**{f: getattr(to, f) for f in to.__struct_fields__}, "index": index})
+
+
+def edge(to: str, on: str = "success", **fields: Any) -> Edge:
+    """An edge; its index is set by the step it stands in."""
+    if isinstance(fields.get("when"), str):
+        fields["when"] = Expression(fields["when"], ("output",))
+    return Edge(to, 0, on, **fields)  # type: ignore[arg-type]
+
+
+def workflow(*steps: Step, end: Step | None = None, **fields: Any) -> Workflow:
+    return Workflow(name="test", steps=steps, end=end or Step(name="end"), **fields)
+
+
+# -- a run -----------------------------------------------------------------------------------------------------------
+
+
+class History:
+    """One run in memory: what was reported, what followed, what is queued and what is due."""
+
+    def __init__(self, definition: Workflow, answers: Mapping[str, Any] | None = None, evaluator: Any = None) -> None:
+        self.state = State(definition)
+        self.evaluator = evaluator or Answers(answers)
+        self.clock = T0
+        self.log: list[e.Entry] = []
+        self.last: list[e.Entry] = []
+        self.tasks: dict[str, int] = {}
+        self.timers: list[fx.SetTimer] = []
+        self.effects: list[fx.Effect] = []
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def tell(self, report: r.Report) -> Self:
+        """Hand one report to the core and take up what follows."""
+        self.last = turn(self.state, report, self.evaluator)
+        self.state.commit()
+        self.log.extend(self.last)
+        for entry in self.last:
+            for effect in fx.effects(self.state, entry.fact):
+                self._take_up(effect)
+        return self
+
+    def _take_up(self, effect: fx.Effect) -> None:
+        self.effects.append(effect)
+        if isinstance(effect, fx.QueueTask):
+            self.tasks[effect.place] = effect.attempt
+        elif isinstance(effect, fx.StopTask) and self.tasks.get(effect.place) == effect.attempt:
+            place = self.state.places.get(effect.place)
+            if place is None or place.phase == "stopped":
+                del self.tasks[effect.place]
+        elif isinstance(effect, fx.SetTimer):
+            self.timers.append(effect)
+
+    def start(self, inputs: Mapping[str, Any] | None = None, **fields: Any) -> Self:
+        return self.tell(r.RunRequested(self.clock, run_id=1, inputs=dict(inputs or {}), **fields))
+
+    def started(self, key: str, worker: str = "w1", host: str = "h1") -> Self:
+        return self.tell(r.TaskStarted(self.clock, key, self._attempt(key), worker, host))
+
+    def ok(self, *keys: str, output: Any = None) -> Self:
+        """These tasks ended well, one after the other."""
+        for key in keys:
+            attempt = self._attempt(key)
+            self.tasks.pop(key, None)
+            self.tell(r.TaskEnded(self.clock, key, attempt, output=output))
+        return self
+
+    def fail(self, key: str, exit_code: int = 1, **outcome: Any) -> Self:
+        attempt = self._attempt(key)
+        self.tasks.pop(key, None)
+        return self.tell(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome)))
+
+    def lose(self, key: str) -> Self:
+        attempt = self._attempt(key)
+        self.tasks.pop(key, None)
+        return self.tell(r.LeaseExpired(self.clock, key, attempt, "w1"))
+
+    def cancel(self, **fields: Any) -> Self:
+        return self.tell(r.CancelRequested(self.clock, by="someone", **fields))
+
+    def pause(self) -> Self:
+        return self.tell(r.PauseRequested(self.clock, by="someone"))
+
+    def resume(self) -> Self:
+        return self.tell(r.ResumeRequested(self.clock, by="someone"))
+
+    def retry(self, from_step: str = "") -> Self:
+        return self.tell(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step))
+
+    def classify(self, name: str, verdict: str, **fields: Any) -> Self:
+        fields.setdefault("reason", "seen before")
+        return self.tell(r.Classified(self.clock, name, verdict, "someone", **fields))  # type: ignore[arg-type]
+
+    def approve(self, key: str, is_approved: bool = True, reason: str = "fine") -> Self:
+        return self.tell(r.ApprovalGiven(self.clock, key, is_approved, "someone", reason))
+
+    def child_ended(self, key: str, status: str = "completed", **fields: Any) -> Self:
+        report = r.ChildEnded(self.clock, key, self._attempt(key), 2, status, **fields)  # type: ignore[arg-type]
+        return self.tell(report)
+
+    def wait(self, seconds: float) -> Self:
+        """Let time pass: every timer that comes due on the way fires at its time."""
+        until = self.clock + timedelta(seconds=seconds)
+        while True:
+            due = [timer for timer in self.timers if timer.due <= until]
+            if not due:
+                break
+            timer = min(due, key=lambda t: t.due)
+            self.timers.remove(timer)
+            self.clock = max(self.clock, timer.due)
+            self.tell(r.TimerFired(self.clock, timer.kind, timer.place, timer.number))
+        self.clock = until
+        return self
+
+    def _attempt(self, key: str) -> int:
+        place = self.state.places.get(key)
+        if place is None:
+            raise AssertionError(f"there is no place '{key}'; there are {sorted(self.state.places)}")
+        return place.attempt
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: str) -> Place:
+        return self.state.places[key]
+
+    @property
+    def status(self) -> str:
+        return self.state.run.status
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """The steps' statuses, without `end`."""
+        return {place.key: place.status for place in self.state.steps()}
+
+    @property
+    def queued(self) -> list[str]:
+        """The tasks that a worker could lease now."""
+        return sorted(self.tasks)
+
+    def facts(self, *kinds: type[e.Fact]) -> list[Any]:
+        """The facts of the whole log, of these kinds."""
+        return [entry.fact for entry in self.log if not kinds or isinstance(entry.fact, kinds)]
+
+    @property
+    def follows(self) -> list[e.Fact]:
+        """The facts of the last turn."""
+        return [entry.fact for entry in self.last]
+
+    @property
+    def ended(self) -> Any:
+        """The last round's terminal event, or None."""
+        found = self.facts(e.RunCompleted, e.RunFailed, e.RunCancelled)
+        return found[-1] if found and self.status in ("completed", "failed", "cancelled") else None
