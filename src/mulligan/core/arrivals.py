@@ -71,11 +71,17 @@ def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -
         _count_member(state, barrier, is_met(barrier.on, outcome))
 
 
-def arrive(state: State, name: str, taken: Collection[int]) -> None:
-    """Edges taken by a visit that was not the last: its other edges stay open."""
+def arrive(state: State, name: str, taken: Collection[int], *, is_decided: bool) -> None:
+    """Edges taken by a visit that was not the last: its other edges stay open.
+
+    A failure is sent on at once (`is_decided`); a success edge of a step that will be visited again for another
+    arrival stays open until the last of them.
+    """
     for arc in state.graph.nodes[name].arcs:
         if arc.edge.index in taken and arc.to != END and not arc.is_loop:
             _arrive(state, arc)
+            if is_decided:
+                _close(state, arc)
 
 
 def _arrive(state: State, arc: Arc) -> None:

@@ -189,7 +189,7 @@ def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None
     if fact.is_final:
         settle(state, fact.step, "completed", fact.taken)
     else:
-        arrive(state, fact.step, fact.taken)
+        arrive(state, fact.step, fact.taken, is_decided=False)
 
 
 def _remember_loop(state: State, place: Place, taken: tuple[int, ...]) -> None:
@@ -209,7 +209,7 @@ def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
         chosen = fact.route.status == "selected"
         settle(state, fact.step, "allowed" if fact.is_allowed and not chosen else "failed", fact.taken)
     else:
-        arrive(state, fact.step, fact.taken)
+        arrive(state, fact.step, fact.taken, is_decided=True)
 
 
 def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Entry) -> None:
