@@ -1,0 +1,244 @@
+"""Actions: what a place does. The program is kept apart from the values that go into it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from mulligan.core.workflow import Action, Template
+from mulligan.language.child_inputs import refuse_bad_inputs
+from mulligan.language.expressions import Hole
+from mulligan.language.keys import ACTION_SHAPES, ACTIONS
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
+from mulligan.language.python_code import check_code
+from mulligan.language.scope import Scope, checked, hole, holes
+from mulligan.language.shapes import DURATION, Fields
+from mulligan.language.shell import ROOTS, ShellRefused, rewrite
+from mulligan.language.values import HOLE, holed
+from mulligan.language.words import listed
+
+Bindings = dict[str, Template]
+
+# Parts of a query in which a parameter would not be bound; what is left open at the end, a value would stand in.
+_SQL_CLOSED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/", re.DOTALL)
+_SQL_OPEN = re.compile(r"'|\"|--|/\*")
+
+
+def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
+    """The one action of a place. None or several are refused; None comes back where it was refused already."""
+    kinds = [kind for kind in ACTIONS if kind in fields.node.entries]
+    if not kinds:
+        raise scope.source.refuse(
+            "no_action", f"{label} has no action", fields.node, hint=f"add one of {listed(ACTIONS)}"
+        )
+    if len(kinds) > 1:
+        kinds.sort(key=lambda kind: (fields.key(kind).line, fields.key(kind).column))
+        message = f"{label} has {len(kinds)} actions: {' and '.join(map(repr, kinds))}"
+        raise scope.source.refuse("several_actions", message, fields.key(kinds[1]), hint="make each a step of its own")
+    kind = kinds[0]
+    _refuse_strays(fields, kind, scope)
+    return _READERS[kind](fields.at(kind), fields, scope) if kind in fields else None
+
+
+def _refuse_strays(fields: Fields, kind: str, scope: Scope) -> None:
+    """`args` belong to python and `stdin` to shell."""
+    for key, owner in (("args", "python"), ("stdin", "shell")):
+        if key in fields and kind != owner:
+            message = f"'{key}' is for '{owner}', and this is '{kind}'"
+            scope.note(scope.source.refuse("stray_key", message, fields.key(key)))
+
+
+def shell_action(node: Node, scope: Scope) -> Action:
+    """A shell text in which each `${…}` of ours is an environment variable."""
+    if not isinstance(node, Scalar) or not node.is_text or not node.text.strip():
+        raise scope.source.refuse("type", f"a shell command is expected, and this is {describe(node)}", node)
+    params: dict[str, Any] = {"text": node.text}
+    if scope.draft.shell_interpreter:
+        params["interpreter"] = scope.draft.shell_interpreter
+    bindings: Bindings = {}
+    if "${" in node.text:
+        params["text"], bindings = _rewritten(node, scope)
+    return Action("shell", params, bindings)
+
+
+def _rewritten(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
+    try:
+        rewritten = rewrite(node.text, scope.bare_names, ROOTS | {"matrix"} if scope.matrix else ROOTS)
+    except ShellRefused as refused:
+        raise scope.source.refuse_in(
+            "shell", refused.message, node, refused.offset, refused.length, hint=refused.hint
+        ) from None
+    offsets = {found.source: found.source_offset for found in reversed(rewritten.holes)}
+    bindings = {
+        name: Template((checked(source, node, offsets[source], scope),)) for name, source in rewritten.bindings.items()
+    }
+    return rewritten.text, bindings
+
+
+def _shell(node: Node, fields: Fields, scope: Scope) -> Action:
+    action = shell_action(node, scope)
+    if "stdin" in fields:
+        action.params["stdin"] = holed(fields.at("stdin"), scope, action.bindings)
+    return action
+
+
+def _python(node: Node, fields: Fields, scope: Scope) -> Action:
+    form = ACTION_SHAPES["python"].read(node, "'python'", scope.source)
+    bindings: Bindings = {}
+    args_node = fields.at("args") if "args" in fields else None
+    if args_node is not None and not isinstance(args_node, Mapping):
+        raise scope.source.refuse("type", f"'args' is {describe(args_node)}, a mapping is expected", args_node)
+    params: dict[str, Any] = {"args": holed(args_node, scope, bindings)} if args_node else {}
+    if isinstance(form, Fields):
+        if "call" in form:
+            params["call"] = form["call"]
+    else:
+        check_code(form, args_node, fields.key("python"), scope)
+        params["code"] = form.text
+    if scope.draft.python_interpreter:
+        params["interpreter"] = scope.draft.python_interpreter
+    return Action("python", params, bindings)
+
+
+def _record_action(kind: str, *static: str) -> Callable[[Node, Fields, Scope], Action]:
+    """A reader for an action that is a record: `static` keys go in as they are, all others may have holes."""
+
+    def read(node: Node, fields: Fields, scope: Scope) -> Action:
+        form = ACTION_SHAPES[kind].read(node, f"'{kind}'", scope.source)
+        bindings: Bindings = {}
+        params = {
+            key: list(value) if isinstance(value, tuple) else value for key, value in form.values.items() if key in static
+        }
+        for key in form.values:
+            if key not in static:
+                params[key] = holed(form.at(key), scope, bindings)
+        return Action(kind, params, bindings)
+
+    return read
+
+
+def _http(node: Node, fields: Fields, scope: Scope) -> Action:
+    action = _record_action("http", "method", "expect")(node, fields, scope)
+    if "json" in action.params and "body" in action.params and isinstance(node, Mapping):
+        message = "'http' has 'json' and 'body', and a request has one body"
+        scope.note(scope.source.refuse("stray_key", message, node.key("body"), hint="remove one of them"))
+    action.params.setdefault("method", "GET")
+    return action
+
+
+def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
+    if isinstance(node, Mapping):
+        return _record_action("agent", "provider")(node, fields, scope)
+    return _one_text("agent", "prompt", node, scope)
+
+
+def _approve(node: Node, fields: Fields, scope: Scope) -> Action:
+    if isinstance(node, Mapping):
+        return _record_action("approve", "timeout", "default")(node, fields, scope)
+    return _one_text("approve", "message", node, scope)
+
+
+def _one_text(kind: str, key: str, node: Node, scope: Scope) -> Action:
+    form = ACTION_SHAPES[kind].read(node, f"'{kind}'", scope.source)
+    bindings: Bindings = {}
+    return Action(kind, {key: holed(form, scope, bindings)}, bindings)
+
+
+def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
+    form: Fields = ACTION_SHAPES["sql"].read(node, "'sql'", scope.source)
+    bindings: Bindings = {}
+    params: dict[str, Any] = {key: holed(form.at(key), scope, bindings) for key in ("connection",) if key in form}
+    own = holed(form.at("params"), scope, bindings) if "params" in form else {}
+    query = form.at("query") if "query" in form else None
+    if isinstance(query, Scalar):
+        params["query"], bound = _bound_query(query, scope, bindings)
+        if bound and not isinstance(own, dict):
+            message = "'params' is a list, and values in '${…}' are bound by name"
+            raise scope.source.refuse("sql", message, form.at("params"), hint="make 'params' a mapping")
+        own = {**own, **bound} if bound else own
+    return Action("sql", {**params, "params": own} if own else params, bindings)
+
+
+def _bound_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, dict[str, Any]]:
+    """The query with a named parameter in the place of each `${…}`."""
+    text, bound = "", {}
+    for part in holes(node, scope):
+        if isinstance(part, str):
+            text += part
+            continue
+        _refuse_quoted(text, part, node, scope)
+        name, binding = f"mulligan_{len(bound)}", f"b{len(bindings)}"
+        bindings[binding] = Template((hole(part, node, scope),))
+        bound[name] = {HOLE: binding}
+        text += f":{name}"
+    return text, bound
+
+
+def _refuse_quoted(before: str, part: Hole, node: Scalar, scope: Scope) -> None:
+    if _SQL_OPEN.search(_SQL_CLOSED.sub(" ", before)):
+        message = "a value is bound, and this one stands inside quotes or a comment, where nothing is bound"
+        raise scope.source.refuse_in("sql", message, node, part.offset, part.length, hint="remove the quotes around it")
+
+
+def _workflow(node: Node, fields: Fields, scope: Scope) -> Action:
+    form = ACTION_SHAPES["workflow"].read(node, "'workflow'", scope.source)
+    bindings: Bindings = {}
+    if isinstance(form, str):
+        file, file_node, inputs_node = form, node, None
+    else:
+        if "file" not in form:
+            return Action("workflow", {})
+        file, file_node = form["file"], form.at("file")
+        inputs_node = form.at("inputs") if "inputs" in form else None
+    if inputs_node is not None and not isinstance(inputs_node, Mapping):
+        raise scope.source.refuse("type", f"'inputs' is {describe(inputs_node)}, a mapping is expected", inputs_node)
+    inputs = holed(inputs_node, scope, bindings) if inputs_node else {}
+    if scope.draft.includes is None:
+        raise scope.source.refuse("include", "a workflow from text cannot name files", file_node)
+    child = scope.draft.children.get(file) or scope.draft.includes.child(file, file_node, scope.source)
+    scope.draft.children[file] = child
+    refuse_bad_inputs(child, file, file_node, inputs_node, scope)
+    return Action("workflow", {"file": file, "inputs": inputs} if inputs else {"file": file}, bindings)
+
+
+def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
+    form = ACTION_SHAPES["wait"].read(node, "'wait'", scope.source)
+    bindings: Bindings = {}
+    if isinstance(form, Fields):
+        if "until" not in form:
+            return Action("wait", {})
+        until = holed(form.at("until"), scope, bindings)
+        if isinstance(until, str):
+            _refuse_bad_time(until, form.at("until"), scope)
+        return Action("wait", {"until": until}, bindings)
+    value = holed(node, scope, bindings)
+    if isinstance(value, dict):
+        return Action("wait", {"seconds": value}, bindings)
+    return Action("wait", {"seconds": DURATION.read(node, "'wait'", scope.source)})
+
+
+def _refuse_bad_time(text: str, node: Node, scope: Scope) -> None:
+    try:
+        has_zone = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        raise _refuse_time(f"'{text}' is not a time", node, scope) from None
+    if not has_zone:
+        raise _refuse_time(f"'{text}' has no time zone", node, scope)
+
+
+def _refuse_time(message: str, node: Node, scope: Scope) -> Refusal:
+    return scope.source.refuse("type", message, node, hint="write it as 2030-01-31T09:00:00Z")
+
+
+_READERS: dict[str, Callable[[Node, Fields, Scope], Action]] = {
+    "shell": _shell,
+    "python": _python,
+    "http": _http,
+    "sql": _sql,
+    "agent": _agent,
+    "workflow": _workflow,
+    "wait": _wait,
+    "approve": _approve,
+}

@@ -1,0 +1,160 @@
+"""What only the whole graph shows: cycles, steps read before they ran, remediations that would wait for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mulligan.core.graph import Graph
+from mulligan.core.workflow import END, Backoff, Need, Step, Workflow
+from mulligan.language.edges import EdgeDraft
+from mulligan.language.links import Links, forward_links, need_links, readable, success_links, vertex
+from mulligan.language.nodes import Node, Refusal, Source
+from mulligan.language.reach import Reach, find_cycle
+from mulligan.language.resolve import Resolved
+from mulligan.language.scope import Use
+from mulligan.language.words import did_you_mean
+
+
+def check_graph(workflow: Workflow, resolved: Resolved, source: Source) -> None:
+    """Note what is wrong with the links between the steps."""
+    for check in (_check_needs, _check_loops, _check_remediations):
+        try:
+            check(workflow, resolved, source)
+        except Refusal as refusal:
+            source.note(refusal)
+
+
+def _check_needs(workflow: Workflow, resolved: Resolved, source: Source) -> None:
+    cycle = find_cycle(need_links(resolved))
+    if cycle:
+        cycle = _from_a_step(cycle)
+        node = _need_node(cycle[0], cycle[1], resolved)
+        shown = " → ".join(map(readable, cycle))
+        raise source.refuse("cycle", f"steps that need each other would wait for ever: {shown}", node)
+
+
+def _from_a_step(cycle: list[str]) -> list[str]:
+    """The cycle so that it begins with a step and not with a group."""
+    start = next(index for index, name in enumerate(cycle) if ":" not in name)
+    return [*cycle[start:-1], *cycle[:start], cycle[start]]
+
+
+def _need_node(step: str, needed: str, resolved: Resolved) -> Node:
+    """Where `step` says that it needs `needed`; the step itself where that is implied."""
+    draft = resolved.drafts[step]
+    names = (readable(needed), resolved.drafts[needed].name_node.text if needed in resolved.drafts else "")
+    found = (need.node for need in draft.needs or () if need.name in names or f"match {need.name}" == names[0])
+    return next(found, draft.name_node)
+
+
+def _check_loops(workflow: Workflow, resolved: Resolved, source: Source) -> None:
+    """The edge that closes a cycle is a `next` edge; delays are for those."""
+    graph = Graph(workflow)
+    links: Links = {name: [] for name in resolved.steps}
+    for group, members in resolved.groups.items():
+        links[f"group:{group}"] = []
+        for member in members:
+            links[member].append(f"group:{group}")
+    for name, node in graph.nodes.items():
+        links[name] += [arc.to for arc in node.arcs if arc.to != END and not arc.is_loop]
+        for need in node.step.needs:
+            links[vertex(need)].append(name)
+        for arc in node.arcs:
+            if not arc.is_loop and arc.edge.backoff != Backoff():
+                _note_delay(name, arc.edge.index, resolved, source)
+    cycle = find_cycle(links)
+    if cycle:
+        raise _refuse_closed_by_need(cycle, resolved, source)
+
+
+def _note_delay(step: str, index: int, resolved: Resolved, source: Source) -> None:
+    edges = resolved.drafts[step].edges
+    if index >= len(edges):
+        return
+    key = next((key for key in ("delay", "factor", "max_delay", "jitter") if _has(edges[index], key)), "delay")
+    message = f"'{key}' is for edges that close a loop, and the one to '{edges[index].edge.to}' does not"
+    hint = "for a pause, put a step with 'wait' between them"
+    source.note(source.refuse("edge", message, edges[index].at(key), hint=hint))
+
+
+def _has(draft: EdgeDraft, key: str) -> bool:
+    return draft.fields is not None and key in draft.fields
+
+
+def _refuse_closed_by_need(cycle: list[str], resolved: Resolved, source: Source) -> Refusal:
+    cycle = _from_a_step(cycle)
+    pairs = list(zip(cycle, cycle[1:], strict=False))
+    first, second = next(((a, b) for a, b in pairs if b in resolved.steps and _needs(resolved.steps[b], a)), pairs[0])
+    shown = " → ".join(map(readable, cycle))
+    message = f"the edge that closes a cycle must be a 'next' edge, and here it is a need: {shown}"
+    node = _need_node(second, first, resolved)
+    hint = f"let '{readable(first)}' lead to '{second}' with 'next'"
+    return source.refuse("cycle", message, node, hint=hint)
+
+
+def _needs(step: Step, name: str) -> bool:
+    return any(vertex(need) == name for need in step.needs)
+
+
+def _check_remediations(workflow: Workflow, resolved: Resolved, source: Source) -> None:
+    """A remediation may not wait for what waits for the step it repairs."""
+    asked = [
+        (step.name, resolved.steps[edge.to], need, edge.then is not None)
+        for step in resolved.steps.values()
+        for edge in step.edges
+        if edge.on == "failure" and edge.to != END and edge.handles
+        for need in resolved.steps[edge.to].needs
+    ]
+    if not asked:
+        return
+    held = Reach(success_links(resolved)).holding((failed, vertex(need)) for failed, _, need, _ in asked)
+    for failed, repair, need, is_awaited in asked:
+        if _never_runs(failed, need, is_awaited, held):
+            node = _need_node(repair.name, vertex(need), resolved)
+            what = f"needs '{need.of}'" + ("" if need.of == failed else f", which waits for '{failed}'")
+            message = f"step '{repair.name}' repairs '{failed}' and {what}: it could never run"
+            source.note(source.refuse("remediation", message, node, hint="remove the need"))
+
+
+def _never_runs(failed: str, need: Need, is_awaited: bool, held: set[tuple[str, str]]) -> bool:
+    if need.of == failed and not need.is_group:
+        return need.on != "always"
+    return (failed, vertex(need)) in held and (is_awaited or need.on == "success")
+
+
+def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_graph_sound: bool) -> None:
+    """Every step that an expression reads exists, and lies on a way to the reader."""
+    first_of = {draft.name_node.text: name for name, draft in reversed(resolved.drafts.items())}
+    asked: list[tuple[Use, str]] = []
+    for use in uses:
+        if use.step not in resolved.steps:
+            source.note(_refuse_unknown(use, resolved, source))
+        elif use.reader is not None and use.reader in first_of:
+            reader = first_of[use.reader]
+            if not (use.may_be_itself and reader == use.step):
+                asked.append((use, reader))
+    if asked and is_graph_sound:
+        held = Reach(forward_links(resolved)).holding((use.step, reader) for use, reader in asked)
+        for use, reader in asked:
+            if (use.step, reader) not in held:
+                source.note(_refuse_unreachable(use, reader, source))
+
+
+def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
+    if use.step == END:
+        message, hint = "'end' runs last, so nothing can read it", ""
+    elif use.step in resolved.groups or any(draft.name == use.step for draft in resolved.drafts.values()):
+        example = next((name for name, draft in resolved.drafts.items() if draft.name == use.step), use.step)
+        message, hint = f"'{use.step}' is a matrix, and one of its steps must be named", f"such as '{example}'"
+    else:
+        message, hint = f"there is no step '{use.step}'", did_you_mean(use.step, resolved.steps)
+    return source.refuse_in("unknown_step", message, use.scalar, use.offset, use.length, hint=hint)
+
+
+def _refuse_unreachable(use: Use, reader: str, source: Source) -> Refusal:
+    if use.step == reader:
+        message, hint = f"step '{reader}' reads its own result before it has one", "in a loop it may, and after the action"
+    else:
+        message = f"step '{reader}' reads '{use.step}', and no path leads from there to here"
+        hint = f"add '{use.step}' to its 'needs'"
+    return source.refuse_in("unreachable_step", message, use.scalar, use.offset, use.length, hint=hint)

@@ -1,0 +1,180 @@
+"""Commands and handlers: what lives like a step without a place in the graph. They nest in each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mulligan.core.workflow import Command, Expression, Handler
+from mulligan.language.actions import read_action, shell_action
+from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence
+from mulligan.language.policies import read_retry
+from mulligan.language.scope import Scope, condition
+from mulligan.language.settings import Settings
+from mulligan.language.shapes import Fields
+from mulligan.language.words import did_you_mean
+
+HANDLERS_DEPTH_MAX = 8
+# Handlers that use others twice, which use others twice, would otherwise double at each of them.
+HANDLER_USES_MAX = 200_000
+# Keys that go from the file into a `Command` as they are.
+_AS_THEY_ARE = ("deadline", "handler_failure_fatal", "continue_on_error", "affinity")
+# The keys of a command that a handler's own keys hide where the two stand in one mapping.
+_COMMAND_ONLY = tuple(key for key in COMMAND_KEYS if key not in HANDLER_OPTIONS)
+
+
+def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Command:
+    """A command: a text (shell), or a mapping with one action."""
+    if isinstance(node, Scalar):
+        return Command(action=shell_action(node, scope), **inherited(settings, scope))
+    if isinstance(node, Sequence):
+        raise scope.source.refuse("type", f"{label} is a list, one command is expected", node)
+    fields: Fields = COMMAND.read(node, label, scope.source)
+    action = read_action(fields, label, scope)
+    return Command(action=action, **command_fields(fields, scope, settings))
+
+
+def read_commands(node: Node, label: str, scope: Scope, settings: Settings) -> tuple[Command, ...]:
+    """One command or a list of them."""
+    if not isinstance(node, Sequence):
+        return (read_command(node, label, scope, settings),)
+    if not node.items:
+        raise scope.source.refuse("type", f"{label} is an empty list", node)
+    commands = []
+    for item in node.items:
+        try:
+            commands.append(read_command(item, f"a command in {label}", scope, settings))
+        except Refusal as refusal:
+            scope.note(refusal)
+    return tuple(commands)
+
+
+def inherited(settings: Settings, scope: Scope) -> dict[str, Any]:
+    """The fields of a command that says nothing itself."""
+    retry = read_retry(settings.retry, scope, settings)
+    return {
+        "rules": retry.rules,
+        "max_attempts": retry.max_attempts,
+        "deadline": retry.deadline,
+        "timeout": settings.timeout,
+        "resources": settings.resources,
+        "capture": settings.capture,
+        "env": settings.env,
+        "cwd": settings.cwd,
+        "on_lost": settings.on_lost,
+    }
+
+
+def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """What a `Command` and a `Step` have in common, but for the action."""
+    own = settings.merged(fields, scope)
+    return {**_attempt(fields, scope, own), **_aftermath(fields, scope, own.for_commands())}
+
+
+def _attempt(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
+    said = {**inherited(own, scope), **fields.pick(*_AS_THEY_ARE)}
+    if "breaker" in fields:
+        said["breaker"] = _breaker(fields, scope)
+    return said
+
+
+def _breaker(fields: Fields, scope: Scope) -> str:
+    name: str = fields["breaker"]
+    if name not in scope.draft.breakers:
+        hint = did_you_mean(name, scope.draft.breakers) or "declare it under 'breakers:'"
+        raise scope.source.refuse("unknown_breaker", f"there is no breaker '{name}'", fields.at("breaker"), hint=hint)
+    return name
+
+
+def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """What follows an attempt: its handler, its check, what runs on success."""
+    said: dict[str, Any] = {}
+    if "on_failure" in fields:
+        handler, is_fatal = read_handler(fields.at("on_failure"), scope, settings)
+        said["on_failure"] = handler
+        if is_fatal and "handler_failure_fatal" not in fields:
+            said["handler_failure_fatal"] = True
+    after = scope.knowing("output")
+    if "on_success" in fields:
+        said["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings)
+    if "validate" in fields:
+        node = fields.at("validate")
+        is_command = isinstance(node, Mapping)
+        said["validator" if is_command else "validate"] = (
+            read_command(node, "'validate'", after, settings) if is_command else condition(node, after)
+        )
+    return said
+
+
+def read_handler(node: Node, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
+    """A handler in any of its forms, and whether its own failure is fatal."""
+    inner = scope.knowing("error")
+    if not isinstance(node, Mapping):
+        return Handler(read_commands(node, "'on_failure'", inner, settings)), False
+    form: Fields = HANDLER.read(node, "'on_failure'", scope.source)
+    if "use" in node.entries:
+        return _named(form, scope, settings)
+    handler = Handler(
+        commands=_handler_commands(form, inner, settings),
+        capture=_captured(form, inner),
+        **form.pick("strategy", "timeout", "rerun"),
+    )
+    _refuse_senseless(handler, form, scope)
+    return handler, form.get("handler_failure_fatal", False)
+
+
+def _named(form: Fields, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
+    others = [key for key in form.node.entries if key != "use"]
+    if others:
+        message = f"'{others[0]}' stands beside 'use', and belongs to the handler itself"
+        raise scope.source.refuse("stray_key", message, form.key(others[0]), hint="move it to 'handlers:'")
+    name: str = form.get("use", "")
+    handlers = scope.draft.handlers
+    found = handlers.get(name) if handlers else None
+    if found is None:
+        hint = did_you_mean(name, handlers.entries if handlers else ()) or "declare it under 'handlers:'"
+        raise scope.source.refuse("unknown_handler", f"there is no handler '{name}'", form.at("use"), hint=hint)
+    return named_handler(name, found, form.at("use"), scope, settings)
+
+
+def named_handler(name: str, found: Node, used: Node, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
+    """A handler from `handlers`, as it is at the place that uses it. One that leads back to itself is refused."""
+    draft = scope.draft
+    draft.used_handlers[name] = draft.used_handlers.get(name, 0) + 1
+    if name in scope.open_handlers:
+        way = " → ".join((*scope.open_handlers[scope.open_handlers.index(name) :], name))
+        raise scope.source.refuse("recursive_handler", f"handler '{name}' uses itself: {way}", used)
+    if len(scope.open_handlers) >= HANDLERS_DEPTH_MAX or draft.used_handlers[name] > HANDLER_USES_MAX:
+        raise scope.source.refuse("recursive_handler", f"handler '{name}' is used too often inside others", used)
+    return read_handler(found, replace(scope, open_handlers=(*scope.open_handlers, name)), settings)
+
+
+def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[Command, ...]:
+    if "commands" not in form.node.entries:
+        action = read_action(form, "'on_failure'", scope)
+        only = Fields(form.node, {key: form[key] for key in _COMMAND_ONLY if key in form})
+        if "capture" in form and isinstance(form.at("capture"), Scalar):
+            only.values["capture"] = CAPTURE.read(form.at("capture"), "'capture'", scope.source)
+        return (Command(action=action, **command_fields(only, scope, settings)),)
+    strays = [key for key in form.values if key in _COMMAND_ONLY]
+    if strays:
+        message = f"'{strays[0]}' stands beside 'commands', and belongs to one of them"
+        raise scope.source.refuse("stray_key", message, form.key(strays[0]), hint="move it into a command")
+    return read_commands(form.at("commands"), "'commands'", scope, settings)
+
+
+def _captured(form: Fields, scope: Scope) -> dict[str, Expression]:
+    if "capture" not in form or isinstance(form.at("capture"), Scalar):
+        return {}
+    after = scope.knowing("output")
+    entries = HANDLER_CAPTURE.read(form.at("capture"), "'capture'", scope.source)
+    return {name: condition(node, after) for name, node in entries.items()}
+
+
+def _refuse_senseless(handler: Handler, form: Fields, scope: Scope) -> None:
+    if handler.rerun and handler.strategy != "recovery":
+        message = f"'rerun' is for the strategy recovery, and this one is {handler.strategy}"
+        scope.note(scope.source.refuse("handler", message, form.key("rerun"), hint="remove one of them"))
+
+

@@ -1,0 +1,128 @@
+"""`needs` and `next` as written: links by name, still to be resolved once all steps are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mulligan.core.workflow import Edge, NeedOn
+from mulligan.language.keys import EDGE, NEED, STEP_NAME
+from mulligan.language.nodes import Node, Refusal, Scalar, Sequence, describe
+from mulligan.language.policies import read_backoff
+from mulligan.language.scope import Scope, condition
+from mulligan.language.shapes import Fields
+
+_FAILURE_ONLY = ("priority", "codes", "exit_codes", "handles", "then")
+
+
+@dataclass(frozen=True)
+class NeedDraft:
+    """A need as written. `kind` is step, matrix or match; `node` is where its name stands."""
+
+    kind: str
+    name: str
+    on: NeedOn
+    node: Node
+
+
+@dataclass(frozen=True)
+class EdgeDraft:
+    """An edge as written; `node` is where its target stands, `fields` what the checks point at."""
+
+    edge: Edge
+    node: Node
+    fields: Fields | None = None
+
+    def at(self, key: str) -> Node:
+        return self.fields.key(key) if self.fields and key in self.fields else self.node
+
+
+def read_needs(node: Node, scope: Scope) -> list[NeedDraft]:
+    return [found for item in _entries(node) if (found := _noted(_need, item, scope))]
+
+
+def read_next(node: Node, scope: Scope) -> list[EdgeDraft]:
+    found = [edge for item in _entries(node) if (edge := _noted(_edge, item, scope))]
+    _refuse_equal_priorities(found, scope)
+    return found
+
+
+def _entries(node: Node) -> list[Node]:
+    return node.items if isinstance(node, Sequence) else [node]
+
+
+def _noted(read, item, scope):  # type: ignore[no-untyped-def]
+    try:
+        return read(item, scope)
+    except Refusal as refusal:
+        scope.note(refusal)
+        return None
+
+
+def _need(node: Node, scope: Scope) -> NeedDraft:
+    if isinstance(node, Scalar):
+        return NeedDraft("step", _target(node, "'needs'", scope), "success", node)
+    form: Fields = NEED.read(node, "an entry of 'needs'", scope.source)
+    kinds = [kind for kind in ("step", "matrix", "match") if kind in form.node.entries]
+    if len(kinds) != 1:
+        hint = "write 'step', 'matrix' or 'match'"
+        raise scope.source.refuse("need", "an entry of 'needs' names one thing", form.node, hint=hint)
+    kind = kinds[0]
+    if kind not in form:
+        raise scope.source.refuse("type", f"'{kind}' is {describe(form.at(kind))}, a name is expected", form.at(kind))
+    return NeedDraft(kind, form[kind], form.get("on", "success"), form.at(kind))
+
+
+def _target(node: Scalar, label: str, scope: Scope) -> str:
+    if node.is_text and "{" in node.text:
+        return node.text
+    name: str = STEP_NAME.read(node, f"an entry of {label}", scope.source)
+    return name
+
+
+def _edge(node: Node, scope: Scope) -> EdgeDraft:
+    if isinstance(node, Scalar):
+        return EdgeDraft(Edge(_target(node, "'next'", scope), 0), node)
+    form: Fields = EDGE.read(node, "an entry of 'next'", scope.source)
+    if "to" not in form:
+        return EdgeDraft(Edge("end", 0), node)
+    on = form.get("on", "success")
+    _refuse_misplaced(form, on, scope)
+    after = scope.knowing("output")
+    edge = Edge(
+        to=form["to"],
+        index=0,
+        on=on,
+        when=condition(form.at("when"), after) if "when" in form else None,
+        backoff=read_backoff(form),
+        **form.pick(*_FAILURE_ONLY),
+    )
+    return EdgeDraft(edge, form.at("to"), form)
+
+
+def _refuse_misplaced(form: Fields, on: str, scope: Scope) -> None:
+    """What makes no sense on this kind of edge."""
+    source = scope.source
+    if on == "failure" and "when" in form:
+        hint = "filter by 'codes' or 'exit_codes', or decide in the step it leads to"
+        scope.note(source.refuse("edge", "'when' is not for failure edges: their choice is static", form.key("when"), hint=hint))
+    for key in _FAILURE_ONLY:
+        if on != "failure" and key in form:
+            message = f"'{key}' is for failure edges, and this one is 'on: {on}'"
+            scope.note(source.refuse("edge", message, form.key(key), hint="add 'on: failure'"))
+    if form.get("handles") is False and "then" in form:
+        message = "an edge with 'handles: false' handles nothing, so nothing follows from it by 'then'"
+        scope.note(source.refuse("edge", message, form.key("then"), hint="remove one of them"))
+
+
+def _refuse_equal_priorities(found: list[EdgeDraft], scope: Scope) -> None:
+    seen: dict[int, str] = {}
+    for draft in found:
+        priority = draft.edge.priority
+        if priority is None or not draft.edge.handles:
+            continue
+        if priority in seen:
+            message = f"the failure edges to '{seen[priority]}' and '{draft.edge.to}' have the same priority, {priority}"
+            scope.note(scope.source.refuse("edge", message, draft.at("priority"), hint="the lower one is looked at first"))
+        seen.setdefault(priority, draft.edge.to)
+
+

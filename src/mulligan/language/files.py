@@ -1,0 +1,59 @@
+"""Files between steps: a reader needs the writer, and two writers of one file have an order."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mulligan.core.workflow import Need
+from mulligan.language.links import forward_links
+from mulligan.language.nodes import Source
+from mulligan.language.reach import Reach
+from mulligan.language.resolve import Resolved
+
+
+def add_needs(resolved: Resolved, source: Source) -> None:
+    """Give each reader the needs that its files imply; refuse writers that could run at the same time."""
+    writers: dict[str, list[str]] = {}
+    for step in resolved.steps.values():
+        for file in step.writes:
+            writers.setdefault(file, []).append(step.name)
+    if not writers:
+        return
+    reach = Reach(forward_links(resolved))
+    for file, names in writers.items():
+        _refuse_unordered(file, names, reach, resolved, source)
+    implied = _implied(writers, reach, resolved)
+    for name, needs in implied.items():
+        step = resolved.steps[name]
+        resolved.steps[name] = msgspec.structs.replace(step, needs=(*step.needs, *needs))
+
+
+def _refuse_unordered(file: str, names: list[str], reach: Reach, resolved: Resolved, source: Source) -> None:
+    ordered = sorted(names, key=reach.rank)
+    pairs = list(zip(ordered, ordered[1:], strict=False))
+    held = reach.holding(pairs)
+    for first, second in pairs:
+        if (first, second) not in held:
+            message = f"steps '{first}' and '{second}' both write '{file}', and neither comes first"
+            node = resolved.drafts[second].node
+            at = node.get("writes") or node
+            source.note(source.refuse("writers", message, at, hint=f"let one need the other, or write another file"))
+            return
+
+
+def _implied(writers: dict[str, list[str]], reach: Reach, resolved: Resolved) -> dict[str, list[Need]]:
+    """The writers that each reader does not need yet. One that itself waits for the reader comes later anyway."""
+    wanted = {
+        (writer, step.name)
+        for step in resolved.steps.values()
+        for file in step.reads
+        for writer in writers.get(file, ())
+        if writer != step.name
+    }
+    later = reach.holding((reader, writer) for writer, reader in wanted)
+    implied: dict[str, list[Need]] = {}
+    for writer, reader in sorted(wanted):
+        is_known = any(need.of == writer and not need.is_group for need in resolved.steps[reader].needs)
+        if not is_known and (reader, writer) not in later:
+            implied.setdefault(reader, []).append(Need(writer))
+    return implied

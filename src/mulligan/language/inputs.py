@@ -1,0 +1,131 @@
+"""Typed inputs: what a workflow asks for, and what a run is given."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mulligan.core.workflow import Input, Workflow
+from mulligan.errors import InputInvalid
+from mulligan.language.nodes import Node, Sequence, Source, plain
+from mulligan.language.shapes import Fields, refuse_not_json
+from mulligan.language.words import did_you_mean, listed
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def fits(value: Any, type_name: str) -> bool:
+    """Whether a JSON value is of the type; true is no number."""
+    return isinstance(value, _TYPES[type_name]) and (type_name == "boolean" or not isinstance(value, bool))
+
+
+def read_input(name: str, form: Fields | str | None, source: Source) -> Input:
+    """An input as declared: a type, a mapping, or nothing (a required string)."""
+    if not isinstance(form, Fields):
+        return Input(type=form or "string")  # type: ignore[arg-type]
+    type_name = form.get("type", "string")
+    values = _typed(form, "enum", type_name, name, source) if "enum" in form else []
+    default = _typed(form, "default", type_name, name, source) if "default" in form else None
+    if "default" in form and values and default not in values:
+        message = f"the default of input '{name}' is not in its 'enum'"
+        raise source.refuse("input", message, form.at("default"), hint=f"it has {listed(map(str, values))}")
+    return Input(
+        type=type_name,
+        default=default,
+        has_default="default" in form,
+        enum=tuple(values),
+        description=form.get("description", ""),
+    )
+
+
+def _typed(form: Fields, key: str, type_name: str, name: str, source: Source) -> Any:
+    node = form.at(key)
+    refuse_not_json(node, source)
+    if key == "enum":
+        if not isinstance(node, Sequence) or not node.items:
+            raise source.refuse("type", f"'enum' of input '{name}' is not a list of values", node)
+        return [_of_type(item, "a value in 'enum'", type_name, name, source) for item in node.items]
+    return _of_type(node, "the default", type_name, name, source)
+
+
+def _of_type(node: Node, what: str, type_name: str, name: str, source: Source) -> Any:
+    value = plain(node)
+    if not fits(value, type_name):
+        raise source.refuse("input", f"{what} of input '{name}' is {_kind(value)}, and its type is {type_name}", node)
+    return value
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "empty"
+    return next(name for name in ("string", "integer", "number", "boolean", "array", "object") if fits(value, name))
+
+
+def check_inputs(workflow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
+    """The run's inputs, complete and of their types. A text given for another type is converted."""
+    for name in given:
+        if name not in workflow.inputs:
+            hint = did_you_mean(name, workflow.inputs) or _declared(workflow)
+            raise InputInvalid(f"workflow '{workflow.name}' has no input '{name}'", hint=hint, input=name)
+    return {name: _given(name, declared, given) for name, declared in workflow.inputs.items()}
+
+
+def _declared(workflow: Workflow) -> str:
+    return f"it has {listed(workflow.inputs)}" if workflow.inputs else "it takes none"
+
+
+def _given(name: str, declared: Input, given: dict[str, Any]) -> Any:
+    if name not in given:
+        if not declared.has_default:
+            raise InputInvalid(f"input '{name}' is missing", hint=f"give it with -i {name}=VALUE", input=name)
+        return declared.default
+    value = convert(name, declared, given[name])
+    if declared.enum and value not in declared.enum:
+        shown = _shown(value)
+        hint = did_you_mean(shown, [_shown(each) for each in declared.enum])
+        message = f"input '{name}' is '{shown}', {listed(map(_shown, declared.enum))} is expected"
+        raise InputInvalid(message, hint=hint, input=name)
+    return value
+
+
+def convert(name: str, declared: Input, value: Any) -> Any:
+    """The value as its type. `-i n=3` is text until here."""
+    if isinstance(value, str) and declared.type != "string":
+        value = _parsed(value)
+    if not fits(value, declared.type):
+        message = f"input '{name}' is '{_shown(value)}', {_example(declared.type)} is expected"
+        raise InputInvalid(message, input=name)
+    return value
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(word)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _example(type_name: str) -> str:
+    return {
+        "string": "a text",
+        "integer": "a whole number such as 3",
+        "number": "a number such as 1.5",
+        "boolean": "true or false",
+        "array": "a list such as [1, 2]",
+        "object": 'a mapping such as {"a": 1}',
+    }[type_name]

@@ -1,0 +1,435 @@
+"""Every key of the language, once. Reading, refusing, "did you mean" and the JSON Schema all come from here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
+from mulligan.language.shapes import (
+    DURATION,
+    FACTOR,
+    FLAG,
+    SIZE,
+    STEP_NAME,
+    TEXT,
+    AnyOf,
+    Choice,
+    Deferred,
+    Either,
+    Json,
+    Key,
+    ListOf,
+    MapOf,
+    Nothing,
+    Record,
+    Shape,
+    Template,
+    Value,
+    number,
+    whole,
+)
+
+ACTIONS = ("shell", "python", "http", "sql", "agent", "workflow", "wait", "approve")
+INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object")
+
+_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
+_CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def _code(value: Any) -> str:
+    if not isinstance(value, str) or not _CODE.fullmatch(value):
+        raise ValueError(value)
+    return value
+
+
+def _pattern(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(value)
+    try:
+        re.compile(value)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(value) from error
+    return value
+
+
+def _call(value: Any) -> str:
+    if not isinstance(value, str) or not _CALL.fullmatch(value):
+        raise ValueError(value)
+    return value
+
+
+CODE = Value("an error code such as TIMEOUT", _code, {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"})
+PATTERN = Value("a regular expression", _pattern, {"type": "string", "minLength": 1, "format": "regex"})
+CALL = Value("a function such as package.module:function", _call, {"type": "string", "pattern": "^[A-Za-z_].*:.+$"})
+CODES = Key(ListOf(CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
+EXIT_CODES = Key(ListOf(whole(0, 255), or_one=True, at_least=1), "exit codes that match")
+ANY_TEXT = Template(types=("string", "number", "boolean", "null"))
+CONDITION = Template("a condition", ("string", "boolean"))
+EXPRESSION = Template("an expression")
+CAPTURE = Choice(("text", "json", "lines"))
+ON_LOST = Choice(("rerun", "fail"))
+TEMPLATED = Json()  # any value whose texts may hold ${…}
+
+
+def _record(name: str, keys: dict[str, Key], **options: Any) -> Record:
+    return Record(name, keys, **options)
+
+
+def _node(shape: Shape) -> Deferred:
+    return Deferred(lambda: shape)
+
+
+BACKOFF = {
+    "delay": Key(DURATION, "how long to wait before the first retry"),
+    "factor": Key(number(1, 1000), "how much longer each further delay is"),
+    "max_delay": Key(DURATION, "no delay is longer than this"),
+    "jitter": Key(number(0, 1), "the share of a delay that is random"),
+}
+
+ADJUST = _record(
+    "adjust",
+    {
+        "memory": Key(FACTOR, "x1.5: half as much memory again, of the larger of asked and peak"),
+        "max_memory": Key(SIZE),
+        "cpus": Key(FACTOR),
+        "max_cpus": Key(number(0.001)),
+        "timeout": Key(FACTOR, "x2: twice the time"),
+        "max_timeout": Key(DURATION),
+    },
+)
+
+SCRIPT_RECORD = _record(
+    "recovery_script",
+    {
+        "shell": Key(Template("a shell command"), is_required=True),
+        "timeout": Key(DURATION, "default 5m"),
+        "env": Key(Deferred(lambda: ENV)),
+        "cwd": Key(Template("a folder")),
+    },
+)
+SCRIPT = Either("a shell command", text=Template(), mapping=SCRIPT_RECORD)
+
+RULE_KEYS = {
+    "codes": CODES,
+    "exit_codes": EXIT_CODES,
+    "pattern": Key(PATTERN, "a regular expression that the failure's message matches"),
+    "any": Key(FLAG, "matches every failure that is not fatal"),
+    "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
+    **BACKOFF,
+    "recovery_script": Key(_node(SCRIPT), "runs after the retry is reserved and before it starts"),
+    "adjust": Key(ADJUST, "what the next attempt gets more of"),
+}
+RULE = _record("rule", RULE_KEYS)
+POLICY = _record(
+    "policy",
+    {
+        **RULE_KEYS,
+        "rules": Key(Deferred(lambda: ListOf(RULE, at_least=1)), "codes win over exit_codes over pattern over any"),
+        "max_attempts": Key(whole(1, 1_000_000), "bounds all rules together"),
+        "deadline": Key(DURATION, "bounds the whole visit in time"),
+    },
+)
+RETRY = Either(
+    "a number, a rule, rules, or the name of a retry policy",
+    text=STEP_NAME,
+    flag=FLAG,
+    number=whole(0, 1_000_000),
+    mapping=POLICY,
+)
+
+RESOURCES = _record(
+    "resources",
+    {
+        "cpus": Key(number(0.001)),
+        "memory": Key(SIZE),
+        "gpus": Key(whole(0)),
+        "labels": Key(ListOf(TEXT, or_one=True), "a worker must have them all"),
+    },
+)
+ENV = MapOf(ANY_TEXT)
+
+HTTP = _record(
+    "http",
+    {
+        "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
+        "url": Key(_node(Template("an address")), is_required=True),
+        "headers": Key(_node(MapOf(ANY_TEXT, pattern=r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"))),
+        "params": Key(_node(MapOf(TEMPLATED, pattern=r"(?s:.+)"))),
+        "json": Key(_node(TEMPLATED)),
+        "body": Key(_node(ANY_TEXT)),
+        "expect": Key(ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success"),
+    },
+)
+SQL = _record(
+    "sql",
+    {
+        "connection": Key(_node(Template("a connection")), is_required=True),
+        "query": Key(_node(Template("a query")), "values in ${…} are bound, never text", is_required=True),
+        "params": Key(_node(TEMPLATED), "values for the query's own parameters"),
+    },
+)
+AGENT = _record(
+    "agent",
+    {
+        "provider": Key(TEXT),
+        "prompt": Key(_node(Template("a prompt")), is_required=True),
+        "model": Key(_node(Template("a model"))),
+        "context": Key(_node(TEMPLATED)),
+    },
+)
+CHILD = _record(
+    "workflow_action",
+    {
+        "file": Key(TEXT, "relative to this file", is_required=True),
+        "inputs": Key(_node(MapOf(TEMPLATED))),
+    },
+)
+PYTHON = _record("python", {"call": Key(CALL, is_required=True)})
+WAIT = _record("wait", {"until": Key(_node(Template("a time such as 2030-01-31T09:00:00Z")), is_required=True)})
+APPROVE = _record(
+    "approve",
+    {
+        "message": Key(_node(Template("a message")), is_required=True),
+        "timeout": Key(DURATION, "how long to wait for an answer"),
+        "default": Key(Choice(("approve", "refuse")), "the answer when nobody gives one (default refuse)"),
+    },
+)
+
+ACTION_SHAPES: dict[str, Shape] = {
+    "shell": Template("a shell command"),
+    "python": Either("python code, or a mapping with 'call'", text=Template(), mapping=PYTHON),
+    "http": HTTP,
+    "sql": SQL,
+    "agent": Either("a prompt, or a mapping with 'prompt'", text=Template(), mapping=AGENT),
+    "workflow": Either("a file, or a mapping with 'file'", text=TEXT, mapping=CHILD),
+    "wait": Either("a duration such as 30s", text=Template(), number=DURATION, mapping=WAIT),
+    "approve": Either("a message, or a mapping with 'message'", text=Template(), mapping=APPROVE),
+}
+ACTION_KEYS = {
+    "shell": Key(_node(ACTION_SHAPES["shell"]), "a shell command; ${…} goes in as an environment variable"),
+    "python": Key(_node(ACTION_SHAPES["python"]), "code with a main(…), or {call: 'package.module:function'}"),
+    "http": Key(_node(ACTION_SHAPES["http"]), "a request"),
+    "sql": Key(_node(ACTION_SHAPES["sql"]), "a query; values are bound"),
+    "agent": Key(_node(ACTION_SHAPES["agent"]), "a prompt for an AI agent"),
+    "workflow": Key(_node(ACTION_SHAPES["workflow"]), "another workflow, as a child run"),
+    "wait": Key(_node(ACTION_SHAPES["wait"]), "a pause: a duration, or {until: a time}"),
+    "approve": Key(_node(ACTION_SHAPES["approve"]), "waits for a person's yes"),
+    "args": Key(_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
+    "stdin": Key(_node(TEMPLATED), "what a shell action reads"),
+}
+
+HANDLER_FORMS = Deferred(lambda: Either("a command, a list of commands, or a handler", text=Template("a shell command"),
+                                        list=ListOf(COMMAND_FORMS, at_least=1), mapping=HANDLER))  # fmt: skip
+COMMANDS_FORMS = Deferred(lambda: ListOf(COMMAND_FORMS, or_one=True, at_least=1))
+COMMAND_FORMS = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=COMMAND))
+
+COMMAND_KEYS = {
+    **ACTION_KEYS,
+    "timeout": Key(DURATION, "the time of one attempt"),
+    "deadline": Key(DURATION, "the time of all attempts together"),
+    "retry": Key(_node(RETRY), "a number, a rule, {rules: […]}, or the name of a retry policy"),
+    "on_failure": Key(HANDLER_FORMS, "what runs when the action has failed and no rule grants a retry"),
+    "on_success": Key(COMMANDS_FORMS, "what runs after a success that was no recovery"),
+    "validate": Key(
+        Deferred(lambda: Either("a condition or a command", text=CONDITION, mapping=COMMAND)),
+        "a condition over 'output', or a command that checks",
+    ),
+    "handler_failure_fatal": Key(FLAG, "a handler that fails makes the failure critical"),
+    "continue_on_error": Key(FLAG, "its failure is recorded and does not count"),
+    "capture": Key(CAPTURE, "what becomes of stdout (default text)"),
+    "env": Key(_node(ENV), "environment variables"),
+    "cwd": Key(_node(Template("a folder")), "the folder it runs in"),
+    "resources": Key(RESOURCES, "what an attempt may use"),
+    "on_lost": Key(ON_LOST, "what happens when its worker is lost (default rerun)"),
+    "affinity": Key(Choice(("host", "any")), "where later commands run (default: the same host)"),
+    "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
+}
+_ONE_ACTION = tuple((action,) for action in ACTIONS)
+COMMAND = _record("command", COMMAND_KEYS, one_of=_ONE_ACTION)
+
+HANDLER_OPTIONS = {
+    "commands": Key(COMMANDS_FORMS, "what runs, one after the other"),
+    "strategy": Key(Choice(("recovery", "fallback", "cleanup", "custom")), "what its success means (default recovery)"),
+    "timeout": Key(DURATION, "the time of the whole handler"),
+    "capture": Key(Deferred(lambda: HANDLER_CAPTURE), "the output of the step after a recovery: name → expression"),
+    "rerun": Key(whole(0, 1000), "how often the step's own action runs again after the handler"),
+    "handler_failure_fatal": Key(FLAG, "a handler that fails makes the failure critical"),
+}
+HANDLER_CAPTURE = MapOf(EXPRESSION)
+# A handler's own keys win over those of the command that may stand in the place of `commands`.
+HANDLER = _record(
+    "handler",
+    {
+        "use": Key(STEP_NAME, "the name of a handler from 'handlers'"),
+        **COMMAND_KEYS,
+        **HANDLER_OPTIONS,
+        "capture": Key(
+            Deferred(lambda: Either("a capture format or a mapping", text=CAPTURE, mapping=HANDLER_CAPTURE)),
+            "name → expression, or the capture format of its one command",
+        ),
+    },
+    one_of=(("use",), ("commands",), *_ONE_ACTION),
+)
+
+NEED = _record(
+    "need",
+    {
+        "step": Key(TEXT, "a step"),
+        "matrix": Key(TEXT, "all steps of a matrix"),
+        "match": Key(PATTERN, "all steps whose whole name matches"),
+        "on": Key(Choice(("success", "success_or_skipped", "always")), "default success"),
+    },
+    one_of=(("step",), ("matrix",), ("match",)),
+)
+NEEDS = ListOf(Either("a step's name", text=TEXT, number=STEP_NAME, mapping=NEED), or_one=True)
+
+EDGE = _record(
+    "edge",
+    {
+        "to": Key(TEXT, "the step it leads to", is_required=True),
+        "on": Key(Choice(("success", "failure", "always")), "default success"),
+        "when": Key(_node(CONDITION), "taken only if this holds; not on failure edges"),
+        "priority": Key(whole(-1_000_000), "failure edges: the lowest that fits is taken"),
+        "codes": CODES,
+        "exit_codes": EXIT_CODES,
+        "handles": Key(FLAG, "false: taken beside the chosen one, and handles nothing"),
+        "then": Key(Choice(("rerun", "continue")), "what the remediation's success does for this step"),
+        **BACKOFF,
+    },
+)
+NEXT = ListOf(Either("a step's name", text=TEXT, number=STEP_NAME, mapping=EDGE), or_one=True)
+
+TRIAGE = _record(
+    "triage",
+    {
+        "when": Key(Choice(("unmatched", "exhausted", "always")), "default unmatched: no rule matched"),
+        "timeout": Key(DURATION, "how long to wait for a verdict"),
+        "default": Key(Choice(("retry", "fail")), "the verdict when nobody gives one (default fail)"),
+    },
+)
+
+SORT = _record("sort_by", {"by": Key(_node(EXPRESSION), is_required=True), "descending": Key(FLAG)})
+OVER_RECORD = _record("over", {"file": Key(_node(Template("a file"))), **COMMAND_KEYS}, one_of=(("file",), *_ONE_ACTION))
+MAP = _record(
+    "map",
+    {
+        "over": Key(
+            _node(Either("a list, an expression, or a command", text=EXPRESSION, list=TEMPLATED, mapping=OVER_RECORD)),
+            "a list, an expression, {file: …} or {shell: …}",
+            is_required=True,
+        ),
+        "as": Key(TEXT, "the item's name (default item)"),
+        "max_parallel": Key(whole(1), "how many items run at the same time"),
+        "filter": Key(_node(CONDITION), "only items for which this holds"),
+        "sort_by": Key(_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
+        "distinct": Key(_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),
+        "offset": Key(whole(0), "how many items to leave out first"),
+        "max_items": Key(whole(0), "how many items at most"),
+        "on_item_failure": Key(Choice(("fail", "stop", "collect")), "default fail: all items run, then the step fails"),
+        "max_failures": Key(whole(0), "more failed items than this fail the step"),
+        "failure_threshold": Key(number(0, 1), "a larger share of failed items fails the step"),
+    },
+)
+
+RANGE = _record(
+    "range",
+    {
+        "from": Key(number(-1e15), is_required=True),
+        "to": Key(number(-1e15), is_required=True),
+        "step": Key(number(1e-12)),
+    },
+)
+MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(Json()), mapping=RANGE))
+MATRIX_ZIP = _record("matrix_zip", {"zip": Key(_node(MATRIX_LISTS), "the first with the first, and so on")})
+MATRIX = AnyOf("a mapping of lists, or {zip: …}", (MATRIX_ZIP, MATRIX_LISTS))
+
+STEP_KEYS = {
+    "step": Key(Template("a name of letters, digits, '_' and '-'", ("string", "number")), "its name", is_required=True),
+    "description": Key(TEXT),
+    **COMMAND_KEYS,
+    "map": Key(_node(MAP), "runs 'do' once per item"),
+    "do": Key(COMMANDS_FORMS, "what runs for each item, one after the other"),
+    "needs": Key(_node(NEEDS), "steps that must have ended first"),
+    "next": Key(_node(NEXT), "steps that follow"),
+    "take": Key(Choice(("all", "first")), "which success edges are taken (default all)"),
+    "no_match": Key(Choice(("record", "fail")), "what happens when no success edge is taken (default record)"),
+    "join": Key(Choice(("any", "all", "first", "each")), "when arrivals start it (default any)"),
+    "when": Key(_node(CONDITION), "skipped unless this holds"),
+    "triage": Key(Either("true or a mapping", flag=FLAG, mapping=TRIAGE), "parks a failure for a person or an agent"),
+    "undo": Key(COMMAND_FORMS, "takes back what it did when the run does not complete"),
+    "max_visits": Key(whole(1, 1_000_000), f"how often a loop may enter it (default {MAX_VISITS_DEFAULT})"),
+    "start": Key(FLAG, "starts the loop it is in"),
+    "reads": Key(ListOf(TEXT, or_one=True), "names from 'files' that it reads"),
+    "writes": Key(ListOf(TEXT, or_one=True), "names from 'files' that it writes"),
+    "matrix": Key(_node(MATRIX), "one step per combination of these values"),
+}
+STEP = _record("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
+
+END_KEYS = {
+    key: COMMAND_KEYS[key]
+    for key in (*ACTION_KEYS, "retry", "on_failure", "validate", "timeout", "capture", "env", "cwd")
+}
+END = _record("end", {"description": Key(TEXT), **END_KEYS}, one_of=_ONE_ACTION)
+
+DEFAULTS = _record(
+    "defaults",
+    {
+        **{key: COMMAND_KEYS[key] for key in ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources")},
+        "shell": Key(TEXT, "the interpreter of shell actions, such as bash"),
+        "python": Key(TEXT, "the interpreter of python actions"),
+    },
+)
+
+INPUT = _record(
+    "input",
+    {
+        "type": Key(Choice(INPUT_TYPES), "default string"),
+        "default": Key(_node(Json()), "required without one"),
+        "enum": Key(_node(ListOf(Json(), at_least=1)), "the values it may have"),
+        "description": Key(TEXT),
+    },
+)
+SECRET = _record(
+    "secret",
+    {"env": Key(TEXT, "an environment variable of the worker"), "file": Key(TEXT), "command": Key(TEXT)},
+    one_of=(("env",), ("file",), ("command",)),
+)
+BREAKER = _record(
+    "breaker",
+    {
+        "failures": Key(whole(1), "how many in a row open it (default 5)"),
+        "reset": Key(DURATION, "when it lets a probe through (default 60s)"),
+        "ignore": Key(ListOf(CODE, or_one=True), "codes that do not count"),
+        "when_open": Key(Choice(("wait", "fail")), "default wait"),
+    },
+)
+
+_NAMES = r"[A-Za-z_][A-Za-z0-9_-]*"
+_NAMES_IN_WORDS = "letters, digits, '_' and '-'"
+WORKFLOW = _record(
+    "workflow",
+    {
+        "name": Key(TEXT, "what it is called (default: the file's name)"),
+        "description": Key(TEXT),
+        "inputs": Key(
+            MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
+            "typed inputs",
+        ),
+        "defaults": Key(_node(DEFAULTS), "what holds where a step says nothing"),
+        "retry_policies": Key(_node(MapOf(POLICY, _NAMES, names=_NAMES_IN_WORDS)), "named lists of rules"),
+        "handlers": Key(_node(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS)), "named handlers"),
+        "files": Key(MapOf(TEXT), "names of files, for 'reads' and 'writes'"),
+        "secrets": Key(MapOf(SECRET), "where workers find secrets"),
+        "breakers": Key(MapOf(BREAKER, _NAMES, names=_NAMES_IN_WORDS), "circuit breakers, shared by all runs"),
+        "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),
+        "steps": Key(Deferred(lambda: ListOf(STEP_OR_END, at_least=1)), "what is done", is_required=True),
+        "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
+        "outputs": Key(_node(MapOf(TEMPLATED)), "what the run returns"),
+        "timeout": Key(DURATION, "the time of the whole run"),
+        "fail_fast": Key(Choice(("on_critical", "always", "never"), {True: "always", False: "never"}), "default on_critical"),
+        "cancel_grace": Key(Either("a duration or 'finish'", text=TEXT, number=DURATION), "default 10s"),
+    },
+    may_extend=True,
+)  # fmt: skip
+STEP_OR_END = STEP

@@ -1,0 +1,96 @@
+"""Files into workflows: the file itself, and the files it includes, each loaded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mulligan.core.workflow import Workflow
+from mulligan.errors import LanguageError, Problem
+from mulligan.language.document import decode, parse
+from mulligan.language.nodes import Node, Refusal, Source
+from mulligan.language.workflows import read_workflow
+
+INCLUDE_DEPTH_MAX = 16
+FILE_BYTES_MAX = 64 * 1024 * 1024
+
+
+def load(path: str | Path, *, text: str | None = None) -> Workflow:
+    """The checked workflow in a file; `text` stands for what is in it. LanguageError where it is refused."""
+    path = Path(path)
+    try:
+        data = path.read_bytes() if text is None else _encoded(text)
+    except OSError as error:
+        raise LanguageError([Problem("language.unreadable", _why(error), str(path))]) from None
+    return _load(data, path, (path.resolve(),), {})
+
+
+def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
+    """The checked workflow in a text. Files that it includes are looked for in the current folder."""
+    data = text if isinstance(text, bytes) else _encoded(text)
+    return _load(data, Path(file), (), {})
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Workflow]) -> Workflow:
+    name = path.name.partition(".")[0] or "workflow"
+    try:
+        if len(data) > FILE_BYTES_MAX:
+            raise Refusal(Problem("language.too_large", f"the file has more than {FILE_BYTES_MAX >> 20} MiB", str(path)))
+        source = decode(data, str(path))
+        root = parse(source)
+    except Refusal as refusal:
+        raise LanguageError([refusal.problem]) from None
+    return read_workflow(root, source, "workflow" if name.startswith("<") else name, _Files(path.parent, stack, known))
+
+
+class _Files:
+    """The files around one file. A file that leads back to itself is refused."""
+
+    def __init__(self, folder: Path, stack: tuple[Path, ...], known: dict[Path, Workflow]) -> None:
+        self.folder = folder
+        self.stack = stack
+        self.known = known
+
+    def child(self, file: str, node: Node, source: Source) -> Workflow:
+        path = self.folder / file
+        real = self._resolved(path, file, node, source)
+        if real not in self.known:
+            self.known[real] = self._loaded(path, real, file, node, source)
+        return self.known[real]
+
+    def _resolved(self, path: Path, file: str, node: Node, source: Source) -> Path:
+        try:
+            real = path.resolve()
+        except (OSError, ValueError, RuntimeError):
+            raise source.refuse("include", f"'{file}' is not the name of a file", node) from None
+        if real in self.stack:
+            way = " → ".join(each.name for each in (*self.stack[self.stack.index(real) :], real))
+            raise source.refuse("include_cycle", f"'{file}' includes itself: {way}", node)
+        if len(self.stack) > INCLUDE_DEPTH_MAX:
+            message = f"workflows include each other more than {INCLUDE_DEPTH_MAX} deep"
+            raise source.refuse("include_depth", message, node)
+        return real
+
+    def _loaded(self, path: Path, real: Path, file: str, node: Node, source: Source) -> Workflow:
+        try:
+            data = path.read_bytes()
+        except (OSError, ValueError) as error:
+            raise source.refuse("include", f"'{file}': {_why(error)}", node) from None
+        try:
+            return _load(data, path, (*self.stack, real), self.known)
+        except LanguageError as error:
+            source.problems.extend(error.problems[1:])
+            raise Refusal(error.problems[0]) from None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return "this is a folder, and a file is expected"
+    if isinstance(error, PermissionError):
+        return "the file may not be read"
+    return "the file cannot be read"

@@ -1,0 +1,93 @@
+"""Map steps: what they run over, and how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mulligan.core.workflow import Action, Command, Expression, Map
+from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
+from mulligan.language.commands import read_command
+from mulligan.language.keys import MAP, SORT
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
+from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope, condition, refuse_name, template
+from mulligan.language.settings import Settings
+from mulligan.language.shapes import Fields
+from mulligan.language.values import value_expression
+
+_AS_THEY_ARE = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
+
+
+def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
+    """A map, and the scope of its commands: with the item's name and `index`."""
+    fields: Fields = MAP.read(node, "'map'", scope.source)
+    name = _item_name(fields, scope)
+    inner = replace(scope, names=scope.names | {name, "index"})
+    return Map(name=name, **_over(fields, scope, settings), **_choice(fields, inner), **fields.pick(*_AS_THEY_ARE)), inner
+
+
+def _item_name(fields: Fields, scope: Scope) -> str:
+    name = fields.get("as", "item")
+    if "as" not in fields:
+        return "item"
+    if not name.isidentifier() or not name.isascii():
+        raise scope.source.refuse("name", f"'{name}' is not a name of letters, digits and '_'", fields.at("as"))
+    if name in ROOTS | LOCAL_ROOTS | RESERVED | TYPE_NAMES:
+        raise refuse_name(name, fields.at("as"), "an item", scope.source)
+    return str(name)
+
+
+def _over(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+    if "over" not in fields:
+        return {}
+    node = fields.at("over")
+    if isinstance(node, Sequence):
+        return {"over": value_expression(node, scope)}
+    if isinstance(node, Mapping):
+        return {"lister": _lister(node, scope, settings)}
+    if not node.is_text:
+        raise scope.source.refuse("type", f"'over' is {describe(node)}, a list, an expression or a command is expected", node)
+    return {"over": condition(node, scope)}
+
+
+def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
+    """A command that prints the items: the lines of a file (or its JSON), or what a command of the user's prints."""
+    if "file" not in node.entries:
+        return read_command(node, "'over'", scope, settings)
+    others = [key for key in node.entries if key != "file"]
+    if others:
+        raise scope.source.refuse("stray_key", f"'{others[0]}' is not a key of a file in 'over'", node.key(others[0]))
+    file = node.get("file")
+    if not isinstance(file, Scalar) or not file.is_text:
+        raise scope.source.refuse("type", "'file' is a text, the path of a file", node.key("file"))
+    # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
+    action = Action("shell", {"text": 'cat -- "$_items_file"'}, {"_items_file": template(file, scope)})
+    capture = "json" if file.text.endswith(".json") else "lines"
+    return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
+
+
+def _choice(fields: Fields, scope: Scope) -> dict[str, Any]:
+    """Which items, and in which order."""
+    said: dict[str, Any] = {}
+    if "filter" in fields:
+        said["filter"] = condition(fields.at("filter"), scope)
+    if "sort_by" in fields:
+        said.update(_sorted(fields.at("sort_by"), scope))
+    if "distinct" in fields:
+        said.update(_distinct(fields.at("distinct"), fields, scope))
+    return said
+
+
+def _sorted(node: Node, scope: Scope) -> dict[str, Any]:
+    if not isinstance(node, Mapping):
+        return {"sort_by": condition(node, scope)}
+    form: Fields = SORT.read(node, "'sort_by'", scope.source)
+    by = {"sort_by": condition(form.at("by"), scope)} if "by" in form else {}
+    return {**by, "sort_descending": form.get("descending", False)}
+
+
+def _distinct(node: Node, fields: Fields, scope: Scope) -> dict[str, Any]:
+    if isinstance(node, Scalar) and isinstance(node.value, bool):
+        name = fields.get("as", "item")
+        return {"distinct": Expression(name, (name,))} if node.value else {}
+    return {"distinct": condition(node, scope)}

@@ -1,0 +1,163 @@
+"""Matrix steps: one step per combination of values, its name made from them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Any
+
+from mulligan.language.keys import MATRIX_LISTS, MATRIX_ZIP
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from mulligan.language.scope import Scope
+from mulligan.language.shapes import NAME, Fields, refuse_not_json
+from mulligan.language.words import did_you_mean
+
+COMBINATIONS_MAX = 100_000
+
+Values = dict[str, Any]
+
+_NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+step\s+({_NUMBER}))?")
+_PARAMETER = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
+_FORMAT = re.compile(r"[<>=^+\-, #0_]{0,4}\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]?")
+_UNLAWFUL = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def read_matrix(node: Node, scope: Scope) -> list[Values]:
+    """The combinations: of all values with all (product), or of the first with the first and so on (zip)."""
+    is_zip = isinstance(node, Mapping) and list(node.entries) == ["zip"] and isinstance(node.get("zip"), Mapping)
+    lists_node = MATRIX_ZIP.read(node, "'matrix'", scope.source)["zip"] if is_zip else node
+    lists = _lists(lists_node, scope)
+    if not lists:
+        raise scope.source.refuse("matrix", "'matrix' names no values", node, hint="write it as {alpha: [1, 2, 3]}")
+    combinations = _zipped(lists, lists_node, scope) if is_zip else _product(lists, lists_node, scope)
+    return [dict(zip(lists, values, strict=True)) for values in combinations]
+
+
+def _lists(node: Node, scope: Scope) -> dict[str, list[Any]]:
+    return {
+        name: _values(form, node.get(name), name, scope)  # type: ignore[union-attr, arg-type]
+        for name, form in MATRIX_LISTS.read(node, "'matrix'", scope.source).items()
+    }
+
+
+def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
+    refuse_not_json(node, scope.source)
+    if isinstance(form, Sequence):
+        if not form.items:
+            raise scope.source.refuse("matrix", f"the list '{name}' is empty", node)
+        return [plain(item) for item in form.items]
+    if isinstance(form, Fields):
+        numbers = (form.get("from"), form.get("to"), form.get("step", 1.0))
+        start, stop, step = (None if each is None else _tidy(each) for each in numbers)
+    else:
+        found = _RANGE.fullmatch(form)
+        if not found:
+            message = f"'{name}' is {describe(node)}, a list or a range such as 1..10 is expected"
+            raise scope.source.refuse("matrix", message, node, hint="write it as 1..10 or '0..1 step 0.25'")
+        start, stop, step = (_tidy(float(number or 1)) for number in found.groups())
+    return _range(start, stop, step, node, scope)
+
+
+def _tidy(number: float) -> int | float:
+    """A whole number as an integer, and no dust of binary fractions: 0.1 * 3 is 0.3."""
+    number = round(number, 12)
+    return int(number) if number == int(number) else number
+
+
+def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[Any]:
+    if start is None or stop is None or step is None:
+        return []
+    if step <= 0 or stop < start:
+        raise scope.source.refuse("matrix", "the range goes from high to low", node, hint="the smaller number comes first")
+    count = math.floor((stop - start) / step + 1e-9) + 1
+    if count > COMBINATIONS_MAX:
+        raise _too_many(count, node, scope)
+    is_whole = isinstance(start, int) and isinstance(step, int)
+    return [start + index * step if is_whole else round(float(start + index * step), 12) for index in range(count)]
+
+
+def _product(lists: dict[str, list[Any]], node: Node, scope: Scope) -> list[tuple[Any, ...]]:
+    count = math.prod(map(len, lists.values()))
+    if count > COMBINATIONS_MAX:
+        raise _too_many(count, node, scope)
+    return list(itertools.product(*lists.values()))
+
+
+def _zipped(lists: dict[str, list[Any]], node: Node, scope: Scope) -> list[tuple[Any, ...]]:
+    lengths = {name: len(values) for name, values in lists.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"'{name}' has {length}" for name, length in lengths.items())
+        raise scope.source.refuse("matrix", f"the lists of a zip are of one length: {shown}", node)
+    return list(zip(*lists.values(), strict=True))
+
+
+def _too_many(count: int, node: Node, scope: Scope) -> Exception:
+    message = f"the matrix stands for {count:,} steps, and {COMBINATIONS_MAX:,} are the most"
+    return scope.source.refuse("matrix", message, node)
+
+
+def base_name(name: str) -> str:
+    """The name of the whole matrix: without its parameters."""
+    return re.sub(r"[_-]*\{[^{}]*\}", "", name).strip("_-")
+
+
+def step_names(node: Scalar, combinations: list[Values], scope: Scope) -> list[str]:
+    """A name per combination: from the parameters in the written one, else with the values after it."""
+    written = node.text
+    if "{" not in written:
+        written += "".join(f"_{{{name}}}" for name in combinations[0])
+    _refuse_bad_pattern(written, node, combinations[0], scope)
+    numbers = _positions(combinations)
+    names = [_formatted(written, values, numbers, node, scope) for values in combinations]
+    if len(set(names)) < len(names):
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        hint = "name every value in it, such as 'sim_{alpha}_{i:03d}', with enough digits"
+        raise scope.source.refuse("matrix", f"two steps of the matrix are called '{twice}'", node, hint=hint)
+    return names
+
+
+def format_name(written: str, values: Values, node: Node, scope: Scope) -> str:
+    """Another step's name as a matrix step writes it: `prep_{i}`."""
+    _refuse_bad_pattern(written, node, values, scope)
+    return _formatted(written, values, {}, node, scope)
+
+
+def _refuse_bad_pattern(written: str, node: Node, values: Values, scope: Scope) -> None:
+    for name, spec in _PARAMETER.findall(written):
+        if name not in values:
+            hint = did_you_mean(name, values)
+            raise scope.source.refuse("matrix", f"the matrix has no value '{name}'", node, hint=hint)
+        if not _FORMAT.fullmatch(spec):
+            raise scope.source.refuse("matrix", f"'{spec}' is not a number format", node, hint="write it as {i:03d}")
+    rest = _PARAMETER.sub("", written)
+    if rest and not NAME.fullmatch(rest):
+        raise scope.source.refuse("name", f"'{written}' is not a name of letters, digits, '_' and '-'", node)
+
+
+def _positions(combinations: list[Values]) -> dict[str, dict[str, int]]:
+    """For values that make no name, such as mappings: their number in the list."""
+    positions: dict[str, dict[str, int]] = {}
+    for values in combinations:
+        for name, value in values.items():
+            if isinstance(value, dict | list):
+                known = positions.setdefault(name, {})
+                known.setdefault(repr(value), len(known) + 1)
+    return positions
+
+
+def _formatted(
+    written: str, values: Values, numbers: dict[str, dict[str, int]], node: Node, scope: Scope
+) -> str:
+    def one(found: re.Match[str]) -> str:
+        name, spec = found.group(1), found.group(2) or ""
+        value = values[name]
+        if isinstance(value, dict | list):
+            value = numbers.get(name, {}).get(repr(value), 0)
+        try:
+            return format(value, spec) if spec else str(value).lower() if isinstance(value, bool) else str(value)
+        except (ValueError, TypeError):
+            raise scope.source.refuse("matrix", f"the value {value!r} does not take the format '{spec}'", node) from None
+
+    return _UNLAWFUL.sub("_", _PARAMETER.sub(one, written))

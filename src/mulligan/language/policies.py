@@ -1,0 +1,111 @@
+"""Retry rules: a number, one rule, `{rules: […]}`, or the name of a policy, all as one list of rules."""
+
+from __future__ import annotations
+
+from mulligan.core.workflow import SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
+from mulligan.language.actions import shell_action
+from mulligan.language.keys import ADJUST, BACKOFF, POLICY, RETRY, RULE, RULE_KEYS, SCRIPT
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe
+from mulligan.language.scope import Scope
+from mulligan.language.settings import Retry, Settings
+from mulligan.language.shapes import Fields
+from mulligan.language.words import did_you_mean
+
+_MATCHERS = ("codes", "exit_codes", "pattern", "any")
+
+
+def read_retry(node: Node | None, scope: Scope, settings: Settings) -> Retry:
+    """The rules at a place; none where there is nothing to read."""
+    if node is None:
+        return Retry()
+    form = RETRY.read(node, "'retry'", scope.source)
+    if isinstance(form, Fields):
+        return _policy(form, scope, settings)
+    if isinstance(form, str) and isinstance(node, Scalar):
+        return read_policy(form, node, scope, settings)
+    if form is True:
+        return Retry((Rule(any=True),))
+    return Retry((Rule(any=True, max_retries=form),)) if form else Retry()
+
+
+def read_policy(name: str, node: Node, scope: Scope, settings: Settings) -> Retry:
+    """The policy of that name from `retry_policies`."""
+    policies = scope.draft.policies
+    found = policies.get(name) if policies else None
+    if found is None:
+        hint = did_you_mean(name, policies.entries if policies else ()) or "declare it under 'retry_policies:'"
+        raise scope.source.refuse("unknown_policy", f"there is no retry policy '{name}'", node, hint=hint)
+    return _policy(POLICY.read(found, f"retry policy '{name}'", scope.source), scope, settings)
+
+
+def _policy(form: Fields, scope: Scope, settings: Settings) -> Retry:
+    bounds = form.pick("max_attempts", "deadline")
+    if "rules" not in form:
+        return Retry((_rule(form, scope, settings, is_alone=True),), **bounds)
+    for key in form.values:
+        if key in RULE_KEYS:
+            message = f"'{key}' stands beside 'rules', and belongs to one of them"
+            raise scope.source.refuse("stray_key", message, form.key(key), hint="move it into a rule")
+    return Retry(_rules(form.at("rules"), scope, settings), **bounds)
+
+
+def _rules(node: Node, scope: Scope, settings: Settings) -> tuple[Rule, ...]:
+    if not isinstance(node, Sequence) or not node.items:
+        raise scope.source.refuse("type", f"'rules' is {describe(node)}, a list of rules is expected", node)
+    rules = []
+    for item in node.items:
+        try:
+            rules.append(_rule(RULE.read(item, "a rule", scope.source), scope, settings))
+        except Refusal as refusal:
+            scope.note(refusal)
+    return tuple(rules)
+
+
+def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = False) -> Rule:
+    matchers = [key for key in _MATCHERS if key in form.node.entries]
+    _refuse_bad_matchers(form, matchers, scope, is_alone=is_alone)
+    script = _script(form.at("recovery_script"), scope, settings) if "recovery_script" in form else None
+    return Rule(
+        **form.pick("codes", "exit_codes", "pattern", "max_retries"),
+        any=not matchers or matchers == ["any"],
+        backoff=read_backoff(form),
+        recovery_script=script,
+        adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
+    )
+
+
+def _refuse_bad_matchers(form: Fields, matchers: list[str], scope: Scope, *, is_alone: bool) -> None:
+    if not matchers and not is_alone:
+        hint = "add 'codes', 'exit_codes', 'pattern' or 'any: true'"
+        raise scope.source.refuse("rule", "the rule says nothing about which failures it matches", form.node, hint=hint)
+    if len(matchers) > 1:
+        message = f"a rule matches by one thing, and this one has '{matchers[0]}' and '{matchers[1]}'"
+        raise scope.source.refuse("rule", message, form.key(matchers[1]), hint="make two rules of it")
+    if form.get("any") is False:
+        raise scope.source.refuse("rule", "'any: false' matches nothing", form.at("any"), hint="remove the rule")
+
+
+def read_backoff(form: Fields) -> Backoff:
+    return Backoff(**form.pick(*BACKOFF))
+
+
+def _adjust(form: Fields, scope: Scope) -> Adjust:
+    for key in ("memory", "cpus", "timeout"):
+        if f"max_{key}" in form and key not in form:
+            message = f"'max_{key}' bounds '{key}', which is not there"
+            raise scope.source.refuse("stray_key", message, form.key(f"max_{key}"), hint=f"add '{key}: x2'")
+    return Adjust(**form.pick(*ADJUST.keys))
+
+
+def _script(node: Node, scope: Scope, settings: Settings) -> Command:
+    """The recovery script: a shell command with the step's env and cwd, and the failure in `error`."""
+    inner = scope.knowing("error")
+    own = settings.for_commands()
+    timeout = SCRIPT_TIMEOUT_SECONDS
+    if isinstance(node, Mapping):
+        form: Fields = SCRIPT.read(node, "'recovery_script'", scope.source)
+        own = own.merged(form, inner)
+        timeout = own.timeout if own.timeout is not None else timeout
+        node = form.at("shell") if "shell" in form else node
+    action = shell_action(node, inner)
+    return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd)

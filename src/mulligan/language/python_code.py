@@ -1,0 +1,77 @@
+"""Inline Python: checked at load, so that a typo never costs a run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+
+from mulligan.language.nodes import Mapping, Refusal, Scalar
+from mulligan.language.scope import Scope
+from mulligan.language.words import did_you_mean
+
+_HOLE = re.compile(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
+
+
+def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope) -> None:
+    """The code parses and has a `main` that takes exactly the arguments in `args`."""
+    if found := _HOLE.search(code.text):
+        message = "a value never becomes text of a program, so '${…}' has no meaning in python code"
+        raise scope.source.refuse_in(
+            "python", message, code, found.start(), 2, hint="name it under 'args:' and make it a parameter of main"
+        )
+    main = _main(_parsed(code, scope))
+    if main is None:
+        hint = "define main(…): its parameters come from 'args'"
+        raise scope.source.refuse("python", "the python code has no function 'main'", key, hint=hint)
+    _check_arguments(main, code, args, scope)
+
+
+def _parsed(code: Scalar, scope: Scope) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code.text)
+    except SyntaxError as error:
+        raise _refuse_syntax(error, code, scope) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise scope.source.refuse("python", "the python code does not parse", code) from None
+
+
+def _refuse_syntax(error: SyntaxError, code: Scalar, scope: Scope) -> Refusal:
+    lines = code.text.split("\n")
+    number = min(max(1, error.lineno or 1), len(lines))
+    column = min(max(1, error.offset or 1), len(lines[number - 1]) + 1)
+    offset = sum(len(line) + 1 for line in lines[: number - 1]) + column - 1
+    message = f"python: {error.msg.lower() if error.msg else 'invalid syntax'}"
+    return scope.source.refuse_in("python", message, code, offset, 1)
+
+
+def _main(module: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    functions = (node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return next((function for function in functions if function.name == "main"), None)
+
+
+def _check_arguments(
+    main: ast.FunctionDef | ast.AsyncFunctionDef, code: Scalar, args: Mapping | None, scope: Scope
+) -> None:
+    given = args.entries if args else {}
+    required, optional = _parameters(main.args)
+    for name, (key, _) in given.items():
+        if main.args.kwarg is None and name not in required and name not in optional:
+            hint = did_you_mean(name, [*required, *optional])
+            scope.note(scope.source.refuse("python", f"main has no parameter '{name}'", key, hint=hint))
+    for name in required:
+        if name not in given:
+            message = f"main has the parameter '{name}', and 'args' does not name it"
+            offset = sum(len(line) + 1 for line in code.text.split("\n")[: main.lineno - 1]) + main.col_offset
+            scope.note(scope.source.refuse_in("python", message, code, offset, 8, hint=f"add it under 'args:'"))
+
+
+def _parameters(arguments: ast.arguments) -> tuple[list[str], list[str]]:
+    """The names of the parameters without a default, and of those with one."""
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    split = len(positional) - len(arguments.defaults)
+    pairs = list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
+    required = positional[:split] + [argument.arg for argument, default in pairs if default is None]
+    return required, positional[split:] + [argument.arg for argument, default in pairs if default is not None]

@@ -1,0 +1,141 @@
+"""Who can be reached from whom: many questions about one large graph, answered together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+# Sources asked about in one sweep: one bit each of an integer per vertex, so that memory stays small.
+_SOURCES_PER_SWEEP = 2048
+
+Pair = tuple[str, str]
+
+
+class Reach:
+    """A graph of names. Vertices that lead to each other form one part; parts are swept in order."""
+
+    def __init__(self, links: Mapping[str, Sequence[str]]) -> None:
+        self._links = links
+        self._part, self._order = _parts(links)
+        self._loops = {vertex for vertex, targets in links.items() if vertex in targets}
+        self._sizes = [0] * len(self._order)
+        for part in self._part.values():
+            self._sizes[part] += 1
+
+    def rank(self, vertex: str) -> int:
+        """Sorts the vertices so that whatever leads to another comes before it."""
+        return -self._part[vertex]
+
+    def holding(self, pairs: Iterable[Pair]) -> set[Pair]:
+        """The pairs (from, to) between which there is a path of at least one link."""
+        held: set[Pair] = set()
+        open_pairs: list[Pair] = []
+        for pair in set(pairs):
+            answer = self._at_once(*pair)
+            if answer:
+                held.add(pair)
+            elif answer is None:
+                open_pairs.append(pair)
+        return held | self._swept(open_pairs)
+
+    def _at_once(self, source: str, target: str) -> bool | None:
+        """The answer if it takes no sweep."""
+        if source == target:
+            return source in self._loops or self._sizes[self._part[source]] > 1
+        if self._part[source] == self._part[target] or target in self._links[source]:
+            return True
+        return False if self._part[source] < self._part[target] else None
+
+    def _swept(self, pairs: list[Pair]) -> set[Pair]:
+        held: set[Pair] = set()
+        sources = sorted({self._part[source] for source, _ in pairs})
+        for start in range(0, len(sources), _SOURCES_PER_SWEEP):
+            bits = {part: 1 << bit for bit, part in enumerate(sources[start : start + _SOURCES_PER_SWEEP])}
+            masks = self._sweep(bits)
+            asked = (pair for pair in pairs if self._part[pair[0]] in bits)
+            held.update(pair for pair in asked if masks[self._part[pair[1]]] & bits[self._part[pair[0]]])
+        return held
+
+    def _sweep(self, bits: dict[int, int]) -> list[int]:
+        """For each part the set of sources that reach it. Parts are numbered so that links lead to lower ones."""
+        masks = [0] * len(self._order)
+        for part in range(len(self._order) - 1, -1, -1):
+            mask = masks[part] | bits.get(part, 0)
+            if mask:
+                masks[part] = mask
+                for vertex in self._order[part]:
+                    for target in self._links[vertex]:
+                        masks[self._part[target]] |= mask
+        return masks
+
+
+def _parts(links: Mapping[str, Sequence[str]]) -> tuple[dict[str, int], list[list[str]]]:
+    """The strongly connected parts (Tarjan, without recursion): a part's number is below that of all that lead to it."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    part: dict[str, int] = {}
+    order: list[list[str]] = []
+    stack: list[str] = []
+    for root in links:
+        if root in index:
+            continue
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        work = [(root, iter(links[root]))]
+        while work:
+            vertex, targets = work[-1]
+            for target in targets:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    work.append((target, iter(links[target])))
+                    break
+                if target not in part:
+                    low[vertex] = min(low[vertex], index[target])
+            else:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[vertex])
+                if low[vertex] == index[vertex]:
+                    _close(vertex, stack, part, order)
+    return part, order
+
+
+def _close(vertex: str, stack: list[str], part: dict[str, int], order: list[list[str]]) -> None:
+    members = []
+    while True:
+        member = stack.pop()
+        part[member] = len(order)
+        members.append(member)
+        if member == vertex:
+            order.append(members)
+            return
+
+
+def find_cycle(links: Mapping[str, Sequence[str]]) -> list[str]:
+    """Some cycle, its first vertex again at the end; empty where there is none."""
+    part, order = _parts(links)
+    for members in reversed(order):
+        start = members[-1]
+        if len(members) > 1 or start in links[start]:
+            return _way_around(start, part, links)
+    return []
+
+
+def _way_around(start: str, part: dict[str, int], links: Mapping[str, Sequence[str]]) -> list[str]:
+    """The shortest way from `start` back to itself, inside its part."""
+    came_from: dict[str, str] = {}
+    front = deque([start])
+    while front:
+        vertex = front.popleft()
+        for target in links[vertex]:
+            if target == start:
+                way = [start, vertex]
+                while way[-1] != start:
+                    way.append(came_from[way[-1]])
+                return way[::-1]
+            if part[target] == part[start] and target not in came_from:
+                came_from[target] = vertex
+                front.append(target)
+    return []

@@ -1,0 +1,169 @@
+"""Names into links: every step in its place, matrix steps multiplied, needs on many steps made groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mulligan.core.workflow import END, Edge, Need, Step
+from mulligan.language.binding import Values, binder
+from mulligan.language.edges import EdgeDraft, NeedDraft
+from mulligan.language.matrix import format_name
+from mulligan.language.nodes import Node, Refusal, Source, shorten
+from mulligan.language.scope import Draft, Scope
+from mulligan.language.steps import StepDraft
+from mulligan.language.words import did_you_mean
+
+
+@dataclass
+class Resolved:
+    """All steps with their links, and for each the draft it came from."""
+
+    steps: dict[str, Step] = field(default_factory=dict)
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    drafts: dict[str, StepDraft] = field(default_factory=dict)
+
+
+def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Resolved:
+    """The steps of a file with their links."""
+    names = _Names(drafts, draft.source)
+    resolved = Resolved()
+    previous: StepDraft | None = None
+    targets = {name for each in drafts for edge in each.edges for name in names.members(edge.edge.to)}
+    for each in drafts:
+        implied = previous if is_sequential and each.needs is None and each.names[0] not in targets else None
+        for step in _Linker(each, names, resolved, draft, implied).steps():
+            if step.name not in resolved.steps:
+                resolved.steps[step.name] = step
+                resolved.drafts[step.name] = each
+        previous = each
+    return resolved
+
+
+class _Names:
+    """Which names there are: of steps, and of matrices as a whole. One that is there twice is refused."""
+
+    def __init__(self, drafts: list[StepDraft], source: Source) -> None:
+        self.steps: dict[str, StepDraft] = {}
+        self.matrices: dict[str, tuple[str, ...]] = {}
+        self.matches: dict[str, tuple[str, ...]] = {}
+        self.source = source
+        for draft in drafts:
+            try:
+                self._add(draft)
+            except Refusal as refusal:
+                source.note(refusal)
+
+    def _add(self, draft: StepDraft) -> None:
+        whole = [draft.name] if draft.combinations and draft.name else []
+        for name in [*whole, *draft.names]:
+            first = self.steps.get(name)
+            if first or name in self.matrices:
+                line = f": first in line {first.name_node.line + 1}" if first else ""
+                raise self.source.refuse("duplicate_step", f"there are two steps '{name}'{line}", draft.name_node)
+        if whole:
+            self.matrices[draft.name] = tuple(draft.names)
+        self.steps.update(dict.fromkeys(draft.names, draft))
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """The steps that `name` stands for: itself, or all of a matrix."""
+        return (name,) if name in self.steps else self.matrices.get(name, ())
+
+    def matching(self, pattern: str) -> tuple[str, ...]:
+        if pattern not in self.matches:
+            compiled = re.compile(pattern)
+            self.matches[pattern] = tuple(name for name in self.steps if compiled.fullmatch(name))
+        return self.matches[pattern]
+
+    def refuse_unknown(self, name: str, node: Node, message: str) -> Refusal:
+        hint = did_you_mean(name, [*self.steps, *self.matrices])
+        return self.source.refuse("unknown_step", f"{message} '{shorten(name)}', which is not a step", node, hint=hint)
+
+
+class _Linker:
+    """Gives one draft's steps their links."""
+
+    def __init__(
+        self, each: StepDraft, names: _Names, resolved: Resolved, draft: Draft, implied: StepDraft | None
+    ) -> None:
+        self.draft = each
+        self.names = names
+        self.groups = resolved.groups
+        self.scope = Scope(draft, f"step '{each.name_node.text}'")
+        self.implied = implied
+        self.edge_binders = [binder(edge.edge) for edge in each.edges]
+
+    def steps(self) -> Iterator[Step]:
+        for step, values in self.draft.instances():
+            needs = tuple(dict.fromkeys(self._needs(step.name, values)))
+            edges = tuple(self._edges(values))
+            yield msgspec.structs.replace(step, needs=needs, edges=edges) if needs or edges else step
+
+    def _needs(self, step: str, values: Values) -> Iterator[Need]:
+        if self.implied:
+            yield self._whole(self.implied)
+        for need in self.draft.needs or ():
+            try:
+                yield self._need(need, step, values)
+            except Refusal as refusal:
+                self.scope.note(refusal)
+
+    def _whole(self, draft: StepDraft) -> Need:
+        if not draft.combinations:
+            return Need(draft.name)
+        name = draft.name or draft.name_node.text
+        return self._group(name, tuple(draft.names), "success")
+
+    def _group(self, name: str, members: tuple[str, ...], on: str) -> Need:
+        self.groups[name] = members
+        return Need(name, on, is_group=True)  # type: ignore[arg-type]
+
+    def _need(self, need: NeedDraft, step: str, values: Values) -> Need:
+        name = format_name(need.name, values, need.node, self.scope) if values and "{" in need.name else need.name
+        if need.kind == "match":
+            return self._match(need, step)
+        if name in self.names.matrices:
+            return self._group(name, self.names.matrices[name], need.on)
+        if need.kind == "matrix":
+            hint = did_you_mean(name, self.names.matrices)
+            message = f"step '{step}' needs the matrix '{shorten(name)}', which is not a step with 'matrix'"
+            raise self.scope.source.refuse("unknown_step", message, need.node, hint=hint)
+        if name == END:
+            message = f"step '{step}' needs 'end', which runs last"
+            raise self.scope.source.refuse("need", message, need.node)
+        if name not in self.names.steps:
+            raise self.names.refuse_unknown(name, need.node, f"step '{step}' needs")
+        return Need(name, need.on)
+
+    def _match(self, need: NeedDraft, step: str) -> Need:
+        members = self.names.matching(need.name)
+        others = tuple(name for name in members if name != step) if step in members else members
+        if not others:
+            message = f"step '{step}' needs steps that match '{shorten(need.name)}', and there are none"
+            raise self.scope.source.refuse("unknown_step", message, need.node)
+        name = f"match {need.name}" + (f" without {step}" if step in members else "")
+        return self._group(name, others, need.on)
+
+    def _edges(self, values: Values) -> Iterator[Edge]:
+        index = 0
+        for draft, bind in zip(self.draft.edges, self.edge_binders, strict=True):
+            edge = bind(values) if bind else draft.edge
+            for target in self._targets(draft, values):
+                is_same = index == edge.index and target == edge.to
+                yield edge if is_same else msgspec.structs.replace(edge, to=target, index=index)
+                index += 1
+
+    def _targets(self, draft: EdgeDraft, values: Values) -> tuple[str, ...]:
+        try:
+            name = draft.edge.to
+            name = format_name(name, values, draft.node, self.scope) if values and "{" in name else name
+            targets = (END,) if name == END else self.names.members(name)
+            if not targets:
+                raise self.names.refuse_unknown(name, draft.node, f"step '{self.draft.name}' leads to")
+            return targets
+        except Refusal as refusal:
+            self.scope.note(refusal)
+            return ()

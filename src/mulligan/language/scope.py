@@ -1,0 +1,245 @@
+"""Who reads what: the names that an expression may use at a place, and the steps it reads, noted for the check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+from mulligan.core.workflow import Breaker, Expression, Input, Secret, Template, Workflow
+from mulligan.language import expressions
+from mulligan.language.cel_names import analyse
+from mulligan.language.cel_tokens import tokens
+from mulligan.language.expressions import ExpressionRefused, Hole
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
+from mulligan.language.words import did_you_mean, listed
+
+# Names that every expression may read, and those that exist in some places only.
+ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})
+LOCAL_ROOTS = frozenset({"error", "output", "index", "matrix"})
+_WHERE = {
+    "error": "'error' is known in 'on_failure' and 'recovery_script'",
+    "output": "'output' is known after the action has run: write steps.NAME.output",
+    "index": "'index' is known in 'do' of a map",
+    "matrix": "'matrix' is known in a step with 'matrix'",
+    "item": "'item' is known in a map",
+}
+NOBODY = ""
+STEP_FIELDS = ("output", "status", "failure", "visits", "attempts", "recovered", "handled", "warnings")
+ERROR_FIELDS = (
+    "code severity retryable message exit_code signal step item visit attempt at details trace cause handler_failure"
+).split()
+
+
+class Use(NamedTuple):
+    """One step read by an expression of another."""
+
+    reader: str | None
+    step: str
+    scalar: Scalar
+    offset: int
+    length: int
+    may_be_itself: bool
+
+
+@dataclass
+class Draft:
+    """The workflow while it is read: what its expressions may name, and what they named."""
+
+    source: Source
+    inputs: dict[str, Input] = field(default_factory=dict)
+    secrets: dict[str, Secret] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    policies: Mapping | None = None
+    handlers: Mapping | None = None
+    shell_interpreter: str | None = None
+    python_interpreter: str | None = None
+    uses: list[Use] = field(default_factory=list)
+    used_handlers: dict[str, int] = field(default_factory=dict)
+    children: dict[str, Workflow] = field(default_factory=dict)
+    includes: Includes | None = None
+
+
+class Includes(Protocol):
+    """Loads the files that `workflow` actions name."""
+
+    def child(self, file: str, node: Node, source: Source) -> Workflow:
+        """The checked workflow in `file`; its problems are its own, `node` is where it was named."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A place of the file: its step, and the names that hold there beside the roots."""
+
+    draft: Draft
+    owner: str
+    # The step whose place in the graph counts; None may read every step, NOBODY reads none.
+    reader: str | None = None
+    names: frozenset[str] = frozenset()
+    matrix: frozenset[str] = frozenset()
+    may_read_itself: bool = False
+    open_handlers: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Source:
+        return self.draft.source
+
+    def knowing(self, *names: str) -> Scope:
+        """The same place once more is known: after a failure, after a success."""
+        return replace(self, names=self.names | set(names), may_read_itself=True)
+
+    def note(self, refusal: Refusal) -> None:
+        self.source.note(refusal)
+
+    @property
+    def known(self) -> frozenset[str]:
+        return ROOTS | self.names | ({"matrix"} if self.matrix else frozenset())
+
+    @property
+    def bare_names(self) -> frozenset[str]:
+        """Names that are ours in shell text even without a dot; `${error}` alone stays the shell's own variable."""
+        return self.names - {"error"}
+
+
+def condition(node: Node, scope: Scope) -> Expression:
+    """A bare condition; `${…}` around the whole of it is allowed. The engine evaluates it, so it reads no secret."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str | bool):
+        raise scope.source.refuse("type", f"a condition is expected, and this is {describe(node)}", node)
+    source, offset = expressions.condition_source(node.text)
+    expression = checked(source, node, offset, scope)
+    return without_secrets(expression, node, scope)
+
+
+def without_secrets(expression: Expression, node: Scalar, scope: Scope) -> Expression:
+    secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
+    if secret:
+        raise scope.source.refuse("secret", f"'{secret}' is known to workers only, and this is read by the engine", node)
+    return expression
+
+
+def template(node: Node, scope: Scope) -> Template:
+    """Text with holes. A value that is not text goes in as it was written."""
+    if not isinstance(node, Scalar):
+        raise scope.source.refuse("type", f"a text is expected, and this is {describe(node)}", node)
+    if node.value is None:
+        return Template(("",))
+    if "${" not in node.text:
+        return Template((node.text,))
+    return Template(tuple(part if isinstance(part, str) else hole(part, node, scope) for part in holes(node, scope)))
+
+
+def holes(node: Scalar, scope: Scope) -> tuple[str | Hole, ...]:
+    try:
+        return expressions.find_holes(node.text)
+    except ExpressionRefused as refused:
+        raise _refuse(refused, node, scope) from None
+
+
+def hole(part: Hole, node: Scalar, scope: Scope) -> Expression:
+    return checked(part.source, node, part.source_offset, scope)
+
+
+def checked(source: str, node: Scalar, offset: int, scope: Scope) -> Expression:
+    """An expression whose every name exists here. `offset` is where it starts in the text of `node`."""
+    try:
+        expression = expressions.check(source, offset=offset)
+    except ExpressionRefused as refused:
+        raise _refuse(refused, node, scope) from None
+    if expression.reads:
+        for path in _paths(expression.source):
+            _judge(path, _Place(expression.source, node, offset + len(source) - len(source.lstrip())), scope)
+    return expression
+
+
+def _refuse(refused: ExpressionRefused, node: Scalar, scope: Scope) -> Refusal:
+    return scope.source.refuse_in("expression", refused.message, node, refused.offset, refused.length, hint=refused.hint)
+
+
+@lru_cache(maxsize=16384)
+def _paths(source: str) -> tuple[tuple[str, ...], ...]:
+    return analyse(tokens(source)).paths
+
+
+class _Place(NamedTuple):
+    """An expression in the text of a node, to point at the names in it."""
+
+    source: str
+    node: Scalar
+    offset: int
+
+    def span(self, path: tuple[str, ...], depth: int) -> tuple[int, int]:
+        """Where the name at `depth` of `path` stands in the node's text, and how long it is."""
+        between = r"\s*(?:\.\s*|\[\s*['\"])"
+        pattern = rf"(?<![\w.]){between.join(map(re.escape, path[: depth + 1]))}(?!\w)"
+        found = re.search(pattern, self.source)
+        length = len(path[depth])
+        return (self.offset + found.end() - length, length) if found else (self.offset, len(self.source))
+
+
+def _judge(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+    root = path[0]
+    if root not in scope.known:
+        raise _unknown(path, 0, place, scope, f"'{root}' is not known here", scope.known, _WHERE.get(root, ""))
+    judge = _JUDGES.get(root)
+    if judge:
+        judge(path, place, scope)
+
+
+def _unknown(
+    path: tuple[str, ...], depth: int, place: _Place, scope: Scope, message: str, known: Iterable[str], hint: str = ""
+) -> Refusal:
+    code = ("unknown_name", "unknown_" + path[0].rstrip("s"), "unknown_field")[depth if len(path) > 1 else 0]
+    offset, length = place.span(path, depth)
+    hint = hint or did_you_mean(path[depth], known)
+    return scope.source.refuse_in(code, message, place.node, offset, length, hint=hint)
+
+
+def _judge_declared(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+    """`inputs.x`, `secrets.x` and `files.x` are declared at the top of the file."""
+    root = path[0]
+    known: Any = scope.matrix if root == "matrix" else getattr(scope.draft, root)
+    if len(path) > 1 and path[1] not in known:
+        word = "matrix value" if root == "matrix" else root.rstrip("s")
+        hint = did_you_mean(path[1], known) or ("" if root == "matrix" else f"declare it under '{root}:'")
+        raise _unknown(path, 1, place, scope, f"there is no {word} '{path[1]}'", known, hint)
+
+
+def _judge_step(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+    if scope.reader == NOBODY:
+        raise _unknown(path, 0, place, scope, f"{scope.owner} hold for all steps, so they can read none", ())
+    if len(path) == 1:
+        if scope.reader is None:
+            return
+        hint = "write steps.NAME, or steps[\"build-image\"] where there is a hyphen"
+        raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", (), hint)
+    if len(path) > 2 and path[2] not in STEP_FIELDS:
+        message = f"a step has no '{path[2]}'"
+        hint = did_you_mean(path[2], STEP_FIELDS) or f"it has {listed(STEP_FIELDS)}"
+        raise _unknown(path, 2, place, scope, message, (), hint)
+    offset, length = place.span(path, 1)
+    scope.draft.uses.append(Use(scope.reader, path[1], place.node, offset, length, scope.may_read_itself))
+
+
+def _judge_error(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+    if len(path) > 1 and path[1] not in ERROR_FIELDS:
+        message = f"an error has no '{path[1]}'"
+        hint = did_you_mean(path[1], ERROR_FIELDS) or f"it has {listed(ERROR_FIELDS)}"
+        raise _unknown(path, 1, place, scope, message, (), hint)
+
+
+_JUDGES: dict[str, Any] = {
+    "inputs": _judge_declared,
+    "secrets": _judge_declared,
+    "files": _judge_declared,
+    "matrix": _judge_declared,
+    "steps": _judge_step,
+    "error": _judge_error,
+}
+
+
+def refuse_name(word: str, node: Node, what: str, source: Source) -> Refusal:
+    """A name of the user's that is one of ours already."""
+    return source.refuse("name", f"{what} cannot be called '{shorten(word)}', which is a name of ours", node)

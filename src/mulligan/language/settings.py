@@ -1,0 +1,63 @@
+"""What holds where a command says nothing itself: from `defaults`, from its step, from its map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mulligan.core.workflow import Capture, Resources, Rule, Template
+from mulligan.language.keys import ENV, RESOURCES
+from mulligan.language.nodes import Node
+from mulligan.language.scope import Scope, template
+from mulligan.language.shapes import Fields
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The rules of a place, and what bounds them together."""
+
+    rules: tuple[Rule, ...] = ()
+    max_attempts: int | None = None
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    capture: Capture = "text"
+    env: dict[str, Template] = field(default_factory=dict)
+    cwd: Template | None = None
+    on_lost: str = "rerun"
+    timeout: float | None = None
+    resources: Resources | None = None
+    # Read anew at each place: a recovery script inherits the env and cwd of its own.
+    retry: Node | None = None
+
+    def for_commands(self) -> Settings:
+        """What the commands of a handler inherit: how things run, not how often or how long."""
+        return Settings(capture=self.capture, env=self.env, cwd=self.cwd, on_lost=self.on_lost)
+
+    def merged(self, fields: Fields, scope: Scope) -> Settings:
+        """These settings with what a place says itself on top."""
+        return Settings(
+            capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,  # type: ignore[arg-type]
+            env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,
+            cwd=template(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
+            on_lost=fields.get("on_lost", self.on_lost),
+            timeout=fields.get("timeout", self.timeout),
+            resources=read_resources(fields["resources"]) if "resources" in fields else self.resources,
+            retry=fields.at("retry") if "retry" in fields else self.retry,
+        )
+
+
+def read_env(node: Node, scope: Scope) -> dict[str, Template]:
+    """Environment variables. Names that start with MULLIGAN_ are ours."""
+    env: dict[str, Template] = {}
+    for name, value in ENV.read(node, "'env'", scope.source).items():
+        if name.startswith("MULLIGAN_"):
+            key = node.key(name)  # type: ignore[union-attr]
+            raise scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key)
+        env[name] = template(value, scope)
+    return env
+
+
+def read_resources(fields: Fields) -> Resources:
+    return Resources(**fields.pick(*RESOURCES.keys))

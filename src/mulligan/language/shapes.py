@@ -1,0 +1,449 @@
+"""Shapes: what may stand at a place of the file. One description reads it, refuses it and makes its JSON Schema.
+
+A shape reads a node into a plain value, or raises a `Refusal`. A `Record` notes the refusals of its keys and goes
+on without them, so that one reading finds all problems of a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from mulligan.language import quantities
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, plain, shorten
+from mulligan.language.words import closest_key, did_you_mean, listed
+
+Schema = dict[str, Any]
+Definitions = dict[str, Any]
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Shape:
+    """What is expected at a place: in words, as a reader, and as JSON Schema."""
+
+    expected: str
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        raise NotImplementedError
+
+    def schema(self, definitions: Definitions) -> Schema:
+        raise NotImplementedError
+
+    def refuse(self, node: Node, label: str, source: Source) -> Refusal:
+        return source.refuse("type", f"{label} is {describe(node)}, {self.expected} is expected", node)
+
+
+@dataclass(frozen=True)
+class Value(Shape):
+    """One scalar, converted. A ValueError of the conversion is a refusal."""
+
+    expected: str
+    convert: Callable[[Any], Any]
+    json_schema: Schema
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        if isinstance(node, Scalar):
+            try:
+                return self.convert(node.value)
+            except ValueError:
+                pass
+        raise self.refuse(node, label, source)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return dict(self.json_schema)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(value)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(value)
+    return value
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise ValueError(value)
+    return value
+
+
+def whole(least: int, most: int | None = None, *, example: str = "") -> Value:
+    """A whole number between bounds."""
+
+    def convert(value: Any) -> int:
+        if type(value) is not int or value < least or (most is not None and value > most):
+            raise ValueError(value)
+        return value
+
+    bounds = f" from {least} to {most}" if most is not None else f" of at least {least}"
+    limits = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
+    return Value(f"a whole number{bounds}{example}", convert, {"type": "integer", **limits})
+
+
+def number(least: float, most: float | None = None) -> Value:
+    """A number between bounds."""
+
+    def convert(value: Any) -> float:
+        if type(value) not in (int, float) or not value >= least or (most is not None and not value <= most):
+            raise ValueError(value)
+        return float(value)
+
+    bounds = f" from {least:g} to {most:g}" if most is not None else f" of at least {least:g}"
+    limits = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
+    return Value(f"a number{bounds}", convert, {"type": "number", **limits})
+
+
+TEXT = Value("a text", _text, {"type": "string", "minLength": 1})
+FLAG = Value("true or false", _flag, {"type": "boolean"})
+STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
+DURATION = Value(
+    "a duration such as 30s",
+    quantities.duration,
+    {"anyOf": [{"type": "string", "pattern": quantities.DURATION_PATTERN}, {"type": "number", "minimum": 0}]},
+)
+SIZE = Value(
+    "a size such as 512MiB",
+    quantities.size,
+    {"anyOf": [{"type": "string", "pattern": quantities.SIZE_PATTERN}, {"type": "integer", "exclusiveMinimum": 0}]},
+)
+FACTOR = Value(
+    "a factor such as x1.5",
+    quantities.factor,
+    {"anyOf": [{"type": "string", "pattern": quantities.FACTOR_PATTERN}, {"type": "number", "minimum": 1}]},
+)
+
+
+@dataclass(frozen=True)
+class Choice(Shape):
+    """One of a few words; `values` says what each means where that is not the word itself."""
+
+    words: tuple[str, ...]
+    flags: dict[bool, str] = field(default_factory=dict)
+
+    @property
+    def expected(self) -> str:  # type: ignore[override]
+        return listed(self.words)
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        if isinstance(node, Scalar):
+            if isinstance(node.value, bool) and node.value in self.flags:
+                return self.flags[node.value]
+            if node.value in self.words:
+                return node.value
+            message = f"{label} is {describe(node)}, {self.expected} is expected"
+            raise source.refuse("choice", message, node, hint=did_you_mean(node.text, self.words))
+        raise self.refuse(node, label, source)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"enum": [*self.words, *self.flags]}
+
+
+@dataclass(frozen=True)
+class Json(Shape):
+    """Any value that JSON has too."""
+
+    expected: str = "a value"
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        refuse_not_json(node, source)
+        return plain(node)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {}
+
+
+def refuse_not_json(node: Node, source: Source) -> None:
+    """Infinity and "not a number" are YAML; no JSON reader takes them."""
+    if isinstance(node, Scalar):
+        if isinstance(node.value, float) and not abs(node.value) < float("inf"):
+            raise source.refuse("number", f"'{shorten(node.text)}' is a number that JSON does not have", node)
+    else:
+        for child in node.items if isinstance(node, Sequence) else [value for _, value in node.items()]:
+            refuse_not_json(child, source)
+
+
+@dataclass(frozen=True)
+class Deferred(Shape):
+    """Handed on as a node, for a reader that needs to know where it stands. `of` says its schema."""
+
+    of: Callable[[], Shape]
+
+    @property
+    def expected(self) -> str:  # type: ignore[override]
+        return self.of().expected
+
+    def read(self, node: Node, label: str, source: Source) -> Node:
+        return node
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return self.of().schema(definitions)
+
+
+@dataclass(frozen=True)
+class Template(Shape):
+    """Text that may hold `${…}`; read later, in its scope."""
+
+    expected: str = "a text"
+    types: tuple[str, ...] = ("string",)
+
+    def read(self, node: Node, label: str, source: Source) -> Node:
+        if not isinstance(node, Scalar) or _json_type(node.value) not in self.types:
+            raise self.refuse(node, label, source)
+        return node
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"type": self.types[0] if len(self.types) == 1 else list(self.types)}
+
+
+def _json_type(value: Any) -> str:
+    names = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+    return names[type(value)]
+
+
+@dataclass(frozen=True)
+class ListOf(Shape):
+    """A list; with `or_one`, one entry may stand without the brackets."""
+
+    of: Shape
+    or_one: bool = False
+    at_least: int = 0
+
+    @property
+    def expected(self) -> str:  # type: ignore[override]
+        return f"{self.of.expected} or a list of them" if self.or_one else "a list"
+
+    def read(self, node: Node, label: str, source: Source) -> tuple[Any, ...]:
+        if isinstance(node, Sequence):
+            if len(node.items) < self.at_least:
+                raise source.refuse("type", f"{label} is an empty list", node)
+            return tuple(self._entries(node, f"an entry of {label}", source))
+        if self.or_one and not (isinstance(node, Scalar) and node.value is None):
+            return (self.of.read(node, label, source),)
+        raise self.refuse(node, label, source)
+
+    def _entries(self, node: Sequence, label: str, source: Source) -> Iterator[Any]:
+        for item in node.items:
+            try:
+                yield self.of.read(item, label, source)
+            except Refusal as refusal:
+                source.note(refusal)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        of = self.of.schema(definitions)
+        several: Schema = {"type": "array", "items": of}
+        if self.at_least:
+            several["minItems"] = self.at_least
+        return {"anyOf": [of, several]} if self.or_one else several
+
+
+@dataclass(frozen=True)
+class MapOf(Shape):
+    """A mapping from names to values of one shape; read as a dict in the order of the file."""
+
+    of: Shape
+    pattern: str = r"[A-Za-z_][A-Za-z0-9_]*"
+    expected: str = "a mapping"
+    names: str = "letters, digits and '_'"
+
+    def read(self, node: Node, label: str, source: Source) -> dict[str, Any]:
+        if not isinstance(node, Mapping):
+            raise self.refuse(node, label, source)
+        return dict(self._entries(node, label, source))
+
+    def _entries(self, node: Mapping, label: str, source: Source) -> Iterator[tuple[str, Any]]:
+        for key, value in node.items():
+            try:
+                if not re.fullmatch(self.pattern, key.text):
+                    message = f"the name '{shorten(key.text)}' in {label} has more than {self.names}"
+                    raise source.refuse("name", message, key)
+                yield key.text, self.of.read(value, f"'{key.text}' in {label}", source)
+            except Refusal as refusal:
+                source.note(refusal)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {
+            "type": "object",
+            "patternProperties": {f"^(?:{self.pattern})$": self.of.schema(definitions)},
+            "additionalProperties": False,
+        }
+
+
+@dataclass(frozen=True)
+class Either(Shape):
+    """What fits the kind of node that is there: a list, a mapping, true or false, a number, or text."""
+
+    expected: str
+    text: Shape | None = None
+    flag: Shape | None = None
+    number: Shape | None = None
+    list: Shape | None = None
+    mapping: Shape | None = None
+    empty: Shape | None = None
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        shape = self._fitting(node)
+        if shape is None:
+            raise self.refuse(node, label, source)
+        return shape.read(node, label, source)
+
+    def _fitting(self, node: Node) -> Shape | None:
+        if isinstance(node, Sequence):
+            return self.list
+        if isinstance(node, Mapping):
+            return self.mapping
+        if isinstance(node.value, bool):
+            return self.flag
+        if node.value is None:
+            return self.empty
+        return self.text if isinstance(node.value, str) else self.number
+
+    def schema(self, definitions: Definitions) -> Schema:
+        shapes = (self.text, self.flag, self.number, self.list, self.mapping, self.empty)
+        schemas: list[Schema] = []
+        for shape in shapes:
+            one = shape.schema(definitions) if shape else None
+            if one is not None and one not in schemas:
+                schemas.append(one)
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+@dataclass(frozen=True)
+class AnyOf(Shape):
+    """Several mappings that only their reader can tell apart; for the schema alone."""
+
+    expected: str
+    shapes: tuple[Shape, ...]
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"anyOf": [shape.schema(definitions) for shape in self.shapes]}
+
+
+@dataclass(frozen=True)
+class Nothing(Shape):
+    """An empty value."""
+
+    expected: str = "nothing"
+
+    def read(self, node: Node, label: str, source: Source) -> None:
+        return None
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"type": "null"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a record. `about` is its sentence in editors."""
+
+    shape: Shape
+    about: str = ""
+    is_required: bool = False
+
+
+class Fields:
+    """What a record says: the values of its keys, and the node of each."""
+
+    __slots__ = ("node", "values")
+
+    def __init__(self, node: Mapping, values: dict[str, Any]) -> None:
+        self.node = node
+        self.values = values
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.values.get(key, default)
+
+    def at(self, key: str) -> Node:
+        return self.node.entries[key][1]
+
+    def key(self, key: str) -> Scalar:
+        return self.node.key(key)
+
+    def pick(self, *keys: str) -> dict[str, Any]:
+        """The keys that are there, as keyword arguments."""
+        return {key: self.values[key] for key in keys if key in self.values}
+
+
+@dataclass(frozen=True)
+class Record(Shape):
+    """A mapping with known keys. An unknown one is refused with the one that was meant.
+
+    `one_of`: exactly one of these keys is there (each may be a group of keys that go together).
+    `may_extend`: keys that start with `x-` are skipped, so that a file has a place for its anchors.
+    """
+
+    name: str
+    keys: dict[str, Key]
+    one_of: tuple[tuple[str, ...], ...] = ()
+    may_extend: bool = False
+
+    @property
+    def expected(self) -> str:  # type: ignore[override]
+        return f"a mapping with keys such as '{next(iter(self.keys))}'"
+
+    @cached_property
+    def required(self) -> tuple[str, ...]:
+        return tuple(word for word, key in self.keys.items() if key.is_required)
+
+    def read(self, node: Node, label: str, source: Source) -> Fields:
+        if not isinstance(node, Mapping):
+            raise self.refuse(node, label, source)
+        values: dict[str, Any] = {}
+        for word, (key, value) in node.entries.items():
+            known = self.keys.get(word)
+            try:
+                if known is not None:
+                    values[word] = known.shape.read(value, f"'{word}'", source)
+                elif not (self.may_extend and word.startswith("x-")):
+                    raise self._refuse_unknown(key, label, source)
+            except Refusal as refusal:
+                source.note(refusal)
+        self._refuse_missing(node, label, source)
+        return Fields(node, values)
+
+    def _refuse_unknown(self, key: Scalar, label: str, source: Source) -> Refusal:
+        meant = closest_key(key.text, self.keys)
+        hint = f"did you mean '{meant}'?" if meant else f"there are {listed(self.keys)}" if len(self.keys) <= 8 else ""
+        return source.refuse("unknown_key", f"'{shorten(key.text)}' is not a key of {label}", key, hint=hint)
+
+    def _refuse_missing(self, node: Mapping, label: str, source: Source) -> None:
+        for word in self.required:
+            if word not in node.entries:
+                message = f"{label} has no '{word}'"
+                source.note(source.refuse("missing_key", message, node, hint=f"add '{word}: …'"))
+
+    def schema(self, definitions: Definitions) -> Schema:
+        if self.name not in definitions:
+            definitions[self.name] = {}
+            definitions[self.name] = self._own_schema(definitions)
+        return {"$ref": f"#/$defs/{self.name}"}
+
+    def _own_schema(self, definitions: Definitions) -> Schema:
+        properties = {word: {**key.shape.schema(definitions), **_about(key)} for word, key in self.keys.items()}
+        schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+        if self.required:
+            schema["required"] = list(self.required)
+        if self.one_of:
+            schema["oneOf"] = [{"required": list(group)} for group in self.one_of]
+        if self.may_extend:
+            schema["patternProperties"] = {"^x-": {}}
+        return schema
+
+
+def _about(key: Key) -> Schema:
+    return {"description": key.about} if key.about else {}

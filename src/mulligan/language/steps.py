@@ -1,0 +1,236 @@
+"""Steps: each read once into a draft, its links still names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from mulligan.core.workflow import (
+    END,
+    END_TIMEOUT_SECONDS,
+    ENGINE_ACTIONS,
+    Step,
+    Triage,
+)
+from mulligan.language.actions import read_action
+from mulligan.language.binding import Values, binder
+from mulligan.language.commands import command_fields, read_command, read_commands
+from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
+from mulligan.language.keys import ACTIONS, STEP
+from mulligan.language.keys import END as END_SHAPE
+from mulligan.language.maps import read_map
+from mulligan.language.matrix import base_name, read_matrix, step_names
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe, shorten
+from mulligan.language.scope import Draft, Scope, condition
+from mulligan.language.settings import Settings
+from mulligan.language.shapes import NAME, Fields
+from mulligan.language.words import closest_key, did_you_mean
+
+_AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
+# On a map step these are the defaults of its commands, and not its own.
+_OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources")
+
+
+@dataclass
+class StepDraft:
+    """A step as read: `step` without its links, the links by name, and one name per matrix combination."""
+
+    name: str
+    node: Mapping
+    name_node: Scalar
+    step: Step
+    needs: list[NeedDraft] | None = None
+    edges: list[EdgeDraft] = field(default_factory=list)
+    combinations: list[Values] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def instances(self) -> Iterator[tuple[Step, Values]]:
+        """The steps it stands for: itself, or one per combination of its matrix."""
+        if not self.combinations:
+            yield self.step, {}
+            return
+        bind = binder(self.step)
+        for name, values in zip(self.names, self.combinations, strict=True):
+            bound = bind(values) if bind else self.step
+            yield _renamed(bound, name, values), values
+
+
+def _renamed(step: Step, name: str, values: Values) -> Step:
+    return msgspec.structs.replace(step, name=name, matrix=values)
+
+
+def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
+    """A step of the list. What is wrong is noted; None where it has not even a name."""
+    try:
+        return _step(node, draft, settings)
+    except Refusal as refusal:
+        draft.source.note(refusal)
+        return None
+
+
+def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
+    source = draft.source
+    if not isinstance(node, Mapping):
+        raise source.refuse("type", f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected", node)
+    name_node = _name_node(node, draft)
+    name = name_node.text
+    label = f"step '{shorten(name)}'"
+    fields: Fields = STEP.read(node, label, source)
+    scope = Scope(draft, label, reader=name)
+    name, names, combinations = _named(name_node, fields, scope)
+    if combinations:
+        scope = replace(scope, matrix=frozenset(combinations[0]))
+    step = Step(name=name, line=node.line + 1, **_noted_fields(fields, label, scope, settings))
+    found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
+    _read_links(found, fields, scope)
+    return found
+
+
+def _name_node(node: Mapping, draft: Draft) -> Scalar:
+    found = node.get("step")
+    if found is None:
+        wrong = next((word for word in node.entries if word in ("name", "id", "task", "job")), None)
+        if wrong:
+            message = f"'{wrong}' is not a key of a step"
+            raise draft.source.refuse("unknown_key", message, node.key(wrong), hint="did you mean 'step'?")
+        raise draft.source.refuse("missing_key", "the step has no name", node, hint="add 'step: NAME'")
+    if not isinstance(found, Scalar) or found.value is None or isinstance(found.value, bool | float):
+        message = f"'step' is {describe(found)}, a name of letters, digits, '_' and '-' is expected"
+        raise draft.source.refuse("type", message, found)
+    return found
+
+
+def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
+    """The step's name (of a matrix: of the whole), the names of all its steps, and their values."""
+    name = base_name(node.text) if "matrix" in fields.node.entries else node.text
+    try:
+        if "matrix" in fields:
+            combinations = read_matrix(fields.at("matrix"), scope)
+            return name, step_names(node, combinations, scope), combinations
+        if not NAME.fullmatch(name):
+            hint = "values in a name need a 'matrix'" if "{" in name else ""
+            message = f"'{shorten(name)}' is not a name of letters, digits, '_' and '-'"
+            raise scope.source.refuse("name", message, node, hint=hint)
+    except Refusal as refusal:
+        scope.note(refusal)
+    return name, [name], []
+
+
+def _noted_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """The step's fields as far as they can be read, so that its links are checked even if its action is not."""
+    try:
+        return _fields(fields, label, scope, settings)
+    except Refusal as refusal:
+        scope.note(refusal)
+        return {}
+
+
+def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
+    if "map" in fields.node.entries or "do" in fields.node.entries:
+        said = _map_fields(fields, label, scope, settings)
+    else:
+        action = read_action(fields, label, scope)
+        if action and action.kind in ENGINE_ACTIONS:
+            # A person may take longer than any program: the default time of an attempt is not meant for these.
+            settings = replace(settings, timeout=None)
+        said = {"action": action, **command_fields(fields, scope, settings)}
+    return {**said, **_place(fields, scope, settings)}
+
+
+def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
+    _refuse_half_a_map(fields, label, scope)
+    own = settings.merged(fields, scope)
+    mapped, inner = read_map(fields.at("map"), scope, own.for_commands())
+    commands = read_commands(fields.at("do"), "'do'", replace(inner, names=inner.names | {"output"}), own)
+    said = command_fields(fields, scope, settings)
+    for key in _OF_THE_COMMANDS:
+        said.pop(key, None)
+    said["deadline"] = fields.get("deadline")
+    return {**said, "map": mapped, "do": commands}
+
+
+def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
+    source, entries = scope.source, fields.node.entries
+    actions = [action for action in ACTIONS if action in entries]
+    if "do" not in entries:
+        hint = f"put '{actions[0]}' into it" if actions else "add 'do: [{shell: …}]'"
+        raise source.refuse("map", f"{label} has 'map' and no 'do'", fields.key("map"), hint=hint)
+    if "map" not in entries:
+        raise source.refuse("map", f"{label} has 'do' and no 'map'", fields.key("do"), hint="add 'map: {over: …}'")
+    if actions:
+        message = f"{label} has 'map', so its actions stand in 'do'"
+        raise source.refuse("several_actions", message, fields.key(actions[0]), hint=f"move '{actions[0]}' into 'do'")
+    if "do" not in fields or "map" not in fields:
+        raise source.refuse("map", f"{label} has a map that cannot be read", fields.node)
+
+
+def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """What a step has beyond a command: its place in the graph."""
+    said: dict[str, Any] = fields.pick(*_AS_THEY_ARE)
+    if "when" in fields:
+        said["when"] = condition(fields.at("when"), scope)
+    if "triage" in fields:
+        said["triage"] = _triage(fields["triage"])
+    if "undo" in fields:
+        own = settings.merged(fields, scope).for_commands()
+        said["undo"] = read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own)
+    for key in ("reads", "writes"):
+        if key in fields:
+            said[key] = _files(fields, key, scope)
+    if fields.get("start"):
+        said["is_start"] = True
+    return said
+
+
+def _triage(form: Fields | bool) -> Triage | None:
+    if isinstance(form, Fields):
+        return Triage(**form.pick("when", "timeout", "default"))
+    return Triage() if form else None
+
+
+def _files(fields: Fields, key: str, scope: Scope) -> tuple[str, ...]:
+    declared = scope.draft.files
+    for name in fields[key]:
+        if name not in declared:
+            hint = did_you_mean(name, declared) or "declare it under 'files:'"
+            raise scope.source.refuse("unknown_file", f"there is no file '{shorten(name)}'", fields.at(key), hint=hint)
+    return tuple(dict.fromkeys(fields[key]))
+
+
+def _read_links(found: StepDraft, fields: Fields, scope: Scope) -> None:
+    if "needs" in fields:
+        found.needs = read_needs(fields.at("needs"), scope)
+    if "next" in fields:
+        found.edges = read_next(fields.at("next"), scope)
+
+
+def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
+    """The explicit `end`: an action with a few keys; it may read every step."""
+    source = draft.source
+    if not isinstance(node, Mapping):
+        raise source.refuse("type", f"'end' is {describe(node)}, a mapping with an action is expected", node)
+    _refuse_keys_of_steps(node, draft)
+    own = Mapping(node.line, node.column)
+    own.entries = {key: entry for key, entry in node.entries.items() if key in END_SHAPE.keys}
+    fields: Fields = END_SHAPE.read(own, "'end'", source)
+    scope = Scope(draft, "'end'", reader=None)
+    calm = replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
+    said = command_fields(fields, scope, calm)
+    return Step(name=END, line=node.line + 1, action=read_action(fields, "'end'", scope), **said)
+
+
+def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
+    for word, (key, _) in node.entries.items():
+        if word == "step" or word in END_SHAPE.keys:
+            continue
+        meant = closest_key(word, END_SHAPE.keys)
+        hint = f"did you mean '{meant}'?" if meant and word not in STEP.keys else "every path leads to 'end', and it runs last"
+        draft.source.note(draft.source.refuse("unknown_key", f"'{shorten(word)}' is not a key of 'end'", key, hint=hint))
+
+
+def default_end() -> Step:
+    """The end that only evaluates."""
+    return Step(name=END, timeout=END_TIMEOUT_SECONDS)

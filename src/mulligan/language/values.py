@@ -1,0 +1,85 @@
+"""Values with holes: JSON apart from what goes in, and values as CEL literals."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mulligan.core.workflow import Expression, Template
+from mulligan.language.expressions import Hole
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
+from mulligan.language.scope import Scope, hole, holes, template
+from mulligan.language.shapes import refuse_not_json
+
+HOLE = "${}"
+_ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f]')
+
+
+def holed(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:
+    """The JSON value of `node`; a text with `${…}` becomes a hole, and `bindings` says what it is."""
+    refuse_not_json(node, scope.source)
+    return _holed(node, scope, bindings)
+
+
+def _holed(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:
+    if isinstance(node, Sequence):
+        return [_holed(item, scope, bindings) for item in node.items]
+    if isinstance(node, Mapping):
+        if HOLE in node.entries:
+            raise scope.source.refuse("name", f"'{HOLE}' cannot be a key", node.key(HOLE))
+        return {key: _holed(value, scope, bindings) for key, (_, value) in node.entries.items()}
+    if not isinstance(node.value, str) or "${" not in node.value:
+        return node.value
+    found = template(node, scope)
+    if not any(isinstance(part, Expression) for part in found.parts):
+        return "".join(str(part) for part in found.parts)
+    name = f"b{len(bindings)}"
+    bindings[name] = found
+    return {HOLE: name}
+
+
+def literal(value: Any) -> str:
+    """The CEL expression whose value this is."""
+    if isinstance(value, str):
+        return '"' + _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", value) + '"'
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {literal(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    return {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else repr(value)
+
+
+def value_expression(node: Node, scope: Scope) -> Expression:
+    """A list or mapping as one expression; each text in it is plain, or one `${…}` as a whole."""
+    refuse_not_json(node, scope.source)
+    reads: dict[str, None] = {}
+    source = _expression_source(node, scope, reads)
+    return Expression(source, tuple(reads))
+
+
+def _expression_source(node: Node, scope: Scope, reads: dict[str, None]) -> str:
+    if isinstance(node, Sequence):
+        return "[" + ", ".join(_expression_source(item, scope, reads) for item in node.items) + "]"
+    if isinstance(node, Mapping):
+        entries = (f"{literal(key)}: {_expression_source(value, scope, reads)}" for key, (_, value) in node.entries.items())
+        return "{" + ", ".join(entries) + "}"
+    return _scalar_source(node, scope, reads) if node.is_text and "${" in node.text else literal(plain(node))
+
+
+def _scalar_source(node: Scalar, scope: Scope, reads: dict[str, None]) -> str:
+    parts = holes(node, scope)
+    if not any(isinstance(part, Hole) for part in parts):
+        return literal("".join(map(str, parts)))
+    if len(parts) > 1 or not isinstance(parts[0], Hole):
+        message = "inside a list or mapping a text is plain, or one '${…}' as a whole"
+        raise scope.source.refuse("expression", message, node, hint="join texts with '+' inside the '${…}'")
+    expression = hole(parts[0], node, scope)
+    reads.update(dict.fromkeys(expression.reads))
+    return f"({expression.source})"
+
+
+def value_template(node: Node, scope: Scope) -> Template:
+    """Any value as a template that keeps its type."""
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        return template(node, scope)
+    return Template((value_expression(node, scope),))

@@ -1,0 +1,212 @@
+"""A whole file: its top-level keys, its steps, its checks, in that order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.core.workflow import (
+    CANCEL_GRACE_SECONDS,
+    END,
+    Breaker,
+    Secret,
+    Step,
+    Template,
+    Workflow,
+)
+from mulligan.errors import LanguageError
+from mulligan.language import files
+from mulligan.language.check import check_graph, check_uses
+from mulligan.language.commands import named_handler
+from mulligan.language.inputs import read_input
+from mulligan.language.keys import DEFAULTS, WORKFLOW
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe
+from mulligan.language.policies import read_policy, read_retry
+from mulligan.language.resolve import Resolved, resolve
+from mulligan.language.scope import NOBODY, Draft, Includes, Scope
+from mulligan.language.settings import Settings
+from mulligan.language.shapes import DURATION, Fields
+from mulligan.language.steps import StepDraft, default_end, read_end, read_step
+from mulligan.language.values import value_template
+
+# Problems that take a link away: what then looks like a missing path may only be its shadow.
+_LINK_PROBLEMS = frozenset(
+    f"language.{code}" for code in ("unknown_step", "duplicate_step", "missing_key", "unknown_key", "name", "matrix", "need")
+)
+
+
+def read_workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
+    """The checked workflow in a document, or a LanguageError with all that is wrong with it."""
+    try:
+        workflow = _workflow(root, source, default_name, includes)
+    except Refusal as refusal:
+        source.note(refusal)
+    except RecursionError:
+        source.note(source.refuse_at("too_deep", "handlers and commands are nested too deeply", 0, 0))
+    if source.problems:
+        raise LanguageError(source.problems)
+    return workflow
+
+
+def _workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
+    if not isinstance(root, Mapping):
+        hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
+        raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
+    fields: Fields = WORKFLOW.read(root, "the workflow", source)
+    draft = _draft(fields, source, includes)
+    settings = _settings(fields, draft)
+    drafts, end = _steps(fields, draft, settings)
+    resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
+    files.add_needs(resolved, source)
+    outputs = _outputs(fields, draft)
+    _check_unused(draft, settings)
+    workflow = Workflow(
+        name=fields.get("name", default_name),
+        description=fields.get("description", ""),
+        steps=tuple(resolved.steps.values()),
+        end=end,
+        inputs=draft.inputs,
+        outputs=outputs,
+        groups=resolved.groups,
+        files=draft.files,
+        secrets=draft.secrets,
+        breakers=draft.breakers,
+        children=draft.children,
+        cancel_grace=_cancel_grace(fields, source),
+        **fields.pick("fail_fast", "timeout"),
+    )
+    _check(workflow, resolved, draft)
+    return workflow
+
+
+def _check(workflow: Workflow, resolved: Resolved, draft: Draft) -> None:
+    is_sound = not any(problem.code in _LINK_PROBLEMS for problem in draft.source.problems)
+    check_graph(workflow, resolved, draft.source)
+    check_uses(draft.uses, resolved, draft.source, is_graph_sound=is_sound)
+
+
+def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
+    draft = Draft(source, includes=includes)
+    for name, form in fields.get("inputs", {}).items():
+        try:
+            draft.inputs[name] = read_input(name, form, source)
+        except Refusal as refusal:
+            source.note(refusal)
+            draft.inputs[name] = read_input(name, None, source)
+    draft.files = fields.get("files", {})
+    draft.secrets = {name: _secret(name, form, source) for name, form in fields.get("secrets", {}).items()}
+    draft.breakers = {
+        name: Breaker(**form.pick("failures", "reset", "ignore", "when_open"))
+        for name, form in fields.get("breakers", {}).items()
+    }
+    draft.policies = _mapping(fields, "retry_policies", source)
+    draft.handlers = _mapping(fields, "handlers", source)
+    return draft
+
+
+def _mapping(fields: Fields, key: str, source: Source) -> Mapping | None:
+    node = fields.at(key) if key in fields else None
+    if node is not None and not isinstance(node, Mapping):
+        source.note(source.refuse("type", f"'{key}' is {describe(node)}, a mapping is expected", node))
+        return None
+    return node
+
+
+def _secret(name: str, form: Fields, source: Source) -> Secret:
+    if len(form.node.entries) != 1:
+        hint = "write one of 'env', 'file' and 'command'"
+        source.note(source.refuse("secret", f"secret '{name}' is found in one place", form.node, hint=hint))
+    return Secret(**form.values)
+
+
+def _settings(fields: Fields, draft: Draft) -> Settings:
+    """What `defaults` says. Its expressions hold for all steps, so they read none."""
+    if "defaults" not in fields:
+        return Settings()
+    scope = Scope(draft, "'defaults'", reader=NOBODY)
+    form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
+    draft.shell_interpreter = form.get("shell")
+    draft.python_interpreter = form.get("python")
+    try:
+        settings = Settings().merged(form, scope)
+        read_retry(settings.retry, scope, settings)
+    except Refusal as refusal:
+        draft.source.note(refusal)
+        return Settings()
+    return settings
+
+
+def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepDraft], Step]:
+    """The steps in file order, and the end: from the list, from the top, or the default one."""
+    source = draft.source
+    node = fields.at("steps") if "steps" in fields else None
+    if node is None:
+        return [], default_end()
+    if not isinstance(node, Sequence):
+        raise source.refuse("type", f"'steps' is {describe(node)}, a list of steps is expected", node,
+                            hint="write each as '- step: NAME'")  # fmt: skip
+    if not node.items:
+        raise source.refuse("type", "'steps' is an empty list", node, hint="add '- step: NAME'")
+    ends = [item for item in node.items if _is_end(item)]
+    drafts = [read_step(item, draft, settings) for item in node.items if not _is_end(item)]
+    top = fields.at("end") if "end" in fields else None
+    return [each for each in drafts if each], _end([*ends, *([top] if top else [])], draft, settings)
+
+
+def _is_end(node: Node) -> bool:
+    name = node.get("step") if isinstance(node, Mapping) else None
+    return isinstance(name, Scalar) and name.text == END
+
+
+def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:
+    if not found:
+        return default_end()
+    try:
+        if len(found) > 1:
+            message = f"there are two ends: first in line {found[0].line + 1}"
+            raise draft.source.refuse("duplicate_step", message, found[1], hint="remove one of them")
+        return read_end(found[0], draft, settings)
+    except Refusal as refusal:
+        draft.source.note(refusal)
+        return default_end()
+
+
+def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
+    node = _mapping(fields, "outputs", draft.source)
+    outputs: dict[str, Template] = {}
+    scope = Scope(draft, "'outputs'", reader=None)
+    for name, (_, value) in (node.entries if node else {}).items():
+        try:
+            outputs[name] = value_template(value, scope)
+        except Refusal as refusal:
+            draft.source.note(refusal)
+    return outputs
+
+
+def _check_unused(draft: Draft, settings: Settings) -> None:
+    """Read what no step uses, too: a typo there is a typo."""
+    scope = Scope(draft, "", reader=None, names=frozenset({"item", "index"}))
+    for name, (key, node) in (draft.handlers.entries if draft.handlers else {}).items():
+        if name not in draft.used_handlers:
+            _noted(lambda name=name, node=node, key=key: named_handler(name, node, key, scope, settings), draft)
+    for name, (key, _) in (draft.policies.entries if draft.policies else {}).items():
+        _noted(lambda name=name, key=key: read_policy(name, key, scope, settings), draft)
+
+
+def _noted(read: Any, draft: Draft) -> None:
+    try:
+        read()
+    except Refusal as refusal:
+        draft.source.note(refusal)
+
+
+def _cancel_grace(fields: Fields, source: Source) -> float | None:
+    if "cancel_grace" not in fields:
+        return CANCEL_GRACE_SECONDS
+    if fields["cancel_grace"] == "finish":
+        return None
+    try:
+        seconds: float = DURATION.read(fields.at("cancel_grace"), "'cancel_grace'", source)
+        return seconds
+    except Refusal as refusal:
+        source.note(refusal)
+        return None
