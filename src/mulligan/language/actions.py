@@ -109,7 +109,9 @@ def _record_action(kind: str, *static: str) -> Callable[[Node, Fields, Scope], A
         form = ACTION_SHAPES[kind].read(node, f"'{kind}'", scope.source)
         bindings: Bindings = {}
         params = {
-            key: list(value) if isinstance(value, tuple) else value for key, value in form.values.items() if key in static
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in form.values.items()
+            if key in static
         }
         for key in form.values:
             if key not in static:
@@ -163,7 +165,8 @@ def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _bound_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, dict[str, Any]]:
     """The query with a named parameter in the place of each `${…}`."""
-    text, bound = "", {}
+    text = ""
+    bound: dict[str, Any] = {}
     for part in holes(node, scope):
         if isinstance(part, str):
             text += part

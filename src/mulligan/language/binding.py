@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.workflow import Expression, Template
-from mulligan.language.cel_tokens import Token, literal as string_value, tokens
+from mulligan.language.cel_tokens import Token, tokens
+from mulligan.language.cel_tokens import literal as string_value
 from mulligan.language.expressions import as_text
 from mulligan.language.values import literal
 
@@ -84,9 +85,7 @@ def _tuple_binder(items: tuple[Any, ...]) -> Binder | None:
     binders = [binder(item) for item in items]
     if not any(binders):
         return None
-    return lambda values: tuple(
-        bind(values) if bind else item for item, bind in zip(items, binders, strict=True)
-    )
+    return lambda values: tuple(bind(values) if bind else item for item, bind in zip(items, binders, strict=True))
 
 
 @lru_cache(maxsize=4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from mulligan.core.graph import Graph
 from mulligan.core.workflow import END, Backoff, Need, Step, Workflow
@@ -83,7 +84,7 @@ def _has(draft: EdgeDraft, key: str) -> bool:
 
 def _refuse_closed_by_need(cycle: list[str], resolved: Resolved, source: Source) -> Refusal:
     cycle = _from_a_step(cycle)
-    pairs = list(zip(cycle, cycle[1:], strict=False))
+    pairs = list(pairwise(cycle))
     first, second = next(((a, b) for a, b in pairs if b in resolved.steps and _needs(resolved.steps[b], a)), pairs[0])
     shown = " → ".join(map(readable, cycle))
     message = f"the edge that closes a cycle must be a 'next' edge, and here it is a need: {shown}"
@@ -153,7 +154,10 @@ def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
 
 def _refuse_unreachable(use: Use, reader: str, source: Source) -> Refusal:
     if use.step == reader:
-        message, hint = f"step '{reader}' reads its own result before it has one", "in a loop it may, and after the action"
+        message, hint = (
+            f"step '{reader}' reads its own result before it has one",
+            "in a loop it may, and after the action",
+        )
     else:
         message = f"step '{reader}' reads '{use.step}', and no path leads from there to here"
         hint = f"add '{use.step}' to its 'needs'"

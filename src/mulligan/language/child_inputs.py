@@ -23,7 +23,7 @@ def refuse_bad_inputs(child: Workflow, file: str, file_node: Node, given: Mappin
     for name, declared in child.inputs.items():
         if not declared.has_default and name not in entries:
             message = f"'{file}' requires the input '{name}'"
-            scope.note(scope.source.refuse("input", message, file_node, hint=f"add it under 'inputs:'"))
+            scope.note(scope.source.refuse("input", message, file_node, hint="add it under 'inputs:'"))
 
 
 def _has_holes(node: Node) -> bool:

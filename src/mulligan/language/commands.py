@@ -176,5 +176,3 @@ def _refuse_senseless(handler: Handler, form: Fields, scope: Scope) -> None:
     if handler.rerun and handler.strategy != "recovery":
         message = f"'rerun' is for the strategy recovery, and this one is {handler.strategy}"
         scope.note(scope.source.refuse("handler", message, form.key("rerun"), hint="remove one of them"))
-
-

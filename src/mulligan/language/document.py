@@ -19,7 +19,6 @@ from yaml.events import (
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
-    SequenceStartEvent,
     StreamEndEvent,
 )
 from yaml.parser import Parser
@@ -31,9 +30,11 @@ from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, So
 from mulligan.language.words import did_you_mean
 
 try:
-    from yaml.cyaml import CParser
+    from yaml import cyaml
+
+    _c_module: Any = cyaml
 except ImportError:  # PyYAML without libyaml: slower, the same events.
-    CParser = None
+    _c_module = None
 
 DEPTH_MAX = 80
 # What aliases may add to a file, in nodes: a few kilobytes of them can otherwise stand for billions.
@@ -42,7 +43,7 @@ ALIASED_NODES_MAX = 200_000
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class _PurePythonParser(Reader, Scanner, Parser):  # type: ignore[misc]
+class _PurePythonParser(Reader, Scanner, Parser):
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
         Scanner.__init__(self)
@@ -67,7 +68,7 @@ def decode(data: bytes, file: str) -> Source:
 def parse(source: Source, *, is_c_parser_wanted: bool = True) -> Node:
     """The one document in the file."""
     _refuse_unprintable(source)
-    parser = CParser(source.text) if CParser and is_c_parser_wanted else _PurePythonParser(source.text)
+    parser = _c_module.CParser(source.text) if _c_module and is_c_parser_wanted else _PurePythonParser(source.text)
     try:
         return _Builder(source, parser).document()
     except MarkedYAMLError as error:
@@ -113,6 +114,7 @@ class _Builder:
         while True:
             event = next_event()
             kind = type(event)
+            node: Node
             if kind is ScalarEvent:
                 node, size = self._scalar(event), 1
             elif kind is AliasEvent:
@@ -144,7 +146,7 @@ class _Builder:
     def _add(self, parent: _Open, node: Node, size: int) -> None:
         parent.size += size
         collection = parent.node
-        if type(collection) is Sequence:
+        if isinstance(collection, Sequence):
             collection.items.append(node)
         elif parent.key is None:
             parent.key = self._key(collection, node)
@@ -232,33 +234,39 @@ class _Open:
         self.size = 1
 
 
+_NEIGHBOURS = "indent it like its neighbours"
 # The parser's own words, both of the C one and of the pure one, and ours with what to do.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (
-    ("mapping values are not allowed", "a ':' is not expected here", "indent it like its neighbours, or quote the text"),
+    ("mapping values are not allowed", "a ':' is not expected here", f"{_NEIGHBOURS}, or quote the text"),
     ("cannot start any token", "this character cannot start a value", "quote the text"),
-    ("did not find expected key", "a key is expected here", "indent it like its neighbours, or close the brackets above"),
-    ("expected <block end>", "a key is expected here", "indent it like its neighbours, or close the brackets above"),
+    ("did not find expected key", "a key is expected here", f"{_NEIGHBOURS}, or close the brackets above"),
+    ("expected <block end>", "a key is expected here", f"{_NEIGHBOURS}, or close the brackets above"),
     ("could not find expected ':'", "a ':' is missing after the key above", "write it as 'key: value'"),
     ("did not find expected '-'", "a '-' is expected here", "indent it like the entries above"),
-    ("expected ',' or ']'", "the list is not closed", "add ']' or ','"),
-    ("expected ',' or '}'", "the mapping is not closed", "add '}' or ','"),
-    ("unexpected end of stream", "the quotes are not closed", ""),
-    ("unknown escape character", "this escape is unknown in double quotes", "write '\\\\' for a backslash, or use single quotes"),
+    ("expected ',' or ']'", "the list that starts here is not closed", "add ']' or ','"),
+    ("expected ',' or '}'", "the mapping that starts here is not closed", "add '}' or ','"),
+    ("unexpected end of stream", "the quotes that start here are not closed", ""),
+    (
+        "unknown escape character",
+        "this escape is unknown in double quotes",
+        "use single quotes, or write it twice",
+    ),
     ("unknown document separator", "a document separator is not expected inside quotes", ""),
     ("undefined tag handle", "this tag is unknown", ""),
-    ("did not find expected <document start>", "nothing is expected after the end of the document", "indent it like its neighbours"),
-    ("expected '<document start>'", "nothing is expected after the end of the document", "indent it like its neighbours"),
-    ("block sequence entries are not allowed", "a list entry is not expected here", "start the list on a line of its own"),
+    ("expected <document start>", "nothing is expected after the end of the document", _NEIGHBOURS),
+    ("expected '<document start>'", "nothing is expected after the end of the document", _NEIGHBOURS),
+    ("block sequence entries are not allowed", "a list entry is not expected here", "give the list lines of its own"),
     ("tab character", "a tab cannot indent", "indent with spaces"),
-)  # fmt: skip
+)
 
 
 def _refuse_syntax(source: Source, error: MarkedYAMLError) -> Refusal:
-    mark = error.problem_mark or error.context_mark
+    said = str(error.problem or error.context or error)
+    message, hint = next(((m, h) for words, m, h in _SYNTAX if words in said), (said.lower(), ""))
+    mark = error.context_mark if "starts here" in message or "start here" in message else error.problem_mark
+    mark = mark or error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     indent = source.line(line)[: column + 1]
     if "\t" in indent and not indent.strip():
         return source.refuse_at("tab", "a tab cannot indent", line, indent.index("\t"), hint="indent with spaces")
-    said = str(error.problem or error.context or error)
-    message, hint = next(((m, h) for words, m, h in _SYNTAX if words in said), (said.lower(), ""))
     return source.refuse_at("yaml", message, line, column, hint=hint)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mulligan.core.workflow import Edge, NeedOn
-from mulligan.language.keys import EDGE, NEED, STEP_NAME
+from mulligan.language.keys import EDGE, NEED
 from mulligan.language.nodes import Node, Refusal, Scalar, Sequence, describe
 from mulligan.language.policies import read_backoff
 from mulligan.language.scope import Scope, condition
-from mulligan.language.shapes import Fields
+from mulligan.language.shapes import STEP_NAME, Fields
+
+Link = TypeVar("Link")
 
 _FAILURE_ONLY = ("priority", "codes", "exit_codes", "handles", "then")
 
@@ -50,7 +54,7 @@ def _entries(node: Node) -> list[Node]:
     return node.items if isinstance(node, Sequence) else [node]
 
 
-def _noted(read, item, scope):  # type: ignore[no-untyped-def]
+def _noted(read: Callable[[Node, Scope], Link], item: Node, scope: Scope) -> Link | None:
     try:
         return read(item, scope)
     except Refusal as refusal:
@@ -104,7 +108,11 @@ def _refuse_misplaced(form: Fields, on: str, scope: Scope) -> None:
     source = scope.source
     if on == "failure" and "when" in form:
         hint = "filter by 'codes' or 'exit_codes', or decide in the step it leads to"
-        scope.note(source.refuse("edge", "'when' is not for failure edges: their choice is static", form.key("when"), hint=hint))
+        scope.note(
+            source.refuse(
+                "edge", "'when' is not for failure edges: their choice is static", form.key("when"), hint=hint
+            )
+        )
     for key in _FAILURE_ONLY:
         if on != "failure" and key in form:
             message = f"'{key}' is for failure edges, and this one is 'on: {on}'"
@@ -121,8 +129,10 @@ def _refuse_equal_priorities(found: list[EdgeDraft], scope: Scope) -> None:
         if priority is None or not draft.edge.handles:
             continue
         if priority in seen:
-            message = f"the failure edges to '{seen[priority]}' and '{draft.edge.to}' have the same priority, {priority}"
-            scope.note(scope.source.refuse("edge", message, draft.at("priority"), hint="the lower one is looked at first"))
+            message = (
+                f"the failure edges to '{seen[priority]}' and '{draft.edge.to}' have the same priority, {priority}"
+            )
+            scope.note(
+                scope.source.refuse("edge", message, draft.at("priority"), hint="the lower one is looked at first")
+            )
         seen.setdefault(priority, draft.edge.to)
-
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from mulligan.core.workflow import Need
@@ -30,14 +32,14 @@ def add_needs(resolved: Resolved, source: Source) -> None:
 
 def _refuse_unordered(file: str, names: list[str], reach: Reach, resolved: Resolved, source: Source) -> None:
     ordered = sorted(names, key=reach.rank)
-    pairs = list(zip(ordered, ordered[1:], strict=False))
+    pairs = list(pairwise(ordered))
     held = reach.holding(pairs)
     for first, second in pairs:
         if (first, second) not in held:
             message = f"steps '{first}' and '{second}' both write '{file}', and neither comes first"
             node = resolved.drafts[second].node
             at = node.get("writes") or node
-            source.note(source.refuse("writers", message, at, hint=f"let one need the other, or write another file"))
+            source.note(source.refuse("writers", message, at, hint="let one need the other, or write another file"))
             return
 
 

@@ -147,7 +147,7 @@ RESOURCES = _record(
         "labels": Key(ListOf(TEXT, or_one=True), "a worker must have them all"),
     },
 )
-ENV = MapOf(ANY_TEXT)
+ENV: Shape = MapOf(ANY_TEXT)
 
 HTTP = _record(
     "http",
@@ -219,10 +219,16 @@ ACTION_KEYS = {
     "stdin": Key(_node(TEMPLATED), "what a shell action reads"),
 }
 
-HANDLER_FORMS = Deferred(lambda: Either("a command, a list of commands, or a handler", text=Template("a shell command"),
-                                        list=ListOf(COMMAND_FORMS, at_least=1), mapping=HANDLER))  # fmt: skip
-COMMANDS_FORMS = Deferred(lambda: ListOf(COMMAND_FORMS, or_one=True, at_least=1))
-COMMAND_FORMS = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=COMMAND))
+HANDLER_FORMS: Shape = Deferred(
+    lambda: Either(
+        "a command, a list of commands, or a handler",
+        text=Template("a shell command"),
+        list=ListOf(COMMAND_FORMS, at_least=1),
+        mapping=HANDLER,
+    )
+)
+COMMANDS_FORMS: Shape = Deferred(lambda: ListOf(COMMAND_FORMS, or_one=True, at_least=1))
+COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=COMMAND))
 
 COMMAND_KEYS = {
     **ACTION_KEYS,
@@ -246,7 +252,7 @@ COMMAND_KEYS = {
     "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
 }
 _ONE_ACTION = tuple((action,) for action in ACTIONS)
-COMMAND = _record("command", COMMAND_KEYS, one_of=_ONE_ACTION)
+COMMAND: Record = _record("command", COMMAND_KEYS, one_of=_ONE_ACTION)
 
 HANDLER_OPTIONS = {
     "commands": Key(COMMANDS_FORMS, "what runs, one after the other"),
@@ -256,9 +262,9 @@ HANDLER_OPTIONS = {
     "rerun": Key(whole(0, 1000), "how often the step's own action runs again after the handler"),
     "handler_failure_fatal": Key(FLAG, "a handler that fails makes the failure critical"),
 }
-HANDLER_CAPTURE = MapOf(EXPRESSION)
+HANDLER_CAPTURE: Shape = MapOf(EXPRESSION)
 # A handler's own keys win over those of the command that may stand in the place of `commands`.
-HANDLER = _record(
+HANDLER: Record = _record(
     "handler",
     {
         "use": Key(STEP_NAME, "the name of a handler from 'handlers'"),
@@ -310,7 +316,9 @@ TRIAGE = _record(
 )
 
 SORT = _record("sort_by", {"by": Key(_node(EXPRESSION), is_required=True), "descending": Key(FLAG)})
-OVER_RECORD = _record("over", {"file": Key(_node(Template("a file"))), **COMMAND_KEYS}, one_of=(("file",), *_ONE_ACTION))
+OVER_RECORD = _record(
+    "over", {"file": Key(_node(Template("a file"))), **COMMAND_KEYS}, one_of=(("file",), *_ONE_ACTION)
+)
 MAP = _record(
     "map",
     {
@@ -364,7 +372,7 @@ STEP_KEYS = {
     "writes": Key(ListOf(TEXT, or_one=True), "names from 'files' that it writes"),
     "matrix": Key(_node(MATRIX), "one step per combination of these values"),
 }
-STEP = _record("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
+STEP: Record = _record("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
 
 END_KEYS = {
     key: COMMAND_KEYS[key]
@@ -405,6 +413,7 @@ BREAKER = _record(
     },
 )
 
+FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
 _NAMES = r"[A-Za-z_][A-Za-z0-9_-]*"
 _NAMES_IN_WORDS = "letters, digits, '_' and '-'"
 WORKFLOW = _record(
@@ -423,13 +432,12 @@ WORKFLOW = _record(
         "secrets": Key(MapOf(SECRET), "where workers find secrets"),
         "breakers": Key(MapOf(BREAKER, _NAMES, names=_NAMES_IN_WORDS), "circuit breakers, shared by all runs"),
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),
-        "steps": Key(Deferred(lambda: ListOf(STEP_OR_END, at_least=1)), "what is done", is_required=True),
+        "steps": Key(Deferred(lambda: ListOf(STEP, at_least=1)), "what is done", is_required=True),
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
         "outputs": Key(_node(MapOf(TEMPLATED)), "what the run returns"),
         "timeout": Key(DURATION, "the time of the whole run"),
-        "fail_fast": Key(Choice(("on_critical", "always", "never"), {True: "always", False: "never"}), "default on_critical"),
+        "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(Either("a duration or 'finish'", text=TEXT, number=DURATION), "default 10s"),
     },
     may_extend=True,
-)  # fmt: skip
-STEP_OR_END = STEP
+)

@@ -38,7 +38,9 @@ def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Wo
     name = path.name.partition(".")[0] or "workflow"
     try:
         if len(data) > FILE_BYTES_MAX:
-            raise Refusal(Problem("language.too_large", f"the file has more than {FILE_BYTES_MAX >> 20} MiB", str(path)))
+            raise Refusal(
+                Problem("language.too_large", f"the file has more than {FILE_BYTES_MAX >> 20} MiB", str(path))
+            )
         source = decode(data, str(path))
         root = parse(source)
     except Refusal as refusal:

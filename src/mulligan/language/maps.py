@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mulligan.core.workflow import Action, Command, Expression, Map
+from mulligan.core.workflow import Action, Capture, Command, Expression, Map
 from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
 from mulligan.language.keys import MAP, SORT
@@ -23,7 +23,9 @@ def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
     fields: Fields = MAP.read(node, "'map'", scope.source)
     name = _item_name(fields, scope)
     inner = replace(scope, names=scope.names | {name, "index"})
-    return Map(name=name, **_over(fields, scope, settings), **_choice(fields, inner), **fields.pick(*_AS_THEY_ARE)), inner
+    return Map(
+        name=name, **_over(fields, scope, settings), **_choice(fields, inner), **fields.pick(*_AS_THEY_ARE)
+    ), inner
 
 
 def _item_name(fields: Fields, scope: Scope) -> str:
@@ -46,7 +48,9 @@ def _over(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     if isinstance(node, Mapping):
         return {"lister": _lister(node, scope, settings)}
     if not node.is_text:
-        raise scope.source.refuse("type", f"'over' is {describe(node)}, a list, an expression or a command is expected", node)
+        raise scope.source.refuse(
+            "type", f"'over' is {describe(node)}, a list, an expression or a command is expected", node
+        )
     return {"over": condition(node, scope)}
 
 
@@ -62,7 +66,7 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
         raise scope.source.refuse("type", "'file' is a text, the path of a file", node.key("file"))
     # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
     action = Action("shell", {"text": 'cat -- "$_items_file"'}, {"_items_file": template(file, scope)})
-    capture = "json" if file.text.endswith(".json") else "lines"
+    capture: Capture = "json" if file.text.endswith(".json") else "lines"
     return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
 
 

@@ -70,7 +70,9 @@ def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[A
     if start is None or stop is None or step is None:
         return []
     if step <= 0 or stop < start:
-        raise scope.source.refuse("matrix", "the range goes from high to low", node, hint="the smaller number comes first")
+        raise scope.source.refuse(
+            "matrix", "the range goes from high to low", node, hint="the smaller number comes first"
+        )
     count = math.floor((stop - start) / step + 1e-9) + 1
     if count > COMBINATIONS_MAX:
         raise _too_many(count, node, scope)
@@ -147,9 +149,7 @@ def _positions(combinations: list[Values]) -> dict[str, dict[str, int]]:
     return positions
 
 
-def _formatted(
-    written: str, values: Values, numbers: dict[str, dict[str, int]], node: Node, scope: Scope
-) -> str:
+def _formatted(written: str, values: Values, numbers: dict[str, dict[str, int]], node: Node, scope: Scope) -> str:
     def one(found: re.Match[str]) -> str:
         name, spec = found.group(1), found.group(2) or ""
         value = values[name]
@@ -158,6 +158,8 @@ def _formatted(
         try:
             return format(value, spec) if spec else str(value).lower() if isinstance(value, bool) else str(value)
         except (ValueError, TypeError):
-            raise scope.source.refuse("matrix", f"the value {value!r} does not take the format '{spec}'", node) from None
+            raise scope.source.refuse(
+                "matrix", f"the value {value!r} does not take the format '{spec}'", node
+            ) from None
 
     return _UNLAWFUL.sub("_", _PARAMETER.sub(one, written))

@@ -104,9 +104,7 @@ class Source:
             return self.refuse(code, message, scalar, hint=hint)
         return self.refuse_at(code, message, *place, length, hint=hint)
 
-    def refuse_at(
-        self, code: str, message: str, line: int, column: int, length: int = 1, *, hint: str = ""
-    ) -> Refusal:
+    def refuse_at(self, code: str, message: str, line: int, column: int, length: int = 1, *, hint: str = "") -> Refusal:
         shown = self.line(line)
         length = max(1, min(length, len(shown) - column))
         return Refusal(Problem(f"language.{code}", message, self.file, line + 1, column + 1, length, shown, hint))

@@ -65,7 +65,7 @@ def _check_arguments(
         if name not in given:
             message = f"main has the parameter '{name}', and 'args' does not name it"
             offset = sum(len(line) + 1 for line in code.text.split("\n")[: main.lineno - 1]) + main.col_offset
-            scope.note(scope.source.refuse_in("python", message, code, offset, 8, hint=f"add it under 'args:'"))
+            scope.note(scope.source.refuse_in("python", message, code, offset, 8, hint="add it under 'args:'"))
 
 
 def _parameters(arguments: ast.arguments) -> tuple[list[str], list[str]]:

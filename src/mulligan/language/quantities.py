@@ -6,14 +6,16 @@ import re
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?d)?(?:\d+(?:\.\d+)?h)?(?:\d+(?:\.\d+)?m)?(?:\d+(?:\.\d+)?s)?(?:\d+(?:\.\d+)?ms)?")
+_DURATION = re.compile(
+    r"(?:\d+(?:\.\d+)?d)?(?:\d+(?:\.\d+)?h)?(?:\d+(?:\.\d+)?m)?(?:\d+(?:\.\d+)?s)?(?:\d+(?:\.\d+)?ms)?"
+)
 _ISO = re.compile(
     r"P(?:(?P<w>\d+(?:\.\d+)?)W)?(?:(?P<d>\d+(?:\.\d+)?)D)?"
     r"(?:T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
 )
 _ISO_SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
-_FACTOR = re.compile(r"[x×]\s*(\d+(?:\.\d+)?)")
+_FACTOR = re.compile(r"x\s*(\d+(?:\.\d+)?)")
 
 # A century: enough for everybody, and no clock overflows.
 DURATION_SECONDS_MAX = 100 * 366 * 86400.0
@@ -22,7 +24,7 @@ SIZE_BYTES_MAX = 2**60
 # The same forms, for the JSON Schema.
 DURATION_PATTERN = r"^(?:(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+|P(?=.)[0-9.WDTHMS]+)$"
 SIZE_PATTERN = r"^\d+(?:\.\d+)?\s*(?:[KMGTPkmgtp]i?[Bb]?|[Bb])$"
-FACTOR_PATTERN = r"^[x×]\s*\d+(?:\.\d+)?$"
+FACTOR_PATTERN = r"^x\s*\d+(?:\.\d+)?$"
 
 
 def duration(value: object) -> float:

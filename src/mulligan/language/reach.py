@@ -70,7 +70,7 @@ class Reach:
 
 
 def _parts(links: Mapping[str, Sequence[str]]) -> tuple[dict[str, int], list[list[str]]]:
-    """The strongly connected parts (Tarjan, without recursion): a part's number is below that of all that lead to it."""
+    """The strongly connected parts (Tarjan, without recursion); a part has a lower number than all that lead to it."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     part: dict[str, int] = {}

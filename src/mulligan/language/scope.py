@@ -116,7 +116,9 @@ def condition(node: Node, scope: Scope) -> Expression:
 def without_secrets(expression: Expression, node: Scalar, scope: Scope) -> Expression:
     secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
     if secret:
-        raise scope.source.refuse("secret", f"'{secret}' is known to workers only, and this is read by the engine", node)
+        raise scope.source.refuse(
+            "secret", f"'{secret}' is known to workers only, and this is read by the engine", node
+        )
     return expression
 
 
@@ -155,7 +157,9 @@ def checked(source: str, node: Scalar, offset: int, scope: Scope) -> Expression:
 
 
 def _refuse(refused: ExpressionRefused, node: Scalar, scope: Scope) -> Refusal:
-    return scope.source.refuse_in("expression", refused.message, node, refused.offset, refused.length, hint=refused.hint)
+    return scope.source.refuse_in(
+        "expression", refused.message, node, refused.offset, refused.length, hint=refused.hint
+    )
 
 
 @lru_cache(maxsize=16384)
@@ -213,7 +217,7 @@ def _judge_step(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
     if len(path) == 1:
         if scope.reader is None:
             return
-        hint = "write steps.NAME, or steps[\"build-image\"] where there is a hyphen"
+        hint = 'write steps.NAME, or steps["build-image"] where there is a hyphen'
         raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", (), hint)
     if len(path) > 2 and path[2] not in STEP_FIELDS:
         message = f"a step has no '{path[2]}'"

@@ -38,7 +38,7 @@ class Settings:
     def merged(self, fields: Fields, scope: Scope) -> Settings:
         """These settings with what a place says itself on top."""
         return Settings(
-            capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,  # type: ignore[arg-type]
+            capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,
             env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,
             cwd=template(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
             on_lost=fields.get("on_lost", self.on_lost),

@@ -74,7 +74,9 @@ def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
 def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     source = draft.source
     if not isinstance(node, Mapping):
-        raise source.refuse("type", f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected", node)
+        raise source.refuse(
+            "type", f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected", node
+        )
     name_node = _name_node(node, draft)
     name = name_node.text
     label = f"step '{shorten(name)}'"
@@ -227,8 +229,14 @@ def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
         if word == "step" or word in END_SHAPE.keys:
             continue
         meant = closest_key(word, END_SHAPE.keys)
-        hint = f"did you mean '{meant}'?" if meant and word not in STEP.keys else "every path leads to 'end', and it runs last"
-        draft.source.note(draft.source.refuse("unknown_key", f"'{shorten(word)}' is not a key of 'end'", key, hint=hint))
+        hint = (
+            f"did you mean '{meant}'?"
+            if meant and word not in STEP.keys
+            else "every path leads to 'end', and it runs last"
+        )
+        draft.source.note(
+            draft.source.refuse("unknown_key", f"'{shorten(word)}' is not a key of 'end'", key, hint=hint)
+        )
 
 
 def default_end() -> Step:

@@ -46,7 +46,9 @@ def literal(value: Any) -> str:
         return "{" + ", ".join(f"{literal(key)}: {literal(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(literal, value)) + "]"
-    return {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else repr(value)
+    return (
+        {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else repr(value)
+    )
 
 
 def value_expression(node: Node, scope: Scope) -> Expression:
@@ -61,7 +63,9 @@ def _expression_source(node: Node, scope: Scope, reads: dict[str, None]) -> str:
     if isinstance(node, Sequence):
         return "[" + ", ".join(_expression_source(item, scope, reads) for item in node.items) + "]"
     if isinstance(node, Mapping):
-        entries = (f"{literal(key)}: {_expression_source(value, scope, reads)}" for key, (_, value) in node.entries.items())
+        entries = (
+            f"{literal(key)}: {_expression_source(value, scope, reads)}" for key, (_, value) in node.entries.items()
+        )
         return "{" + ", ".join(entries) + "}"
     return _scalar_source(node, scope, reads) if node.is_text and "${" in node.text else literal(plain(node))
 

@@ -30,7 +30,8 @@ from mulligan.language.values import value_template
 
 # Problems that take a link away: what then looks like a missing path may only be its shadow.
 _LINK_PROBLEMS = frozenset(
-    f"language.{code}" for code in ("unknown_step", "duplicate_step", "missing_key", "unknown_key", "name", "matrix", "need")
+    f"language.{code}"
+    for code in ("unknown_step", "duplicate_step", "missing_key", "unknown_key", "name", "matrix", "need")
 )
 
 
