@@ -18,7 +18,6 @@ from mulligan.cli.terminal import bug, exit_code_of, painted, wants_colour
 from mulligan.errors import LanguageError, Problem, Unlawful
 
 SRC = Path(__file__).parent.parent.parent / "src"
-HEAVY = ("yaml", "rich", "cel", "cel_expr_python", "mulligan.language", "mulligan.core")
 
 
 def mulligan(*arguments: str) -> Result:
@@ -78,18 +77,30 @@ def test_every_command_can_be_loaded_and_has_help_of_its_own(name: str):
     assert result.stdout.startswith(f"Usage: mulligan {name} ")
 
 
-@pytest.mark.parametrize("argument", ["--version", "--help"])
-def test_what_needs_no_workflow_loads_nothing_heavy(argument: str):
+def loaded_by(heavy: tuple[str, ...], *arguments: str, cwd: Path) -> list[str]:
+    """Which of the heavy modules a command line has loaded when it ends."""
     program = (
         "import atexit, sys\n"
-        f"atexit.register(lambda: print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr))\n"
+        f"atexit.register(lambda: print(*(name for name in {heavy!r} if name in sys.modules), file=sys.stderr))\n"
         "from mulligan.cli.main import main\n"
         "main()\n"
     )
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=environment(), cwd=cwd, capture_output=True, text=True, check=True)
+    return done.stderr.split()
 
-    done = subprocess.run([sys.executable, "-c", program, argument], env=environment(), capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr) == (0, "[]\n")
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_what_needs_no_workflow_loads_nothing_heavy(argument: str, tmp_path: Path):
+    heavy = ("yaml", "rich", "cel", "cel_expr_python", "pydantic", "mulligan.language", "mulligan.core")
+
+    assert loaded_by(heavy, argument, cwd=tmp_path) == []
+
+
+def test_a_command_loads_only_what_it_needs(tmp_path: Path):
+    (tmp_path / "hello.yaml").write_text("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n")
+
+    assert loaded_by(("rich", "pydantic", "urllib.request"), "validate", "--json", "hello.yaml", cwd=tmp_path) == []
 
 
 def test_the_shell_completes_commands_without_loading_them():
@@ -245,13 +256,13 @@ def told_on_a_terminal(tmp_path: Path, **extra: str) -> str:
 
 def test_errors_are_coloured_on_a_terminal(tmp_path: Path):
     assert told_on_a_terminal(tmp_path) == (
-        "\033[1;31merror[file.unreadable]:\033[0m missing.yaml: no such file or directory\n"
+        "\033[1;31merror[language.unreadable]:\033[0m missing.yaml: there is no such file\n"
     )
 
 
 @pytest.mark.parametrize("extra", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])
 def test_a_terminal_whose_owner_wants_no_colour_gets_none(tmp_path: Path, extra: dict[str, str]):
-    assert told_on_a_terminal(tmp_path, **extra) == "error[file.unreadable]: missing.yaml: no such file or directory\n"
+    assert told_on_a_terminal(tmp_path, **extra) == "error[language.unreadable]: missing.yaml: there is no such file\n"
 
 
 def test_a_file_or_pipe_never_gets_colour():

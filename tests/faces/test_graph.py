@@ -112,7 +112,7 @@ def test_a_missing_file_is_refused():
     result = mulligan("graph", "missing.yaml")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "error[file.unreadable]: missing.yaml: no such file or directory\n"
+    assert result.stderr == "error[language.unreadable]: missing.yaml: there is no such file\n"
 
 
 def test_a_refused_workflow_is_refused_here_too():

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from mulligan.cli.files import load_file, write_file
+from mulligan.cli.files import write_file
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.core.workflow import Workflow
+from mulligan.language import load
 from mulligan.language.drawing import draw_mermaid, draw_svg
 from mulligan.language.drawing.picture import picture
 
@@ -34,7 +35,7 @@ def graph(
     as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and links as one JSON object.")] = False,
 ) -> None:
     """Draw a workflow as Mermaid, SVG or PNG."""
-    workflow = load_file(file)
+    workflow = load(file)
     if as_json:
         show_json(msgspec.to_builtins(picture(workflow)))
         return

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mulligan import __version__
+from mulligan.cli.conversion import taken_plainly
 from mulligan.cli.terminal import complain, exit_code_of, hush_stdout
 
 PROGRAM = "mulligan"
@@ -29,6 +30,13 @@ COMMANDS = {
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
+class Command(TyperCommand):
+    """One command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return taken_plainly(super().get_params(ctx))
+
+
 class LazyCommand(TyperCommand):
     """A name and a line of help. The command itself is imported when somebody calls it."""
 
@@ -39,7 +47,7 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         module, _, function = self._target.partition(":")
         single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
-        single.command(name=self.name)(getattr(import_module(module), function))
+        single.command(name=self.name, cls=Command)(getattr(import_module(module), function))
         return typer.main.get_command(single).make_context(info_name, args, parent, **extra)
 
 
@@ -54,6 +62,9 @@ class Commands(TyperGroup):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False
         sys.exit(exit_code_of(lambda: super(Commands, self).main(args, prog_name or PROGRAM, **extra)))
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return taken_plainly(super().get_params(ctx))
 
     # Help and version are shown while the context is made, everything else while it is invoked.
     def make_context(self, *args: Any, **extra: Any) -> Any:

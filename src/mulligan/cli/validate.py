@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from mulligan.cli.files import load_file
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
+from mulligan.language import load
 
 _SHOWN = ("code", "message", "file", "line", "column", "hint")
 
@@ -37,7 +37,7 @@ def validate(
 
 def _verdict(path: Path) -> Workflow | LanguageError:
     try:
-        return load_file(path)
+        return load(path)
     except LanguageError as refused:
         return refused
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from xml.sax.saxutils import escape
+from html import escape
 
 from mulligan.core.workflow import Workflow
 from mulligan.language.drawing.layers import (
@@ -54,7 +54,7 @@ def _lines(drawn: Picture, layout: Layout) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return escape(_UNSPEAKABLE.sub("\ufffd", text), {'"': "&quot;"})
+    return escape(_UNSPEAKABLE.sub("\ufffd", text))
 
 
 def _class(link: Link) -> str:
