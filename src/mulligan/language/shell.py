@@ -1,0 +1,111 @@
+"""Shell text: a value never becomes text of the script.
+
+`rewrite` turns each `${…}` of ours into the expansion of an environment variable that will hold the value, quoted so
+that it is one word whatever is in it. Where the shell would not expand it, or would evaluate it again, the text is
+refused, with the place and with what to do instead. Text without a hole of ours comes back as it is.
+
+The variables are named after what they hold: `_inputs_target`, `_steps_build_output`. Names that begin with `_` and one
+of our names are reserved for this in shell text; one that the script mentions itself is not taken.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from mulligan.errors import InputInvalid
+from mulligan.language.expressions import Hole, as_text
+from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
+from mulligan.language.shell_scan import Spot, scan
+
+__all__ = ["ROOTS", "VALUE_BYTES_MAX", "ShellRefused", "ShellText", "environment_value", "rewrite"]
+
+# Linux takes 128 KiB for one string of the environment; what is left is for the name and for the system's own.
+VALUE_BYTES_MAX = 96 * 1024
+_NAME_CHARS_MAX = 48
+
+
+class ShellText(NamedTuple):
+    """The script, the expression of each environment variable in it, and where the holes were in the text."""
+
+    text: str
+    bindings: dict[str, str]
+    holes: tuple[Hole, ...]
+
+
+def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str] = ROOTS) -> ShellText:
+    """`text` with every hole of ours as a variable; ShellRefused where a value would have no safe place.
+
+    `bound` are the names that hold without a field here: the item's, `index`, `output` where there is one.
+    """
+    if "${" not in text:
+        return ShellText(text, {}, ())
+    found = scan(text, Names(bound, roots))
+    for spot in found.spots:
+        _refuse_danger(text, spot)
+    variables = _variables(text, [spot.ours.source for spot in found.spots])
+    edits = [edit for spot in found.spots for edit in _edits(spot, variables[spot.ours.source])]
+    edits += [(offset, offset + 1, "") for offset in found.escapes]
+    bindings = {variable: source for source, variable in variables.items()}
+    return ShellText(_edited(text, edits), bindings, tuple(_hole(spot) for spot in found.spots))
+
+
+def environment_value(name: str, value: Any) -> str:
+    """`value` as the environment variable of `name` holds it; InputInvalid where it cannot hold it."""
+    text = as_text(value)
+    hint = "feed it to the step with 'stdin:', or write it to a file and hand over its name"
+    if "\0" in text:
+        raise InputInvalid(
+            f"the value of '{name}' has a NUL, which no environment variable can hold", hint=hint, name=name
+        )
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > VALUE_BYTES_MAX:
+        message = f"the value of '{name}' has {size} bytes, and an environment variable holds {VALUE_BYTES_MAX}"
+        raise InputInvalid(message, hint=hint, name=name, size=size)
+    return text
+
+
+def _refuse_danger(text: str, spot: Spot) -> None:
+    if spot.danger is None:
+        return
+    end = spot.ours.end if spot.close is None else spot.close + 1
+    shown = text[spot.ours.offset : end]
+    raise ShellRefused(f"'{shown}' {spot.danger.reason}", spot.ours.offset, len(shown), spot.danger.hint)
+
+
+def _edits(spot: Spot, variable: str) -> list[tuple[int, int, str]]:
+    """What changes in the text: from, to, and what stands there then."""
+    quote = '"' if spot.quoting in ("bare", "pattern") else ""
+    begin = f"{quote}${{{spot.ours.count}{variable}"
+    if spot.close is None:
+        return [(spot.ours.offset, spot.ours.end, f"{begin}}}{quote}")]
+    return [(spot.ours.offset, spot.ours.end, begin), (spot.close + 1, spot.close + 1, quote)]
+
+
+def _edited(text: str, edits: list[tuple[int, int, str]]) -> str:
+    pieces, position = [], 0
+    for start, end, new in sorted(edits):
+        pieces += [text[position:start], new]
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
+def _hole(spot: Spot) -> Hole:
+    end = spot.ours.end if spot.close is None else spot.close + 1
+    return Hole(spot.ours.source, spot.ours.offset, end - spot.ours.offset)
+
+
+def _variables(text: str, sources: list[str]) -> dict[str, str]:
+    """For each expression the variable that holds it: readable, and none twice."""
+    variables: dict[str, str] = {}
+    taken: set[str] = set()
+    for source in dict.fromkeys(sources):
+        words = re.sub(r"\W+", "_", source, flags=re.A).strip("_")[:_NAME_CHARS_MAX]
+        stem = f"_{words or 'value'}"
+        name, count = stem, 1
+        while name in taken or name in text:
+            count += 1
+            name = f"{stem}_{count}"
+        taken.add(name)
+        variables[source] = name
+    return variables

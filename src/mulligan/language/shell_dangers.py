@@ -1,0 +1,171 @@
+"""Where the shell would evaluate a value again, or would not expand it at all: the reasons, and what to do instead.
+
+Each reason is a sentence about the hole, which is put before it: `'${inputs.x}' stands in single quotes, where …`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Danger(NamedTuple):
+    reason: str
+    hint: str
+
+
+_LITERALLY = "for the characters themselves write '$${'"
+SINGLE_QUOTES = Danger(
+    "stands in single quotes, where the shell does not expand it", f"use double quotes; {_LITERALLY}"
+)
+QUOTED_DOCUMENT = Danger(
+    "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+    f"write the delimiter without quotes; {_LITERALLY}",
+)
+DELIMITER = Danger("is the delimiter of a here-document, which the shell does not expand", "write a word there")
+BACKTICKS = Danger("stands in backticks, which change the quotes within", "write $(…) in place of the backticks")
+ARITHMETIC = Danger(
+    "stands in arithmetic, where the shell would evaluate the value again",
+    "compute it in the expression, as in ${inputs.n + 1}, or write $(printf %d …) around it",
+)
+SUBSCRIPT = Danger(
+    "is the subscript of an array, where the shell would evaluate the value again", "write $(printf %d …) around it"
+)
+COMPARISON = Danger(
+    "is compared as a number in [[ … ]], where the shell would evaluate the value again", "compare with [ … ]"
+)
+NAME = Danger(
+    "is the name of a variable, which the shell would evaluate again if it has a subscript",
+    "write the name of the variable itself",
+)
+TYPED = Danger(
+    "is assigned with an attribute that makes the shell evaluate the value again", "declare the variable without it"
+)
+PROMPT = Danger("goes into a prompt, which the shell evaluates again", "put it in another variable")
+DOCUMENT_PATTERN = Danger(
+    "is part of a pattern within a here-document, where it cannot be quoted", "put the result in a variable first"
+)
+TRANSFORMED = Danger("is expanded with '@P', which evaluates the value again", "leave out the '@P'")
+QUOTED_DEFAULT = Danger(
+    "has single quotes in the text after its operator, which mean themselves within double quotes",
+    "write the text without them",
+)
+
+_SHELLS = frozenset("ash bash dash ksh mksh sh zsh".split())
+_RUN_AS = _SHELLS | {"su", "runuser", "script"}
+_WRAPPERS = frozenset("builtin command env exec nice nohup sudo time".split())
+_EVALUATORS = frozenset("alias bind compgen complete eval trap".split())
+_DECLARATIONS = frozenset("declare export local readonly typeset".split())
+_NAMERS = frozenset("getopts mapfile read readarray unset".split())
+_PROMPTS = ("PS0=", "PS1=", "PS2=", "PS3=", "PS4=", "PROMPT_COMMAND=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*$")
+_SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*$|--command$")
+_INTEGERS = re.compile(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\w+)*[ \t]+-\w*i\w*(?:[ \t]+[\w=-]+)+)")
+
+
+def evaluates(words: list[str]) -> Danger | None:
+    """The danger of every argument of the command so far, also of what a `$(…)` in it prints."""
+    name = _command(words)
+    if name in _EVALUATORS:
+        return Danger(f"is an argument of '{name}', which evaluates the value again", "write the command itself")
+    if name == "let":
+        return ARITHMETIC
+    if _is_script(words):
+        shell = next(word for word in words if _base(word) in _RUN_AS)
+        reason = f"is part of the script of '{shell} {words[-1]}', which evaluates the value again"
+        return Danger(reason, f"pass it as an argument: {shell} -c '… \"$1\" …' _ VALUE")
+    return None
+
+
+def misuses(words: list[str], before: str, integers: frozenset[str]) -> Danger | None:
+    """The danger of a hole that stands in a word of the command itself; `before` is the word up to it."""
+    name = _command(words)
+    last = words[-1] if words else ""
+    if before.startswith(_PROMPTS):
+        return PROMPT
+    if _is_integer(before, integers):
+        return TYPED
+    if name in _DECLARATIONS:
+        return _in_declaration(words, before)
+    is_name = name in _NAMERS and (last in ("-a", "-C") or not last.startswith("-"))
+    return NAME if is_name or (name in ("printf", "test", "[") and last == "-v") else None
+
+
+def in_elements(words: list[str], before: str, integers: frozenset[str]) -> Danger | None:
+    """The danger of an element of the array that is assigned after `before`: an array of integers evaluates it."""
+    is_typed = _command(words) in _DECLARATIONS and "i" in _options(words)
+    return TYPED if is_typed or _is_integer(before, integers) else None
+
+
+def is_subscript(words: list[str], before: str, is_element: bool) -> bool:
+    """Whether a `[` after `before` opens a subscript: of a variable that is assigned, or of an element of an array."""
+    if is_element and not before:
+        return True
+    name = _command(words)
+    return bool(_IDENTIFIER.match(before)) and (not name or name in _DECLARATIONS)
+
+
+def fed(words: list[str]) -> Danger | None:
+    """The danger of a here-document or here-string: a shell without a script of its own evaluates it."""
+    for index, word in enumerate(words):
+        rest = words[index + 1 :]
+        rest = rest[: rest.index(";")] if ";" in rest else rest
+        has_script = any(not option.startswith("-") or _SCRIPT_OPTION.match(option) for option in rest)
+        if _base(word) in _SHELLS and (not has_script or "-s" in rest):
+            return Danger(
+                f"is part of the script that '{word}' reads, which evaluates the value again",
+                "quote the delimiter and pass the value as an argument: sh -s VALUE <<'EOF'",
+            )
+    return None
+
+
+def sourced(words: list[str]) -> Danger | None:
+    """The danger of `<(…)`: what it prints is a script for `source` and for a shell."""
+    name = _command(words)
+    if name in ("source", ".") or _base(name) in _SHELLS:
+        return Danger(f"is part of a script that '{name}' reads and evaluates", "write the commands themselves")
+    return None
+
+
+def integers(text: str) -> frozenset[str]:
+    """The variables that `text` declares as integers: what is assigned to them is arithmetic."""
+    declared = (word for match in _INTEGERS.findall(text) for word in match.split())
+    return frozenset(word.partition("=")[0] for word in declared if not word.startswith("-"))
+
+
+def _in_declaration(words: list[str], before: str) -> Danger | None:
+    if any(letter in _options(words) for letter in "aAin"):
+        return TYPED
+    return None if _ASSIGNMENT.match(before.lstrip('"')) or before.startswith("-") else NAME
+
+
+def _options(words: list[str]) -> str:
+    return "".join(word for word in words if word.startswith("-"))
+
+
+def _is_integer(before: str, integers: frozenset[str]) -> bool:
+    return bool(_ASSIGNMENT.match(before)) and before.partition("=")[0].rstrip("+").partition("[")[0] in integers
+
+
+def _command(words: list[str]) -> str:
+    """The name of the command, after assignments and after commands that only run another."""
+    is_wrapped = False
+    for word in words:
+        is_option = is_wrapped and word.startswith("-")
+        is_wrapped = is_wrapped or word in _WRAPPERS
+        if not (_ASSIGNMENT.match(word) or word in _WRAPPERS or is_option):
+            return word.strip("\"'\\")
+    return ""
+
+
+def _is_script(words: list[str]) -> bool:
+    while words and words[-1] == "--":
+        words = words[:-1]
+    if not words or not _SCRIPT_OPTION.match(words[-1]):
+        return False
+    return any(_base(word) in _RUN_AS for word in words[:-1])
+
+
+def _base(word: str) -> str:
+    return word.strip("\"'\\").rpartition("/")[2]

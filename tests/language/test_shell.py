@@ -1,0 +1,328 @@
+"""Shell text: whose a `${…}` is, what it is rewritten to, and every refusal by its whole text and its place."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mulligan.errors import InputInvalid
+from mulligan.language.expressions import ExpressionRefused, Hole
+from mulligan.language.shell import ShellRefused, ShellText, environment_value, rewrite
+
+BOUND = frozenset({"item", "index"})
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        # outside quotes the value is quoted, within them it is so already
+        ("echo ${inputs.x}", 'echo "${_inputs_x}"'),
+        ('echo "a ${inputs.x}"', 'echo "a ${_inputs_x}"'),
+        ("x=${inputs.x} y=$(cat ${files.mesh})", 'x="${_inputs_x}" y=$(cat "${_files_mesh}")'),
+        ("cat <<EOF\n${inputs.x} $(echo ${item})\nEOF", 'cat <<EOF\n${_inputs_x} $(echo "${_item}")\nEOF'),
+        ("cat <<-'A' <<B\n\tit's\n\tA\n${item}\nB", "cat <<-'A' <<B\n\tit's\n\tA\n${_item}\nB"),
+        # expressions, and strings and braces within them
+        ("echo ${inputs.n + 1}", 'echo "${_inputs_n_1}"'),
+        ("echo ${size(steps.a.output)}", 'echo "${_size_steps_a_output}"'),
+        ('echo "${inputs.x == "a" ? "}" : "c"}"', 'echo "${_inputs_x_a_c}"'),
+        ('echo ${steps["build-image"].output}', 'echo "${_steps_build_image_output}"'),
+        ("echo ${steps[item].output} ${!inputs.ok}", 'echo "${_steps_item_output}" "${_inputs_ok}"'),
+        ("echo ${secrets.TOKEN}", 'echo "${_secrets_TOKEN}"'),
+        # a bare name is ours where it is bound
+        ("echo ${item} ${index} ${item.name}", 'echo "${_item}" "${_index}" "${_item_name}"'),
+        ("echo ${index + 1} ${index%2}", 'echo "${_index_1}" "${_index_2}"'),
+        # the shell's operators are kept
+        ("echo ${item%.json} ${#item}", 'echo "${_item%.json}" "${#_item}"'),
+        ("echo ${item##*/} ${item//a/b}", 'echo "${_item##*/}" "${_item//a/b}"'),
+        ('echo "${item:-x}" ${item^^}', 'echo "${_item:-x}" "${_item^^}"'),
+        ("echo ${inputs.file%.json}", 'echo "${_inputs_file%.json}"'),
+        ("echo ${item%${inputs.x}}", 'echo "${_item%"${_inputs_x}"}"'),
+        # a comment is left alone, and so is what is escaped
+        ("echo ${item} # ${inputs.x}", 'echo "${_item}" # ${inputs.x}'),
+        ("echo \\${inputs.x} ${item}", 'echo \\${inputs.x} "${_item}"'),
+        # where nothing is expanded, `$${` is `${`
+        ("echo '$${inputs.x}' '$${HOME}'", "echo '${inputs.x}' '$${HOME}'"),
+        ("cat <<'EOF'\n$${inputs.x}\nEOF", "cat <<'EOF'\n${inputs.x}\nEOF"),
+        # arithmetic on what a command prints is safe
+        ("echo $(( $(printf %d ${inputs.n}) + 1 ))", 'echo $(( $(printf %d "${_inputs_n}") + 1 ))'),
+        ("[[ $(printf %d ${inputs.n}) -eq 1 ]]", '[[ $(printf %d "${_inputs_n}") -eq 1 ]]'),
+        ("[ ${inputs.n} -eq 1 ]", '[ "${_inputs_n}" -eq 1 ]'),
+        ("bash -c 'echo \"$1\"' _ ${inputs.x}", 'bash -c \'echo "$1"\' _ "${_inputs_x}"'),
+        ("bash run.sh <<EOF\n${inputs.x}\nEOF", "bash run.sh <<EOF\n${_inputs_x}\nEOF"),
+        ("ls file[${inputs.x}]", 'ls file["${_inputs_x}"]'),
+        ("read -p ${inputs.x} y", 'read -p "${_inputs_x}" y'),
+    ],
+)
+def test_a_hole_becomes_a_variable_that_is_one_word(text: str, rewritten: str) -> None:
+    assert rewrite(text, BOUND).text == rewritten
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "echo hello",
+        "echo ${HOME} ${HOME:-/x} ${arr[@]} ${arr[$i]} ${#x} ${!x} ${x//a/b} ${x%.*} ${1} ${@:2} $$ ${?}",
+        # our roots without a field are variables that the script made
+        "inputs=1; echo ${inputs} ${output} ${files[0]} ${files[@]} ${#files[@]} ${error:-x} ${run/a/b} ${env-x}",
+        "for file in *; do echo ${file%.txt} ${index}; done",
+        # our words as text of the shell's own operators
+        "echo ${x:-inputs.x} ${x/inputs/steps} ${x:+error.message}",
+        "awk '{print ${x.y}}' file; node -e 'console.log(`${a.b}`)'",
+        "cat <<'EOF'\n${foo.bar} it's\nEOF",
+        "# ${inputs.x\n# ${foo.bar}",
+        'echo \\${inputs.x} "\\${inputs.x}"',
+        "if [[ $x -eq 1 && $y =~ ^(a|b)$ ]]; then ((x++)); fi; case $x in (a|b) ;; *) ;; esac",
+        "echo ${x:-${y:-$(echo ${z})}} `echo ${z}`",
+        "echo ${",
+        "echo '${",
+        'echo "${HOME',
+        "cat <<EOF\n${HOME}",
+    ],
+)
+def test_text_that_is_the_shells_alone_comes_back_as_it_is(text: str) -> None:
+    assert rewrite(text) == ShellText(text, {}, ())
+
+
+def test_the_same_expression_is_one_variable_and_no_two_share_a_name() -> None:
+    shell = rewrite('echo ${inputs.a_b} ${ inputs.a_b } ${inputs.a.b} ${inputs["a b"]}')
+
+    assert shell.text == 'echo "${_inputs_a_b}" "${_inputs_a_b}" "${_inputs_a_b_2}" "${_inputs_a_b_3}"'
+    assert shell.bindings == {
+        "_inputs_a_b": "inputs.a_b",
+        "_inputs_a_b_2": "inputs.a.b",
+        "_inputs_a_b_3": 'inputs["a b"]',
+    }
+
+
+def test_a_name_that_the_script_uses_itself_is_not_taken() -> None:
+    shell = rewrite("_inputs_x=1; echo $_inputs_x ${inputs.x}")
+
+    assert shell.text == '_inputs_x=1; echo $_inputs_x "${_inputs_x_2}"'
+
+
+def test_a_name_without_letters_does_not_become_a_parameter_of_the_shells() -> None:
+    assert rewrite("echo ${_}", frozenset({"_"})).text == 'echo "${_value}"'
+
+
+def test_the_holes_are_known_with_their_places() -> None:
+    shell = rewrite("echo ${inputs.x} ${item%.c}", BOUND)
+
+    assert shell.holes == (Hole("inputs.x", 5, 11), Hole("item", 17, 10))
+
+
+IN_QUOTES = "stands in single quotes, where the shell does not expand it"
+USE_DOUBLE = "use double quotes; for the characters themselves write '$${'"
+IN_ARITHMETIC = "stands in arithmetic, where the shell would evaluate the value again"
+COMPUTE = "compute it in the expression, as in ${inputs.n + 1}, or write $(printf %d …) around it"
+IS_SUBSCRIPT = "is the subscript of an array, where the shell would evaluate the value again"
+PRINTF = "write $(printf %d …) around it"
+IS_COMPARED = "is compared as a number in [[ … ]], where the shell would evaluate the value again"
+IS_NAME = "is the name of a variable, which the shell would evaluate again if it has a subscript"
+WRITE_NAME = "write the name of the variable itself"
+IS_TYPED = "is assigned with an attribute that makes the shell evaluate the value again"
+UNTYPED = "declare the variable without it"
+IS_FED = "is part of the script that 'bash' reads, which evaluates the value again"
+FEED = "quote the delimiter and pass the value as an argument: sh -s VALUE <<'EOF'"
+THE_COMMAND = "write the command itself"
+
+
+def evaluated_by(name: str) -> str:
+    return f"is an argument of '{name}', which evaluates the value again"
+
+
+def script_of(shell: str) -> str:
+    return f"is part of the script of '{shell}', which evaluates the value again"
+
+
+def as_argument(shell: str) -> str:
+    return f"pass it as an argument: {shell} -c '… \"$1\" …' _ VALUE"
+
+
+# `@` is the hole.
+DANGERS = [
+    ("echo '@'", IN_QUOTES, USE_DOUBLE),
+    ("echo a'b@'c", IN_QUOTES, USE_DOUBLE),
+    ("echo $'@'", IN_QUOTES, USE_DOUBLE),
+    ("awk '{print @}'", IN_QUOTES, USE_DOUBLE),
+    (
+        "cat <<'EOF'\n@\nEOF",
+        "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+        "write the delimiter without quotes; for the characters themselves write '$${'",
+    ),
+    (
+        "cat <<\\EOF\n@\nEOF",
+        "stands in a here-document with a quoted delimiter, where the shell does not expand it",
+        "write the delimiter without quotes; for the characters themselves write '$${'",
+    ),
+    ("cat <<@", "is the delimiter of a here-document, which the shell does not expand", "write a word there"),
+    ("echo `echo @`", "stands in backticks, which change the quotes within", "write $(…) in place of the backticks"),
+    ("echo $((@ + 1))", IN_ARITHMETIC, COMPUTE),
+    ('echo "$((1 + (@)))"', IN_ARITHMETIC, COMPUTE),
+    ("echo $[@]", IN_ARITHMETIC, COMPUTE),
+    ("((@ > 1))", IN_ARITHMETIC, COMPUTE),
+    ("for ((i = 0; i < @; i++)); do :; done", IN_ARITHMETIC, COMPUTE),
+    ("let n=@", IN_ARITHMETIC, COMPUTE),
+    ("echo ${x:@:1}", IN_ARITHMETIC, COMPUTE),
+    ("$((echo @) | cat)", IN_ARITHMETIC, COMPUTE),
+    ("[[ @ -eq 1 ]]", IS_COMPARED, "compare with [ … ]"),
+    ("[[ a == b && 1 -lt @ ]]", IS_COMPARED, "compare with [ … ]"),
+    ('if [[ "@" -ge 1 ]]; then :; fi', IS_COMPARED, "compare with [ … ]"),
+    ("[[ -v @ ]]", IS_NAME, WRITE_NAME),
+    ("[ -v @ ]", IS_NAME, WRITE_NAME),
+    ("arr[@]=1", IS_SUBSCRIPT, PRINTF),
+    ("arr[b[0]+@]=1", IS_SUBSCRIPT, PRINTF),
+    ("a=([@]=1)", IS_SUBSCRIPT, PRINTF),
+    ("echo ${arr[@]}", IS_SUBSCRIPT, PRINTF),
+    ("declare a[@]=1", IS_SUBSCRIPT, PRINTF),
+    ("unset @", IS_NAME, WRITE_NAME),
+    ("read @", IS_NAME, WRITE_NAME),
+    ("printf -v @ x", IS_NAME, WRITE_NAME),
+    ("export @=1", IS_NAME, WRITE_NAME),
+    ("declare -i n=@", IS_TYPED, UNTYPED),
+    ("declare -ia n=(@)", IS_TYPED, UNTYPED),
+    ("declare -i n\nn=@", IS_TYPED, UNTYPED),
+    ("local -n ref=@", IS_TYPED, UNTYPED),
+    ("PS4=@", "goes into a prompt, which the shell evaluates again", "put it in another variable"),
+    ("eval @", evaluated_by("eval"), THE_COMMAND),
+    ('eval "echo $(cat @)"', evaluated_by("eval"), THE_COMMAND),
+    ("f() { eval @; }", evaluated_by("eval"), THE_COMMAND),
+    ("if true; then A=1 command -p eval @; fi", evaluated_by("eval"), THE_COMMAND),
+    ("case a in a) eval @;; esac", evaluated_by("eval"), THE_COMMAND),
+    ('trap "rm @" EXIT', evaluated_by("trap"), THE_COMMAND),
+    ("alias a=@", evaluated_by("alias"), THE_COMMAND),
+    ('bash -c "echo @"', script_of("bash -c"), as_argument("bash")),
+    ('sudo /bin/sh -ec "echo @"', script_of("/bin/sh -ec"), as_argument("/bin/sh")),
+    ("docker exec box sh -c @", script_of("sh -c"), as_argument("sh")),
+    ("source <(echo @)", "is part of a script that 'source' reads and evaluates", "write the commands themselves"),
+    ("bash <<EOF\necho @\nEOF", IS_FED, FEED),
+    ("cat <<EOF | bash && echo\necho @\nEOF", IS_FED, FEED),
+    ("bash <<< @", IS_FED, FEED),
+    (
+        "cat <<EOF\n${x/@/b}\nEOF",
+        "is part of a pattern within a here-document, where it cannot be quoted",
+        "put the result in a variable first",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "reason", "hint"), DANGERS)
+def test_a_place_that_is_not_safe_is_refused_with_what_to_do(text: str, reason: str, hint: str) -> None:
+    hole = "${inputs.n}"
+
+    with pytest.raises(ShellRefused) as refused:
+        rewrite(text.replace("@", hole, 1))
+
+    error = refused.value
+    assert (error.message, error.hint) == (f"'{hole}' {reason}", hint)
+    assert (error.offset, error.length) == (text.index("@"), len(hole))
+
+
+REFUSALS = [
+    ("echo ${inptus.x}", "'${inptus.x}' reads 'inptus', which is not known here", 7, 6, "did you mean 'inputs'?"),
+    ("echo ${itm.name}", "'${itm.name}' reads 'itm', which is not known here", 7, 3, "did you mean 'item'?"),
+    (
+        "echo ${zzzz.x}",
+        "'${zzzz.x}' reads 'zzzz', which is not known here",
+        7,
+        4,
+        "the names here are env, error, failure, files, index, inputs, item, output, outputs, run, secrets, steps",
+    ),
+    (
+        "echo ${inputs.x + itm}",
+        "'${inputs.x + itm}' reads 'itm', which is not known here",
+        18,
+        3,
+        "did you mean 'item'?",
+    ),
+    ("echo ${item-x}", "'${item-x}' reads 'x', which is not known here", 12, 1)
+    + ("the names here are env, error, failure, files, index, inputs, item, output, outputs, run, secrets, steps",),
+    ("echo ${inputs.x", "'${' is not closed by '}'", 5, 2, ""),
+    ("echo ${inputs.x +}", "'inputs.x +' is not an expression: it ends too early", 17, 1, ""),
+    (
+        "echo ${secrets.A + inputs.b}",
+        "'secrets.A + inputs.b' reads 'secrets.A' and 'inputs': a secret may be read only by itself",
+        7,
+        20,
+        "the worker alone knows secrets: use two '${…}', one for each",
+    ),
+    (
+        "echo ${item@P}",
+        "'${item@P}' is expanded with '@P', which evaluates the value again",
+        5,
+        9,
+        "leave out the '@P'",
+    ),
+    (
+        "echo ${item:-'x'}",
+        "'${item:-'x'}' has single quotes in the text after its operator, which mean themselves within double quotes",
+        5,
+        12,
+        "write the text without them",
+    ),
+    ("$(" * 70 + "${item}", "the shell text is nested more than 64 deep", 130, 1, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "offset", "length", "hint"), REFUSALS)
+def test_a_hole_that_is_neither_ours_nor_the_shells_is_refused_at_its_place(
+    text: str, message: str, offset: int, length: int, hint: str
+) -> None:
+    with pytest.raises(ExpressionRefused) as refused:
+        rewrite(text, BOUND)
+
+    error = refused.value
+    assert (error.message, error.offset, error.length, error.hint) == (message, offset, length, hint)
+
+
+@given(st.text(alphabet="a $'\"`\\(){}[]<>;&|#\n=-@%:/!inputs.x", max_size=80))
+def test_any_text_is_rewritten_or_refused_within_its_bounds(text: str) -> None:
+    try:
+        rewrite(text, BOUND)
+    except ExpressionRefused as refused:
+        assert 0 <= refused.offset <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("a b", "a b"), ("", ""), (None, ""), (True, "true"), (3, "3"), (1.5, "1.5"), ({"a": [1]}, '{"a":[1]}')],
+)
+def test_a_value_goes_into_its_variable_as_it_goes_into_text(value: Any, text: str) -> None:
+    assert environment_value("inputs.x", value) == text
+
+
+def test_a_value_of_96_kib_still_fits() -> None:
+    assert environment_value("inputs.x", "é" * (48 * 1024)) == "é" * (48 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("é" * (48 * 1024) + "x", "the value of 'inputs.x' has 98305 bytes, and an environment variable holds 98304"),
+        ("a\0b", "the value of 'inputs.x' has a NUL, which no environment variable can hold"),
+    ],
+)
+def test_a_value_that_no_variable_can_hold_is_invalid_and_points_to_other_ways(value: str, message: str) -> None:
+    with pytest.raises(InputInvalid) as invalid:
+        environment_value("inputs.x", value)
+
+    assert invalid.value.message == message
+    assert invalid.value.hint == "feed it to the step with 'stdin:', or write it to a file and hand over its name"
+    assert invalid.value.data["name"] == "inputs.x"
+
+
+def test_five_thousand_scripts_are_rewritten_in_the_time_of_a_blink() -> None:
+    scripts = [
+        f'set -e\nmake -j4 TARGET=${{inputs.target{n % 50}}} "$HOME"\ncp ${{steps.s{n}.output}} .' for n in range(5000)
+    ]
+    started = time.perf_counter()
+
+    for script in scripts:
+        rewrite(script)
+
+    # Ten times what it takes, so that a busy machine does not fail it.
+    assert time.perf_counter() - started < 5
