@@ -266,6 +266,13 @@ def test_mermaid_colours_steps_by_status():
     ]
 
 
+def test_a_map_step_shows_what_the_commands_of_its_items_have():
+    command = Command(action=Action(kind="shell"), rules=(Rule(any=True),), on_failure=Handler((SHELL,), "cleanup"))
+    drawn = workflow(step("each", map=Map(name="pkg"), do=(command, command)))
+
+    assert draw_mermaid(drawn).splitlines()[4] == '  s0[/"each<br/>each pkg: shell · retry · cleanup"/]'
+
+
 # What leads to `end`
 
 

@@ -121,10 +121,12 @@ def _action(step: Step) -> str:
 def _notes(step: Step) -> Iterator[str]:
     if step.join != "any":
         yield f"join {step.join}"
-    if step.rules:
+    # What a map step has, the commands of its items have.
+    places = (step, *step.do)
+    if any(place.rules for place in places):
         yield "retry"
-    if step.on_failure:
-        yield "handler" if step.on_failure.strategy == "recovery" else step.on_failure.strategy
+    handlers = [place.on_failure for place in places if place.on_failure]
+    yield from dict.fromkeys("handler" if it.strategy == "recovery" else it.strategy for it in handlers)
     if step.triage:
         yield "triage"
     if step.undo:
