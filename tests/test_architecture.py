@@ -32,7 +32,18 @@ EXCEPTIONS = frozenset({("cli", "language"), ("cli", "core"), ("cli", "testing")
 
 PURE_MODULES = frozenset(
     {
-        *("__future__", "abc", "bisect", "collections", "dataclasses", "datetime", "enum", "functools", "hashlib"),
+        *(
+            "__future__",
+            "abc",
+            "bisect",
+            "collections",
+            "copy",
+            "dataclasses",
+            "datetime",
+            "enum",
+            "functools",
+            "hashlib",
+        ),
         *("heapq", "itertools", "json", "math", "msgspec", "operator", "re", "string", "textwrap", "types", "typing"),
     }
 )

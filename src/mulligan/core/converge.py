@@ -92,7 +92,7 @@ def _enter_end(now: Now) -> Facts:
 
 
 def after_end_step(now: Now) -> Facts:
-    """The round's last event. `end` may turn completed into failed, and failed into completed unless work was undone."""
+    """The round's last event. `end` may turn completed into failed, and back unless work was undone."""
     state, end = now.state, now.state.places[END]
     status, reason = _final_status(state, end)
     outputs, problem = _outputs(now, end)
@@ -136,7 +136,7 @@ def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:
     return outputs, problem
 
 
-def _counts(state: State) -> dict[str, int]:
+def _counts(state: State) -> dict[str, Any]:
     failed = {record.step for record in unhandled(state)}
     handled = {record.step for record in open_failures(state) if record.step != END and is_handled(state, record)}
     items = {p.parent for p in state.places.values() if p.role == "item" and p.recovered_by}

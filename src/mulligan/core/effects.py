@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, dataclass_transform
 
 import msgspec
 
@@ -18,6 +18,7 @@ from .reports import TimerKind
 from .state import State
 
 
+@dataclass_transform(frozen_default=True)
 class Effect(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Something for the engine to do."""
 

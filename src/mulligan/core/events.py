@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
@@ -25,6 +25,7 @@ def _tag(name: str) -> str:
     return f"{noun}.{'_'.join(rest)}".lower()
 
 
+@dataclass_transform(frozen_default=True)
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=_tag):
     """Something that happened in a run."""
 

@@ -9,14 +9,13 @@ from ..errors import ExpressionFailed
 from . import events as e
 from .arrivals import can_be_entered, is_met
 from .failure import failure
-from .life import Facts, located, schedule
 from .ladder import delay_seconds
+from .life import Facts, located, schedule
 from .routes import success_edges
 from .scope import Now
 from .state import FailureRecord, Place, State
 from .verdict import is_handled
 from .workflow import END
-
 
 # -- who may start ------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ def _stood_in(now: Now, source: Place, fix: Place) -> e.StepStoodIn:
 
 
 def strike(now: Now, name: str, visit: int) -> Facts:
-    """Fail-fast: a failure that has reached rung 5 unhandled, here or where its remediation has just come to nothing."""
+    """Fail-fast: a failure has reached rung 5 unhandled, here, or there whence it was sent here in vain."""
     policy = now.state.workflow.fail_fast
     if policy == "never" or now.state.run.stop is not None:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
@@ -14,6 +14,7 @@ from .failure import Failure
 TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run"]
 
 
+@dataclass_transform(frozen_default=True)
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     at: datetime
 

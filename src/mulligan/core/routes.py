@@ -96,7 +96,8 @@ def _misfit(state: State, arc: Arc, failure: Failure) -> str:
         return "exit_codes_do_not_match"
     if arc.to == END:
         return ""
-    if not can_be_entered(state, arc.to):
+    # A remediation that is to bring the source back is of no use to one that has had its last visit.
+    if not can_be_entered(state, arc.to) or (edge.then == "rerun" and not can_be_entered(state, arc.source)):
         return "loop_limit"
     target = state.places[arc.to]
     if state.graph.nodes[arc.to].step.join == "first" and target.status != "waiting" and not arc.is_loop:

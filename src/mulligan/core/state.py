@@ -7,6 +7,7 @@ or replaced whole, so that a shallow copy of it is enough to undo what a turn di
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -267,7 +268,7 @@ class State:
         place = self.places[key]
         if self._journal is not None and key not in self._touched:
             self._touched.add(key)
-            self._journal.append((self.places, key, place.__copy__()))
+            self._journal.append((self.places, key, copy(place)))
         return place
 
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -303,7 +304,7 @@ class State:
         """Start to remember, so that `rollback` can take back everything from here on."""
         self._journal = []
         self._touched = set()
-        self._saved = self.run.__copy__()
+        self._saved = copy(self.run)
 
     def commit(self) -> None:
         self._journal = None

@@ -7,7 +7,7 @@ Nobody but the language makes one by hand (tests use `mulligan.testing`).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
@@ -29,6 +29,7 @@ SCRIPT_TIMEOUT_SECONDS = 300.0
 CANCEL_GRACE_SECONDS = 10.0
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class _Frozen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Plain immutable data."""
 

@@ -1,0 +1,30 @@
+"""Fork: a new run that keeps what an old one had done, up to a step."""
+
+from __future__ import annotations
+
+from ..errors import UnknownStep
+from .events import Kept
+from .graph import Graph
+from .state import Place, State
+from .workflow import END
+
+
+def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
+    """What a fork of `old` from `from_step` takes over into the workflow of `graph`.
+
+    Steps are matched by name. Kept is what completed (or was stood in for) and cannot be reached from the step:
+    whatever could be touched by running it again runs again.
+    """
+    if from_step not in graph.nodes:
+        raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
+    again = graph.region(from_step)
+    places = (old.places[name] for name in graph.nodes if name in old.places and name not in again)
+    return tuple(_kept(old, place) for place in places if place.settled in ("completed", "stood_in", "skipped"))
+
+
+def _kept(old: State, place: Place) -> Kept:
+    """Edges are matched by their target: the fork's file may list them in another order."""
+    arcs = old.graph.nodes[place.key].arcs
+    taken = {arc.to for arc in arcs if arc.to == END or old.arcs.get(arc.key) == "taken"}
+    status = "skipped" if place.settled == "skipped" else "completed"
+    return Kept(place.key, status, place.output, tuple(sorted(taken)))
