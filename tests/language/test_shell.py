@@ -54,6 +54,8 @@ BOUND = frozenset({"item", "index"})
         ("bash -c 'echo \"$1\"' _ ${inputs.x}", 'bash -c \'echo "$1"\' _ "${_inputs_x}"'),
         ("bash run.sh <<EOF\n${inputs.x}\nEOF", "bash run.sh <<EOF\n${_inputs_x}\nEOF"),
         ("ls file[${inputs.x}]", 'ls file["${_inputs_x}"]'),
+        ("ssh -p 22 ${inputs.host} uptime", 'ssh -p 22 "${_inputs_host}" uptime'),
+        ('ssh host "rm $(printf %q ${item})"', 'ssh host "rm $(printf %q "${_item}")"'),
         ("read -p ${inputs.x} y", 'read -p "${_inputs_x}" y'),
     ],
 )
@@ -128,6 +130,8 @@ IS_TYPED = "is assigned with an attribute that makes the shell evaluate the valu
 UNTYPED = "declare the variable without it"
 IS_FED = "is part of the script that 'bash' reads, which evaluates the value again"
 FEED = "quote the delimiter and pass the value as an argument: sh -s VALUE <<'EOF'"
+IS_FAR = "is part of a command that 'ssh' hands to a shell, which evaluates the value again"
+QUOTE_FAR = "quote it for that shell: $(printf %q VALUE)"
 THE_COMMAND = "write the command itself"
 
 
@@ -202,6 +206,11 @@ DANGERS = [
     ("bash <<EOF\necho @\nEOF", IS_FED, FEED),
     ("cat <<EOF | bash && echo\necho @\nEOF", IS_FED, FEED),
     ("bash <<< @", IS_FED, FEED),
+    (". /dev/stdin <<EOF\n@\nEOF", IS_FED.replace("bash", "."), FEED),
+    ("ssh -p 22 host <<EOF\n@\nEOF", IS_FED.replace("bash", "ssh"), FEED),
+    ("ssh -p 22 host rm @", IS_FAR, QUOTE_FAR),
+    ('ssh host "rm @"', IS_FAR, QUOTE_FAR),
+    ("echo $(case a\nin a) echo '@';; esac)", IN_QUOTES, USE_DOUBLE),
     (
         "cat <<EOF\n${x/@/b}\nEOF",
         "is part of a pattern within a here-document, where it cannot be quoted",
@@ -239,8 +248,13 @@ REFUSALS = [
         3,
         "did you mean 'item'?",
     ),
-    ("echo ${item-x}", "'${item-x}' reads 'x', which is not known here", 12, 1)
-    + ("the names here are env, error, failure, files, index, inputs, item, output, outputs, run, secrets, steps",),
+    (
+        "echo ${item-x}",
+        "'${item-x}' reads 'x', which is not known here",
+        12,
+        1,
+        "the names here are env, error, failure, files, index, inputs, item, output, outputs, run, secrets, steps",
+    ),
     ("echo ${inputs.x", "'${' is not closed by '}'", 5, 2, ""),
     ("echo ${inputs.x +}", "'inputs.x +' is not an expression: it ends too early", 17, 1, ""),
     (

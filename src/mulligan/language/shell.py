@@ -76,7 +76,7 @@ def _refuse_danger(text: str, spot: Spot) -> None:
 def _edits(spot: Spot, variable: str) -> list[tuple[int, int, str]]:
     """What changes in the text: from, to, and what stands there then."""
     quote = '"' if spot.quoting in ("bare", "pattern") else ""
-    begin = f"{quote}${{{spot.ours.count}{variable}"
+    begin = f"{quote}${{{spot.ours.prefix}{variable}"
     if spot.close is None:
         return [(spot.ours.offset, spot.ours.end, f"{begin}}}{quote}")]
     return [(spot.ours.offset, spot.ours.end, begin), (spot.close + 1, spot.close + 1, quote)]

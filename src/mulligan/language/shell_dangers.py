@@ -6,6 +6,8 @@ Each reason is a sentence about the hole, which is put before it: `'${inputs.x}'
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -41,6 +43,10 @@ NAME = Danger(
 TYPED = Danger(
     "is assigned with an attribute that makes the shell evaluate the value again", "declare the variable without it"
 )
+FAR_SHELL = Danger(
+    "is part of a command that 'ssh' hands to a shell, which evaluates the value again",
+    "quote it for that shell: $(printf %q VALUE)",
+)
 PROMPT = Danger("goes into a prompt, which the shell evaluates again", "put it in another variable")
 DOCUMENT_PATTERN = Danger(
     "is part of a pattern within a here-document, where it cannot be quoted", "put the result in a variable first"
@@ -61,10 +67,12 @@ _PROMPTS = ("PS0=", "PS1=", "PS2=", "PS3=", "PS4=", "PROMPT_COMMAND=")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*$")
 _SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*$|--command$")
+# The options of ssh that take the next word as their value.
+_SSH_VALUE = re.compile(r"-[A-Za-z0-9]*[bcDEeFIiJLlmOopQRSWw]$")
 _INTEGERS = re.compile(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\w+)*[ \t]+-\w*i\w*(?:[ \t]+[\w=-]+)+)")
 
 
-def evaluates(words: list[str]) -> Danger | None:
+def evaluates(words: Sequence[str]) -> Danger | None:
     """The danger of every argument of the command so far, also of what a `$(…)` in it prints."""
     name = _command(words)
     if name in _EVALUATORS:
@@ -78,7 +86,7 @@ def evaluates(words: list[str]) -> Danger | None:
     return None
 
 
-def misuses(words: list[str], before: str, integers: frozenset[str]) -> Danger | None:
+def misuses(words: Sequence[str], before: str, integers: frozenset[str]) -> Danger | None:
     """The danger of a hole that stands in a word of the command itself; `before` is the word up to it."""
     name = _command(words)
     last = words[-1] if words else ""
@@ -88,17 +96,19 @@ def misuses(words: list[str], before: str, integers: frozenset[str]) -> Danger |
         return TYPED
     if name in _DECLARATIONS:
         return _in_declaration(words, before)
+    if _has_far_shell(words):
+        return FAR_SHELL
     is_name = name in _NAMERS and (last in ("-a", "-C") or not last.startswith("-"))
     return NAME if is_name or (name in ("printf", "test", "[") and last == "-v") else None
 
 
-def in_elements(words: list[str], before: str, integers: frozenset[str]) -> Danger | None:
+def in_elements(words: Sequence[str], before: str, integers: frozenset[str]) -> Danger | None:
     """The danger of an element of the array that is assigned after `before`: an array of integers evaluates it."""
     is_typed = _command(words) in _DECLARATIONS and "i" in _options(words)
     return TYPED if is_typed or _is_integer(before, integers) else None
 
 
-def is_subscript(words: list[str], before: str, is_element: bool) -> bool:
+def is_subscript(words: Sequence[str], before: str, is_element: bool) -> bool:
     """Whether a `[` after `before` opens a subscript: of a variable that is assigned, or of an element of an array."""
     if is_element and not before:
         return True
@@ -106,21 +116,40 @@ def is_subscript(words: list[str], before: str, is_element: bool) -> bool:
     return bool(_IDENTIFIER.match(before)) and (not name or name in _DECLARATIONS)
 
 
-def fed(words: list[str]) -> Danger | None:
+def fed(words: Sequence[str]) -> Danger | None:
     """The danger of a here-document or here-string: a shell without a script of its own evaluates it."""
+    readers = (_reader(command) for command in _commands(words))
+    reader = next((reader for reader in readers if reader), None)
+    if reader is None:
+        return None
+    return Danger(
+        f"is part of the script that '{reader}' reads, which evaluates the value again",
+        "quote the delimiter and pass the value as an argument: sh -s VALUE <<'EOF'",
+    )
+
+
+def _commands(words: Sequence[str]) -> list[list[str]]:
+    """The words of a line, command by command: between two commands stands a `;`."""
+    commands: list[list[str]] = [[]]
+    for word in words:
+        commands = [*commands, []] if word == ";" else commands
+        commands[-1] += [] if word == ";" else [word]
+    return commands
+
+
+def _reader(words: list[str]) -> str | None:
+    """The command among `words` that reads a script from its input, if there is one."""
+    if _command(words) in ("source", "."):
+        return _command(words)
     for index, word in enumerate(words):
         rest = words[index + 1 :]
-        rest = rest[: rest.index(";")] if ";" in rest else rest
         has_script = any(not option.startswith("-") or _SCRIPT_OPTION.match(option) for option in rest)
         if _base(word) in _SHELLS and (not has_script or "-s" in rest):
-            return Danger(
-                f"is part of the script that '{word}' reads, which evaluates the value again",
-                "quote the delimiter and pass the value as an argument: sh -s VALUE <<'EOF'",
-            )
-    return None
+            return word
+    return words[0] if _has_far_shell(words) else None
 
 
-def sourced(words: list[str]) -> Danger | None:
+def sourced(words: Sequence[str]) -> Danger | None:
     """The danger of `<(…)`: what it prints is a script for `source` and for a shell."""
     name = _command(words)
     if name in ("source", ".") or _base(name) in _SHELLS:
@@ -134,13 +163,21 @@ def integers(text: str) -> frozenset[str]:
     return frozenset(word.partition("=")[0] for word in declared if not word.startswith("-"))
 
 
-def _in_declaration(words: list[str], before: str) -> Danger | None:
+def _in_declaration(words: Sequence[str], before: str) -> Danger | None:
     if any(letter in _options(words) for letter in "aAin"):
         return TYPED
     return None if _ASSIGNMENT.match(before.lstrip('"')) or before.startswith("-") else NAME
 
 
-def _options(words: list[str]) -> str:
+def _has_far_shell(words: Sequence[str]) -> bool:
+    """Whether what follows is for the shell at the other end: `ssh` and its host have been named."""
+    if _command(words) != "ssh":
+        return False
+    after = list(words)[list(words).index("ssh") :]
+    return any(not word.startswith("-") and not _SSH_VALUE.match(before) for before, word in pairwise(after))
+
+
+def _options(words: Sequence[str]) -> str:
     return "".join(word for word in words if word.startswith("-"))
 
 
@@ -148,7 +185,7 @@ def _is_integer(before: str, integers: frozenset[str]) -> bool:
     return bool(_ASSIGNMENT.match(before)) and before.partition("=")[0].rstrip("+").partition("[")[0] in integers
 
 
-def _command(words: list[str]) -> str:
+def _command(words: Sequence[str]) -> str:
     """The name of the command, after assignments and after commands that only run another."""
     is_wrapped = False
     for word in words:
@@ -159,9 +196,10 @@ def _command(words: list[str]) -> str:
     return ""
 
 
-def _is_script(words: list[str]) -> bool:
+def _is_script(words: Sequence[str]) -> bool:
+    words = list(words)
     while words and words[-1] == "--":
-        words = words[:-1]
+        words.pop()
     if not words or not _SCRIPT_OPTION.match(words[-1]):
         return False
     return any(_base(word) in _RUN_AS for word in words[:-1])

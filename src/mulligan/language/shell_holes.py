@@ -21,7 +21,7 @@ ROOTS = frozenset("inputs steps error failure output outputs run env secrets fil
 _PATH = r"""[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:"[^"\\]*"|'[^'\\]*'|\d+)\])*"""
 # What nearly every hole is. It needs no engine and no check: it can only be ours.
 _SIMPLE = re.compile(r"\$\{(?P<path>(?P<root>[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+)\}", re.A)
-_OPERATED = re.compile(rf"(?P<count>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}])", re.A)
+_OPERATED = re.compile(rf"(?P<prefix>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}])", re.A)
 # What bash can read: a name or a special parameter, then nothing, a subscript or an operator, with no blank between.
 _SHELLS = re.compile(r"(?:[#!]?[A-Za-z_]\w*|[#!]?\d+|[#!]?[-@*?$!#])(?:[-#%/^,@:+=?\[*}]|$)", re.A)
 _FIELD = re.compile(r"!?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
@@ -41,7 +41,7 @@ class Ours(NamedTuple):
     offset: int
     end: int
     operator: str = ""
-    count: str = ""
+    prefix: str = ""
 
 
 class Names(NamedTuple):
@@ -120,10 +120,10 @@ def _is_shells_variable(source: str, reads: tuple[str, ...], names: Names) -> bo
 
 def _operated(text: str, offset: int, names: Names) -> Ours | None:
     match = _OPERATED.match(text, offset + 2)
-    if match is None or not names.begins(match["path"]) or (match["operator"] == "}" and not match["count"]):
+    if match is None or not names.begins(match["path"]) or (match["operator"] == "}" and not match["prefix"]):
         return None
     source = check(match["path"], offset=match.start("path")).source
-    return Ours(source, offset, match.end("path"), operator=match["operator"], count=match["count"])
+    return Ours(source, offset, match.end("path"), operator=match["operator"], prefix=match["prefix"])
 
 
 def _refuse_unknown(content: str, offset: int, names: Names) -> None:

@@ -1,14 +1,15 @@
 """A small lexer of bash: for every `${…}` of ours, how it is quoted there and whether it is safe there.
 
-It follows bash as far as that question needs: words, quotes, `$(…)`, `$((…))`, `${…}`, here-documents, `[[ … ]]`, `case`,
-arrays, comments. What it does not understand it passes over; it never changes text. A hole is judged where it stands:
-by the quotes around it, by the word it is part of, by the command whose argument it is.
+It follows bash as far as that question needs: words, quotes, `$(…)`, `$((…))`, `${…}`, here-documents, `[[ … ]]`,
+`case`, arrays, comments. What it does not understand it passes over; it never changes text. A hole is judged where it
+stands: by the quotes around it, by the word it is part of, by the command whose argument it is.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mulligan.language import shell_dangers as dangers
@@ -20,6 +21,7 @@ Quoting = Literal["bare", "quoted", "document", "pattern"]
 DEPTH_MAX = 64
 _PLAIN = re.compile(r"[^\s;&|<>()\[\\'\"`$]+")
 _PLAIN_WORD = re.compile(rf"{_PLAIN.pattern}(?=[\s;&|<>)]|$)")
+_BLANK = re.compile(r"(?:[ \t\r]+|\\\n|#[^\n]*)+")
 _IN_QUOTES = re.compile(r'[^"\\`$]+')
 _HOLE = re.compile(r"\$?\$\{")
 _REDIRECTION = re.compile(r"&>>?|<<<|<<-|<<|<>|>>|>\||[<>]&|[<>]")
@@ -48,14 +50,13 @@ class Scan(NamedTuple):
     escapes: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the lexer is: the words of the command so far, where the current one began, how it is quoted."""
+class _Place(NamedTuple):
+    """Where the lexer is: how text is quoted there, the words of the command so far, where the current one began."""
 
-    words: list[str] = field(default_factory=list)
-    start: int = 0
-    quoting: Quoting = "bare"
+    quoting: Quoting
     danger: Danger | None = None
+    words: Sequence[str] = ()
+    start: int = 0
 
 
 class _Document(NamedTuple):
@@ -116,16 +117,11 @@ class _Scanner:
         self._depth -= 1
 
     def _skip_blank(self, char: str) -> bool:
-        """Pass over a blank, a continued line or a comment."""
-        if char in " \t\r":
-            self._at += 1
-        elif self.text.startswith("\\\n", self._at):
-            self._at += 2
-        elif char == "#":
-            end = self.text.find("\n", self._at)
-            self._at = len(self.text) if end < 0 else end
-        else:
+        """Pass over blanks, continued lines and comments, at the beginning of a word."""
+        blank = _BLANK.match(self.text, self._at) if char in " \t\r\\#" else None
+        if blank is None:
             return False
+        self._at = blank.end()
         return True
 
     def _separator(self, char: str, cases: list[str]) -> None:
@@ -161,7 +157,7 @@ class _Scanner:
             return
         elif is_first and word == "case":
             cases.append("head")
-        elif word == "in" and len(words) > 2 and "head" in cases[-1:]:
+        elif word == "in" and len(words) != 2 and "head" in cases[-1:]:
             cases[-1] = "pattern"
             words.clear()
         elif is_first and word == "[[":
@@ -177,7 +173,7 @@ class _Scanner:
             self._at = plain.end()
             words.append(plain.group())
             return
-        place = _Place(words, start, "bare", danger)
+        place = _Place("bare", danger, words, start)
         outer, self._outer = self._outer, self._outer or dangers.evaluates(words)
         while self._at < len(self.text):
             char = self.text[self._at]
@@ -202,7 +198,7 @@ class _Scanner:
             self._unexpanded(self._at + 1, "'", dangers.SINGLE_QUOTES)
         elif char == '"':
             self._at += 1
-            self._double_quotes(replace(place, quoting="quoted"))
+            self._double_quotes(place._replace(quoting="quoted"))
         elif char == "`":
             self._backticks()
         elif self.text.startswith("$'", self._at):
@@ -282,7 +278,7 @@ class _Scanner:
         return match.start() if match else len(self.text)
 
     def _document_body(self, end: int, danger: Danger | None) -> None:
-        place = _Place(quoting="document", danger=danger)
+        place = _Place("document", danger)
         while self._at < end:
             char = self.text[self._at]
             if char == "\\":
@@ -354,7 +350,7 @@ class _Scanner:
             self.commands(")")
         elif after == "[":
             self._at += 2
-            self._until("]", _Place(quoting="quoted", danger=dangers.ARITHMETIC))
+            self._until("]", _Place("quoted", dangers.ARITHMETIC))
         else:
             self._at += 2 if after == "$" else 1
 
@@ -368,7 +364,7 @@ class _Scanner:
             self._outer = outer
             return
         self._at += width
-        self._until_offset(end, _Place(quoting="quoted", danger=dangers.ARITHMETIC))
+        self._until_offset(end, _Place("quoted", dangers.ARITHMETIC))
         self._at = end + 2
 
     def _arithmetic_end(self, start: int) -> int:
@@ -420,7 +416,7 @@ class _Scanner:
         self.spots.append(spot)
         self._at = ours.end
         if ours.operator:
-            self._operator(replace(place, quoting="quoted") if place.quoting == "bare" else place)
+            self._operator(place._replace(quoting="quoted") if place.quoting == "bare" else place)
             spot.close = self._at - 1
             spot.danger = spot.danger or self._operator_danger(ours, place)
 
@@ -430,7 +426,7 @@ class _Scanner:
 
     def _subscript(self) -> None:
         """Read `[…]`, with the subscripts within it, if there is one."""
-        place, depth = _Place(quoting="quoted", danger=dangers.SUBSCRIPT), 0
+        place, depth = _Place("quoted", dangers.SUBSCRIPT), 0
         while self._at < len(self.text):
             char = self.text[self._at]
             depth += {"[": 1, "]": -1}.get(char, 0)
@@ -445,11 +441,11 @@ class _Scanner:
         after = self.text[self._at : self._at + 2]
         is_substring = after[:1] == ":" and after[1:] not in tuple("-=+?")
         if is_substring:
-            place = replace(place, quoting="quoted", danger=dangers.ARITHMETIC)
+            place = place._replace(quoting="quoted", danger=dangers.ARITHMETIC)
         elif after[:1] in tuple("#%/^,") and place.quoting == "document":
-            place = replace(place, danger=dangers.DOCUMENT_PATTERN)
+            place = place._replace(danger=dangers.DOCUMENT_PATTERN)
         elif after[:1] in tuple("#%/^,") and place.quoting == "quoted":
-            place = replace(place, quoting="pattern")
+            place = place._replace(quoting="pattern")
         self._until("}", place)
         self._at += 1
 
