@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from itertools import combinations
 from time import process_time
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mulligan.core.workflow import (
     Action,
@@ -310,12 +313,17 @@ def boxes(layout: Layout) -> list[tuple[float, float, float, float]]:
     return [(spot.left, spot.top, spot.right, spot.bottom) for spot in layout.boxes] + labels
 
 
+def overlapping(layout: Layout) -> list[object]:
+    return [
+        (one, other)
+        for one, other in combinations(boxes(layout), 2)
+        if one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+    ]
+
+
 @every_picture
 def test_no_two_boxes_or_labels_overlap(drawn: Workflow):
-    found = boxes(laid_out(picture(drawn)))
-
-    for (left, top, right, bottom), (left2, top2, right2, bottom2) in combinations(found, 2):
-        assert right <= left2 or right2 <= left or bottom <= top2 or bottom2 <= top
+    assert not overlapping(laid_out(picture(drawn)))
 
 
 @every_picture
@@ -448,6 +456,76 @@ def test_two_thousand_steps_are_drawn_in_seconds(drawn: Workflow):
 
     # Two seconds is the promise on an idle machine; the bound here only has to catch a square.
     assert process_time() - started < 8
+
+
+# Any workflow at all
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> Workflow:
+    """Steps that need earlier ones, with edges of every kind to anywhere."""
+    names = [f"s{number}" for number in range(draw(st.integers(1, 9)))]
+    targets = st.sampled_from([*names, "end"])
+    leading = st.builds(
+        edge,
+        targets,
+        on=st.sampled_from(["success", "failure", "always"]),
+        then=st.sampled_from([None, "rerun", "continue"]),
+        when=st.sampled_from([None, Expression("output.size > 3 && inputs.deep")]),
+    )
+    steps = [
+        step(
+            name,
+            needs=tuple(draw(st.lists(st.sampled_from(names[:number]), unique=True, max_size=3))) if number else (),
+            edges=edges(*draw(st.lists(leading, max_size=3))),
+        )
+        for number, name in enumerate(names)
+    ]
+    return workflow(*steps)
+
+
+@given(workflows())
+def test_whatever_leads_where_nothing_overlaps_and_nothing_is_lost(drawn: Workflow):
+    layout = laid_out(picture(drawn))
+
+    assert not overlapping(layout)
+    assert {spot.node.title for spot in layout.boxes if spot.node} == {*(one.name for one in drawn.steps), "end"}
+    assert len(layout.curves) >= len(picture(drawn).links)
+
+
+@given(workflows())
+def test_whatever_leads_where_no_curve_runs_through_a_step(drawn: Workflow):
+    layout = laid_out(picture(drawn))
+
+    inner = [(spot.left + 2, spot.top + 2, spot.right - 2, spot.bottom - 2) for spot in layout.boxes]
+    for curve in layout.curves:
+        for x, y in points(curve.path):
+            assert not any(left < x < right and top < y < bottom for left, top, right, bottom in inner)
+
+
+def points(path: str) -> Iterator[tuple[float, float]]:
+    """Places along a path, close enough together to notice a box."""
+    x = y = 0.0
+    for word, listed in re.findall(r"([MVHCq])([-\d. ]*)", path):
+        numbers = [float(number) for number in listed.split()]
+        ends = {
+            "M": lambda n, x, y: [(n[0], n[1])] * 4,
+            "V": lambda n, x, y: [(x, y), (x, y), (x, n[0]), (x, n[0])],
+            "H": lambda n, x, y: [(x, y), (x, y), (n[0], y), (n[0], y)],
+            "C": lambda n, x, y: [(x, y), (n[0], n[1]), (n[2], n[3]), (n[4], n[5])],
+            "q": lambda n, x, y: [(x, y), (x + n[0], y + n[1]), (x + n[0], y + n[1]), (x + n[2], y + n[3])],
+        }[word](numbers, x, y)
+        yield from (along(ends, share / 24) for share in range(25))
+        x, y = ends[3]
+
+
+def along(ends: list[tuple[float, float]], share: float) -> tuple[float, float]:
+    rest = 1 - share
+    weights = (rest**3, 3 * rest**2 * share, 3 * rest * share**2, share**3)
+    return (
+        sum(weight * end[0] for weight, end in zip(weights, ends, strict=True)),
+        sum(weight * end[1] for weight, end in zip(weights, ends, strict=True)),
+    )
 
 
 # Letters

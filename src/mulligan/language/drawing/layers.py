@@ -7,6 +7,7 @@ words ever meet. Odd ranks without a label are left out.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -73,21 +74,24 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
+    """`wires` lead down. `upward` are the others, most of them loops, as wires from source to target alone."""
+
     layers: list[list[Spot]]
     wires: list[Wire]
-    loops: list[Wire]
+    upward: list[Wire]
 
 
 def layered(picture: Picture) -> Layers:
     """Every node, label and bend on its layer, and each link as the wire through them."""
     ranks = _ranks(picture)
     spots = {node.key: _node_spot(node, ranks[node.key]) for node in picture.nodes}
-    forward = [link for link in picture.links if not link.is_loop]
-    weaver = _Weaver(spots, _used_ranks(ranks, forward))
-    for link in forward:
+    downward = [link for link in picture.links if ranks[link.source] < ranks[link.target]]
+    weaver = _Weaver(spots, _used_ranks(ranks, downward))
+    for link in downward:
         weaver.weave(link)
-    loops = [Wire(link, (spots[link.source], spots[link.target])) for link in picture.links if link.is_loop]
-    return Layers(weaver.layers(), weaver.wires, loops)
+    others = [link for link in picture.links if ranks[link.source] >= ranks[link.target]]
+    upward = [Wire(link, (spots[link.source], spots[link.target])) for link in others]
+    return Layers(weaver.layers(), weaver.wires, upward)
 
 
 def _ranks(picture: Picture) -> dict[str, int]:
@@ -99,16 +103,27 @@ def _ranks(picture: Picture) -> dict[str, int]:
             following[link.source].append(link.target)
             missing[link.target] += 1
     ranks = dict.fromkeys(following, 0)
-    ready = deque(key for key, count in missing.items() if not count)
-    while ready:
-        key = ready.popleft()
+    for key in _from_the_top(following, missing):
         for target in following[key]:
             ranks[target] = max(ranks[target], ranks[key] + 2)
-            missing[target] -= 1
-            if not missing[target]:
-                ready.append(target)
     ranks[END_KEY] = max((rank for key, rank in ranks.items() if key != END_KEY), default=-2) + 2
     return ranks
+
+
+def _from_the_top(following: dict[str, list[str]], missing: dict[str, int]) -> Iterator[str]:
+    """Every key once, after all that lead to it. In a cycle that no loop opens, the first of the file goes first."""
+    done: set[str] = set()
+    for first in [*(key for key, count in missing.items() if not count), *missing]:
+        ready = deque([first] if first not in done else [])
+        done.add(first)
+        while ready:
+            key = ready.popleft()
+            yield key
+            for target in following[key]:
+                missing[target] -= 1
+                if not missing[target] and target not in done:
+                    done.add(target)
+                    ready.append(target)
 
 
 def _used_ranks(ranks: dict[str, int], links: list[Link]) -> list[int]:

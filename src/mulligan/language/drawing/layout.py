@@ -77,12 +77,12 @@ def laid_out(picture: Picture) -> Layout:
     put_in_order(net.layers)
     place(net.layers)
     bands = {layer[0].rank: _band(layer) for layer in net.layers}
-    lanes = _lanes(net.loops, bands)
+    lanes = _lanes(net.upward, bands)
     exits = _side_exits(net.wires, {layer[0].rank: layer for layer in net.layers})
     curves = [Curve(wire.link, _path(wire, bands, exits.get(wire)), not wire.joins) for wire in net.wires]
     curves += [Curve(lane.wire.link, _loop_path(lane, bands), True) for lane in lanes]
     labels = [_label(wire.link, spot) for wire in net.wires for spot in wire.spots if spot.label]
-    labels += [lane.label for lane in lanes]
+    labels += [lane.label for lane in lanes if lane.label.text]
     boxes = [spot for layer in net.layers for spot in layer if spot.node]
     spots = [spot for layer in net.layers for spot in layer]
     return Layout(
