@@ -27,6 +27,7 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%!<>?:.,()\[\]{}])"
 )
+_BRACE_OR_QUOTE = re.compile(r"[{}\"']")
 _STRING_AT = re.compile(_STRING)
 TOO_DEEP = "it is nested too deeply"
 # Below what either engine takes, so that both refuse the same.
@@ -96,18 +97,14 @@ def closing(found: list[Token]) -> dict[int, int]:
 def closing_brace(text: str, start: int) -> int:
     """Where the `}` is that closes a hole whose expression begins at `start`, or -1. Strings and maps are skipped."""
     depth, position = 0, start
-    while position < len(text):
-        char = text[position]
+    while match := _BRACE_OR_QUOTE.search(text, position):
+        char, position = match.group(), match.end()
         if char in "\"'":
-            position = _string_end(text, start, position)
-            continue
-        if char == "{":
-            depth += 1
-        elif char == "}":
-            if depth == 0:
-                return position
-            depth -= 1
-        position += 1
+            position = _string_end(text, start, match.start())
+        elif char == "}" and depth == 0:
+            return match.start()
+        else:
+            depth += 1 if char == "{" else -1
     return -1
 
 

@@ -95,9 +95,9 @@ def _known(text: str, offset: int, close: int, names: Names) -> Ours | None:
         return operated
     try:
         expression = check(source, offset=offset + 2)
-    except ExpressionRefused:
+    except ExpressionRefused as refused:
         if operated is None and is_ours:
-            raise
+            raise ShellRefused(refused.message, refused.offset, refused.length, refused.hint) from refused
         return operated
     unknown = [read for read in expression.reads if not names.known(read)]
     if unknown and operated is None and (is_ours or not _SHELLS.match(source)):
