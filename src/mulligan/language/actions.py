@@ -29,6 +29,8 @@ _SQL_OPEN = re.compile(r"'|\"|--|/\*")
 def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     """The one action of a place. None or several are refused; None comes back where it was refused already."""
     kinds = [kind for kind in ACTIONS if kind in fields.node.entries]
+    if not kinds and fields.has_strangers:
+        return None  # most likely the action by another name, which was noted
     if not kinds:
         raise scope.source.refuse(
             "no_action", f"{label} has no action", fields.node, hint=f"add one of {listed(ACTIONS)}"

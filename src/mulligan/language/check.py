@@ -18,14 +18,15 @@ from mulligan.language.words import did_you_mean
 
 def check_graph(workflow: Workflow, resolved: Resolved, source: Source) -> None:
     """Note what is wrong with the links between the steps."""
-    for check in (_check_needs, _check_loops, _check_remediations):
-        try:
-            check(workflow, resolved, source)
-        except Refusal as refusal:
-            source.note(refusal)
+    try:
+        _check_needs(resolved, source)
+        _check_loops(workflow, resolved, source)
+    except Refusal as refusal:
+        source.note(refusal)
+    _check_remediations(resolved, source)
 
 
-def _check_needs(workflow: Workflow, resolved: Resolved, source: Source) -> None:
+def _check_needs(resolved: Resolved, source: Source) -> None:
     cycle = find_cycle(need_links(resolved))
     if cycle:
         cycle = _from_a_step(cycle)
@@ -84,8 +85,10 @@ def _has(draft: EdgeDraft, key: str) -> bool:
 
 def _refuse_closed_by_need(cycle: list[str], resolved: Resolved, source: Source) -> Refusal:
     cycle = _from_a_step(cycle)
-    pairs = list(pairwise(cycle))
-    first, second = next(((a, b) for a, b in pairs if b in resolved.steps and _needs(resolved.steps[b], a)), pairs[0])
+    order = {name: index for index, name in enumerate(resolved.steps)}
+    needed = [(a, b) for a, b in pairwise(cycle) if b in order and _needs(resolved.steps[b], a)]
+    # What leads back to the earliest step of the file is what a reader takes for the closing edge.
+    first, second = min(needed, key=lambda pair: order[pair[1]])
     shown = " → ".join(map(readable, cycle))
     message = f"the edge that closes a cycle must be a 'next' edge, and here it is a need: {shown}"
     node = _need_node(second, first, resolved)
@@ -97,7 +100,7 @@ def _needs(step: Step, name: str) -> bool:
     return any(vertex(need) == name for need in step.needs)
 
 
-def _check_remediations(workflow: Workflow, resolved: Resolved, source: Source) -> None:
+def _check_remediations(resolved: Resolved, source: Source) -> None:
     """A remediation may not wait for what waits for the step it repairs."""
     asked = [
         (step.name, resolved.steps[edge.to], need, edge.then is not None)
@@ -149,7 +152,7 @@ def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
         message, hint = f"'{use.step}' is a matrix, and one of its steps must be named", f"such as '{example}'"
     else:
         message, hint = f"there is no step '{use.step}'", did_you_mean(use.step, resolved.steps)
-    return source.refuse_in("unknown_step", message, use.scalar, use.offset, use.length, hint=hint)
+    return use.refuse("unknown_step", message, source, hint=hint)
 
 
 def _refuse_unreachable(use: Use, reader: str, source: Source) -> Refusal:
@@ -161,4 +164,4 @@ def _refuse_unreachable(use: Use, reader: str, source: Source) -> Refusal:
     else:
         message = f"step '{reader}' reads '{use.step}', and no path leads from there to here"
         hint = f"add '{use.step}' to its 'needs'"
-    return source.refuse_in("unreachable_step", message, use.scalar, use.offset, use.length, hint=hint)
+    return use.refuse("unreachable_step", message, source, hint=hint)

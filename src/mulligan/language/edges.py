@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from mulligan.core.workflow import Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
-from mulligan.language.nodes import Node, Refusal, Scalar, Sequence, describe
+from mulligan.language.nodes import Node, Refusal, Scalar, Sequence
 from mulligan.language.policies import read_backoff
 from mulligan.language.scope import Scope, condition
 from mulligan.language.shapes import STEP_NAME, Fields
@@ -54,7 +54,7 @@ def _entries(node: Node) -> list[Node]:
     return node.items if isinstance(node, Sequence) else [node]
 
 
-def _noted(read: Callable[[Node, Scope], Link], item: Node, scope: Scope) -> Link | None:
+def _noted(read: Callable[[Node, Scope], Link | None], item: Node, scope: Scope) -> Link | None:
     try:
         return read(item, scope)
     except Refusal as refusal:
@@ -62,7 +62,7 @@ def _noted(read: Callable[[Node, Scope], Link], item: Node, scope: Scope) -> Lin
         return None
 
 
-def _need(node: Node, scope: Scope) -> NeedDraft:
+def _need(node: Node, scope: Scope) -> NeedDraft | None:
     if isinstance(node, Scalar):
         return NeedDraft("step", _target(node, "'needs'", scope), "success", node)
     form: Fields = NEED.read(node, "an entry of 'needs'", scope.source)
@@ -71,9 +71,7 @@ def _need(node: Node, scope: Scope) -> NeedDraft:
         hint = "write 'step', 'matrix' or 'match'"
         raise scope.source.refuse("need", "an entry of 'needs' names one thing", form.node, hint=hint)
     kind = kinds[0]
-    if kind not in form:
-        raise scope.source.refuse("type", f"'{kind}' is {describe(form.at(kind))}, a name is expected", form.at(kind))
-    return NeedDraft(kind, form[kind], form.get("on", "success"), form.at(kind))
+    return NeedDraft(kind, form[kind], form.get("on", "success"), form.at(kind)) if kind in form else None
 
 
 def _target(node: Scalar, label: str, scope: Scope) -> str:
@@ -83,12 +81,12 @@ def _target(node: Scalar, label: str, scope: Scope) -> str:
     return name
 
 
-def _edge(node: Node, scope: Scope) -> EdgeDraft:
+def _edge(node: Node, scope: Scope) -> EdgeDraft | None:
     if isinstance(node, Scalar):
         return EdgeDraft(Edge(_target(node, "'next'", scope), 0), node)
     form: Fields = EDGE.read(node, "an entry of 'next'", scope.source)
     if "to" not in form:
-        return EdgeDraft(Edge("end", 0), node)
+        return None
     on = form.get("on", "success")
     _refuse_misplaced(form, on, scope)
     after = scope.knowing("output")

@@ -36,8 +36,9 @@ def _refuse_unordered(file: str, names: list[str], reach: Reach, resolved: Resol
     held = reach.holding(pairs)
     for first, second in pairs:
         if (first, second) not in held:
-            message = f"steps '{first}' and '{second}' both write '{file}', and neither comes first"
-            node = resolved.drafts[second].node
+            earlier, later = sorted((first, second), key=names.index)
+            message = f"steps '{earlier}' and '{later}' both write '{file}', and neither comes first"
+            node = resolved.drafts[later].node
             at = node.get("writes") or node
             source.note(source.refuse("writers", message, at, hint="let one need the other, or write another file"))
             return

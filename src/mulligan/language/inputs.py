@@ -65,7 +65,8 @@ def _of_type(node: Node, what: str, type_name: str, name: str, source: Source) -
 def _kind(value: Any) -> str:
     if value is None:
         return "empty"
-    return next(name for name in ("string", "integer", "number", "boolean", "array", "object") if fits(value, name))
+    kind = next(name for name in _TYPES if fits(value, name))
+    return f"an {kind}" if kind[0] in "aio" else f"a {kind}"
 
 
 def check_inputs(workflow: Workflow, given: dict[str, Any]) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def describe(node: Node) -> str:
         return "a mapping"
     if node.value is None:
         return "empty"
-    return f"'{shorten(node.text)}'"
+    return f"'{shorten(node.text)}'" if node.text else "an empty text"
 
 
 def shorten(text: str) -> str:

@@ -92,7 +92,8 @@ class _Linker:
         self.draft = each
         self.names = names
         self.groups = resolved.groups
-        self.scope = Scope(draft, f"step '{each.name_node.text}'")
+        self.label = each.name_node.text
+        self.scope = Scope(draft, f"step '{self.label}'")
         self.implied = implied
         self.edge_binders = [binder(edge.edge) for edge in each.edges]
 
@@ -129,20 +130,20 @@ class _Linker:
             return self._group(name, self.names.matrices[name], need.on)
         if need.kind == "matrix":
             hint = did_you_mean(name, self.names.matrices)
-            message = f"step '{step}' needs the matrix '{shorten(name)}', which is not a step with 'matrix'"
+            message = f"step '{self.label}' needs the matrix '{shorten(name)}', which is not a step with 'matrix'"
             raise self.scope.source.refuse("unknown_step", message, need.node, hint=hint)
         if name == END:
-            message = f"step '{step}' needs 'end', which runs last"
+            message = f"step '{self.label}' needs 'end', which runs last"
             raise self.scope.source.refuse("need", message, need.node)
         if name not in self.names.steps:
-            raise self.names.refuse_unknown(name, need.node, f"step '{step}' needs")
+            raise self.names.refuse_unknown(name, need.node, f"step '{self.label}' needs")
         return Need(name, need.on)
 
     def _match(self, need: NeedDraft, step: str) -> Need:
         members = self.names.matching(need.name)
         others = tuple(name for name in members if name != step) if step in members else members
         if not others:
-            message = f"step '{step}' needs steps that match '{shorten(need.name)}', and there are none"
+            message = f"step '{self.label}' needs steps that match '{shorten(need.name)}', and there are none"
             raise self.scope.source.refuse("unknown_step", message, need.node)
         name = f"match {need.name}" + (f" without {step}" if step in members else "")
         return self._group(name, others, need.on)
@@ -162,7 +163,7 @@ class _Linker:
             name = format_name(name, values, draft.node, self.scope) if values and "{" in name else name
             targets = (END,) if name == END else self.names.members(name)
             if not targets:
-                raise self.names.refuse_unknown(name, draft.node, f"step '{self.draft.name}' leads to")
+                raise self.names.refuse_unknown(name, draft.node, f"step '{self.label}' leads to")
             return targets
         except Refusal as refusal:
             self.scope.note(refusal)

@@ -19,6 +19,7 @@ from mulligan.language.words import did_you_mean, listed
 # Names that every expression may read, and those that exist in some places only.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})
 LOCAL_ROOTS = frozenset({"error", "output", "index", "matrix"})
+_UNKNOWN = {"inputs": "unknown_input", "secrets": "unknown_secret", "files": "unknown_file"}
 _WHERE = {
     "error": "'error' is known in 'on_failure' and 'recovery_script'",
     "output": "'output' is known after the action has run: write steps.NAME.output",
@@ -33,15 +34,34 @@ ERROR_FIELDS = (
 ).split()
 
 
+class Place(NamedTuple):
+    """An expression in the text of a node, to point at the names in it."""
+
+    source: str
+    node: Scalar
+    offset: int
+
+    def span(self, path: tuple[str, ...], depth: int) -> tuple[int, int]:
+        """Where the name at `depth` of `path` stands in the node's text, and how long it is."""
+        between = r"\s*(?:\.\s*|\[\s*['\"])"
+        pattern = rf"(?<![\w.]){between.join(map(re.escape, path[: depth + 1]))}(?!\w)"
+        found = re.search(pattern, self.source)
+        length = len(path[depth])
+        return (self.offset + found.end() - length, length) if found else (self.offset, len(self.source))
+
+
 class Use(NamedTuple):
     """One step read by an expression of another."""
 
     reader: str | None
     step: str
-    scalar: Scalar
-    offset: int
-    length: int
+    place: Place
     may_be_itself: bool
+
+    def refuse(self, code: str, message: str, source: Source, *, hint: str = "") -> Refusal:
+        """A refusal that points at the step's name in the expression."""
+        offset, length = self.place.span(("steps", self.step), 1)
+        return source.refuse_in(code, message, self.place.node, offset, length, hint=hint)
 
 
 @dataclass
@@ -152,7 +172,7 @@ def checked(source: str, node: Scalar, offset: int, scope: Scope) -> Expression:
         raise _refuse(refused, node, scope) from None
     if expression.reads:
         for path in _paths(expression.source):
-            _judge(path, _Place(expression.source, node, offset + len(source) - len(source.lstrip())), scope)
+            _judge(path, Place(expression.source, node, offset + len(source) - len(source.lstrip())), scope)
     return expression
 
 
@@ -167,23 +187,7 @@ def _paths(source: str) -> tuple[tuple[str, ...], ...]:
     return analyse(tokens(source)).paths
 
 
-class _Place(NamedTuple):
-    """An expression in the text of a node, to point at the names in it."""
-
-    source: str
-    node: Scalar
-    offset: int
-
-    def span(self, path: tuple[str, ...], depth: int) -> tuple[int, int]:
-        """Where the name at `depth` of `path` stands in the node's text, and how long it is."""
-        between = r"\s*(?:\.\s*|\[\s*['\"])"
-        pattern = rf"(?<![\w.]){between.join(map(re.escape, path[: depth + 1]))}(?!\w)"
-        found = re.search(pattern, self.source)
-        length = len(path[depth])
-        return (self.offset + found.end() - length, length) if found else (self.offset, len(self.source))
-
-
-def _judge(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+def _judge(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     root = path[0]
     if root not in scope.known:
         raise _unknown(path, 0, place, scope, f"'{root}' is not known here", scope.known, _WHERE.get(root, ""))
@@ -193,15 +197,15 @@ def _judge(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
 
 
 def _unknown(
-    path: tuple[str, ...], depth: int, place: _Place, scope: Scope, message: str, known: Iterable[str], hint: str = ""
+    path: tuple[str, ...], depth: int, place: Place, scope: Scope, message: str, known: Iterable[str], hint: str = ""
 ) -> Refusal:
-    code = ("unknown_name", "unknown_" + path[0].rstrip("s"), "unknown_field")[depth if len(path) > 1 else 0]
+    code = "unknown_name" if depth == 0 else _UNKNOWN.get(path[0], "unknown_field") if depth == 1 else "unknown_field"
     offset, length = place.span(path, depth)
     hint = hint or did_you_mean(path[depth], known)
     return scope.source.refuse_in(code, message, place.node, offset, length, hint=hint)
 
 
-def _judge_declared(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+def _judge_declared(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     """`inputs.x`, `secrets.x` and `files.x` are declared at the top of the file."""
     root = path[0]
     known: Any = scope.matrix if root == "matrix" else getattr(scope.draft, root)
@@ -211,7 +215,7 @@ def _judge_declared(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
         raise _unknown(path, 1, place, scope, f"there is no {word} '{path[1]}'", known, hint)
 
 
-def _judge_step(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     if scope.reader == NOBODY:
         raise _unknown(path, 0, place, scope, f"{scope.owner} hold for all steps, so they can read none", ())
     if len(path) == 1:
@@ -223,11 +227,10 @@ def _judge_step(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
         message = f"a step has no '{path[2]}'"
         hint = did_you_mean(path[2], STEP_FIELDS) or f"it has {listed(STEP_FIELDS)}"
         raise _unknown(path, 2, place, scope, message, (), hint)
-    offset, length = place.span(path, 1)
-    scope.draft.uses.append(Use(scope.reader, path[1], place.node, offset, length, scope.may_read_itself))
+    scope.draft.uses.append(Use(scope.reader, path[1], place, scope.may_read_itself))
 
 
-def _judge_error(path: tuple[str, ...], place: _Place, scope: Scope) -> None:
+def _judge_error(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     if len(path) > 1 and path[1] not in ERROR_FIELDS:
         message = f"an error has no '{path[1]}'"
         hint = did_you_mean(path[1], ERROR_FIELDS) or f"it has {listed(ERROR_FIELDS)}"

@@ -44,6 +44,8 @@ class Value(Shape):
     expected: str
     convert: Callable[[Any], Any]
     json_schema: Schema
+    # Words that are often meant; for "did you mean".
+    known: tuple[str, ...] = ()
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         if isinstance(node, Scalar):
@@ -51,6 +53,8 @@ class Value(Shape):
                 return self.convert(node.value)
             except ValueError:
                 pass
+            hint = did_you_mean(node.text, self.known)
+            raise source.refuse("type", f"{label} is {describe(node)}, {self.expected} is expected", node, hint=hint)
         raise self.refuse(node, label, source)
 
     def schema(self, definitions: Definitions) -> Schema:
@@ -353,11 +357,12 @@ class Key:
 class Fields:
     """What a record says: the values of its keys, and the node of each."""
 
-    __slots__ = ("node", "values")
+    __slots__ = ("has_strangers", "node", "values")
 
-    def __init__(self, node: Mapping, values: dict[str, Any]) -> None:
+    def __init__(self, node: Mapping, values: dict[str, Any], *, has_strangers: bool = False) -> None:
         self.node = node
         self.values = values
+        self.has_strangers = has_strangers
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
@@ -410,20 +415,30 @@ class Record(Shape):
                 if known is not None:
                     values[word] = known.shape.read(value, f"'{word}'", source)
                 elif not (self.may_extend and word.startswith("x-")):
-                    raise self._refuse_unknown(key, label, source)
+                    raise self._refuse_unknown(key, node, label, source)
             except Refusal as refusal:
                 source.note(refusal)
-        self._refuse_missing(node, label, source)
-        return Fields(node, values)
+        self._note_missing(node, label, source)
+        return Fields(node, values, has_strangers=any(word not in self.keys for word in node.entries))
 
-    def _refuse_unknown(self, key: Scalar, label: str, source: Source) -> Refusal:
+    def _refuse_unknown(self, key: Scalar, node: Mapping, label: str, source: Source) -> Refusal:
         meant = closest_key(key.text, self.keys)
-        hint = f"did you mean '{meant}'?" if meant else f"there are {listed(self.keys)}" if len(self.keys) <= 8 else ""
+        hint = f"did you mean '{meant}'?" if meant else self._what_there_is(node)
         return source.refuse("unknown_key", f"'{shorten(key.text)}' is not a key of {label}", key, hint=hint)
 
-    def _refuse_missing(self, node: Mapping, label: str, source: Source) -> None:
-        for word in self.required:
-            if word not in node.entries:
+    def _what_there_is(self, node: Mapping) -> str:
+        """The keys to choose from, where they are few or one of a few is missing."""
+        choices = [group[0] for group in self.one_of if len(group) == 1]
+        if choices and not any(word in node.entries for word in choices):
+            return f"there are {listed(choices)}"
+        return f"there are {listed(self.keys)}" if len(self.keys) <= 8 else ""
+
+    def _note_missing(self, node: Mapping, label: str, source: Source) -> None:
+        """A required key that is there under another name was noted as that."""
+        missing = [word for word in self.required if word not in node.entries]
+        meant = {closest_key(word, self.keys) for word in node.entries if word not in self.keys} if missing else ()
+        for word in missing:
+            if word not in meant:
                 message = f"{label} has no '{word}'"
                 source.note(source.refuse("missing_key", message, node, hint=f"add '{word}: …'"))
 

@@ -23,7 +23,7 @@ from mulligan.language.keys import ACTIONS, STEP
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, shorten
 from mulligan.language.scope import Draft, Scope, condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
@@ -144,6 +144,8 @@ def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dic
 
 def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
     _refuse_half_a_map(fields, label, scope)
+    if "map" not in fields or "do" not in fields:
+        return {}
     own = settings.merged(fields, scope)
     mapped, inner = read_map(fields.at("map"), scope, own.for_commands())
     commands = read_commands(fields.at("do"), "'do'", replace(inner, names=inner.names | {"output"}), own)
@@ -157,6 +159,8 @@ def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) ->
 def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
     source, entries = scope.source, fields.node.entries
     actions = [action for action in ACTIONS if action in entries]
+    if fields.has_strangers and ("do" not in entries or "map" not in entries):
+        return  # most likely the other half by another name, which was noted
     if "do" not in entries:
         hint = f"put '{actions[0]}' into it" if actions else "add 'do: [{shell: …}]'"
         raise source.refuse("map", f"{label} has 'map' and no 'do'", fields.key("map"), hint=hint)
@@ -165,8 +169,6 @@ def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
     if actions:
         message = f"{label} has 'map', so its actions stand in 'do'"
         raise source.refuse("several_actions", message, fields.key(actions[0]), hint=f"move '{actions[0]}' into 'do'")
-    if "do" not in fields or "map" not in fields:
-        raise source.refuse("map", f"{label} has a map that cannot be read", fields.node)
 
 
 def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
@@ -195,11 +197,13 @@ def _triage(form: Fields | bool) -> Triage | None:
 
 def _files(fields: Fields, key: str, scope: Scope) -> tuple[str, ...]:
     declared = scope.draft.files
-    for name in fields[key]:
-        if name not in declared:
+    node = fields.at(key)
+    for entry in node.items if isinstance(node, Sequence) else [node]:
+        name = entry.text if isinstance(entry, Scalar) else ""
+        if name and name not in declared:
             hint = did_you_mean(name, declared) or "declare it under 'files:'"
-            raise scope.source.refuse("unknown_file", f"there is no file '{shorten(name)}'", fields.at(key), hint=hint)
-    return tuple(dict.fromkeys(fields[key]))
+            scope.note(scope.source.refuse("unknown_file", f"there is no file '{shorten(name)}'", entry, hint=hint))
+    return tuple(dict.fromkeys(name for name in fields[key] if name in declared))
 
 
 def _read_links(found: StepDraft, fields: Fields, scope: Scope) -> None:

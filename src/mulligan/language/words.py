@@ -88,7 +88,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     folded = {name.lower().replace("-", "_"): name for name in known}
     if exact := folded.get(word.lower().replace("-", "_")):
         return exact
-    near = get_close_matches(word, known, n=1, cutoff=0.7)
+    near = get_close_matches(word, known, n=1, cutoff=0.6)
     return near[0] if near else None
 
 

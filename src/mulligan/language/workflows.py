@@ -115,7 +115,8 @@ def _mapping(fields: Fields, key: str, source: Source) -> Mapping | None:
 def _secret(name: str, form: Fields, source: Source) -> Secret:
     if len(form.node.entries) != 1:
         hint = "write one of 'env', 'file' and 'command'"
-        source.note(source.refuse("secret", f"secret '{name}' is found in one place", form.node, hint=hint))
+        message = f"a secret is found in one place, and '{name}' has {len(form.node.entries) or 'none'}"
+        source.note(source.refuse("secret", message, form.node, hint=hint))
     return Secret(**form.values)
 
 
