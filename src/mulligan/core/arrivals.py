@@ -147,6 +147,13 @@ def can_be_entered(state: State, name: str) -> bool:
     return place.visit - place.visits_before + len(place.queue) <= step.max_visits
 
 
+def next_visit(state: State, name: str) -> int:
+    """The visit that an arrival now leads to: after those that already wait in the queue of `join: each`."""
+    place = state.places[name]
+    queued = len(place.queue) if state.graph.nodes[name].step.join == "each" else 0
+    return place.visit + queued + 1
+
+
 # -- putting back ------------------------------------------------------------------------------
 
 

@@ -13,8 +13,9 @@ import msgspec
 
 from ..errors import Unlawful
 from . import events as e
-from .arrivals import arrive, move, put_back, requeue, set_status, settle
+from .arrivals import arrive, move, next_visit, put_back, requeue, set_status, settle
 from .failure import Failure
+from .graph import Arc
 from .state import NO_CLIMB, FailureRecord, Items, Loop, Past, Place, State, Stop, Undoable, undo_key
 from .transitions import PLACE, RUN
 from .workflow import END, ENGINE_ACTIONS, Command
@@ -237,6 +238,15 @@ def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Ent
     if target:
         key = (target, route.visit)
         state.put(state.routed, key, (*state.routed.get(key, ()), record.index))
+    for index in fact.taken:
+        _inform(state, state.graph.arc(fact.step, index), record.index)
+
+
+def _inform(state: State, arc: Arc, index: int) -> None:
+    """Whoever a failure edge leads to gets the failure's context, whether it handles it or only rings a bell."""
+    if arc.edge.on == "failure" and arc.to != END:
+        key = (arc.to, next_visit(state, arc.to))
+        state.put(state.informed, key, (*state.informed.get(key, ()), index))
 
 
 def _step_cancelled(state: State, fact: e.StepCancelled, entry: e.Entry) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import ExpressionFailed
-from .arrivals import can_be_entered
+from .arrivals import can_be_entered, next_visit
 from .events import Passed, Route
 from .failure import Failure
 from .graph import Arc
@@ -72,7 +72,7 @@ def failure_route(state: State, place: Place, failure: Failure) -> Route:
             chosen = arc
     if chosen is None:
         return Route("no_route", reason="no_edge" if not passed else "no_edge_fits", passed=tuple(passed))
-    visit = 0 if chosen.to == END else _next_visit(state, chosen.to)
+    visit = 0 if chosen.to == END else next_visit(state, chosen.to)
     return Route("selected", chosen.edge.index, chosen.to, visit, passed=tuple(passed))
 
 
@@ -103,10 +103,3 @@ def _misfit(state: State, arc: Arc, failure: Failure) -> str:
     if state.graph.nodes[arc.to].step.join == "first" and target.status != "waiting" and not arc.is_loop:
         return "already_entered"
     return ""
-
-
-def _next_visit(state: State, target: str) -> int:
-    """The visit that an arrival now leads to: after those that already wait in the queue of `join: each`."""
-    place = state.places[target]
-    queued = len(place.queue) if state.graph.nodes[target].step.join == "each" else 0
-    return place.visit + queued + 1

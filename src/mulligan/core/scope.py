@@ -216,7 +216,7 @@ def nearest_output(state: State, place: Place) -> Any:
 def failure_view(state: State, place: Place) -> dict[str, Any]:
     """`failure`: what a step reached by a failure edge gets: the newest failure's fields, and the context."""
     step = state.step_of(place)
-    records = [state.failures[index] for index in state.routed.get((step.key, step.visit), ())]
+    records = [state.failures[index] for index in state.informed.get((step.key, step.visit), ())]
     view = error_view(records[-1].failure) if records else {}
     view["context"] = failure_context(state.run.run_id, step.key, [_source(record) for record in records])
     return view

@@ -235,6 +235,8 @@ class State:
         self.past: dict[tuple[str, int], Past] = {}
         # Failures by the visit they were routed to.
         self.routed: dict[tuple[str, int], tuple[int, ...]] = {}
+        # Failures by the visit that is told of them: where they were routed, and whoever is alerted beside.
+        self.informed: dict[tuple[str, int], tuple[int, ...]] = {}
         self._journal: list[tuple[Any, Any, Any]] | None = None
         self._touched: set[str] = set()
         self._saved: Run | None = None
@@ -327,7 +329,7 @@ class State:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and all(
             getattr(self, name) == getattr(other, name)
-            for name in ("run", "places", "arcs", "barriers", "failures", "undoables", "past", "routed")
+            for name in ("run", "places", "arcs", "barriers", "failures", "undoables", "past", "routed", "informed")
         )
 
     __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,144 @@
+"""A run told in sentences, from its events alone: one line per fact that matters to a person, none for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from . import events as e
+from .failure import Failure
+
+Tone = Literal["plain", "good", "bad", "try", "wait"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One sentence about one place. The tone is for whoever colours it."""
+
+    at: datetime
+    place: str
+    text: str
+    tone: Tone = "plain"
+
+
+def tell(entry: e.Entry) -> Line | None:
+    """The sentence for an entry, if it has one."""
+    rule = _SENTENCES.get(type(entry.fact))
+    if rule is None:
+        return None
+    said = rule(entry.fact, entry.at)
+    if said is None:
+        return None
+    place, text, tone = said
+    return Line(entry.at, place, text, tone)
+
+
+def story(entries: Iterator[e.Entry]) -> Iterator[Line]:
+    return (line for line in map(tell, entries) if line is not None)
+
+
+_Said = tuple[str, str, Tone] | None
+
+
+def what(failure: Failure) -> str:
+    """A failure in a few words: its code, its exit code where that says more, and the last line of its message."""
+    detail = f" {failure.exit_code}" if failure.code == "EXIT_NONZERO" and failure.exit_code is not None else ""
+    last = next((line for line in reversed(failure.message.splitlines()) if line.strip()), "").strip()
+    is_news = last and last not in (f"exit code {failure.exit_code}", failure.code)
+    shown = last if len(last) <= 100 else last[:97] + "…"
+    return f"{failure.code}{detail}: {shown}" if is_news else f"{failure.code}{detail}"
+
+
+def _seconds(due: datetime, at: datetime) -> str:
+    left = (due - at).total_seconds()
+    return "at once" if left <= 0 else f"in {left:.1f}s" if left < 10 else f"in {left:.0f}s"
+
+
+def _retry(fact: e.RetryScheduled, at: datetime) -> _Said:
+    script = ", after its recovery script" if fact.has_script else ""
+    return fact.place, f"rule {fact.rule + 1} grants retry {fact.number}, {_seconds(fact.due, at)}{script}", "try"
+
+
+def _completed(fact: e.StepCompleted, at: datetime) -> _Said:
+    if fact.step == "end":
+        return None
+    how = {"rerun": ", on the run after its handler", "": ""}.get(
+        fact.recovered_by, f", by its {fact.recovered_by} handler"
+    )
+    no_route = "; none of its edges holds" if fact.no_route else ""
+    return fact.step, f"{'recovered' if fact.recovered_by else 'completed'}{how}{no_route}", "good"
+
+
+def _failed(fact: e.StepFailed, at: datetime) -> _Said:
+    if fact.route.status == "selected" and fact.route.to != "end":
+        return fact.step, f"failed, {what(fact.failure)}; '{fact.route.to}' takes over", "bad"
+    allowed = ", which it may" if fact.is_allowed else ""
+    return fact.step, f"failed{allowed}, {what(fact.failure)}", "bad"
+
+
+def _ended(fact: Any, at: datetime) -> _Said:
+    verb = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}[type(fact)]
+    degraded = ", not without help" if fact.degraded else ""
+    because = f": {fact.reason}" if fact.reason else ""
+    return "end", f"the run {verb}{degraded}{because}", "good" if verb == "completed" else "bad"
+
+
+def _passed(fact: e.RungPassed, at: datetime) -> _Said:
+    words = {
+        "no_rule": "no rule matches",
+        "retries_exhausted": "its retries are used up",
+        "attempts_exhausted": "its attempts are used up",
+        "deadline_passed": "its deadline leaves no time for a retry",
+        "reruns_exhausted": "its reruns are used up",
+        "no_edge_fits": "no failure edge fits",
+        "handler_failure_fatal": "its handler failed, and that is fatal",
+    }
+    return (fact.place, words[fact.reason], "plain") if fact.reason in words and fact.reason != "no_rule" else None
+
+
+def _classified(fact: e.StepClassified, at: datetime) -> _Said:
+    return fact.step, f"{fact.by or 'someone'} says {fact.verdict}: {fact.reason}", "try"
+
+
+def _parked(fact: e.StepParked, at: datetime) -> _Said:
+    until = "" if fact.due is None else f"; its default applies {_seconds(fact.due, at)}"
+    return fact.step, f"parked for a person to decide{until}", "wait"
+
+
+_SENTENCES: dict[type[e.Fact], Callable[[Any, datetime], _Said]] = {
+    e.RunPaused: lambda f, at: ("", f"paused{_by(f)}", "wait"),
+    e.RunResumed: lambda f, at: ("", f"resumed{_by(f)}", "plain"),
+    e.RunStopping: lambda f, at: ("", f"stopping: {f.cause.replace('_', ' ')}{_by(f)}", "bad"),
+    e.RunReopened: lambda f, at: ("", f"round {f.round}{_by(f)}: {f.reason}", "try"),
+    e.RunCompleted: _ended,
+    e.RunFailed: _ended,
+    e.RunCancelled: _ended,
+    e.StepEntered: lambda f, at: (f.step, f"visit {f.visit}", "plain") if f.visit > 1 and f.step != "end" else None,
+    e.StepSkipped: lambda f, at: (f.step, f"skipped: {f.reason.replace('_', ' ')}", "plain"),
+    e.StepCompleted: _completed,
+    e.StepFailed: _failed,
+    e.StepCancelled: lambda f, at: (f.step, "cancelled", "bad"),
+    e.StepParked: _parked,
+    e.StepClassified: _classified,
+    e.StepPutBack: lambda f, at: (f.step, f"goes again: '{f.by}' has completed", "try") if f.cause == "rerun" else None,
+    e.StepStoodIn: lambda f, at: (f.step, f"'{f.by}' stands in for it", "good"),
+    e.LoopFired: lambda f, at: (f.step, f"back to '{f.to}'", "try"),
+    e.AttemptFailed: lambda f, at: (f.place, f"attempt {f.attempt} failed, {what(f.failure)}", "bad"),
+    e.AttemptLost: lambda f, at: (f.place, f"attempt {f.attempt} lost: its worker is gone", "bad"),
+    e.ResultRejected: lambda f, at: (f.place, f"its result is not accepted, {what(f.failure)}", "bad"),
+    e.RungPassed: _passed,
+    e.RetryScheduled: _retry,
+    e.HandlerStarted: lambda f, at: (f.place, f"its {f.strategy} handler runs", "try"),
+    e.HandlerFailed: lambda f, at: (f.place, f"its handler failed too, {what(f.failure.cause[0])}", "bad"),
+    e.MapExpanded: lambda f, at: (f.place, f"{len(f.items)} items", "plain") if f.items is not None else None,
+    e.ItemFailed: lambda f, at: (f.place, f"item failed, {what(f.failure)}", "bad"),
+    e.UndoStarted: lambda f, at: (f.step, "is undone", "try"),
+    e.UndoFailed: lambda f, at: (f.step, f"could not be undone, {what(f.failure)}", "bad"),
+    e.WarningRecorded: lambda f, at: (f.place, f"warning, {what(f.failure)}", "wait"),
+}
+
+
+def _by(fact: Any) -> str:
+    return f" by {fact.by}" if fact.by else ""

@@ -1,0 +1,209 @@
+"""A rehearsal: a workflow runs in memory, with its real shell commands, and nothing survives it.
+
+For trying a workflow and for tests of one's own workflows. Real language, real core, real processes; no store, so
+a rehearsal that is killed is gone. Only `shell` commands are carried out (and what the engine does itself).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..core import effects as fx
+from ..core import events as e
+from ..core import reports as r
+from ..core.classify import Outcome
+from ..core.scope import filled
+from ..core.state import Place, State
+from ..core.transitions import RUN_ENDED
+from ..core.workflow import Workflow
+from ..errors import MulliganError, Refused
+from ..language.expressions import Cel
+from ..language.shell import environment_value
+from .history import History
+
+STDERR_TAIL_CHARS = 2000
+IDLE_SECONDS_MAX = 0.5
+
+
+def rehearse(
+    workflow: Workflow,
+    folder: Path,
+    *,
+    inputs: dict[str, Any] | None = None,
+    slots: int = 4,
+    watch: Callable[[State, list[e.Entry]], None] = lambda state, entries: None,
+) -> History:
+    """Run a workflow to its end in `folder`, or until it waits for a person. `watch` sees every turn."""
+    return _Rehearsal(workflow, folder, slots, watch).run(inputs or {})
+
+
+class _Rehearsal:
+    def __init__(self, workflow: Workflow, folder: Path, slots: int, watch: Callable[..., None]) -> None:
+        self.history = History(workflow, evaluator=Cel())
+        self.folder = folder
+        self.slots = slots
+        self.watch = watch
+        self.reports: queue.Queue[r.Report] = queue.Queue()
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def run(self, inputs: dict[str, Any]) -> History:
+        try:
+            self._tell(r.RunRequested(_now(), run_id=1, inputs=inputs))
+            while self.history.status not in RUN_ENDED:
+                self._start_tasks()
+                if not self.running and not self.history.timers:
+                    break
+                self._take_next()
+        finally:
+            for process in self.running.values():
+                _kill(process)
+        return self.history
+
+    def _tell(self, report: r.Report) -> None:
+        self.history.clock = report.at
+        seen = len(self.history.effects)
+        self.history.tell(report)
+        for effect in self.history.effects[seen:]:
+            if isinstance(effect, fx.StopTask) and effect.place in self.running:
+                _kill(self.running[effect.place])
+        self.watch(self.history.state, self.history.last)
+
+    def _start_tasks(self) -> None:
+        for key, attempt in sorted(self.history.tasks.items()):
+            if len(self.running) < self.slots:
+                del self.history.tasks[key]
+                self._start(self.history.state.places[key], attempt)
+
+    def _take_next(self) -> None:
+        """The next report, or the timers that came due while waiting for one."""
+        timers = self.history.timers
+        due = min((timer.due for timer in timers), default=None)
+        patience = IDLE_SECONDS_MAX if due is None else min(IDLE_SECONDS_MAX, (due - _now()).total_seconds())
+        try:
+            report = self.reports.get(timeout=max(0.0, patience))
+        except queue.Empty:
+            now = _now()
+            for timer in [timer for timer in timers if timer.due <= now]:
+                timers.remove(timer)
+                self._tell(r.TimerFired(now, timer.kind, timer.place, timer.number))
+            return
+        if isinstance(report, r.TaskEnded):
+            self.running.pop(report.place, None)
+        self._tell(report)
+
+    # -- one task ----------------------------------------------------------------------------------------------------
+
+    def _start(self, place: Place, attempt: int) -> None:
+        action = place.spec.action
+        if action is None or action.kind != "shell":
+            raise Refused(
+                f"a rehearsal carries out shell commands only, and '{place.key}' is '{action and action.kind}'"
+            )
+        bindings = dict(place.bindings)
+        params = filled(action, bindings)
+        files = Path(tempfile.mkdtemp(prefix="attempt-", dir=self.folder))
+        try:
+            environment = self._environment(place, bindings, files)
+        except MulliganError as error:
+            self._tell(r.TaskEnded(_now(), place.key, attempt, Outcome(code="INPUT_INVALID", message=error.message)))
+            return
+        process = subprocess.Popen(
+            ["bash", "-c", params["text"]],
+            cwd=self.folder / str(bindings.get("cwd", "")),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.running[place.key] = process
+        self._tell(r.TaskStarted(_now(), place.key, attempt, "rehearsal", "here"))
+        adjusted = place.climb.adjusted
+        limit = (adjusted.timeout if adjusted else None) or place.spec.timeout
+        arguments = (place.key, attempt, place.spec.capture, process, limit, files)
+        threading.Thread(target=self._wait_for, args=arguments, daemon=True).start()
+
+    def _environment(self, place: Place, bindings: dict[str, Any], files: Path) -> dict[str, str]:
+        step = self.history.state.step_of(place)
+        values = {
+            "MULLIGAN_RUN_ID": "1",
+            "MULLIGAN_STEP": step.key,
+            "MULLIGAN_VISIT": str(step.visit),
+            "MULLIGAN_ATTEMPT": str(place.attempt),
+            "MULLIGAN_OUTPUT": str(files / "output"),
+            "MULLIGAN_ERROR": str(files / "error"),
+        }
+        for name, value in bindings.items():
+            if name != "cwd":
+                key = name.removeprefix("env.")
+                values[key] = environment_value(key, value)
+        return {**os.environ, **values}
+
+    def _wait_for(
+        self, key: str, attempt: int, capture: str, process: subprocess.Popen[bytes], limit: float | None, files: Path
+    ) -> None:
+        is_late = False
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            is_late = True
+            _kill(process)
+            out, err = process.communicate()
+        code = process.returncode
+        output, problem = _output(out, capture, files)
+        outcome = Outcome(
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            is_timed_out=is_late,
+            stderr_tail=err.decode("utf-8", "replace")[-STDERR_TAIL_CHARS:],
+            reported=_reported(files),
+            output_error=problem,
+        )
+        self.reports.put(r.TaskEnded(_now(), key, attempt, outcome, output))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The command and whatever it started, at once."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _output(out: bytes, capture: str, files: Path) -> tuple[Any, str]:
+    """What the command gave: the JSON it wrote to $MULLIGAN_OUTPUT, else its standard output as `capture` says."""
+    written = files / "output"
+    text = written.read_text() if written.exists() else out.decode("utf-8", "replace").removesuffix("\n")
+    if not written.exists() and capture == "text":
+        return text, ""
+    if not written.exists() and capture == "lines":
+        return text.splitlines(), ""
+    try:
+        return json.loads(text), ""
+    except ValueError as error:
+        return None, f"its output is not JSON: {error}"
+
+
+def _reported(files: Path) -> tuple[Any, ...]:
+    path = files / "error"
+    if not path.exists():
+        return ()
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        return ({"code": "OUTPUT_INVALID", "message": f"$MULLIGAN_ERROR is not JSON: {error}"},)
+    return tuple(found) if isinstance(found, list) else (found,)
