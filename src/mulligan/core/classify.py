@@ -8,6 +8,10 @@ import msgspec
 
 from .failure import CODES, ENGINE_CODES, MESSAGE_CHARS_MAX, SEVERITY, TRACE_CHARS_MAX, Failure, failure
 
+# A step may report a thousand errors; an event has room for the first few of them.
+REPORTS_MAX = 20
+CODE_CHARS_MAX = 100
+
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a worker saw of an attempt that ended. Raw: what it means is said here, not there."""
@@ -35,15 +39,22 @@ def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
     warnings = tuple(report for report in reports if report.severity == "warning")
     errors = [report for report in reports if report.severity != "warning"]
     errors.sort(key=lambda report: report.severity != "critical")
-    return _failure(outcome, errors), warnings
+    return _failure(outcome, errors[:REPORTS_MAX]), warnings[:REPORTS_MAX]
 
 
 def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
     code, message = _seen(outcome)
     if code in ("TIMEOUT", "OUT_OF_MEMORY") or not errors:
-        return _filled(outcome, code, message) if code else None
+        return _filled(outcome, code, message, tuple(errors)) if code else None
     first, *others = errors
-    return msgspec.structs.replace(first, exit_code=_exit_code(outcome), signal=outcome.signal, cause=tuple(others))
+    return msgspec.structs.replace(
+        first,
+        exit_code=_exit_code(outcome),
+        signal=outcome.signal,
+        details={**outcome.details, **first.details},
+        trace=outcome.trace[-TRACE_CHARS_MAX:],
+        cause=tuple(others),
+    )
 
 
 def _seen(outcome: Outcome) -> tuple[str, str]:
@@ -71,7 +82,7 @@ def _believed(code: str) -> str:
     return "EXCEPTION" if code in ENGINE_CODES else code
 
 
-def _filled(outcome: Outcome, code: str, in_words: str) -> Failure:
+def _filled(outcome: Outcome, code: str, in_words: str, cause: tuple[Failure, ...]) -> Failure:
     """The tail of stderr where there is any, else what happened in words."""
     speaks = code in ("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY") and outcome.stderr_tail.strip()
     return failure(
@@ -81,6 +92,7 @@ def _filled(outcome: Outcome, code: str, in_words: str) -> Failure:
         signal=outcome.signal,
         details=outcome.details,
         trace=outcome.trace[-TRACE_CHARS_MAX:],
+        cause=cause,
     )
 
 
@@ -95,7 +107,7 @@ def _reported(report: Any, outcome: Outcome) -> Failure:
     """A step's own word. Engine codes are not believed: only the engine knows that a worker was lost."""
     if not isinstance(report, dict):
         return failure("EXCEPTION", str(report)[:MESSAGE_CHARS_MAX])
-    code = str(report.get("code") or "EXCEPTION")
+    code = str(report.get("code") or "EXCEPTION")[:CODE_CHARS_MAX]
     details = report.get("details")
     details = dict(details) if isinstance(details, dict) else {}
     if code in ENGINE_CODES:
@@ -108,4 +120,4 @@ def _reported(report: Any, outcome: Outcome) -> Failure:
         fields["retryable"] = report["retryable"]
     elif code not in CODES:
         fields["retryable"] = fields.get("severity", SEVERITY.get(code, "error")) != "critical"
-    return failure(code, str(report.get("message") or ""), **fields)
+    return failure(code, str(report.get("message") or outcome.stderr_tail.strip() or code), **fields)
