@@ -196,6 +196,7 @@ DANGERS = [
     ("PS4=@", "goes into a prompt, which the shell evaluates again", "put it in another variable"),
     ("eval @", evaluated_by("eval"), THE_COMMAND),
     ('eval "echo $(cat @)"', evaluated_by("eval"), THE_COMMAND),
+    ("e\"\"v'a'``\\l @", evaluated_by("eval"), THE_COMMAND),
     ("f() { eval @; }", evaluated_by("eval"), THE_COMMAND),
     ("if true; then A=1 command -p eval @; fi", evaluated_by("eval"), THE_COMMAND),
     ("case a in a) eval @;; esac", evaluated_by("eval"), THE_COMMAND),

@@ -67,6 +67,7 @@ _PROMPTS = ("PS0=", "PS1=", "PS2=", "PS3=", "PS4=", "PROMPT_COMMAND=")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*$")
 _SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*$|--command$")
+_NOTHING = re.compile(r"`[^`]*`|\$\([^)]*\)|\$\{[^}]*\}|\$\w+|['\"\\]")
 # The options of ssh that take the next word as their value.
 _SSH_VALUE = re.compile(r"-[A-Za-z0-9]*[bcDEeFIiJLlmOopQRSWw]$")
 _INTEGERS = re.compile(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\w+)*[ \t]+-\w*i\w*(?:[ \t]+[\w=-]+)+)")
@@ -192,7 +193,7 @@ def _command(words: Sequence[str]) -> str:
         is_option = is_wrapped and word.startswith("-")
         is_wrapped = is_wrapped or word in _WRAPPERS
         if not (_ASSIGNMENT.match(word) or word in _WRAPPERS or is_option):
-            return word.strip("\"'\\")
+            return _bare(word)
     return ""
 
 
@@ -206,4 +207,9 @@ def _is_script(words: Sequence[str]) -> bool:
 
 
 def _base(word: str) -> str:
-    return word.strip("\"'\\").rpartition("/")[2]
+    return _bare(word).rpartition("/")[2]
+
+
+def _bare(word: str) -> str:
+    """`word` without quotes and without what may expand to nothing: to the shell `e""val` and `${x}eval` are `eval`."""
+    return _NOTHING.sub("", word)
