@@ -30,8 +30,8 @@ MARKS = {
     "pending_failed": ("?", "magenta"),
     "completed": ("✓", "green"),
     "failed": ("✗", "red"),
-    "skipped": ("–", "dim"),
-    "cancelled": ("–", "red"),
+    "skipped": ("-", "dim"),
+    "cancelled": ("-", "red"),
 }
 
 
@@ -65,8 +65,8 @@ def _live(console: Console, workflow: Workflow, folder: Path) -> History:
     with Live(console=console, refresh_per_second=10) as live:
 
         def watch(state: State, entries: list[e.Entry]) -> None:
-            _print(live.console, entries)
             live.update(_board(state))
+            _print(live.console, entries)
 
         return rehearse(workflow, folder, watch=watch)
 
@@ -86,16 +86,19 @@ def _summary(console: Console, history: History) -> None:
     )
     for column in ("where", "what", "then"):
         table.add_column(column, header_style="bold")
-    for where, what, then in _told(history):
-        table.add_row(where, Text(what, style="red"), Text(then, style="green"))
+    for where, failure, answer in _told(history):
+        table.add_row(where, Text(failure, style="red"), Text(answer, style="green"))
     console.print(table)
     ended = history.ended
     if ended is not None:
-        console.print(
-            f"\n{ended.total_steps} steps, {ended.recovered_steps_count} recovered, {ended.handled_steps_count} handled, "
-            f"{ended.failed_steps_count} open: the run [bold]{history.status}[/]"
-            + (", degraded." if ended.degraded else ".")
-        )
+        counts = {
+            "steps": ended.total_steps,
+            "recovered": ended.recovered_steps_count,
+            "handled": ended.handled_steps_count,
+            "open": ended.failed_steps_count,
+        }
+        told = ", ".join(f"{count} {name}" for name, count in counts.items())
+        console.print(f"\n{told}: the run [bold]{history.status}[/]{', degraded' if ended.degraded else ''}.")
 
 
 def _told(history: History) -> list[tuple[str, str, str]]:
