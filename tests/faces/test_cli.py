@@ -64,7 +64,7 @@ Commands:
   validate  Check workflow files and say what is wrong, and where.
   graph     Draw a workflow as Mermaid, SVG or PNG.
   schema    Print the JSON Schema of workflow files, for editors.
-  demo      Watch a small run fail and recover.
+  demo      Watch a small run break on every rung of the ladder, and end well.
 """
     )
 
@@ -75,6 +75,7 @@ def test_every_command_can_be_loaded_and_has_help_of_its_own(name: str):
 
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: mulligan {name} ")
+    assert " ".join(result.stdout.split()).count(COMMANDS[name][1]) == 1
 
 
 def loaded_by(heavy: tuple[str, ...], *arguments: str, cwd: Path) -> list[str]:

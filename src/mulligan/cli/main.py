@@ -25,7 +25,7 @@ COMMANDS = {
     "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
-    "demo": ("mulligan.cli.demo:main", "Watch a small run fail and recover."),
+    "demo": ("mulligan.cli.demo:main", "Watch a small run break on every rung of the ladder, and end well."),
 }
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 

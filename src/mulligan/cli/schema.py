@@ -18,7 +18,7 @@ def schema(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there, not to stdout.")
     ] = None,
 ) -> None:
-    """Print the JSON Schema of workflow files, so that editors complete and check them.
+    """Print the JSON Schema of workflow files, for editors.
 
     With the YAML language server, name it in the first line of a workflow:
 
