@@ -105,7 +105,13 @@ def test_an_unknown_format_is_refused():
     result = mulligan("graph", "release.yaml", "--format", "gif")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error[usage]: invalid value for '--format' / '-f': ")
+    assert (
+        result.stderr
+        == """\
+error[usage]: invalid value for '--format' / '-f': 'gif' is not one of 'mermaid', 'svg', 'png'
+  how it is used: mulligan graph --help
+"""
+    )
 
 
 def test_a_missing_file_is_refused():

@@ -108,7 +108,8 @@ def _explained(error: MulliganError) -> int:
 def usage_refusal(error: TyperException) -> UsageRefused:
     """What the parser says, in our words: lower case, no full stop, what to do on the next line."""
     sentence, _, advice = error.format_message().partition(" Did you mean ")
-    sentence = sentence.rstrip(".")
+    # Pydantic, which Typer asks about values, puts its own words before the reason.
+    sentence = sentence.rstrip(".").replace(": Value error, ", ": ", 1)
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "mulligan"
     hint = f"did you mean {advice}" if advice else f"how it is used: {path} --help"
