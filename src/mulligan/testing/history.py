@@ -146,7 +146,7 @@ class History:
             self.tasks[effect.place] = effect.attempt
         elif isinstance(effect, fx.StopTask) and self.tasks.get(effect.place) == effect.attempt:
             place = self.state.places.get(effect.place)
-            if place is None or place.phase == "stopped":
+            if place is None or place.status not in ("ready", "running"):
                 del self.tasks[effect.place]
         elif isinstance(effect, fx.SetTimer):
             self.timers.append(effect)
@@ -174,6 +174,17 @@ class History:
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
         return self.tell(r.LeaseExpired(self.clock, key, attempt, "w1"))
+
+    def interrupt(self, key: str) -> Self:
+        attempt = self._attempt(key)
+        self.tasks.pop(key, None)
+        return self.tell(r.TaskInterrupted(self.clock, key, attempt))
+
+    def interrupt(self, key: str) -> Self:
+        """The operator's Ctrl-C ended this task."""
+        attempt = self._attempt(key)
+        self.tasks.pop(key, None)
+        return self.tell(r.TaskInterrupted(self.clock, key, attempt))
 
     def cancel(self, **fields: Any) -> Self:
         return self.tell(r.CancelRequested(self.clock, by="someone", **fields))
@@ -247,6 +258,11 @@ class History:
     def facts(self, *kinds: type[e.Fact]) -> list[Any]:
         """The facts of the whole log, of these kinds."""
         return [entry.fact for entry in self.log if not kinds or isinstance(entry.fact, kinds)]
+
+    @property
+    def passed(self) -> list[tuple[str, str]]:
+        """The rungs that let a failure pass, and why."""
+        return [(fact.rung, fact.reason) for fact in self.facts(e.RungPassed)]
 
     @property
     def follows(self) -> list[e.Fact]:
