@@ -92,8 +92,9 @@ def _entered(state: State, fact: e.StepEntered) -> Iterable[Effect]:
 
 
 def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
-    place = state.places[fact.place]
-    if place.spec.action is None or place.status == "handling":
+    place = state.places.get(fact.place)
+    # A handler whose time is up: it is its command that is asked to end, by a fact of its own.
+    if place is None or place.spec.action is None or fact.reason == "handler_timeout":
         return
     if place.spec.action.kind == "workflow":
         yield StopChild(fact.place, fact.attempt)

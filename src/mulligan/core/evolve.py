@@ -116,8 +116,10 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
     run = state.run
     before = run.stop
     # An operator's word outweighs the engine's own reasons; the first reason stands among equals.
-    cause = "cancelled" if fact.cause == "cancelled" else before.cause if before else fact.cause
-    run.stop = Stop(cause, fact.now or bool(before and before.now), fact.by, fact.reason)
+    if before is None or (fact.cause == "cancelled" and before.cause != "cancelled"):
+        run.stop = Stop(fact.cause, fact.now, fact.by, fact.reason)
+    else:
+        run.stop = _replace(before, now=before.now or fact.now)
     run.is_time_up = run.is_time_up or fact.cause == "timed_out"
     run.paused_at, run.loops, run.held, run.unstarted = None, {}, (), ()
 

@@ -14,6 +14,7 @@ whether it dealt with it. Commands, items and scripts live rungs 0 to 2; triage 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ from .routes import alert_edges, always_edges, failure_route, success_edges
 from .scope import Now
 from .state import Place, State
 from .stopping import conclude
-from .workflow import END, RERUNS_AFTER_LOSS_MAX, Adjust, Backoff, Handler, Rule, Triage
+from .workflow import END, RERUNS_AFTER_LOSS_MAX, Adjust, Backoff, Handler, Resources, Rule, Triage
 
 Rung = Callable[[Now, Place, Failure], Generator[e.Fact, None, bool]]
 
@@ -58,7 +59,7 @@ def _climb(now: Now, place: Place, failure: Failure, rungs: tuple[Rung, ...]) ->
 def lost(now: Now, place: Place, worker: str) -> Facts:
     """A lost worker spends nothing: the task runs again, up to three times; then, or if asked, it is a failure."""
     names_it = any("WORKER_LOST" in rule.codes for rule in place.spec.rules)
-    if not now.may_start(place):
+    if place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
     elif place.spec.on_lost == "rerun" and not names_it and place.climb.losses <= RERUNS_AFTER_LOSS_MAX:
         yield from schedule(now, place, "lost")
@@ -127,19 +128,28 @@ def _refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> 
 def delay_seconds(backoff: Backoff, number: int, seed: str, details: Mapping[str, Any]) -> float:
     """How long to wait before the number-th retry. The jitter is a hash: the same run waits the same every time."""
     limit = float("inf") if backoff.max_delay is None else backoff.max_delay
-    # Past the limit the power only overflows.
-    growth = 1.0 if backoff.factor == 1.0 else min(backoff.factor ** min(number - 1, 64), 1e12)
-    delay = min(limit, backoff.delay * growth)
+    delay = min(limit, backoff.delay * _growth(backoff.factor, number))
     share = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8]) / 2**64
     delay = min(limit, delay * (1 + backoff.jitter * (2 * share - 1)))
-    asked = details.get("retry_after")
-    if isinstance(asked, int | float):
-        delay = max(delay, min(limit, float(asked)))
+    delay = max(delay, min(limit, _figure(details.get("retry_after"))))
     return max(0.0, min(delay, _LONGEST_SECONDS))
+
+
+def _growth(factor: float, number: int) -> float:
+    try:
+        return min(factor ** (number - 1), _GROWTH_MAX)
+    except OverflowError:
+        return _GROWTH_MAX
+
+
+def _figure(said: Any) -> float:
+    """A figure that a server or the step itself gave: what is none counts for nothing."""
+    return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0
 
 
 # A century: dates stay representable whatever a workflow or a server asks for.
 _LONGEST_SECONDS = 100 * 365 * 86400.0
+_GROWTH_MAX = 1e12
 
 
 def _seed(state: State, place: Place) -> str:
@@ -151,23 +161,22 @@ def adjust(rule: Adjust | None, place: Place, failure: Failure) -> Adjusted | No
     before = place.climb.adjusted or Adjusted()
     if rule is None:
         return place.climb.adjusted
-    resources = place.spec.resources
-    asked = before.memory or (resources.memory if resources else None) or 0
-    memory = max(asked, int(failure.details.get("peak_memory") or 0))
-    cpus = before.cpus or (resources.cpus if resources else None)
-    timeout = before.timeout or place.spec.timeout
-    raised = _raised(memory or None, rule.memory, rule.max_memory)
+    resources = place.spec.resources or Resources()
+    peak = _figure(failure.details.get("peak_memory"))
+    memory = _raised(before.memory or resources.memory, rule.memory, rule.max_memory, peak)
     return Adjusted(
-        memory=before.memory if raised is None else int(raised),
-        cpus=_raised(cpus, rule.cpus, rule.max_cpus) or before.cpus,
-        timeout=_raised(timeout, rule.timeout, rule.max_timeout) or before.timeout,
+        memory=before.memory if memory is None else int(memory),
+        cpus=_raised(before.cpus or resources.cpus, rule.cpus, rule.max_cpus) or before.cpus,
+        timeout=_raised(before.timeout or place.spec.timeout, rule.timeout, rule.max_timeout) or before.timeout,
     )
 
 
-def _raised(value: float | None, factor: float | None, cap: float | None) -> float | None:
-    if value is None or factor is None:
+def _raised(asked: float | None, factor: float | None, cap: float | None, used: float = 0.0) -> float | None:
+    """The larger of asked and used, times the factor. The cap bounds the rise, and never takes away what was asked."""
+    start = max(asked or 0.0, used)
+    if factor is None or not start:
         return None
-    return min(value * factor, cap) if cap is not None else value * factor
+    return max(asked or 0.0, start * factor if cap is None else min(start * factor, cap))
 
 
 def after_script(now: Now, place: Place, fact: e.Fact) -> Facts:
@@ -213,7 +222,7 @@ def after_handler_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
     elif isinstance(fact, e.CommandFailed) and not fact.is_allowed:
         yield _handler_failed(now, place, fact.failure)
     elif index + 1 < len(handler.commands):
-        if handler.strategy == "cleanup" or now.may_start(place):
+        if now.may_start(place) or now.may_clean_up(place):
             yield from enter_command(now, place, "handler", index + 1)
         else:
             yield from conclude(now, place)

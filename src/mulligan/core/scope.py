@@ -39,14 +39,17 @@ class Now:
         """Whether anything may still start for a place: in a run that stops, only cleanup, undo and `end`."""
         if self.state.run.stop is None:
             return True
-        for above in self.state.ancestors(place):
-            if above.role == "undo" or above.key == END:
-                return True
-            if above.role == "handler":
-                handler = self.state.places[above.parent].spec.on_failure
-                if handler is not None and handler.strategy == "cleanup":
-                    return True
-        return False
+        return any(
+            above.key == END
+            or (above.role == "undo" and not self.state.run.stop.now)
+            or (above.role == "handler" and self.may_clean_up(self.state.places[above.parent]))
+            for above in self.state.ancestors(place)
+        )
+
+    def may_clean_up(self, place: Place) -> bool:
+        """Whether the place has a cleanup handler that a stop leaves to run: `cancel --now` leaves none."""
+        handler, stop = place.spec.on_failure, self.state.run.stop
+        return handler is not None and handler.strategy == "cleanup" and not (stop is not None and stop.now)
 
     def condition(self, expression: Expression, place: Place, **extra: Any) -> bool:
         return self.evaluator.condition(expression, names(self.state, place, expression.reads, extra))

@@ -46,9 +46,7 @@ def stop_place(now: Now, place: Place) -> Facts:
 
 def _stop_handler(now: Now, place: Place) -> Facts:
     """A cleanup handler runs on under its own time limit; any other is stopped with the step."""
-    handler, stop = place.spec.on_failure, now.state.run.stop
-    is_kept = handler is not None and handler.strategy == "cleanup" and not (stop and stop.now)
-    if place.child and (not is_kept or place.climb.is_handler_late):
+    if place.child and (place.climb.is_handler_late or not now.may_clean_up(place)):
         yield from stop_place(now, now.state.places[place.child])
 
 
@@ -73,9 +71,8 @@ def _stop_attempt(now: Now, place: Place) -> Facts:
 
 def conclude(now: Now, place: Place) -> Facts:
     """What was asked to end has ended: run its cleanup handler if it has one, then end it."""
-    handler, stop = place.spec.on_failure, now.state.run.stop
-    wants_cleanup = handler is not None and handler.strategy == "cleanup" and place.climb.handled_times == 0
-    if wants_cleanup and handler is not None and not (stop and stop.now):
+    handler = place.spec.on_failure
+    if handler is not None and now.may_clean_up(place) and place.climb.handled_times == 0:
         due = now.at + timedelta(seconds=handler.timeout or END_TIMEOUT_SECONDS)
         yield e.HandlerStarted(place.key, place.attempt, handler.strategy, due)
         yield from enter_command(now, place, "handler", 0)
