@@ -62,10 +62,10 @@ def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Wo
         root = parse(source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None
-    return read_workflow(root, source, "workflow" if name.startswith("<") else name, _Files(path.parent, stack, known))
+    return read_workflow(root, source, "workflow" if name.startswith("<") else name, Files(path.parent, stack, known))
 
 
-class _Files:
+class Files:
     """The files around one file. A file that leads back to itself is refused."""
 
     def __init__(self, folder: Path, stack: tuple[Path, ...], known: dict[Path, Workflow]) -> None:

@@ -91,6 +91,10 @@ class Source:
     def line(self, number: int) -> str:
         return self.lines[number] if 0 <= number < len(self.lines) else ""
 
+    def number(self, node: Node) -> int:
+        """The line of a node, as people count."""
+        return node.line + 1
+
     def refuse(self, code: str, message: str, node: Node, *, hint: str = "") -> Refusal:
         """A refusal that points at the whole of `node`."""
         return self.refuse_at(code, message, node.line, node.column, self.width(node), hint=hint)

@@ -62,7 +62,7 @@ class _Names:
         for name in [*whole, *draft.names]:
             first = self.steps.get(name)
             if first or name in self.matrices:
-                line = f": first in line {first.name_node.line + 1}" if first else ""
+                line = f": first in line {self.source.number(first.name_node)}" if first else ""
                 raise self.source.refuse("duplicate_step", f"there are two steps '{name}'{line}", draft.name_node)
         if whole:
             self.matrices[draft.name] = tuple(draft.names)

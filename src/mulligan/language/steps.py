@@ -85,7 +85,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     name, names, combinations = _named(name_node, fields, scope)
     if combinations:
         scope = replace(scope, matrix=frozenset(combinations[0]))
-    step = Step(name=name, line=node.line + 1, **_noted_fields(fields, label, scope, settings))
+    step = Step(name=name, line=source.number(node), **_noted_fields(fields, label, scope, settings))
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
     _read_links(found, fields, scope)
     return found
@@ -225,7 +225,7 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     scope = Scope(draft, "'end'", reader=None)
     calm = replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
     said = command_fields(fields, scope, calm)
-    return Step(name=END, line=node.line + 1, action=read_action(fields, "'end'", scope), **said)
+    return Step(name=END, line=source.number(node), action=read_action(fields, "'end'", scope), **said)
 
 
 def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:

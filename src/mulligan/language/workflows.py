@@ -164,7 +164,7 @@ def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:
         return default_end()
     try:
         if len(found) > 1:
-            message = f"there are two ends: first in line {found[0].line + 1}"
+            message = f"there are two ends: first in line {draft.source.number(found[0])}"
             raise draft.source.refuse("duplicate_step", message, found[1], hint="remove one of them")
         return read_end(found[0], draft, settings)
     except Refusal as refusal:
