@@ -50,6 +50,8 @@ BOUND = frozenset({"item", "index"})
         # arithmetic on what a command prints is safe
         ("echo $(( $(printf %d ${inputs.n}) + 1 ))", 'echo $(( $(printf %d "${_inputs_n}") + 1 ))'),
         ("[[ $(printf %d ${inputs.n}) -eq 1 ]]", '[[ $(printf %d "${_inputs_n}") -eq 1 ]]'),
+        ("echo $(($(wc -l < ${item}) + 1))", 'echo $(($(wc -l < "${_item}") + 1))'),
+        ("export $(grep ${item} .env)", 'export $(grep "${_item}" .env)'),
         ("[ ${inputs.n} -eq 1 ]", '[ "${_inputs_n}" -eq 1 ]'),
         ("bash -c 'echo \"$1\"' _ ${inputs.x}", 'bash -c \'echo "$1"\' _ "${_inputs_x}"'),
         ("bash run.sh <<EOF\n${inputs.x}\nEOF", "bash run.sh <<EOF\n${_inputs_x}\nEOF"),
@@ -178,6 +180,13 @@ DANGERS = [
     ("[[ @ -eq 1 ]]", IS_COMPARED, "compare with [ … ]"),
     ("[[ a == b && 1 -lt @ ]]", IS_COMPARED, "compare with [ … ]"),
     ('if [[ "@" -ge 1 ]]; then :; fi', IS_COMPARED, "compare with [ … ]"),
+    # what a command prints there is evaluated as well
+    ("echo $(( $(echo @) + 1 ))", IN_ARITHMETIC, COMPUTE),
+    ("echo $(( $(cat <<< @) + 1 ))", IN_ARITHMETIC, COMPUTE),
+    ("echo $(($(cat <<EOF\n@\nEOF\n)))", IN_ARITHMETIC, COMPUTE),
+    ("[[ $(basename @) -eq 1 ]]", IS_COMPARED, "compare with [ … ]"),
+    ("a[$(echo @)]=1", IS_SUBSCRIPT, PRINTF),
+    ("declare -i n=$(echo @)", IS_TYPED, UNTYPED),
     ("[[ -v @ ]]", IS_NAME, WRITE_NAME),
     ("[ -v @ ]", IS_NAME, WRITE_NAME),
     ("arr[@]=1", IS_SUBSCRIPT, PRINTF),

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Hole, as_text
 from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
-from mulligan.language.shell_scan import Spot, scan
+from mulligan.language.shell_scan import scan
+from mulligan.language.shell_spots import Spot
 
 __all__ = ["ROOTS", "VALUE_BYTES_MAX", "ShellRefused", "ShellText", "environment_value", "rewrite"]
 

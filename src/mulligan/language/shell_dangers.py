@@ -57,6 +57,9 @@ QUOTED_DEFAULT = Danger(
     "write the text without them",
 )
 
+# Where a number is wanted: here what a `$(…)` prints is evaluated too.
+_NUMERIC = (ARITHMETIC, SUBSCRIPT, COMPARISON, TYPED)
+_INERT = frozenset("cat < > >> >| <> &> &>>".split())
 _SHELLS = frozenset("ash bash dash ksh mksh sh zsh".split())
 _RUN_AS = _SHELLS | {"su", "runuser", "script"}
 _WRAPPERS = frozenset("builtin command env exec nice nohup sudo time".split())
@@ -101,6 +104,18 @@ def misuses(words: Sequence[str], before: str, integers: frozenset[str]) -> Dang
         return FAR_SHELL
     is_name = name in _NAMERS and (last in ("-a", "-C") or not last.startswith("-"))
     return NAME if is_name or (name in ("printf", "test", "[") and last == "-v") else None
+
+
+def inherited(words: Sequence[str], before: str, integers: frozenset[str], danger: Danger | None) -> Danger | None:
+    """The danger of what a `$(…)` in this word prints, where the word itself is in `danger` or in none."""
+    own = danger or misuses(words, before, integers)
+    return own if danger or own in _NUMERIC else None
+
+
+def is_harmless(words: Sequence[str], danger: Danger | None) -> bool:
+    """Whether this command within a `$(…)` cannot print a value: it is the name of a file, or printed by `%d`."""
+    is_number = [_bare(word) for word in words[:2]] in (["printf", "%d"], ["printf", "%i"])
+    return danger in _NUMERIC and (is_number or (bool(words) and words[0] in _INERT))
 
 
 def in_elements(words: Sequence[str], before: str, integers: frozenset[str]) -> Danger | None:

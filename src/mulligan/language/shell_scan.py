@@ -8,15 +8,11 @@ stands: by the quotes around it, by the word it is part of, by the command whose
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 from mulligan.language import shell_dangers as dangers
 from mulligan.language.shell_dangers import Danger
 from mulligan.language.shell_holes import Names, Ours, ShellRefused, find
-
-Quoting = Literal["bare", "quoted", "document", "pattern"]
+from mulligan.language.shell_spots import Document, Place, Scan, Spot
 
 DEPTH_MAX = 64
 _PLAIN = re.compile(r"[^\s;&|<>()\[\\'\"`$]+")
@@ -30,40 +26,6 @@ _DELIMITER = re.compile(r"""(?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\])+""")
 _NUMBER_TESTS = frozenset("-eq -ne -lt -le -gt -ge".split())
 # After these words a command begins anew.
 _OPENERS = frozenset("if then else elif do while until ! { } time coproc fi done".split())
-
-
-@dataclass(slots=True)
-class Spot:
-    """A hole of ours in its place. `close` is where the `}` stands that ends it, where the shell's operator is kept."""
-
-    ours: Ours
-    quoting: Quoting
-    depth: int
-    danger: Danger | None = None
-    close: int | None = None
-
-
-class Scan(NamedTuple):
-    """`escapes` are where a `$` has to go: `$${` where the shell expands nothing."""
-
-    spots: list[Spot]
-    escapes: list[int]
-
-
-class _Place(NamedTuple):
-    """Where the lexer is: how text is quoted there, the words of the command so far, where the current one began."""
-
-    quoting: Quoting
-    danger: Danger | None = None
-    words: Sequence[str] = ()
-    start: int = 0
-
-
-class _Document(NamedTuple):
-    delimiter: str
-    is_quoted: bool
-    strips_tabs: bool
-    danger: Danger | None
 
 
 def scan(text: str, names: Names) -> Scan:
@@ -83,7 +45,7 @@ class _Scanner:
         self._at = 0
         self._depth = 0
         self._outer: Danger | None = None
-        self._documents: list[_Document] = []
+        self._documents: list[Document] = []
         self._line_words: list[str] = []
         self._integers = dangers.integers(text)
 
@@ -173,7 +135,7 @@ class _Scanner:
             self._at = plain.end()
             words.append(plain.group())
             return
-        place = _Place("bare", danger, words, start)
+        place = Place("bare", danger, words, start)
         outer, self._outer = self._outer, self._outer or dangers.evaluates(words)
         while self._at < len(self.text):
             char = self.text[self._at]
@@ -190,7 +152,7 @@ class _Scanner:
         self._outer = outer
         words.append(self.text[start : self._at])
 
-    def _quoted_or_expanded(self, char: str, place: _Place) -> bool:
+    def _quoted_or_expanded(self, char: str, place: Place) -> bool:
         """Read a quote, an escape or an expansion in text that is not quoted; False if there is none."""
         if char == "\\":
             self._at += 2
@@ -241,7 +203,7 @@ class _Scanner:
         if sign in ("<<", "<<-"):
             self._document(sign, words)
         elif not self.text.startswith(("(", "<(", ">("), self._at):
-            self._word([], dangers.fed(words) if sign == "<<<" else None)
+            self._word([sign], dangers.fed(words) if sign == "<<<" else None)
 
     def _document(self, sign: str, words: list[str]) -> None:
         match = _DELIMITER.match(self.text, self._at)
@@ -251,7 +213,7 @@ class _Scanner:
         self._at = match.end()
         delimiter = re.sub(r"\\(.)|['\"]", r"\1", match.group())
         is_quoted = delimiter != match.group()
-        self._documents.append(_Document(delimiter, is_quoted, sign == "<<-", dangers.fed(words)))
+        self._documents.append(Document(delimiter, is_quoted, sign == "<<-", dangers.fed(words)))
 
     def _read_documents(self) -> None:
         """Read the bodies of the here-documents that the line just ended has opened."""
@@ -270,7 +232,7 @@ class _Scanner:
             # The newline itself stays: it ends nothing, and the next body begins after it.
             self._at = len(self.text) if newline < 0 else newline + 1
 
-    def _document_end(self, document: _Document) -> int:
+    def _document_end(self, document: Document) -> int:
         """Where the line with the delimiter begins."""
         tabs = "\t*" if document.strips_tabs else ""
         pattern = re.compile(rf"^{tabs}{re.escape(document.delimiter)}$", re.M)
@@ -278,7 +240,7 @@ class _Scanner:
         return match.start() if match else len(self.text)
 
     def _document_body(self, end: int, danger: Danger | None) -> None:
-        place = _Place("document", danger)
+        place = Place("document", danger)
         while self._at < end:
             char = self.text[self._at]
             if char == "\\":
@@ -292,7 +254,7 @@ class _Scanner:
 
     # Quotes
 
-    def _double_quotes(self, place: _Place) -> None:
+    def _double_quotes(self, place: Place) -> None:
         while self._at < len(self.text):
             char = self.text[self._at]
             if char == '"':
@@ -334,11 +296,11 @@ class _Scanner:
             if ours and len(match.group()) == 3:
                 self.escapes.append(match.start())
             elif ours:
-                self.spots.append(Spot(ours, "quoted", self._depth, danger))
+                self.spots.append(Spot(ours, "quoted", (), danger))
 
     # Expansions
 
-    def _dollar(self, place: _Place) -> None:
+    def _dollar(self, place: Place) -> None:
         """Read what a `$` begins."""
         after = self.text[self._at + 1 : self._at + 2]
         if after == "{":
@@ -346,13 +308,21 @@ class _Scanner:
         elif self.text.startswith("$((", self._at):
             self._arithmetic_or_commands(3)
         elif after == "(":
-            self._at += 2
-            self.commands(")")
+            self._substitution(place)
         elif after == "[":
             self._at += 2
-            self._until("]", _Place("quoted", dangers.ARITHMETIC))
+            self._until("]", Place("quoted", dangers.ARITHMETIC))
         else:
             self._at += 2 if after == "$" else 1
+
+    def _substitution(self, place: Place) -> None:
+        """Read `$(…)`. Where what it prints is evaluated, a value that it prints is in danger."""
+        before = self.text[place.start : self._at]
+        danger = dangers.inherited(place.words, before, self._integers, place.danger)
+        outer, self._outer = self._outer, self._outer or danger
+        self._at += 2
+        self.commands(")")
+        self._outer = outer
 
     def _arithmetic_or_commands(self, width: int) -> None:
         """`((…))`, or subshells that look like it. Neither is a place for a value."""
@@ -364,7 +334,7 @@ class _Scanner:
             self._outer = outer
             return
         self._at += width
-        self._until_offset(end, _Place("quoted", dangers.ARITHMETIC))
+        self._until_offset(end, Place("quoted", dangers.ARITHMETIC))
         self._at = end + 2
 
     def _arithmetic_end(self, start: int) -> int:
@@ -382,16 +352,16 @@ class _Scanner:
             at += 1
         return -1
 
-    def _until_offset(self, end: int, place: _Place) -> None:
+    def _until_offset(self, end: int, place: Place) -> None:
         while self._at < end:
             self._expanded_or_passed(place)
 
-    def _until(self, closer: str, place: _Place) -> None:
+    def _until(self, closer: str, place: Place) -> None:
         """Read to `closer`, which ends a parameter or a subscript."""
         while self._at < len(self.text) and self.text[self._at] != closer:
             self._expanded_or_passed(place)
 
-    def _expanded_or_passed(self, place: _Place) -> None:
+    def _expanded_or_passed(self, place: Place) -> None:
         char = self.text[self._at]
         is_quote = char in "'\"" and place.quoting in ("bare", "pattern")
         if is_quote or char in "\\`":
@@ -404,7 +374,7 @@ class _Scanner:
         else:
             self._at += 1
 
-    def _braces(self, place: _Place) -> None:
+    def _braces(self, place: Place) -> None:
         """Read `${…}`: a hole of ours, one with an operator of the shell's, or the shell's own."""
         ours = find(self.text, self._at, len(self.text), self.names)
         if ours is None:
@@ -412,7 +382,7 @@ class _Scanner:
             self._subscript()
             self._operator(place)
             return
-        spot = Spot(ours, place.quoting, self._depth, self._danger(place, ours))
+        spot = Spot(ours, place.quoting, place.words[:2], self._danger(place, ours))
         self.spots.append(spot)
         self._at = ours.end
         if ours.operator:
@@ -426,7 +396,7 @@ class _Scanner:
 
     def _subscript(self) -> None:
         """Read `[…]`, with the subscripts within it, if there is one."""
-        place, depth = _Place("quoted", dangers.SUBSCRIPT), 0
+        place, depth = Place("quoted", dangers.SUBSCRIPT), 0
         while self._at < len(self.text):
             char = self.text[self._at]
             depth += {"[": 1, "]": -1}.get(char, 0)
@@ -436,7 +406,7 @@ class _Scanner:
             if depth == 0:
                 return
 
-    def _operator(self, place: _Place) -> None:
+    def _operator(self, place: Place) -> None:
         """Read from the operator of a parameter to behind its `}`."""
         after = self.text[self._at : self._at + 2]
         is_substring = after[:1] == ":" and after[1:] not in tuple("-=+?")
@@ -449,16 +419,18 @@ class _Scanner:
         self._until("}", place)
         self._at += 1
 
-    def _operator_danger(self, ours: Ours, place: _Place) -> Danger | None:
+    def _operator_danger(self, ours: Ours, place: Place) -> Danger | None:
         kept = self.text[ours.end : self._at]
         if kept.startswith("@P"):
             return dangers.TRANSFORMED
         is_default = ours.operator == ":" and kept[1:2] in tuple("-+=?")
         return dangers.QUOTED_DEFAULT if is_default and place.quoting == "bare" and "'" in kept else None
 
-    def _danger(self, place: _Place, ours: Ours) -> Danger | None:
-        if place.danger or self._outer:
-            return place.danger or self._outer
+    def _danger(self, place: Place, ours: Ours) -> Danger | None:
+        if place.danger:
+            return place.danger
+        if self._outer:
+            return None if dangers.is_harmless(place.words, self._outer) else self._outer
         if place.quoting == "document":
             return None
         return dangers.misuses(place.words, self.text[place.start : ours.offset], self._integers)
@@ -485,5 +457,9 @@ class _Scanner:
         for index, (word, _) in enumerate(operands):
             sides = operands[max(index - 1, 0) : index + 2] if word in _NUMBER_TESTS else []
             sides = operands[index + 1 : index + 2] if word == "-v" else sides
-            for spot in (spot for _, spots in sides for spot in spots if spot.depth == self._depth):
-                spot.danger = spot.danger or (dangers.NAME if word == "-v" else dangers.COMPARISON)
+            for spot in (spot for _, spots in sides for spot in spots):
+                spot.danger = spot.danger or self._comparison_danger(word, spot)
+
+    def _comparison_danger(self, sign: str, spot: Spot) -> Danger | None:
+        danger = dangers.NAME if sign == "-v" else dangers.COMPARISON
+        return None if dangers.is_harmless(spot.words, danger) else danger

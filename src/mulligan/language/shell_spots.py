@@ -1,0 +1,52 @@
+"""The places of shell text: what the lexer notes about where it is, and about each hole that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from mulligan.language.shell_dangers import Danger
+from mulligan.language.shell_holes import Ours
+
+# Outside quotes; within double quotes; in the body of a here-document; in a pattern within double quotes.
+Quoting = Literal["bare", "quoted", "document", "pattern"]
+
+
+@dataclass(slots=True)
+class Spot:
+    """A hole of ours, and how it stands there: its quotes, the first words of its command, its danger.
+
+    `close` is where the `}` stands that ends it, where an operator of the shell's is kept.
+    """
+
+    ours: Ours
+    quoting: Quoting
+    words: Sequence[str]
+    danger: Danger | None = None
+    close: int | None = None
+
+
+class Scan(NamedTuple):
+    """`escapes` are where a `$` has to go: `$${` where the shell expands nothing."""
+
+    spots: list[Spot]
+    escapes: list[int]
+
+
+class Place(NamedTuple):
+    """Where the lexer is: how text is quoted there, the words of the command so far, where the current one began."""
+
+    quoting: Quoting
+    danger: Danger | None = None
+    words: Sequence[str] = ()
+    start: int = 0
+
+
+class Document(NamedTuple):
+    """A here-document whose body is still to come."""
+
+    delimiter: str
+    is_quoted: bool
+    strips_tabs: bool
+    danger: Danger | None
