@@ -6,9 +6,13 @@ of the step it asks about; only `region` walks further, and remembers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .workflow import END, Edge, Step, Workflow
+
+
+# What is one hop before each vertex: a step, or a barrier.
+Sources = dict[str, list[str]]
 
 
 class Arc:
@@ -65,8 +69,11 @@ class Graph:
         self.barriers: dict[str, Barrier] = {}
         self._regions: dict[str, frozenset[str]] = {}
         self._link_needs()
-        self.starts: list[str] = self._mark_loops()
+        self._mark_loops()
         self._link_arrivals()
+        self.starts: list[str] = [
+            name for name, node in self.nodes.items() if not node.needs and not node.waits and not node.arrivals
+        ]
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -116,25 +123,43 @@ class Graph:
                 if arc.to != END and not arc.is_loop:
                     self.nodes[arc.to].arrivals.append(arc)
 
-    def _mark_loops(self) -> list[str]:
-        """Find where the run starts, and mark every edge that leads back to an ancestor on the way there."""
-        targets = {arc.to for node in self.nodes.values() for arc in node.arcs}
-        starts = [n for n, node in self.nodes.items() if not node.needs and not node.waits and n not in targets]
-        seen: set[str] = set()
-        for start in starts:
-            self._descend(start, seen)
-        for start in self._starts_of_closed_loops(seen):
-            starts.append(start)
-            self._descend(start, seen)
-        return sorted(starts, key=lambda name: self.nodes[name].order)
+    def _mark_loops(self) -> None:
+        """Mark every edge that leads back to an ancestor, on the way in from where each loop is entered."""
+        if any(node.arcs for node in self.nodes.values()):
+            sources = self._sources()
+            for part in self._parts(sources):
+                inside = set(part)
+                seen: set[str] = set()
+                for root in self._entries(part, inside, sources):
+                    self._descend(root, inside, seen)
 
-    def _descend(self, start: str, seen: set[str]) -> None:
-        """Depth first from `start`; an edge to a step on the present path closes a loop."""
-        if start in seen:
+    def _entries(self, part: list[str], inside: set[str], sources: Sources) -> list[str]:
+        """The steps by which a run gets into a loop: entered from outside, and waiting for nothing inside.
+
+        Where there is none the loop is closed, and it starts by itself: at the step marked `start`, else at the
+        first that is no target of a failure edge.
+        """
+        steps = sorted((name for name in part if name in self.nodes), key=lambda name: self.nodes[name].order)
+        free = [name for name in steps if not self._needs_any(name, inside)]
+        from_outside = [name for name in free if any(source not in inside for source in sources[name])]
+        if from_outside:
+            return from_outside
+        repaired = {arc.to for v in steps for arc in self.nodes[v].arcs if arc.edge.on == "failure"}
+        marked = [name for name in steps if self.nodes[name].step.is_start]
+        plain = [name for name in free if name not in repaired]
+        return (marked or plain or free or steps)[:1]
+
+    def _needs_any(self, name: str, inside: set[str]) -> bool:
+        node = self.nodes[name]
+        return any(source in inside for source, _ in node.needs) or any(b.key in inside for b in node.waits)
+
+    def _descend(self, root: str, inside: set[str], seen: set[str]) -> None:
+        """Depth first from `root`, within a loop; an edge to a step on the present path closes it."""
+        if root in seen:
             return
-        seen.add(start)
-        path = {start}
-        stack = [(start, self._hops(start))]
+        seen.add(root)
+        path = {root}
+        stack = [(root, self._hops(root))]
         while stack:
             vertex, hops = stack[-1]
             hop = next(hops, None)
@@ -146,7 +171,7 @@ class Graph:
             if target in path:
                 if isinstance(hop, Arc):
                     hop.is_loop = True
-            elif target not in seen:
+            elif target in inside and target not in seen:
                 seen.add(target)
                 path.add(target)
                 stack.append((target, self._hops(target)))
@@ -161,59 +186,44 @@ class Graph:
         yield from (target for target, _ in node.dependents)
         yield from (barrier.key for barrier in node.barriers)
 
-    def _starts_of_closed_loops(self, seen: set[str]) -> Iterator[str]:
-        """In a loop that nothing leads into: the step marked `start`, else the first that is no failure target."""
-        rest = [vertex for vertex in (*self.nodes, *self.barriers) if vertex not in seen]
-        if not rest:
-            return
-        repaired = {arc.to for node in self.nodes.values() for arc in node.arcs if arc.edge.on == "failure"}
-        for loop in self._sources_among(rest):
-            marked = [name for name in loop if self.nodes[name].step.is_start]
-            plain = [name for name in loop if name not in repaired]
-            yield from (marked or plain or loop)[:1]
-
-    def _sources_among(self, rest: list[str]) -> list[list[str]]:
-        """The strongly connected parts of `rest` that no other part of it leads into: steps only, in file order."""
-        part_of: dict[str, int] = {}
-        parts = self._parts(rest)
-        for i, part in enumerate(parts):
-            part_of.update(dict.fromkeys(part, i))
-        entered = {part_of[t] for v in rest for t in self.after(v) if t in part_of and part_of[t] != part_of[v]}
-        loops = [[v for v in part if v in self.nodes] for i, part in enumerate(parts) if i not in entered]
-        ordered = [sorted(loop, key=lambda n: self.nodes[n].order) for loop in loops if loop]
-        return sorted(ordered, key=lambda loop: self.nodes[loop[0]].order)
-
-    def _parts(self, rest: list[str]) -> list[list[str]]:
-        """Kosaraju, without recursion: finish order forward, then collect backward."""
-        before: dict[str, list[str]] = {vertex: [] for vertex in rest}
-        for vertex in rest:
+    def _sources(self) -> Sources:
+        """Everything one hop before each vertex."""
+        sources: Sources = {vertex: [] for vertex in (*self.nodes, *self.barriers)}
+        for vertex in sources:
             for target in self.after(vertex):
-                if target in before:
-                    before[target].append(vertex)
+                sources[target].append(vertex)
+        return sources
+
+    def _parts(self, sources: Sources) -> list[list[str]]:
+        """The loops: strongly connected parts of more than one step, or of one that leads to itself.
+
+        Kosaraju, without recursion: finish order forward, then collect backward.
+        """
         taken: set[str] = set()
         parts: list[list[str]] = []
-        for root in reversed(self._finish_order(before)):
+        for root in reversed(self._finish_order(sources)):
             if root not in taken:
                 taken.add(root)
                 part = [root]
                 for vertex in part:
-                    fresh = dict.fromkeys(b for b in before[vertex] if b not in taken)
+                    fresh = dict.fromkeys(source for source in sources[vertex] if source not in taken)
                     taken.update(fresh)
                     part.extend(fresh)
-                parts.append(part)
+                if len(part) > 1 or root in sources[root]:
+                    parts.append(part)
         return parts
 
-    def _finish_order(self, inside: dict[str, list[str]]) -> list[str]:
+    def _finish_order(self, vertices: Iterable[str]) -> list[str]:
         seen: set[str] = set()
         order: list[str] = []
-        for root in inside:
+        for root in vertices:
             if root in seen:
                 continue
             seen.add(root)
             stack = [(root, self.after(root))]
             while stack:
                 vertex, targets = stack[-1]
-                target = next((t for t in targets if t in inside and t not in seen), None)
+                target = next((t for t in targets if t not in seen), None)
                 if target is None:
                     stack.pop()
                     order.append(vertex)
