@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from .workflow import END, Edge, Step, Workflow
 
-
 # What is one hop before each vertex: a step, or a barrier.
 Sources = dict[str, list[str]]
 
