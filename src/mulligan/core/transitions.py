@@ -51,7 +51,8 @@ PLACE: dict[type[e.Fact], Moves] = {
     e.AttemptStarted: {"ready": "running"},
     e.MapExpanded: _stay("running"),
     e.AttemptSucceeded: _all("ready running", "running"),
-    e.AttemptFailed: _all("ready running", "running"),
+    # Also of an attempt that could not be scheduled, because its expressions failed.
+    e.AttemptFailed: _all("ready running backing_off handling pending_failed", "running"),
     e.AttemptCancelled: _all("ready running", "running"),
     e.AttemptLost: _all("ready running", "ready"),
     e.AttemptInterrupted: _all("ready running", "ready"),
