@@ -279,14 +279,15 @@ def _is_awaited(now: Now, kind: str, key: str, number: int) -> bool:
     if place is None:
         return False
     climb = place.climb
-    status, counter, due = {
-        "retry": ("backing_off", place.attempt + 1, climb.due),
-        "attempt": ("running", place.attempt, place.due),
-        "handler": ("handling", place.attempt, None if climb.is_handler_late else climb.handler_due),
-        "triage": ("pending_failed", place.attempt, climb.parked_due),
-        "deadline": ("running", place.visit, _deadline(place)),
+    statuses, counter, due = {
+        "retry": (("backing_off",), place.attempt + 1, climb.due),
+        "attempt": (("running",), place.attempt, place.due),
+        "handler": (("handling",), place.attempt, None if climb.is_handler_late else climb.handler_due),
+        "triage": (("pending_failed",), place.attempt, climb.parked_due),
+        # Ready: entered while the run was paused, so that it could not start.
+        "deadline": (("ready", "running"), place.visit, _deadline(place)),
     }[kind]
-    return place.status == status and counter == number and due is not None and due <= now.at
+    return place.status in statuses and counter == number and due is not None and due <= now.at
 
 
 def _deadline(place: Place) -> Any:
@@ -333,12 +334,15 @@ def _triage_due(now: Now, place: Place) -> Facts:
 
 
 def _deadline_due(now: Now, place: Place) -> Facts:
-    """The visit of a map, or of a child run, has taken too long. A worker watches the clock of its own tasks."""
-    if place.items is not None:
+    """The visit has taken too long: of what the engine carries out; a worker watches the clock of its own tasks."""
+    if place.spec.action is None:
         yield e.AttemptStopping(place.key, place.attempt, "deadline")
         yield from stop_place(now, place)
-    elif place.spec.action is not None and place.spec.action.kind == "workflow":
+    elif place.spec.action.kind == "workflow":
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
+    else:
+        found = fault(now, place, "TIMEOUT", "it took longer than its deadline")
+        yield e.AttemptFailed(place.key, place.attempt, found)
 
 
 def _run_time_up(now: Now, _: Place | None) -> Facts:

@@ -12,7 +12,7 @@ from typing import Any
 from . import events as e
 from .admit import fire
 from .converge import after_end_step, after_undo
-from .flow import after_end, enter, spread, wake
+from .flow import after_end, enter, spread, strike_late, wake
 from .ladder import (
     after_classified,
     after_handler_command,
@@ -48,7 +48,8 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
 
 
 def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
-    """What was held while paused happens now: the engine's own actions start, timers take effect."""
+    """What was held while paused happens now: fail-fast strikes, the engine's own actions start, timers take effect."""
+    yield from strike_late(now)
     for key in fact.unstarted:
         place = now.state.places.get(key)
         if place is not None and place.status == "ready":

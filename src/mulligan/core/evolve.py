@@ -148,6 +148,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
 def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
     _enter_run(state, fact)
     state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
+    state.run.paused_at, state.run.held = None, ()
 
 
 def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
@@ -353,7 +354,7 @@ def _attempt_failed(state: State, fact: e.AttemptFailed, entry: e.Entry) -> None
 
 
 def _fail(place: Place, failure: Failure) -> None:
-    place.failure, place.due, place.bindings = failure, None, {}
+    place.failure, place.output, place.due, place.bindings = failure, None, None, {}
     place.climb = _replace(place.climb, tries=place.climb.tries + 1)
 
 
@@ -409,6 +410,7 @@ def _handler_started(state: State, fact: e.HandlerStarted, entry: e.Entry) -> No
     place.climb = _replace(
         climb,
         handled_times=climb.handled_times + 1,
+        handled_attempt=fact.attempt,
         handler_due=fact.due,
         handler_output=None,
         is_handler_late=False,
@@ -425,7 +427,7 @@ def _handler_succeeded(state: State, fact: e.HandlerSucceeded, entry: e.Entry) -
 
 def _handler_failed(state: State, fact: e.HandlerFailed, entry: e.Entry) -> None:
     place = _enter(state, fact.place, fact)
-    place.climb = _replace(place.climb, handler_due=None)
+    place.climb = _replace(place.climb, handler_due=None, is_handler_late=False)
     if place.failure:
         place.failure = _replace(place.failure, handler_failure=fact.failure)
 

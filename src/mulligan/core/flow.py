@@ -14,7 +14,7 @@ from .life import Facts, located, schedule
 from .routes import success_edges
 from .scope import Now
 from .state import FailureRecord, Place, State
-from .verdict import is_handled
+from .verdict import is_handled, open_failures
 from .workflow import END
 
 # -- who may start ------------------------------------------------------------------------------
@@ -184,10 +184,21 @@ def _stood_in(now: Now, source: Place, fix: Place) -> e.StepStoodIn:
 
 def strike(now: Now, name: str, visit: int) -> Facts:
     """Fail-fast: a failure has reached rung 5 unhandled, here, or there whence it was sent here in vain."""
-    policy = now.state.workflow.fail_fast
-    if policy == "never" or now.state.run.stop is not None:
+    yield from _strike(now, _come_to_nothing(now.state, name, visit))
+
+
+def strike_late(now: Now) -> Facts:
+    """Fail-fast for what came to nothing in a pause: to stop then would have started cleanup, undo and `end`."""
+    state = now.state
+    open_ = (record for record in open_failures(state) if not record.is_allowed)
+    yield from _strike(now, (record for record in open_ if is_handled(state, record) is False))
+
+
+def _strike(now: Now, records: Iterable[FailureRecord]) -> Facts:
+    policy, run = now.state.workflow.fail_fast, now.state.run
+    if policy == "never" or run.stop is not None or run.status == "paused":
         return
-    for record in _come_to_nothing(now.state, name, visit):
+    for record in records:
         if policy == "always" or record.failure.severity == "critical":
             reason = f"{record.failure.code} in '{record.step}'"
             yield e.RunStopping("failed_fast", reason=reason)

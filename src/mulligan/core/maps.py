@@ -52,8 +52,16 @@ def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
         yield from _expand_with(now, place, lambda: fact.output)
     elif isinstance(fact, e.CommandFailed):
         yield e.AttemptFailed(place.key, place.attempt, fact.failure)
+    elif place.phase == "deadline":
+        yield _too_late(now, place)
     else:
         yield e.AttemptCancelled(place.key, place.attempt)
+
+
+def _too_late(now: Now, place: Place) -> e.AttemptFailed:
+    return e.AttemptFailed(
+        place.key, place.attempt, fault(now, place, "TIMEOUT", "the map took longer than its deadline")
+    )
 
 
 def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
@@ -172,10 +180,8 @@ def judge(now: Now, place: Place) -> Facts:
     views = [now.state.places.get(f"{place.key}[{i}]") for i in range(len(items.values))]
     failed = [view for view in views if view is not None and view.status == "failed"]
     is_whole = all(view is not None and view.status in ("completed", "failed") for view in views)
-    if place.phase in ("timeout", "deadline"):
-        yield e.AttemptFailed(
-            place.key, place.attempt, fault(now, place, "TIMEOUT", "the map took longer than its deadline")
-        )
+    if place.phase == "deadline":
+        yield _too_late(now, place)
     elif not now.may_start(place) and not is_whole:
         yield e.AttemptCancelled(place.key, place.attempt)
     elif len(failed) > _tolerated(policy, len(views)):

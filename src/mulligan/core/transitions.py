@@ -86,8 +86,9 @@ RUN: dict[type[e.Fact], Moves] = {
     e.RunPaused: {"running": "paused"},
     e.RunResumed: {"paused": "running"},
     e.RunStopping: _all("running paused", "running"),
-    e.RunCompleted: {"running": "completed"},
-    e.RunFailed: {"running": "failed"},
+    # From paused: `end` was already running when the pause came.
+    e.RunCompleted: _all("running paused", "completed"),
+    e.RunFailed: _all("running paused", "failed"),
     e.RunCancelled: {"running": "cancelled"},
     e.RunReopened: _all("failed cancelled", "running"),
 }
