@@ -55,6 +55,9 @@ BOUND = frozenset({"item", "index"})
         ("[ ${inputs.n} -eq 1 ]", '[ "${_inputs_n}" -eq 1 ]'),
         ("bash -c 'echo \"$1\"' _ ${inputs.x}", 'bash -c \'echo "$1"\' _ "${_inputs_x}"'),
         ("bash run.sh <<EOF\n${inputs.x}\nEOF", "bash run.sh <<EOF\n${_inputs_x}\nEOF"),
+        ("echo ${inputs.x} | bash run.sh", 'echo "${_inputs_x}" | bash run.sh'),
+        ("echo ${inputs.x} | ssh host 'cat > x'", "echo \"${_inputs_x}\" | ssh host 'cat > x'"),
+        ("echo ${inputs.x}\nbash", 'echo "${_inputs_x}"\nbash'),
         ("ls file[${inputs.x}]", 'ls file["${_inputs_x}"]'),
         ("ssh -p 22 ${inputs.host} uptime", 'ssh -p 22 "${_inputs_host}" uptime'),
         ('ssh host "rm $(printf %q ${item})"', 'ssh host "rm $(printf %q "${_item}")"'),
@@ -133,7 +136,7 @@ WRITE_NAME = "write the name of the variable itself"
 IS_TYPED = "is assigned with an attribute that makes the shell evaluate the value again"
 UNTYPED = "declare the variable without it"
 IS_FED = "is part of the script that 'bash' reads, which evaluates the value again"
-FEED = "quote the delimiter and pass the value as an argument: sh -s VALUE <<'EOF'"
+FEED = "pass the value as an argument, as in sh -s VALUE <<'EOF', and read it there as \"$1\""
 IS_FAR = "is part of a command that 'ssh' hands to a shell, which evaluates the value again"
 QUOTE_FAR = "quote it for that shell: $(printf %q VALUE)"
 THE_COMMAND = "write the command itself"
@@ -218,6 +221,9 @@ DANGERS = [
     ("bash <<EOF\necho @\nEOF", IS_FED, FEED),
     ("cat <<EOF | bash && echo\necho @\nEOF", IS_FED, FEED),
     ("bash <<< @", IS_FED, FEED),
+    ("<<< @ bash", IS_FED, FEED),
+    ("cat <<< @ | bash", IS_FED, FEED),
+    ('echo "rm @" | sudo bash\ntrue', IS_FED, FEED),
     (". /dev/stdin <<EOF\n@\nEOF", IS_FED.replace("bash", "."), FEED),
     ("ssh -p 22 host <<EOF\n@\nEOF", IS_FED.replace("bash", "ssh"), FEED),
     ("ssh -p 22 host rm @", IS_FAR, QUOTE_FAR),

@@ -260,6 +260,32 @@ CONTEXTS += [
     "trap {} EXIT",
     "a=({})",
 ]
+CONTEXTS += [
+    "true && {}",
+    "{} | cat",
+    "! {}",
+    "time {}",
+    "{} # '",
+    "printf %d {}",
+    "cat <<< {}",
+    "bash <<< {}",
+    "x=1 {}",
+]
+CONTEXTS += [
+    "declare -a a={}",
+    "export {}=1",
+    "[[ -v {} ]]",
+    "read {} <<< 1",
+    ". /dev/stdin <<< {}",
+    "PS4={} bash -x",
+    "$[{}]",
+]
+CONTEXTS += [
+    "function f {{ {}; }}; f",
+    "for x in {}; do :; done",
+    "for (({};0;)); do :; done",
+    "while {}; do break; done",
+]
 
 
 @settings(max_examples=150, deadline=None)

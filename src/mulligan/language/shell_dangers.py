@@ -140,8 +140,14 @@ def fed(words: Sequence[str]) -> Danger | None:
         return None
     return Danger(
         f"is part of the script that '{reader}' reads, which evaluates the value again",
-        "quote the delimiter and pass the value as an argument: sh -s VALUE <<'EOF'",
+        "pass the value as an argument, as in sh -s VALUE <<'EOF', and read it there as \"$1\"",
     )
+
+
+def is_printed(words: Sequence[str]) -> bool:
+    """Whether a value in the next word goes to another command as text: by `echo`, `printf` or a here-string."""
+    is_quoted = [_bare(word) for word in words[:2]] == ["printf", "%q"]
+    return bool(words) and words[0] in ("echo", "printf", "<<<") and not is_quoted
 
 
 def _commands(words: Sequence[str]) -> list[list[str]]:
@@ -162,7 +168,8 @@ def _reader(words: list[str]) -> str | None:
         has_script = any(not option.startswith("-") or _SCRIPT_OPTION.match(option) for option in rest)
         if _base(word) in _SHELLS and (not has_script or "-s" in rest):
             return word
-    return words[0] if _has_far_shell(words) else None
+    # After its host `ssh` may be given a command: then what it reads is for that command.
+    return words[0] if _has_far_shell(words) and not _has_far_shell(words[:-1]) else None
 
 
 def sourced(words: Sequence[str]) -> Danger | None:

@@ -32,6 +32,7 @@ def scan(text: str, names: Names) -> Scan:
     """The holes of ours in `text`, in order, each with its danger if it has one."""
     scanner = _Scanner(text, names)
     scanner.commands("")
+    scanner.end_line()
     scanner.spots.sort(key=lambda spot: spot.ours.offset)
     return Scan(scanner.spots, scanner.escapes)
 
@@ -47,6 +48,7 @@ class _Scanner:
         self._outer: Danger | None = None
         self._documents: list[Document] = []
         self._line_words: list[str] = []
+        self._printed: list[Spot] = []
         self._integers = dangers.integers(text)
 
     # Commands and words
@@ -217,10 +219,7 @@ class _Scanner:
 
     def _read_documents(self) -> None:
         """Read the bodies of the here-documents that the line just ended has opened."""
-        line_words, self._line_words = self._line_words, []
-        if not self._documents:
-            return
-        fed = dangers.fed(line_words)
+        fed = self.end_line()
         waiting, self._documents = self._documents, []
         for document in waiting:
             start, end = self._at, self._document_end(document)
@@ -231,6 +230,17 @@ class _Scanner:
             newline = self.text.find("\n", end)
             # The newline itself stays: it ends nothing, and the next body begins after it.
             self._at = len(self.text) if newline < 0 else newline + 1
+
+    def end_line(self) -> Danger | None:
+        """The danger of what the line just ended prints or feeds, if one of its commands is a shell that reads it."""
+        words, self._line_words = self._line_words, []
+        printed, self._printed = self._printed, []
+        if not printed and not self._documents:
+            return None
+        fed = dangers.fed(words)
+        for spot in printed:
+            spot.danger = spot.danger or fed
+        return fed
 
     def _document_end(self, document: Document) -> int:
         """Where the line with the delimiter begins."""
@@ -384,6 +394,8 @@ class _Scanner:
             return
         spot = Spot(ours, place.quoting, place.words[:2], self._danger(place, ours))
         self.spots.append(spot)
+        if dangers.is_printed(place.words):
+            self._printed.append(spot)
         self._at = ours.end
         if ours.operator:
             self._operator(place._replace(quoting="quoted") if place.quoting == "bare" else place)
