@@ -1,0 +1,177 @@
+"""Actions: the program apart from the values that go in."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.workflow import Action, Expression, Template
+
+from .reading import step, steps
+
+INPUTS = "inputs: {x: string, n: integer}"
+
+
+def hole(source: str, *reads: str) -> Template:
+    return Template((Expression(source, reads),))
+
+
+def test_shell_text_without_holes_stays_as_it_is() -> None:
+    found = step("shell: echo $HOME ${HOME} | wc")
+
+    assert found.action == Action("shell", {"text": "echo $HOME ${HOME} | wc"})
+
+
+def test_a_value_in_shell_text_is_an_environment_variable() -> None:
+    found = step("shell: echo ${inputs.x}", INPUTS)
+
+    assert found.action == Action("shell", {"text": 'echo "${_inputs_x}"'}, {"_inputs_x": hole("inputs.x", "inputs")})
+
+
+def test_stdin_may_be_any_value_with_holes() -> None:
+    found = step("shell: cat\nstdin: {a: '${inputs.x}', b: 1}", INPUTS)
+
+    assert found.action == Action(
+        "shell", {"text": "cat", "stdin": {"a": {"${}": "b0"}, "b": 1}}, {"b0": hole("inputs.x", "inputs")}
+    )
+
+
+def test_the_interpreter_comes_from_the_defaults() -> None:
+    found = steps(
+        "- {step: a, shell: make}\n- {step: b, python: {call: 'm:f'}}", "defaults: {shell: bash, python: pypy3}"
+    )
+
+    assert found["a"].action == Action("shell", {"text": "make", "interpreter": "bash"})
+    assert found["b"].action == Action("python", {"call": "m:f", "interpreter": "pypy3"})
+
+
+def test_inline_python_takes_its_arguments_by_name() -> None:
+    found = step(
+        """
+        python: |
+          import json
+          def main(x, *, n=1):
+              return {"x": x}
+        args: {x: "${inputs.x}", n: 3}
+        """,
+        INPUTS,
+    )
+
+    assert found.action is not None
+    assert found.action.kind == "python"
+    assert found.action.params["args"] == {"x": {"${}": "b0"}, "n": 3}
+    assert found.action.params["code"].startswith("import json\ndef main")
+    assert found.action.bindings == {"b0": hole("inputs.x", "inputs")}
+
+
+def test_main_may_take_whatever_comes() -> None:
+    found = step("python: 'def main(**anything): pass'\nargs: {a: 1, b: [2]}")
+
+    assert found.action is not None
+    assert found.action.params["args"] == {"a": 1, "b": [2]}
+
+
+def test_a_python_function_is_called_by_its_name() -> None:
+    found = step("python: {call: 'package.module:function'}\nargs: {a: 1}")
+
+    assert found.action == Action("python", {"call": "package.module:function", "args": {"a": 1}})
+
+
+def test_http_keeps_its_holes_apart_at_any_depth() -> None:
+    found = step(
+        """
+        http:
+          method: POST
+          url: https://x.example/${inputs.x}
+          headers: {X-Trace: "${run.id}"}
+          json: {list: ["${inputs.n}", 2]}
+          expect: [200, 201]
+        """,
+        INPUTS,
+    )
+
+    assert found.action == Action(
+        "http",
+        {
+            "method": "POST",
+            "expect": [200, 201],
+            "url": {"${}": "b0"},
+            "headers": {"X-Trace": {"${}": "b1"}},
+            "json": {"list": [{"${}": "b2"}, 2]},
+        },
+        {
+            "b0": Template(("https://x.example/", Expression("inputs.x", ("inputs",)))),
+            "b1": hole("run.id", "run"),
+            "b2": hole("inputs.n", "inputs"),
+        },
+    )
+
+
+def test_http_is_a_get_unless_it_says_otherwise() -> None:
+    found = step("http: {url: 'http://x'}")
+
+    assert found.action == Action("http", {"url": "http://x", "method": "GET"})
+
+
+def test_values_in_a_query_are_bound_by_name() -> None:
+    found = step(
+        """
+        sql:
+          connection: "${secrets.db}"
+          query: select * from t where a = ${inputs.x}::text and b = :own
+            and c = ${inputs.n}
+          params: {own: 3}
+        """,
+        INPUTS + "\nsecrets: {db: {env: DB}}",
+    )
+
+    assert found.action is not None
+    assert found.action.params == {
+        "connection": {"${}": "b0"},
+        "query": "select * from t where a = :mulligan_0::text and b = :own and c = :mulligan_1",
+        "params": {"own": 3, "mulligan_0": {"${}": "b1"}, "mulligan_1": {"${}": "b2"}},
+    }
+    assert found.action.bindings["b1"] == hole("inputs.x", "inputs")
+
+
+def test_an_agent_takes_a_prompt_or_a_mapping() -> None:
+    found = steps(
+        "- {step: a, agent: 'look at ${run.id}'}\n- {step: b, agent: {provider: claude, prompt: fix, model: m}}"
+    )
+
+    assert found["a"].action == Action(
+        "agent", {"prompt": {"${}": "b0"}}, {"b0": Template(("look at ", Expression("run.id", ("run",))))}
+    )
+    assert found["b"].action == Action("agent", {"provider": "claude", "prompt": "fix", "model": "m"})
+
+
+@pytest.mark.parametrize(
+    ("written", "params"),
+    [
+        ("wait: 30s", {"seconds": 30.0}),
+        ("wait: 5", {"seconds": 5.0}),
+        ("wait: PT5M", {"seconds": 300.0}),
+        ("wait: {until: '2030-01-31T09:00:00Z'}", {"until": "2030-01-31T09:00:00Z"}),
+        ("approve: may it go?", {"message": "may it go?"}),
+        (
+            "approve: {message: go?, timeout: 1h, default: approve}",
+            {"message": "go?", "timeout": 3600.0, "default": "approve"},
+        ),
+    ],
+)
+def test_what_the_engine_does_itself(written: str, params: dict[str, object]) -> None:
+    found = step(written)
+
+    assert found.action is not None
+    assert found.action.params == params
+
+
+def test_a_wait_may_be_computed() -> None:
+    found = step("wait: ${inputs.n}", INPUTS)
+
+    assert found.action == Action("wait", {"seconds": {"${}": "b0"}}, {"b0": hole("inputs.n", "inputs")})
+
+
+def test_a_doubled_dollar_is_text() -> None:
+    found = step("agent: write $${x} as it is")
+
+    assert found.action == Action("agent", {"prompt": "write ${x} as it is"})

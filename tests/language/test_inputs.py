@@ -1,0 +1,96 @@
+"""What a run is given, against what its workflow asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.errors import InputInvalid
+from mulligan.language import check_inputs, load_text
+
+WORKFLOW = load_text(
+    """
+name: release
+inputs:
+  target: {default: staging, enum: [staging, prod]}
+  count: {type: integer, default: 1}
+  share: {type: number, default: 0.5}
+  dry: {type: boolean, default: false}
+  list: {type: array, default: []}
+  more: {type: object, default: {}}
+steps: [{step: a, shell: make}]
+"""
+)
+REQUIRED = load_text("inputs: {who: string}\nsteps: [{step: a, shell: make}]", "hello.yaml")
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert check_inputs(WORKFLOW, {}) == {
+        "target": "staging",
+        "count": 1,
+        "share": 0.5,
+        "dry": False,
+        "list": [],
+        "more": {},
+    }
+
+
+CONVERTED = [
+    # texts, as a command line gives them
+    ("count", "3", 3),
+    ("share", "2", 2),
+    ("share", "1e-3", 0.001),
+    ("dry", "true", True),
+    ("list", "[1, 2]", [1, 2]),
+    ("more", '{"a": null}', {"a": None}),
+    ("target", "prod", "prod"),
+    # values, as the API gives them
+    ("count", 4, 4),
+    ("list", ["x"], ["x"]),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "value"), CONVERTED)
+def test_a_text_becomes_a_value_of_the_inputs_type(name: str, given: Any, value: Any) -> None:
+    assert check_inputs(WORKFLOW, {name: given})[name] == value
+
+
+def test_a_text_stays_a_text_where_one_is_asked_for() -> None:
+    assert check_inputs(REQUIRED, {"who": "3"}) == {"who": "3"}
+
+
+REFUSED = [
+    ("count", "many", "input 'count' is 'many', a whole number such as 3 is expected"),
+    ("count", "1.5", "input 'count' is '1.5', a whole number such as 3 is expected"),
+    ("count", True, "input 'count' is 'true', a whole number such as 3 is expected"),
+    ("share", "NaN", "input 'share' is 'NaN', a number such as 1.5 is expected"),
+    ("dry", "yes", "input 'dry' is 'yes', true or false is expected"),
+    ("list", "{}", "input 'list' is '{}', a list such as [1, 2] is expected"),
+    ("more", "[", "input 'more' is '[', a mapping such as {\"a\": 1} is expected"),
+    ("target", 3, "input 'target' is '3', a text is expected"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "message"), REFUSED)
+def test_a_value_of_another_type_is_refused(name: str, given: Any, message: str) -> None:
+    with pytest.raises(InputInvalid) as caught:
+        check_inputs(WORKFLOW, {name: given})
+
+    assert caught.value.render() == f"error[input.invalid]: {message}"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "given", "said"),
+    [
+        (WORKFLOW, {"tagret": "x"}, "workflow 'release' has no input 'tagret'\n  did you mean 'target'?"),
+        (REQUIRED, {"who": "x", "zzz": 1}, "workflow 'hello' has no input 'zzz'\n  it has 'who'"),
+        (REQUIRED, {}, "input 'who' is missing\n  give it with -i who=VALUE"),
+        (WORKFLOW, {"target": "stagin"}, "input 'target' is 'stagin', 'staging' or 'prod' is expected\n  did you mean 'staging'?"),
+    ],
+)  # fmt: skip
+def test_an_input_that_does_not_fit_is_refused_with_what_to_do(workflow: Any, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputInvalid) as caught:
+        check_inputs(workflow, given)
+
+    assert caught.value.render() == f"error[input.invalid]: {said}"

@@ -1,0 +1,252 @@
+"""Steps and the links between them: needs, next, groups, order, files."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.workflow import Backoff, Edge, Expression, Need, Triage
+
+from .reading import step, steps, workflow
+
+AB = "- {step: b, shell: make}\n- {step: c, shell: make}\n"
+
+
+def test_needs_take_all_three_forms() -> None:
+    found = steps(
+        AB + "- {step: a, shell: make, needs: [b, {step: c, on: always}]}\n- {step: d, shell: make, needs: b}\n"
+        "- {step: e, shell: make, needs: {step: c, on: success_or_skipped}}"
+    )
+
+    assert found["a"].needs == (Need("b"), Need("c", "always"))
+    assert found["d"].needs == (Need("b"),)
+    assert found["e"].needs == (Need("c", "success_or_skipped"),)
+
+
+def test_a_need_that_is_named_twice_counts_once() -> None:
+    assert steps(AB + "- {step: a, shell: make, needs: [b, b]}")["a"].needs == (Need("b"),)
+
+
+def test_a_step_may_be_called_by_a_number() -> None:
+    found = steps("- {step: 1, shell: make}\n- {step: 2, shell: make, needs: [1]}")
+
+    assert found["2"].needs == (Need("1"),)
+
+
+NEXTS = [
+    ("b", (Edge("b", 0),)),
+    ("[b, c]", (Edge("b", 0), Edge("c", 1))),
+    ("{to: b, when: output == 'x'}", (Edge("b", 0, when=Expression("output == 'x'", ("output",))),)),
+    (
+        "[{to: b, on: failure, codes: [TIMEOUT], exit_codes: 7, priority: 2, then: continue}, {to: c, on: always}]",
+        (
+            Edge("b", 0, on="failure", codes=("TIMEOUT",), exit_codes=(7,), priority=2, then="continue"),
+            Edge("c", 1, on="always"),
+        ),
+    ),
+    ("[{to: b, on: failure, handles: false}]", (Edge("b", 0, on="failure", handles=False),)),
+    ("end", (Edge("end", 0),)),
+]
+
+
+@pytest.mark.parametrize(("written", "edges"), NEXTS)
+def test_next_takes_every_form(written: str, edges: tuple[Edge, ...]) -> None:
+    assert steps(AB + f"- {{step: a, shell: make, next: {written}}}")["a"].edges == edges
+
+
+def test_a_loop_edge_may_have_a_delay() -> None:
+    found = steps(
+        """
+        - {step: a, shell: make, max_visits: 5}
+        - {step: b, needs: [a], shell: make, next: {to: a, when: 'steps.b.visits < 3', delay: 2s, factor: 2}}
+        """
+    )
+
+    assert found["b"].edges == (
+        Edge("a", 0, when=Expression("steps.b.visits < 3", ("steps.b",)), backoff=Backoff(2.0, 2.0)),
+    )
+    assert found["a"].max_visits == 5
+
+
+def test_the_other_keys_of_a_steps_place() -> None:
+    found = steps(
+        """
+        - {step: x, shell: make, next: [a]}
+        - step: a
+          shell: make
+          take: first
+          no_match: fail
+          join: each
+          start: true
+          when: "true"
+          continue_on_error: true
+          triage: {when: exhausted, timeout: 1h, default: retry}
+          on_lost: fail
+          affinity: any
+          deadline: 1h
+        """
+    )["a"]
+
+    assert (found.take, found.no_match, found.join, found.is_start) == ("first", "fail", "each", True)
+    assert found.when == Expression("true")
+    assert found.triage == Triage("exhausted", 3600.0, "retry")
+    assert (found.on_lost, found.affinity, found.deadline, found.continue_on_error) == ("fail", "any", 3600.0, True)
+
+
+def test_triage_may_be_just_true_or_false() -> None:
+    assert step("shell: make\ntriage: true").triage == Triage()
+    assert step("shell: make\ntriage: false").triage is None
+
+
+def test_a_step_knows_its_line() -> None:
+    assert workflow("name: x\nsteps:\n  - {step: a, shell: make}\n").steps[0].line == 3
+
+
+def test_in_a_sequence_each_step_needs_the_one_before_it() -> None:
+    found = steps(
+        """
+        - {step: a, shell: make}
+        - {step: b, shell: make, next: [{to: fix, on: failure}]}
+        - {step: c, shell: make}
+        - {step: fix, shell: make}
+        - {step: d, shell: make, needs: []}
+        - {step: e, shell: make, matrix: {i: [1, 2]}}
+        - {step: f, shell: make}
+        """,
+        "order: sequential",
+    )
+
+    assert {name: each.needs for name, each in found.items()} == {
+        "a": (),
+        "b": (Need("a"),),
+        "c": (Need("b"),),
+        # the target of an edge
+        "fix": (),
+        # its own needs, though there are none
+        "d": (),
+        "e_1": (Need("d"),),
+        "e_2": (Need("d"),),
+        "f": (Need("e", is_group=True),),
+    }
+
+
+def test_a_pattern_is_a_group_of_all_steps_it_matches() -> None:
+    found = workflow(
+        """
+        steps:
+          - {step: sim_1, shell: make}
+          - {step: sim_2, shell: make}
+          - {step: presim_3, shell: make}
+          - {step: a, shell: make, needs: [{match: 'sim_.*', on: always}]}
+          - {step: b, shell: make, needs: [{match: 'sim_.*'}]}
+        """
+    )
+
+    assert found.groups == {"match sim_.*": ("sim_1", "sim_2")}
+    assert found.steps[3].needs == (Need("match sim_.*", "always", is_group=True),)
+    assert found.steps[4].needs == (Need("match sim_.*", "success", is_group=True),)
+
+
+def test_a_step_that_matches_its_own_pattern_does_not_wait_for_itself() -> None:
+    found = workflow("steps:\n  - {step: s1, shell: make}\n  - {step: s2, shell: make, needs: [{match: 's.'}]}\n")
+
+    assert found.groups == {"match s. without s2": ("s1",)}
+
+
+def test_many_to_many_costs_the_sum_and_not_the_product() -> None:
+    found = workflow(
+        """
+        steps:
+          - {step: 'a_{i}', shell: make, matrix: {i: 1..1000}}
+          - {step: 'b_{i}', shell: make, matrix: {i: 1..1000}, needs: [a]}
+        """
+    )
+
+    assert len(found.groups["a"]) == 1000
+    assert {each.needs for each in found.steps[1000:]} == {(Need("a", is_group=True),)}
+
+
+READERS = [
+    # over needs, directly and far away
+    "- {step: a, shell: make}\n- {step: b, shell: make, needs: [a]}\n- {step: c, needs: [b], shell: 'echo ${steps.a.output}'}",
+    # over an edge
+    "- {step: a, shell: make, next: b}\n- {step: b, shell: 'echo ${steps.a.output}'}",
+    # over a failure edge
+    "- {step: a, shell: make, next: [{to: b, on: failure}]}\n- {step: b, shell: 'echo ${steps.a.failure.code}'}",
+    # back from a remediation
+    "- {step: a, shell: 'echo ${steps.fix.output}', next: [{to: fix, on: failure, then: rerun}]}\n- {step: fix, shell: make}",
+    # around a loop
+    "- {step: a, shell: 'echo ${steps.b.output} ${steps.a.output}', next: b}\n- {step: b, shell: make, next: [{to: a, when: 'true'}]}",
+    # itself, once it has run
+    "- {step: a, shell: make, on_failure: 'echo ${steps.a.attempts}', undo: 'echo ${steps.a.output}'}",
+    # a step with a hyphen
+    "- {step: build-image, shell: make}\n- {step: b, needs: [build-image], when: 'steps[\"build-image\"].status == \"x\"', shell: make}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", READERS)
+def test_a_step_may_be_read_where_a_path_leads_from_it(written: str) -> None:
+    assert steps(written)
+
+
+def test_the_end_and_the_outputs_may_read_every_step() -> None:
+    found = workflow(
+        """
+        steps:
+          - {step: a, shell: make}
+        end: {shell: 'echo ${steps.a.status}'}
+        outputs: {x: "${steps.a.output}"}
+        """
+    )
+
+    assert found.end.action is not None
+
+
+def test_a_reader_of_a_file_needs_its_writer() -> None:
+    found = steps(
+        """
+        - {step: use, shell: make, reads: [mesh]}
+        - {step: make, shell: make, writes: [mesh]}
+        - {step: both, shell: make, needs: [make], reads: mesh}
+        """,
+        "files: {mesh: out/mesh.vtk}",
+    )
+
+    assert found["use"].needs == (Need("make"),)
+    assert found["use"].reads == ("mesh",)
+    assert found["make"].writes == ("mesh",)
+    assert found["both"].needs == (Need("make"),)
+
+
+def test_two_writers_with_an_order_are_both_waited_for_by_who_comes_after() -> None:
+    found = steps(
+        """
+        - {step: first, shell: make, writes: [f]}
+        - {step: between, shell: make, needs: [first], reads: [f]}
+        - {step: second, shell: make, needs: [between], writes: [f]}
+        - {step: after, shell: make, reads: [f]}
+        """,
+        "files: {f: x}",
+    )
+
+    assert found["between"].needs == (Need("first"),)
+    assert found["after"].needs == (Need("first"), Need("second"))
+
+
+def test_a_writer_that_waits_for_the_reader_is_not_waited_for() -> None:
+    found = steps(
+        "- {step: w, shell: make, needs: [r], writes: [f]}\n- {step: r, shell: make, reads: [f]}", "files: {f: x}"
+    )
+
+    assert found["r"].needs == ()
+
+
+def test_a_remediation_may_need_what_runs_whatever_happens() -> None:
+    found = steps(
+        """
+        - {step: a, shell: make, next: [{to: fix, on: failure}]}
+        - {step: note, shell: make, needs: [{step: a, on: always}]}
+        - {step: fix, shell: make, needs: [note]}
+        """
+    )
+
+    assert found["fix"].needs == (Need("note"),)

@@ -1,0 +1,208 @@
+"""Map steps and matrices."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.workflow import Action, Command, Expression, Map, Need, Resources, Rule, Template
+
+from .reading import sources, step, steps, workflow
+
+MAKE = Action("shell", {"text": "make"})
+
+
+def test_a_map_says_everything_about_its_items() -> None:
+    found = step(
+        """
+        map:
+          over: "${inputs.list}"
+          as: pkg
+          max_parallel: 4
+          filter: pkg.size > 3
+          sort_by: {by: pkg.name, descending: true}
+          distinct: pkg.name
+          offset: 1
+          max_items: 10
+          on_item_failure: collect
+          max_failures: 2
+          failure_threshold: 0.2
+        do: ["./check.sh ${pkg.name} ${index}", {shell: 'echo ${output}'}]
+        """,
+        "inputs: {list: array}",
+    )
+
+    assert found.map == Map(
+        over=Expression("inputs.list", ("inputs",)),
+        name="pkg",
+        max_parallel=4,
+        filter=Expression("pkg.size > 3", ("pkg",)),
+        sort_by=Expression("pkg.name", ("pkg",)),
+        sort_descending=True,
+        distinct=Expression("pkg.name", ("pkg",)),
+        offset=1,
+        max_items=10,
+        on_item_failure="collect",
+        max_failures=2,
+        failure_threshold=0.2,
+    )
+    assert found.action is None
+    assert [command.action.params["text"] for command in found.do if command.action] == [
+        './check.sh "${_pkg_name}" "${_index}"',
+        'echo "${_output}"',
+    ]
+
+
+OVERS = [
+    # a list is an expression too
+    ("[1, two, true, null, {a: 1.5}]", '[1, "two", true, null, {"a": 1.5}]'),
+    ('["${inputs.x}", \'say "hi" \\ there\']', '[(inputs.x), "say \\u0022hi\\u0022 \\u005c there"]'),
+    ("inputs.list", "inputs.list"),
+    ("'${inputs.list}'", "inputs.list"),
+]
+
+
+@pytest.mark.parametrize(("written", "source"), OVERS)
+def test_a_map_runs_over_a_list_or_an_expression(written: str, source: str) -> None:
+    found = step(f"map: {{over: {written}}}\ndo: make", "inputs: {x: string, list: array}")
+
+    assert found.map is not None
+    assert found.map.over is not None
+    assert found.map.over.source == source
+
+
+def test_a_map_runs_over_what_a_command_prints() -> None:
+    found = step("map: {over: {shell: make, capture: lines, timeout: 5s}}\ndo: make\ncwd: /tmp")
+
+    assert found.map is not None
+    assert found.map.lister == Command(action=MAKE, capture="lines", timeout=5.0, cwd=Template(("/tmp",)))
+
+
+@pytest.mark.parametrize(("file", "capture"), [("a b.txt", "lines"), ("items.json", "json")])
+def test_a_map_runs_over_a_file(file: str, capture: str) -> None:
+    found = step(f"map: {{over: {{file: '{file}'}}}}\ndo: make")
+
+    assert found.map is not None
+    assert found.map.lister is not None
+    assert found.map.lister.action == Action(
+        "shell", {"text": 'cat -- "$_items_file"'}, {"_items_file": Template((file,))}
+    )
+    assert found.map.lister.capture == capture
+
+
+def test_retry_timeout_and_resources_of_a_map_are_those_of_its_commands() -> None:
+    found = step(
+        """
+        map: {over: [1]}
+        do: [make, {shell: make, timeout: 1s, retry: 0}]
+        retry: {max_retries: 2, max_attempts: 4, deadline: 1h}
+        timeout: 5s
+        resources: {cpus: 2}
+        deadline: 2h
+        """
+    )
+
+    rules = (Rule(any=True, max_retries=2),)
+    assert found.do == (
+        Command(action=MAKE, rules=rules, max_attempts=4, deadline=3600.0, timeout=5.0, resources=Resources(cpus=2.0)),
+        Command(action=MAKE, timeout=1.0, resources=Resources(cpus=2.0)),
+    )
+    assert (found.rules, found.max_attempts, found.timeout, found.resources) == ((), None, None, None)
+    assert found.deadline == 7200.0
+
+
+def test_a_map_has_a_handler_and_so_has_each_command() -> None:
+    found = step("map: {over: [1]}\ndo: [{shell: make, on_failure: 'echo ${item} ${error.code}'}]\non_failure: make")
+
+    assert found.on_failure is not None
+    assert found.do[0].on_failure is not None
+
+
+def test_distinct_may_be_the_item_itself() -> None:
+    found = step("map: {over: [1], as: n, distinct: true}\ndo: make")
+
+    assert found.map is not None
+    assert found.map.distinct == Expression("n", ("n",))
+
+
+MATRICES = [
+    ("s_{i}", "{i: 1..3}", ["s_1", "s_2", "s_3"]),
+    ("s_{i:03d}", "{i: 9..10}", ["s_009", "s_010"]),
+    ("s_{a:.2f}", "{a: '0..1 step 0.25'}", ["s_0_00", "s_0_25", "s_0_50", "s_0_75", "s_1_00"]),
+    ("s_{a}", "{a: {from: 0.1, to: 0.3, step: 0.1}}", ["s_0_1", "s_0_2", "s_0_3"]),
+    # without a parameter in the name the values are appended
+    ("s", "{a: [x, y], b: [1, true]}", ["s_x_1", "s_x_true", "s_y_1", "s_y_true"]),
+    ("s_{a}_{b}", "{zip: {a: [1, 2], b: [x, y]}}", ["s_1_x", "s_2_y"]),
+    # values that make no name are counted
+    ("s", "{a: [{x: 1}, {x: 2}]}", ["s_1", "s_2"]),
+    # what a name cannot have becomes _
+    ("s", "{a: [a b, c/d]}", ["s_a_b", "s_c_d"]),
+]
+
+
+@pytest.mark.parametrize(("name", "matrix", "names"), MATRICES)
+def test_a_matrix_is_one_step_per_combination(name: str, matrix: str, names: list[str]) -> None:
+    assert list(steps(f"- {{step: '{name}', shell: make, matrix: {matrix}}}")) == names
+
+
+def test_matrix_values_become_constants_of_their_types() -> None:
+    found = steps(
+        """
+        - step: s
+          matrix: {a: [0.5, 2], name: [x y]}
+          when: matrix.a > 1 && inputs.go
+          shell: ./run ${matrix.a} ${matrix.name}
+          env: {A: "${matrix.a}", B: "a=${matrix.a} ${inputs.go}", C: "${matrix['name']}"}
+          timeout: 5s
+        """,
+        "inputs: {go: boolean}",
+    )
+
+    first = found["s_0_5_x_y"]
+    assert first.matrix == {"a": 0.5, "name": "x y"}
+    assert first.when == Expression("0.5 > 1 && inputs.go", ("inputs",))
+    assert first.action == Action(
+        "shell",
+        {"text": './run "${_matrix_a}" "${_matrix_name}"'},
+        {"_matrix_a": Template((Expression("0.5"),)), "_matrix_name": Template(("x y",))},
+    )
+    assert sources(first.env["A"]) == ["${0.5}"]
+    assert sources(first.env["B"]) == ["a=", "0.5", " ", "${inputs.go}"]
+    assert sources(first.env["C"]) == ["x y"]
+    assert found["s_2_x_y"].when == Expression("2 > 1 && inputs.go", ("inputs",))
+
+
+def test_a_matrix_of_constant_steps_shares_them() -> None:
+    found = list(steps("- {step: s, matrix: {i: 1..3}, shell: make, env: {A: b}}").values())
+
+    assert found[0].env is found[2].env
+
+
+def test_the_whole_matrix_can_be_needed_and_led_to() -> None:
+    found = workflow(
+        """
+        steps:
+          - {step: start, shell: make, next: 'sim'}
+          - {step: 'sim_{i}', shell: make, matrix: {i: 1..2}}
+          - {step: a, shell: make, needs: [sim]}
+          - {step: b, shell: make, needs: [{matrix: sim, on: always}, sim_1]}
+        """
+    )
+
+    assert [edge.to for edge in found.steps[0].edges] == ["sim_1", "sim_2"]
+    assert [edge.index for edge in found.steps[0].edges] == [0, 1]
+    assert found.groups == {"sim": ("sim_1", "sim_2")}
+    assert found.steps[3].needs == (Need("sim", is_group=True),)
+    assert found.steps[4].needs == (Need("sim", "always", is_group=True), Need("sim_1"))
+
+
+def test_a_matrix_step_can_name_its_counterpart() -> None:
+    found = steps(
+        """
+        - {step: 'prep_{i:02d}', shell: make, matrix: {i: 1..2}}
+        - {step: 'sim_{i}', shell: make, matrix: {i: 1..2}, needs: ['prep_{i:02d}'], next: ['post_{i}']}
+        - {step: 'post_{i}', shell: make, matrix: {i: 1..2}}
+        """
+    )
+
+    assert found["sim_2"].needs == (Need("prep_02"),)
+    assert found["sim_1"].edges[0].to == "post_1"

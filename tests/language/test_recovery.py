@@ -1,0 +1,207 @@
+"""Retry rules, recovery scripts and handlers, in every form they can be written."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.workflow import (
+    Action,
+    Adjust,
+    Backoff,
+    Command,
+    Expression,
+    Handler,
+    Resources,
+    Rule,
+    Template,
+)
+
+from .reading import step, steps
+
+MAKE = Action("shell", {"text": "make"})
+RETRIES = [
+    # a number
+    ("3", (Rule(any=True, max_retries=3),)),
+    # none at all
+    ("0", ()),
+    ("false", ()),
+    ("true", (Rule(any=True),)),
+    # one catch-all rule
+    (
+        "{max_retries: 2, delay: 2s, factor: 2, max_delay: 30s, jitter: 0.2}",
+        (Rule(any=True, max_retries=2, backoff=Backoff(2.0, 2.0, 30.0, 0.2)),),
+    ),
+    # one rule with a filter
+    ("{codes: TIMEOUT, max_retries: 1}", (Rule(codes=("TIMEOUT",), max_retries=1),)),
+    # a list of rules, in the order of the file
+    (
+        "{rules: [{exit_codes: 7}, {pattern: 'no space'}, {codes: [A_B, TIMEOUT]}, {any: true}]}",
+        (
+            Rule(exit_codes=(7,)),
+            Rule(pattern="no space"),
+            Rule(codes=("A_B", "TIMEOUT")),
+            Rule(any=True),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "rules"), RETRIES)
+def test_retry_takes_every_form(written: str, rules: tuple[Rule, ...]) -> None:
+    assert step(f"shell: make\nretry: {written}").rules == rules
+
+
+def test_a_policy_is_inlined_by_its_name_with_its_bounds() -> None:
+    found = step(
+        "shell: make\nretry: flaky",
+        "retry_policies: {flaky: {rules: [{any: true, max_retries: 9}], max_attempts: 5, deadline: 1h}}",
+    )
+
+    assert (found.rules, found.max_attempts, found.deadline) == ((Rule(any=True, max_retries=9),), 5, 3600.0)
+
+
+def test_a_steps_own_deadline_wins_over_its_policys() -> None:
+    found = step("shell: make\nretry: {max_retries: 1, deadline: 1h}\ndeadline: 2h")
+
+    assert found.deadline == 7200.0
+
+
+def test_the_default_retry_holds_where_a_step_has_none() -> None:
+    found = steps("- {step: a, shell: make}\n- {step: b, shell: make, retry: 0}", "defaults: {retry: 2}")
+
+    assert found["a"].rules == (Rule(any=True, max_retries=2),)
+    assert found["b"].rules == ()
+
+
+def test_what_the_next_attempt_gets_more_of() -> None:
+    found = step("shell: make\nretry: {codes: [OUT_OF_MEMORY], adjust: {memory: x1.5, max_memory: 16GiB, timeout: x2}}")
+
+    assert found.rules[0].adjust == Adjust(memory=1.5, max_memory=16 * 2**30, timeout=2.0)
+
+
+def test_a_recovery_script_runs_where_the_step_runs_and_knows_the_error() -> None:
+    found = step(
+        """
+        shell: make
+        env: {A: b}
+        cwd: /tmp
+        retry: {recovery_script: './clear.sh ${error.code}'}
+        """
+    )
+
+    script = found.rules[0].recovery_script
+    assert script == Command(
+        action=Action(
+            "shell",
+            {"text": './clear.sh "${_error_code}"'},
+            {"_error_code": Template((Expression("error.code", ("error",)),))},
+        ),
+        timeout=300.0,
+        env={"A": Template(("b",))},
+        cwd=Template(("/tmp",)),
+    )
+
+
+def test_a_recovery_script_may_have_its_own_time() -> None:
+    found = step("shell: make\nretry: {recovery_script: {shell: ./clear.sh, timeout: 10s}}")
+
+    assert found.rules[0].recovery_script == Command(action=Action("shell", {"text": "./clear.sh"}), timeout=10.0)
+
+
+HANDLERS = [
+    # a text
+    ("make", Handler((Command(action=MAKE),))),
+    # an action
+    ("{shell: make}", Handler((Command(action=MAKE),))),
+    # a list of either
+    ("[make, {shell: make, continue_on_error: true}]", Handler((Command(action=MAKE), Command(action=MAKE, continue_on_error=True)))),
+    # one action in the place of commands, with the handler's own keys
+    (
+        "{shell: make, strategy: fallback, timeout: 5m, retry: 2}",
+        Handler((Command(action=MAKE, rules=(Rule(any=True, max_retries=2),)),), strategy="fallback", timeout=300.0),
+    ),
+    # commands
+    ("{commands: [make], rerun: 2}", Handler((Command(action=MAKE),), rerun=2)),
+    ("{commands: make}", Handler((Command(action=MAKE),))),
+    # captured values
+    (
+        "{commands: [make], capture: {size: output.size, code: error.code}}",
+        Handler(
+            (Command(action=MAKE),),
+            capture={"size": Expression("output.size", ("output",)), "code": Expression("error.code", ("error",))},
+        ),
+    ),
+    # the capture format of its one command
+    ("{shell: make, capture: json}", Handler((Command(action=MAKE, capture="json"),))),
+    # a handler of a handler
+    ("{shell: make, on_failure: make}", Handler((Command(action=MAKE, on_failure=Handler((Command(action=MAKE),))),))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "handler"), HANDLERS)
+def test_on_failure_takes_every_form(written: str, handler: Handler) -> None:
+    assert step(f"shell: make\non_failure: {written}").on_failure == handler
+
+
+def test_a_named_handler_is_inlined_where_it_is_used() -> None:
+    found = step(
+        "shell: make\nenv: {A: b}\ncapture: json\non_failure: {use: tidy}",
+        "handlers: {tidy: [make, {shell: make, capture: text}]}",
+    )
+
+    env = {"A": Template(("b",))}
+    assert found.on_failure == Handler(
+        (Command(action=MAKE, capture="json", env=env), Command(action=MAKE, capture="text", env=env))
+    )
+
+
+def test_a_handlers_command_inherits_how_its_step_runs_but_not_how_often() -> None:
+    found = step(
+        """
+        shell: make
+        capture: lines
+        cwd: /tmp
+        timeout: 5s
+        retry: 3
+        resources: {cpus: 2}
+        on_failure: {shell: make, env: {X: y}}
+        """
+    )
+
+    assert found.on_failure == Handler(
+        (Command(action=MAKE, capture="lines", cwd=Template(("/tmp",)), env={"X": Template(("y",))}),)
+    )
+
+
+def test_a_handler_may_make_its_failure_fatal() -> None:
+    found = step("shell: make\non_failure: {shell: make, handler_failure_fatal: true}")
+
+    assert found.handler_failure_fatal
+
+
+def test_a_failing_check_and_a_success_have_commands_of_their_own() -> None:
+    found = steps(
+        """
+        - {step: a, shell: make, validate: "output != ''", on_success: [make, 'echo ${output}']}
+        - {step: b, shell: make, validate: {shell: make}}
+        """
+    )
+
+    assert found["a"].validate == Expression("output != ''", ("output",))
+    assert found["a"].on_success[1].action == Action(
+        "shell", {"text": 'echo "${_output}"'}, {"_output": Template((Expression("output", ("output",)),))}
+    )
+    assert found["b"].validator == Command(action=MAKE)
+    assert found["b"].validate is None
+
+
+def test_a_condition_may_stand_in_a_hole() -> None:
+    found = step("shell: make\nvalidate: ${output == 'x'}")
+
+    assert found.validate == Expression("output == 'x'", ("output",))
+
+
+def test_resources_are_numbers() -> None:
+    found = step("shell: make\nresources: {cpus: 1.5, memory: 512MiB, gpus: 1, labels: [big, fast]}")
+
+    assert found.resources == Resources(1.5, 512 * 2**20, 1, ("big", "fast"))
