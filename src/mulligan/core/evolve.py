@@ -170,15 +170,19 @@ def _step_entered(state: State, fact: e.StepEntered, entry: e.Entry) -> None:
 
 
 def _step_skipped(state: State, fact: e.StepSkipped, entry: e.Entry) -> None:
-    _enter(state, fact.step, fact)
-    settle(state, fact.step, "skipped")
+    _pass_over(state, _enter(state, fact.step, fact))
 
 
 def _step_restored(state: State, fact: e.StepRestored, entry: e.Entry) -> None:
     place = _enter(state, fact.step, fact)
     set_status(state, place, place.last_status)
-    place.last_status = ""
-    settle(state, fact.step, "skipped")
+    _pass_over(state, place)
+
+
+def _pass_over(state: State, place: Place) -> None:
+    """It is not entered, for none of the arrivals that wait: what kept one out keeps out all."""
+    place.last_status, place.queue = "", ()
+    settle(state, place.key, "skipped")
 
 
 def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None:

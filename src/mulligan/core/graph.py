@@ -80,7 +80,7 @@ class Graph:
         return self.nodes[step].arcs[index]
 
     def region(self, start: str) -> frozenset[str]:
-        """Every step reachable from `start`, itself included, over needs and edges."""
+        """Every step reachable from `start`, itself included, over needs and edges. Loop edges lead back, not on."""
         if start not in self._regions:
             self._regions[start] = frozenset(v for v in self._walk(start) if v in self.nodes)
         return self._regions[start]
@@ -235,7 +235,9 @@ class Graph:
         seen = {start}
         found = [start]
         for vertex in found:
-            fresh = dict.fromkeys(t for t in self.after(vertex) if t not in seen)
+            hops = (hop for hop in self._hops(vertex) if not (isinstance(hop, Arc) and hop.is_loop))
+            targets = (hop.to if isinstance(hop, Arc) else hop for hop in hops)
+            fresh = dict.fromkeys(target for target in targets if target not in seen)
             seen.update(fresh)
             found.extend(fresh)
         return found
