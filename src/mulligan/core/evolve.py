@@ -160,13 +160,21 @@ def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
 
 def _step_entered(state: State, fact: e.StepEntered, entry: e.Entry) -> None:
     place = _enter(state, fact.step, fact)
+    if not _takes_up(state, place):
+        place.items = None
     place.visit = fact.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
-    place.climb, place.failure, place.output, place.items = NO_CLIMB, None, None, None
+    place.climb, place.failure, place.output = NO_CLIMB, None, None
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""
     place.no_route, place.failure_index, place.warnings, place.loop_edge = False, None, (), None
     if place.queue and state.graph.nodes[fact.step].step.join == "each":
         place.arrival, place.queue = place.queue[0], place.queue[1:]
+
+
+def _takes_up(state: State, place: Place) -> bool:
+    """Whether a visit may keep what the items of the last one have done: it came to no good, and no loop is on."""
+    past = state.past.get((place.key, place.visit))
+    return past is not None and past.status in ("failed", "cancelled") and not place.last_status
 
 
 def _step_skipped(state: State, fact: e.StepSkipped, entry: e.Entry) -> None:
@@ -491,16 +499,26 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.climb = _replace(parent.climb, is_script_open=False)
     elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
         parent.climb = _replace(parent.climb, handler_output=fact.output)
+    elif fact.role == "do" and isinstance(fact, e.CommandCompleted):
+        parent.recovered_by = fact.recovered_by or parent.recovered_by
 
 
 def _map_expanded(state: State, fact: e.MapExpanded, entry: e.Entry) -> None:
     place = _enter(state, fact.place, fact)
     if fact.items is not None:
-        for index in range(len(place.items.values) if place.items else 0):
-            state.drop(state.places, f"{fact.place}[{index}]")
-        place.items = Items(fact.items, tuple(range(len(fact.items))))
+        _reset_items(state, fact.place)
+        place.items = Items(fact.items, place.visit, tuple(range(len(fact.items))))
     elif place.items is not None and fact.todo is not None:
-        place.items = Items(place.items.values, fact.todo)
+        place.items = Items(place.items.values, place.visit, fact.todo)
+
+
+def _reset_items(state: State, step: str) -> None:
+    """Items of an earlier list are as new, but for their numbers: attempts are counted over the whole run."""
+    index = 0
+    while (key := f"{step}[{index}]") in state.places:
+        item = state.touch(key)
+        item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
+        index += 1
 
 
 def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
@@ -509,7 +527,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
         raise Unlawful(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
     if fact.place in state.places:
         place = _enter(state, fact.place, fact)
-        place.failure = None
+        place.failure, place.recovered_by = None, ""
     else:
         place = Place(fact.place, "item", _ITEM, "running", fact.parent, fact.index)
         state.add(place)

@@ -19,11 +19,10 @@ FAILURES_SHOWN_MAX = 20
 
 
 def expand(now: Now, place: Place) -> Facts:
-    """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take the failed ones."""
+    """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take what is not done."""
     policy = _policy(now, place)
-    if place.items is not None:
-        todo = tuple(i for i in range(len(place.items.values)) if not _is_done(now, place, i))
-        yield e.MapExpanded(place.key, place.attempt, todo=todo)
+    if place.items is not None and place.items.visit == place.visit:
+        yield _take_up(now, place, place.items)
     elif policy.lister is not None:
         yield from enter_command(now, place, "lister", 0)
     else:
@@ -39,6 +38,12 @@ def _policy(now: Now, place: Place) -> Map:
 def _over(policy: Map) -> Expression:
     assert policy.over is not None
     return policy.over
+
+
+def _take_up(now: Now, place: Place, items: Items) -> e.MapExpanded:
+    """The same items once more: only those that are not done."""
+    todo = tuple(i for i in range(len(items.values)) if not _is_done(now, place, i))
+    return e.MapExpanded(place.key, place.attempt, todo=todo)
 
 
 def _is_done(now: Now, place: Place, index: int) -> bool:
@@ -70,7 +75,11 @@ def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
     except ExpressionFailed as error:
         yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "EXPRESSION_FAILED", error.message))
         return
-    yield e.MapExpanded(place.key, place.attempt, items)
+    # A visit after one that failed: what was done stays done, if the list is still the same.
+    if place.items is not None and place.items.values == items:
+        yield _take_up(now, place, place.items)
+    else:
+        yield e.MapExpanded(place.key, place.attempt, items)
 
 
 def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
@@ -163,8 +172,7 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
             yield e.ItemCancelled(item.key, item.parent, item.index)
     else:
         output = fact.output if isinstance(fact, e.CommandCompleted) else None
-        recovered = fact.recovered_by if isinstance(fact, e.CommandCompleted) else ""
-        yield e.ItemCompleted(item.key, item.parent, item.index, output, recovered or item.recovered_by)
+        yield e.ItemCompleted(item.key, item.parent, item.index, output, item.recovered_by)
 
 
 def after_item(now: Now, place: Place) -> Facts:

@@ -29,13 +29,14 @@ class Climb(msgspec.Struct, frozen=True):
     retries: dict[int, int] = {}
     tries: int = 0
     losses: int = 0
-    # Why rung 1 passed, for triage to ask: "" until it did.
+    # Why rung 1 passed: "" until it did.
     verdict: str = ""
     # The retry that is reserved: due, and whether its recovery script still runs.
     due: datetime | None = None
     is_script_open: bool = False
-    # The handler: how often it ran, whether it runs now, and what its last command gave.
+    # The handler: how often it ran, for which attempt last, whether it runs now, and what its last command gave.
     handled_times: int = 0
+    handled_attempt: int = 0
     reruns: int = 0
     handler_output: Any = None
     handler_due: datetime | None = None
@@ -49,9 +50,10 @@ NO_CLIMB = Climb()
 
 
 class Items(msgspec.Struct, frozen=True):
-    """The items of a map step's visit. `todo[:next]` were entered in this attempt."""
+    """The items of a map step, listed in this visit or taken over. `todo[:next]` were entered in this attempt."""
 
     values: list[Any]
+    visit: int
     todo: tuple[int, ...] = ()
     next: int = 0
     running: int = 0

@@ -45,7 +45,8 @@ def _stay(statuses: str) -> Moves:
 # "new" is a place that does not exist yet: items and commands are made when they are entered.
 PLACE: dict[type[e.Fact], Moves] = {
     e.StepEntered: {"waiting": "ready"},
-    e.ItemEntered: _all("new failed cancelled", "running"),
+    # Waiting: an item of an earlier visit whose list was made anew.
+    e.ItemEntered: _all("new waiting failed cancelled", "running"),
     e.CommandEntered: {"new": "ready"},
     e.AttemptScheduled: _all("ready backing_off handling pending_failed", "ready"),
     e.AttemptStarted: {"ready": "running"},

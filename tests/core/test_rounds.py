@@ -1,0 +1,316 @@
+"""Rounds (DESIGN 4): `retry` gives what ended badly another chance, and each round has exactly one last event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core import reports as r
+from mulligan.core.turn import fold
+from mulligan.core.workflow import Backoff, Triage
+from mulligan.errors import MulliganError
+from mulligan.testing.history import History, command, edge, handler, retry, shell, step, workflow
+
+
+def run_of(*steps: Any, **fields: Any) -> History:
+    answers = fields.pop("answers", None)
+    return History(workflow(*steps, **fields), answers).start()
+
+
+def put_back(run: History) -> tuple[str, ...]:
+    steps: tuple[str, ...] = run.facts(e.RunReopened)[-1].put_back
+    return steps
+
+
+# -- what goes back --------------------------------------------------------------------------------------------------
+
+
+def test_what_failed_and_what_was_skipped_for_it_run_again_and_the_rest_is_kept() -> None:
+    run = run_of(step("good"), step("bad"), step("after", needs=["good", "bad"])).ok("good", output=7).fail("bad")
+    assert run.statuses == {"good": "completed", "bad": "failed", "after": "skipped"}
+
+    run.retry()
+    assert (put_back(run), run.queued) == (("bad", "after"), ["bad"])
+    run.ok("bad").ok("after")
+
+    assert (run.status, run["good"].output, run["good"].visit) == ("completed", 7, 1)
+    assert run.ended == e.RunCompleted(round=2, total_steps=3)
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_what_was_cancelled_runs_again() -> None:
+    run = run_of(step("a"), step("b", needs=["a"])).started("a").cancel().fail("a", signal=15)
+
+    run.retry().ok("a").ok("b")
+
+    assert (put_back(run), run.status) == (("a", "b"), "completed")
+
+
+def test_what_was_parked_when_the_run_was_cancelled_runs_again() -> None:
+    run = run_of(step("a", triage=Triage(timeout=60))).fail("a").cancel()
+
+    run.retry().ok("a")
+
+    assert run.status == "completed"
+
+
+def test_what_was_undone_runs_again() -> None:
+    run = run_of(step("a", undo=command("undo")), step("b", needs=["a"])).ok("a").fail("b").ok("a.undo@1")
+
+    run.retry()
+    assert (put_back(run), run.queued) == (("a", "b"), ["a"])
+    run.ok("a").ok("b")
+
+    assert run.status == "completed"
+
+
+def test_what_could_not_be_undone_runs_again_as_well_and_is_not_undone_twice() -> None:
+    run = run_of(step("a", undo=command("undo")), step("b", needs=["a"])).ok("a").fail("b").fail("a.undo@1")
+
+    run.retry().ok("a").fail("b").ok("a.undo@2")
+
+    assert [(fact.step, fact.visit) for fact in run.facts(e.UndoStarted)] == [("a", 1), ("a", 2)]
+
+
+def test_a_handled_failure_keeps_its_remediation() -> None:
+    run = run_of(step("a", next=[edge("fix", "failure")]), step("fix"), step("bad")).fail("a").ok("fix").fail("bad")
+
+    run.retry().ok("bad")
+
+    assert put_back(run) == ("bad",)
+    assert (run.status, run.statuses["a"], run.ended.handled_steps_count) == ("completed", "failed", 1)
+
+
+def test_a_failure_whose_remediation_failed_goes_back_with_it() -> None:
+    run = run_of(step("a", next=[edge("fix", "failure")]), step("fix")).fail("a").fail("fix")
+
+    run.retry()
+    assert (put_back(run), run.queued) == (("a", "fix"), ["a"])
+    run.ok("a")
+
+    assert (run.status, run.statuses) == ("completed", {"a": "completed", "fix": "skipped"})
+    assert not run.ended.degraded
+
+
+def test_a_source_that_waited_for_its_remediation_when_the_run_was_cancelled_goes_back_with_it() -> None:
+    run = run_of(step("a", next=[edge("fix", "failure", then="rerun")]), step("fix")).fail("a").cancel()
+    assert run.statuses == {"a": "failed", "fix": "cancelled"}
+
+    run.retry().fail("a").ok("fix").ok("a")
+
+    assert (put_back(run), run.status) == (("a", "fix"), "completed")
+
+
+def test_a_loop_that_a_stop_made_void_is_taken_in_the_next_round() -> None:
+    steps = (step("a", next=[edge("a", when="more", backoff=Backoff(delay=60))]), step("b"))
+    run = run_of(*steps, answers={"more": lambda names: names["output"] == "more"}).ok("a", output="more").cancel()
+    assert run.statuses == {"a": "completed", "b": "cancelled"}
+
+    run.retry().ok("b").wait(60).ok("a")
+
+    assert (run.status, run["a"].visit) == ("completed", 2)
+
+
+def test_a_failure_that_was_allowed_is_kept() -> None:
+    run = run_of(step("a", continue_on_error=True), step("bad")).fail("a").fail("bad")
+
+    run.retry().ok("bad")
+
+    assert (put_back(run), run.statuses["a"]) == (("bad",), "failed")
+
+
+def test_a_recovered_step_is_kept() -> None:
+    run = run_of(step("a", on_failure=handler("fix")), step("bad")).fail("a").ok("a.on_failure@1.0").fail("bad")
+
+    run.retry().ok("bad")
+
+    assert (put_back(run), run.ended.recovered_steps_count) == (("bad",), 1)
+
+
+def test_a_run_that_only_its_end_failed_runs_its_end_again() -> None:
+    run = run_of(step("a"), end=step("end", action=shell("report"))).ok("a").fail("end")
+
+    run.retry()
+    assert (put_back(run), run.queued) == ((), ["end"])
+    run.ok("end")
+
+    assert run.status == "completed"
+    assert [fact.visit for fact in run.facts(e.StepEntered) if fact.step == "end"] == [1, 2]
+
+
+# -- fresh -----------------------------------------------------------------------------------------------------------
+
+
+def test_budgets_are_fresh_and_attempts_are_numbered_on() -> None:
+    run = run_of(step("a", rules=retry(1))).fail("a").fail("a")
+    assert run.status == "failed"
+
+    run.retry().fail("a")
+    assert run.statuses == {"a": "ready"}
+    run.ok("a")
+
+    assert (run.status, run["a"].attempt, run["a"].visit) == ("completed", 4, 2)
+
+
+def test_visits_are_fresh() -> None:
+    run = run_of(step("a", max_visits=1, next=[edge("a", "failure")])).fail("a")
+    assert (run.status, run["a"].failure.code) == ("failed", "LOOP_LIMIT")
+
+    run.retry()
+
+    assert run.statuses == {"a": "ready"}
+
+
+def test_the_runs_timeout_is_fresh_and_the_old_timer_is_nothing() -> None:
+    run = run_of(step("a"), timeout=100).started("a").wait(90).fail("a")
+
+    run.retry().wait(99)
+    assert run.state.run.stop is None
+    run.wait(1)
+
+    assert run.facts(e.RunStopping)[0].cause == "timed_out"
+
+
+def test_a_run_that_was_out_of_time_has_time_again() -> None:
+    run = run_of(step("a"), timeout=100).started("a").wait(100).fail("a", signal=15)
+    assert run.status == "failed"
+
+    run.retry().ok("a")
+
+    assert (run.status, run.ended.reason) == ("completed", "")
+
+
+def test_a_cancelled_run_is_no_longer_stopping_in_its_next_round() -> None:
+    run = run_of(step("a", rules=retry(1))).cancel(now=True)
+
+    run.retry().fail("a").ok("a")
+
+    assert run.status == "completed"
+
+
+def test_a_stale_result_of_the_round_before_is_refused() -> None:
+    run = run_of(step("a")).fail("a").retry()
+
+    run.tell(r.TaskEnded(run.clock, "a", attempt=1))
+
+    assert run.follows == [e.ReportRefused("a", 1, "stale_attempt")]
+    assert run.statuses == {"a": "ready"}
+
+
+def test_a_result_that_comes_after_the_last_event_is_refused() -> None:
+    run = run_of(step("a")).cancel()
+
+    run.tell(r.TaskEnded(run.clock, "a", attempt=1))
+
+    assert run.follows == [e.ReportRefused("a", 1, "run_ended")]
+    assert run.status == "cancelled"
+
+
+# -- rounds ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_round_has_exactly_one_last_event() -> None:
+    run = run_of(step("a")).fail("a").retry().fail("a").retry().cancel().retry().ok("a")
+
+    ends = run.facts(e.RunCompleted, e.RunFailed, e.RunCancelled)
+    assert [(type(fact), fact.round) for fact in ends] == [
+        (e.RunFailed, 1),
+        (e.RunFailed, 2),
+        (e.RunCancelled, 3),
+        (e.RunCompleted, 4),
+    ]
+    assert [(fact.round, fact.by, fact.reason) for fact in run.facts(e.RunReopened)] == [
+        (2, "someone", "again"),
+        (3, "someone", "again"),
+        (4, "someone", "again"),
+    ]
+
+
+def test_a_round_counts_only_what_is_still_true() -> None:
+    run = run_of(step("a"), step("b")).fail("a").fail("b").retry().ok("a").fail("b")
+
+    assert (run.status, run.ended.failed_steps_count) == ("failed", 1)
+
+
+def test_no_timer_of_an_earlier_round_acts_in_a_later_one() -> None:
+    run = run_of(step("a", rules=retry(1, delay=30)), step("b"), timeout=500).fail("a").cancel().retry().started("b")
+
+    before = run.statuses
+    run.wait(40)
+
+    assert run.statuses == before
+
+
+# -- from a step -----------------------------------------------------------------------------------------------------
+
+
+def test_from_a_step_runs_it_and_everything_after_it_again() -> None:
+    steps = (step("a"), step("b", needs=["a"]), step("c", needs=["b"]), step("other"))
+    run = run_of(*steps).ok("a", "b", "other").fail("c")
+
+    run.retry(from_step="b")
+    assert (put_back(run), run.queued) == (("b", "c"), ["b"])
+    run.ok("b").ok("c")
+
+    assert run.status == "completed"
+    assert {place.key: place.visit for place in run.state.steps()} == {"a": 1, "b": 2, "c": 2, "other": 1}
+
+
+def test_from_a_step_also_runs_what_failed_elsewhere() -> None:
+    run = run_of(step("a"), step("b")).ok("a").fail("b")
+
+    run.retry(from_step="a")
+
+    assert run.queued == ["a", "b"]
+
+
+def test_a_step_that_an_edge_led_to_runs_again_when_it_failed() -> None:
+    run = run_of(step("a", next=["b"]), step("b")).ok("a").fail("b")
+
+    run.retry().ok("b")
+
+    assert (run.status, run["a"].visit) == ("completed", 1)
+
+
+# -- refused ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "from_step", "text"),
+    [
+        (run_of(step("a")), "", "error[run.not_finished]: run 1 is running: it can be retried when it has ended"),
+        (
+            run_of(step("a")).pause(),
+            "",
+            "error[run.not_finished]: run 1 is paused: it can be retried when it has ended",
+        ),
+        (
+            run_of(step("a")).ok("a"),
+            "",
+            "error[run.nothing_to_retry]: run 1 completed, so there is nothing to retry\n"
+            "  to run it again from a step: mulligan fork 1 --from STEP",
+        ),
+        (run_of(step("a")).fail("a"), "nope", "error[step.unknown]: 'nope' is not a step of run 1"),
+        (run_of(step("a")).fail("a"), "end", "error[step.unknown]: 'end' is not a step of run 1"),
+    ],
+    ids=["running", "paused", "completed", "unknown step", "end"],
+)
+def test_a_retry_that_makes_no_sense_is_refused_and_changes_nothing(run: History, from_step: str, text: str) -> None:
+    before = fold(run.state.workflow, run.log)
+
+    with pytest.raises(MulliganError) as refused:
+        run.retry(from_step=from_step)
+
+    assert refused.value.render() == text
+    assert run.state == before
+
+
+def test_a_second_retry_finds_the_run_already_under_way() -> None:
+    run = run_of(step("a")).fail("a").retry()
+
+    with pytest.raises(MulliganError) as refused:
+        run.retry()
+
+    assert refused.value.render() == "error[run.not_finished]: run 1 is running: it can be retried when it has ended"

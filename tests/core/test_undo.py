@@ -1,0 +1,167 @@
+"""Undo (DESIGN 4): in reverse order of completion, one per completed visit, and only if the run ends badly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.core import events as e
+from mulligan.core.turn import fold
+from mulligan.core.workflow import Action, Command, Template
+from mulligan.errors import ExpressionFailed
+from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
+
+UNDO = command("undo")
+
+
+def run_of(*steps: Any, **fields: Any) -> History:
+    answers = fields.pop("answers", None)
+    return History(workflow(*steps, **fields), answers).start()
+
+
+def undone(run: History) -> list[tuple[str, int]]:
+    return [(fact.step, fact.visit) for fact in run.facts(e.UndoStarted)]
+
+
+def test_nothing_is_undone_in_a_run_that_completes() -> None:
+    run = run_of(step("a", undo=UNDO), step("b", continue_on_error=True, needs=["a"])).ok("a").fail("b")
+
+    assert (run.status, undone(run)) == ("completed", [])
+
+
+def test_undos_run_one_at_a_time_in_reverse_order_of_completion() -> None:
+    steps = (step("a", undo=UNDO), step("b", undo=UNDO), step("c", undo=UNDO), step("bad"))
+    run = run_of(*steps, end=step("end", action=shell("report"))).ok("b", "c", "a").fail("bad")
+    assert run.queued == ["a.undo@1"]
+
+    run.ok("a.undo@1", "c.undo@1", "b.undo@1")
+
+    assert undone(run) == [("a", 1), ("c", 1), ("b", 1)]
+    assert run.queued == ["end"]
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_undo_waits_until_all_is_at_rest() -> None:
+    run = run_of(step("a", undo=UNDO), step("bad"), step("slow")).ok("a").fail("bad")
+    assert run.queued == ["slow"]
+
+    run.ok("slow")
+
+    assert run.queued == ["a.undo@1"]
+
+
+def test_only_what_completed_is_undone() -> None:
+    steps = (step("failed", undo=UNDO), step("skipped", undo=UNDO, needs=["failed"]), step("done", undo=UNDO))
+    run = run_of(*steps).ok("done").fail("failed").ok("done.undo@1")
+
+    assert undone(run) == [("done", 1)]
+    assert run.status == "failed"
+
+
+def test_a_step_without_undo_is_left_as_it_is() -> None:
+    run = run_of(step("a"), step("bad")).ok("a").fail("bad")
+
+    assert (run.status, undone(run)) == ("failed", [])
+
+
+def test_each_completed_visit_is_undone_with_its_own_output() -> None:
+    undo = Command(action=Action("shell", {"text": "undo"}, {"OUT": Template((expression("out", "output"),))}))
+    run = run_of(
+        step("a", undo=undo, next=[edge("a", when="more"), edge("bad", when="done")]),
+        step("bad"),
+        answers={
+            "more": lambda names: names["output"] == "first",
+            "done": lambda names: names["output"] == "second",
+            "out": lambda names: names["output"],
+        },
+    )
+
+    run.ok("a", output="first").ok("a", output="second").fail("bad").ok("a.undo@2").ok("a.undo@1")
+
+    bound = {f.place: f.bindings["OUT"] for f in run.facts(e.AttemptScheduled) if "undo" in f.place}
+    assert bound == {"a.undo@2": "second", "a.undo@1": "first"}
+    assert run.status == "failed"
+
+
+def test_a_recovered_step_is_undone_too() -> None:
+    run = run_of(step("a", undo=UNDO, on_failure=handler("fix")), step("bad", needs=["a"]))
+    run.fail("a").ok("a.on_failure@1.0").fail("bad")
+
+    assert undone(run) == [("a", 1)]
+
+
+def test_an_undo_has_its_own_retries() -> None:
+    run = run_of(step("a", undo=command("undo", rules=retry(1, delay=5))), step("bad")).ok("a").fail("bad")
+
+    run.fail("a.undo@1").wait(5).ok("a.undo@1")
+
+    assert run.facts(e.UndoFailed) == []
+    assert run.facts(e.UndoCompleted) == [e.UndoCompleted("a", 1)]
+
+
+def test_an_undo_keeps_its_retries_when_the_run_is_stopped() -> None:
+    run = run_of(step("a", undo=command("undo", rules=retry(1, delay=5))), step("b", needs=["a"])).ok("a").cancel()
+
+    run.fail("a.undo@1").wait(5).ok("a.undo@1")
+
+    assert run.status == "cancelled"
+
+
+def test_an_undo_has_its_own_handler() -> None:
+    run = run_of(step("a", undo=command("undo", on_failure=handler("fix"))), step("bad")).ok("a").fail("bad")
+
+    run.fail("a.undo@1").ok("a.undo@1.on_failure@1.0")
+
+    assert run.facts(e.UndoCompleted) == [e.UndoCompleted("a", 1)]
+
+
+def test_a_failed_undo_is_recorded_and_the_others_go_on() -> None:
+    run = run_of(step("a", undo=UNDO), step("b", undo=UNDO), step("bad")).ok("a", "b").fail("bad")
+
+    run.fail("b.undo@1", 4)
+    assert run.queued == ["a.undo@1"]
+    run.ok("a.undo@1")
+
+    failed = run.facts(e.UndoFailed)[0].failure
+    assert (failed.code, failed.message, failed.step, failed.cause[0].exit_code) == (
+        "UNDO_FAILED",
+        "exit code 4",
+        "b",
+        4,
+    )
+    assert run["b"].warnings == (failed,)
+    assert (run.status, run.statuses["b"]) == ("failed", "completed")
+
+
+def test_an_undo_whose_expression_fails_is_a_failed_undo() -> None:
+    undo = Command(action=Action("shell", {"text": "undo"}, {"OUT": Template((expression("out", "output"),))}))
+    run = run_of(step("a", undo=undo), step("bad"), answers={"out": ExpressionFailed("no such key")})
+
+    run.ok("a").fail("bad")
+
+    assert run.facts(e.UndoFailed)[0].failure.cause[0].code == "EXPRESSION_FAILED"
+    assert run.status == "failed"
+
+
+def test_a_lost_undo_is_tried_again() -> None:
+    run = run_of(step("a", undo=UNDO), step("bad")).ok("a").fail("bad").lose("a.undo@1")
+    assert run.queued == ["a.undo@1"]
+
+    run.ok("a.undo@1")
+
+    assert run.facts(e.UndoCompleted) == [e.UndoCompleted("a", 1)]
+
+
+def test_end_does_not_undo_what_it_turns_into_failed() -> None:
+    run = run_of(step("a", undo=UNDO), end=step("end", action=shell("report"))).ok("a")
+
+    run.ok("end", output={"status": "failed"})
+
+    assert (run.status, undone(run)) == ("failed", [])
+
+
+def test_what_was_undone_by_a_stop_includes_what_ended_well_in_its_grace() -> None:
+    run = run_of(step("a", undo=UNDO)).started("a").cancel()
+
+    run.ok("a")
+
+    assert run.queued == ["a.undo@1"]
