@@ -138,7 +138,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     put_back(state, steps)
     for name in steps:
         place = state.touch(name)
-        place.is_undone, place.visits_before = False, place.visit
+        place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
         requeue(state, name)
     end = state.touch(END)
     state.put(state.past, (END, end.visit), Past(end.status, end.failure_index))
@@ -172,9 +172,9 @@ def _step_entered(state: State, fact: e.StepEntered, entry: e.Entry) -> None:
 
 
 def _takes_up(state: State, place: Place) -> bool:
-    """Whether a visit may keep what the items of the last one have done: it came to no good, and no loop is on."""
+    """Whether a visit may keep what the items of the last one have done: only if that one came to no good."""
     past = state.past.get((place.key, place.visit))
-    return past is not None and past.status in ("failed", "cancelled") and not place.last_status
+    return past is not None and past.status in ("failed", "cancelled")
 
 
 def _step_skipped(state: State, fact: e.StepSkipped, entry: e.Entry) -> None:
@@ -222,8 +222,8 @@ def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
         return
     _remember_loop(state, place, fact.taken)
     if fact.is_final:
-        chosen = fact.route.status == "selected"
-        settle(state, fact.step, "allowed" if fact.is_allowed and not chosen else "failed", fact.taken)
+        is_sent = bool(state.failures[-1].target)
+        settle(state, fact.step, "allowed" if fact.is_allowed and not is_sent else "failed", fact.taken)
     else:
         arrive(state, fact.step, fact.taken, is_decided=True)
 
@@ -293,12 +293,25 @@ def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:
     if place.status not in PLACE[e.StepPutBack]:
         raise Unlawful(f"StepPutBack cannot follow for '{fact.step}', which is {place.status}")
     put_back(state, (fact.step,))
+    if fact.cause == "rerun":
+        _send_again(state, place)
+        requeue(state, fact.step)
+
+
+def _send_again(state: State, place: Place) -> None:
+    """What the failed visit was to repair and was told of, the visit that takes its place is."""
+    before, after = (place.key, place.visit), (place.key, place.visit + 1)
+    for table in (state.routed, state.informed):
+        if before in table:
+            state.put(table, after, (*table[before], *table.get(after, ())))
 
 
 def _step_stood_in(state: State, fact: e.StepStoodIn, entry: e.Entry) -> None:
     place = _enter(state, fact.step, fact)
     place.output = fact.output
-    settle(state, fact.step, "stood_in", fact.taken)
+    _remember_loop(state, place, fact.taken)
+    if place.loop_edge is None:
+        settle(state, fact.step, "stood_in", fact.taken)
 
 
 def _step_settled(state: State, fact: e.StepSettled, entry: e.Entry) -> None:
@@ -318,7 +331,6 @@ def _loop_fired(state: State, fact: e.LoopFired, entry: e.Entry) -> None:
     # Loops of steps that go back to waiting are void: their edge was not taken after all.
     state.run.loops = {key: loop for key, loop in state.run.loops.items() if loop.step not in region}
     put_back(state, region, is_loop=True)
-    state.touch(fact.step).loop_edge = None
 
 
 # -- the life of a place ------------------------------------------------------------------------------
@@ -353,7 +365,8 @@ def _attempt_started(state: State, fact: e.AttemptStarted, entry: e.Entry) -> No
 
 def _attempt_succeeded(state: State, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
     place = _enter(state, fact.place, fact)
-    place.output, place.due, place.bindings = fact.output, None, {}
+    place.output = fact.output
+    _end_attempt(place)
     if fact.warnings:
         place.warnings = (*place.warnings, *fact.warnings)
 
@@ -366,8 +379,15 @@ def _attempt_failed(state: State, fact: e.AttemptFailed, entry: e.Entry) -> None
 
 
 def _fail(place: Place, failure: Failure) -> None:
-    place.failure, place.output, place.due, place.bindings = failure, None, None, {}
+    place.failure, place.output = failure, None
+    _end_attempt(place)
     place.climb = _replace(place.climb, tries=place.climb.tries + 1)
+
+
+def _end_attempt(place: Place) -> None:
+    place.due, place.bindings = None, {}
+    if place.items is not None:
+        place.items = _replace(place.items, is_judged=True)
 
 
 def _attempt_lost(state: State, fact: e.AttemptLost, entry: e.Entry) -> None:
@@ -389,7 +409,8 @@ def _attempt_stopping(state: State, fact: e.AttemptStopping, entry: e.Entry) -> 
 
 def _attempt_cancelled(state: State, fact: e.AttemptCancelled, entry: e.Entry) -> None:
     place = _enter(state, fact.place, fact)
-    place.phase, place.due, place.bindings = "stopped", None, {}
+    place.phase = "stopped"
+    _end_attempt(place)
 
 
 def _result_rejected(state: State, fact: e.ResultRejected, entry: e.Entry) -> None:

@@ -140,7 +140,8 @@ def run_items(now: Now, place: Place) -> Facts:
             yield from enter_command(now, now.state.places[key], "do", 0)
         else:
             yield e.ItemCompleted(key, place.key, index, items.values[index])
-    if place.status == "running" and _items(place).running == 0 and not may_enter(now, place):
+    items = _items(place)
+    if not items.is_judged and items.running == 0 and not may_enter(now, place):
         yield from judge(now, place)
 
 
@@ -151,7 +152,7 @@ def _items(place: Place) -> Items:
 
 def may_enter(now: Now, place: Place) -> bool:
     items, policy = _items(place), _policy(now, place)
-    if place.status != "running" or place.phase or items.next >= len(items.todo) or not now.may_start(place):
+    if items.is_judged or place.phase or items.next >= len(items.todo) or not now.may_start(place):
         return False
     if policy.on_item_failure == "stop" and items.failed > _tolerated(policy, len(items.values)):
         return False

@@ -58,7 +58,8 @@ class Items(msgspec.Struct, frozen=True):
     next: int = 0
     running: int = 0
     failed: int = 0
-    is_stopped: bool = False
+    # The attempt has ended: its items are judged once, however many of them ended in one turn.
+    is_judged: bool = False
 
 
 class Place(msgspec.Struct):
