@@ -161,19 +161,21 @@ def put_back(state: State, names: Collection[str], *, is_loop: bool = False) -> 
     """Steps go back to waiting for a new visit; what they decided is open again; the rest stays decided.
 
     A loop uses up the arrivals from outside (needs met from outside stay met): its steps wait for new ones.
+    Those that have not been entered for theirs keep them.
     """
     ordered = sorted(names, key=lambda name: state.graph.nodes[name].order)
     for name in ordered:
         _withdraw(state, name, names)
     for name in ordered:
         place = state.touch(name)
+        arrived = place.taken_arrivals if place.status == "waiting" else 0
         if place.status != "waiting":
             if place.visit:
                 state.put(state.past, (name, place.visit), Past(place.status, place.failure_index))
-            place.last_status = place.status if is_loop else ""
+            place.last_status = place.status if place.visit else ""
+            place.loop_edge = None
             set_status(state, place, PLACE[StepPutBack][place.status])
-    for name in ordered:
-        count(state, name, uses_up_arrivals=is_loop)
+        count(state, name, kept_arrivals=arrived if is_loop else None)
 
 
 def _withdraw(state: State, name: str, names: Collection[str]) -> None:
@@ -204,8 +206,8 @@ def _withdraw_member(state: State, barrier: Barrier, was_met: bool) -> None:
                 state.touch(target).open_needs += 1
 
 
-def count(state: State, name: str, *, uses_up_arrivals: bool = False) -> None:
-    """Count a waiting step's open needs and arrivals from what is decided."""
+def count(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
+    """Count a waiting step's open needs and arrivals from what is decided; a loop keeps at most so many of these."""
     place = state.touch(name)
     node = state.graph.nodes[name]
     join = node.step.join
@@ -219,10 +221,13 @@ def count(state: State, name: str, *, uses_up_arrivals: bool = False) -> None:
     place.taken_arrivals = arcs.count("taken")
     if join == "first":
         place.taken_arrivals += arcs.count("arrived")
-    if uses_up_arrivals and join != "all":
-        place.taken_arrivals = 0
-    if join != "each" or uses_up_arrivals:
+    if kept_arrivals is not None and join != "all":
+        place.taken_arrivals = min(place.taken_arrivals, kept_arrivals)
+    if join != "each":
         place.queue = ()
+    elif kept_arrivals is not None:
+        # Arrivals from inside the loop were taken back with the visits that brought them.
+        place.queue = tuple(key for key in place.queue if key in state.arcs)
 
 
 def requeue(state: State, name: str) -> None:

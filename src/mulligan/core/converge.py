@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ExpressionFailed
 from . import events as e
-from .flow import pass_over
+from .flow import enter, pass_over
 from .life import Facts, enter_command, fault, schedule
 from .scope import Now
 from .state import Place, State, Undoable, undo_key
@@ -43,12 +43,24 @@ def _fire_loops(now: Now) -> Facts:
 
 
 def _give_up_waiting(now: Now) -> Facts:
-    """Steps that wait for what can no longer come: each other, or a remediation that waits for them."""
+    """Steps that wait for what can no longer come: each other, or a remediation that waits for them.
+
+    One that was arrived at goes ahead: those it still waits for wait, in the end, for it.
+    """
+    arrived = next((step for step in now.state.steps() if _has_arrival(now.state, step)), None)
+    if arrived is not None:
+        yield from enter(now, arrived)
+        return
     for step in list(now.state.steps()):
         if now.state.run.active or now.state.run.loops:
             return
         if step.status == "waiting":
             yield pass_over(step, "unreachable")
+
+
+def _has_arrival(state: State, step: Place) -> bool:
+    is_free = step.status == "waiting" and not step.open_needs and not step.has_dead_need
+    return is_free and step.taken_arrivals > 0 and state.step(step.key).join == "any"
 
 
 # -- undo ------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from ..errors import ExpressionFailed
 from . import events as e
 from .arrivals import can_be_entered, is_met
 from .failure import failure
+from .graph import Arc
 from .ladder import delay_seconds
 from .life import Facts, located, schedule
 from .routes import success_edges
@@ -59,12 +60,14 @@ def wake(now: Now, name: str) -> Facts:
 
 def _look_again(now: Now, place: Place) -> Facts:
     """A step at rest that was arrived at once more, or that now knows that nobody will come."""
+    if _awaits(now.state, place):
+        return
     if place.queue:
         yield e.StepPutBack(place.key, "arrival", _source_of(now.state, place.queue[0]))
-    elif not place.settled and now.state.graph.nodes[place.key].step.join == "each":
+    elif not place.settled and place.loop_edge is None and now.state.graph.nodes[place.key].step.join == "each":
         arcs = now.state.graph.nodes[place.key].arrivals
-        if all(now.state.arcs.get(arc.key) in ("taken", "dead") for arc in arcs) and not _awaits(now.state, place):
-            yield e.StepSettled(place.key, place.status)
+        if all(now.state.arcs.get(arc.key) in ("taken", "dead") for arc in arcs):
+            yield e.StepSettled(place.key, _outcome(now.state, place))
 
 
 def _source_of(state: State, arc_key: str) -> str:
@@ -73,10 +76,15 @@ def _source_of(state: State, arc_key: str) -> str:
 
 def _awaits(state: State, place: Place) -> bool:
     """Its last failure was sent to a remediation that may still bring it back or stand in for it."""
-    if place.failure_index is None:
+    if place.status != "failed" or place.settled or place.failure_index is None:
         return False
-    record = state.failures[place.failure_index]
-    return bool(record.then) and is_handled(state, record) is None
+    return bool(state.failures[place.failure_index].then)
+
+
+def _outcome(state: State, place: Place) -> str:
+    """How the graph sees the last visit of a step that has only now ended for good."""
+    record = None if place.failure_index is None else state.failures[place.failure_index]
+    return "allowed" if record is not None and record.is_allowed and not record.target else place.status
 
 
 def pass_over(place: Place, reason: str) -> e.Fact:
@@ -119,7 +127,9 @@ def after_end(now: Now, name: str, visit: int) -> Facts:
     yield from strike(now, name, visit)
     yield from _repaired(now, place, visit)
     if now.state.run.stop is None and place.has_ended and place.loop_edge is not None:
-        yield _loop_taken(now, place)
+        arc = now.state.graph.arc(name, place.loop_edge)
+        if arc.key not in now.state.run.loops:
+            yield _loop_taken(now, arc)
     yield from spread(now, name)
     if place.has_ended and now.state.run.stop is None:
         yield from _look_again(now, place)
@@ -144,13 +154,11 @@ def spread(now: Now, name: str) -> Facts:
                 yield from wake(now, target)
 
 
-def _loop_taken(now: Now, place: Place) -> e.LoopTaken:
-    assert place.loop_edge is not None
-    arc = now.state.graph.arc(place.key, place.loop_edge)
+def _loop_taken(now: Now, arc: Arc) -> e.LoopTaken:
     number = now.state.run.loops_taken.get(arc.key, 0) + 1
     seed = f"{now.state.run.run_id}:{arc.key}:{number}"
     due = now.at + timedelta(seconds=delay_seconds(arc.edge.backoff, number, seed, {}))
-    return e.LoopTaken(place.key, arc.edge.index, arc.to, number, due)
+    return e.LoopTaken(arc.source, arc.edge.index, arc.to, number, due)
 
 
 # -- what a remediation brings about ------------------------------------------------------------------------------
@@ -158,11 +166,16 @@ def _loop_taken(now: Now, place: Place) -> e.LoopTaken:
 
 def _repaired(now: Now, fix: Place, visit: int) -> Facts:
     """The visit that failures were sent to has ended: visit their sources again, stand in for them, or let them be."""
+    is_open = now.state.run.stop is None and fix.visit == visit
+    if is_open and _awaits(now.state, fix):
+        # It failed, and has a remediation of its own: what comes of that decides.
+        return
+    is_repaired = is_open and (fix.status == "completed" or fix.settled == "stood_in")
     for record in _sent_to(now.state, fix.key, visit):
         source = now.state.places[record.step]
-        if not record.then or source.settled or source.visit != record.visit or source.status != "failed":
+        if source.visit != record.visit or source.loop_edge is not None or not _awaits(now.state, source):
             continue
-        if fix.status != "completed" or fix.visit != visit or now.state.run.stop is not None:
+        if not is_repaired:
             yield e.StepSettled(source.key, "failed")
         elif record.then == "rerun":
             yield e.StepPutBack(source.key, "rerun", fix.key)
@@ -176,7 +189,8 @@ def _sent_to(state: State, step: str, visit: int) -> list[FailureRecord]:
 
 def _stood_in(now: Now, source: Place, fix: Place) -> e.StepStoodIn:
     try:
-        taken = success_edges(now, source, fix.output)
+        # Its always edges were taken when it failed.
+        taken = success_edges(now, source, fix.output, with_always=False)
     except ExpressionFailed as error:
         return e.StepStoodIn(source.key, fix.key, fix.output, (), (error.message,))
     return e.StepStoodIn(source.key, fix.key, fix.output, taken)

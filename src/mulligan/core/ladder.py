@@ -17,6 +17,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,8 +26,8 @@ from . import events as e
 from .events import Adjusted, Route
 from .failure import Failure
 from .life import Facts, complete, enter_command, fault, is_last_visit, schedule
-from .routes import alert_edges, always_edges, failure_route, success_edges
-from .scope import Now
+from .routes import alert_edges, always_edges, failure_route, goes_back, is_sent, success_edges
+from .scope import Now, error_view
 from .state import Place, State
 from .stopping import conclude
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Adjust, Backoff, Handler, Resources, Rule, Triage
@@ -58,13 +59,13 @@ def _climb(now: Now, place: Place, failure: Failure, rungs: tuple[Rung, ...]) ->
 
 def lost(now: Now, place: Place, worker: str) -> Facts:
     """A lost worker spends nothing: the task runs again, up to three times; then, or if asked, it is a failure."""
-    names_it = any("WORKER_LOST" in rule.codes for rule in place.spec.rules)
+    may_rerun = place.spec.on_lost == "rerun" and not any("WORKER_LOST" in rule.codes for rule in place.spec.rules)
     if place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
-    elif place.spec.on_lost == "rerun" and not names_it and place.climb.losses <= RERUNS_AFTER_LOSS_MAX:
+    elif may_rerun and place.climb.losses <= RERUNS_AFTER_LOSS_MAX:
         yield from schedule(now, place, "lost")
     else:
-        if place.climb.losses > RERUNS_AFTER_LOSS_MAX:
+        if may_rerun:
             yield e.RungPassed(place.key, "retry", "reruns_exhausted")
         message = f"the worker that ran it is gone ({worker})" if worker else "the worker that ran it is gone"
         yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "WORKER_LOST", message))
@@ -202,13 +203,21 @@ def handle(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     handler = place.spec.on_failure
     if handler is None:
         return False
-    if place.climb.handled_times > (handler.rerun - 1 if handler.rerun else 0):
-        yield e.RungPassed(place.key, "handle", "reruns_exhausted" if handler.rerun else "handled_once")
+    refusal = _unhandled(place, handler)
+    if refusal:
+        yield e.RungPassed(place.key, "handle", refusal)
         return False
     due = None if handler.timeout is None else now.at + timedelta(seconds=handler.timeout)
     yield e.HandlerStarted(place.key, place.attempt, handler.strategy, due)
     yield from enter_command(now, place, "handler", 0)
     return True
+
+
+def _unhandled(place: Place, handler: Handler) -> str:
+    """Why the handler does not run: it was there for this very attempt, or its reruns are used up."""
+    if place.climb.handled_attempt == place.attempt:
+        return "handled_once"
+    return "reruns_exhausted" if handler.rerun and place.climb.handled_times >= handler.rerun else ""
 
 
 def after_handler_command(now: Now, place: Place, fact: e.Fact, index: int) -> Facts:
@@ -245,7 +254,8 @@ def _handler_ended(now: Now, place: Place, handler: Handler) -> e.Fact:
     output = place.climb.handler_output
     if handler.capture:
         try:
-            output = {name: now.evaluate(x, place, output=output) for name, x in handler.capture.items()}
+            seen = {"output": output, "error": error_view(place.failure)}
+            output = {name: now.evaluate(x, place, **seen) for name, x in handler.capture.items()}
         except ExpressionFailed as error:
             return _handler_failed(now, place, fault(now, place, "EXPRESSION_FAILED", error.message))
     if handler.strategy == "custom" and not _is_decision(output):
@@ -296,9 +306,12 @@ def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     if place.role != "step" or place.key == END:
         return False
     policy = now.state.step(place.key).triage
-    if policy is None or is_doomed(place, failure):
+    if policy is None:
         return False
-    reason = _parking(policy, place.climb.verdict, failure)
+    if is_doomed(place, failure):
+        yield e.RungPassed(place.key, "triage", "handler_failure_fatal")
+        return False
+    reason = _parking(policy, place, failure)
     if not reason:
         yield e.RungPassed(place.key, "triage", "critical" if failure.severity == "critical" else "rule_matched")
         return False
@@ -307,13 +320,13 @@ def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     return True
 
 
-def _parking(policy: Triage, verdict: str, failure: Failure) -> str:
+def _parking(policy: Triage, place: Place, failure: Failure) -> str:
     """Why a failure is parked; empty if it is not. Critical ones only with `always`."""
     if policy.when == "always":
         return "always"
     if failure.severity == "critical":
         return ""
-    if verdict in ("no_rule", "rules_not_asked"):
+    if match(place.spec.rules, failure) is None:
         return "unmatched"
     return "exhausted" if policy.when == "exhausted" else ""
 
@@ -367,7 +380,7 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
     if place.key == END:
         return e.StepFailed(END, place.visit, failure, place.attempt)
     is_allowed = place.spec.continue_on_error
-    is_routed = chosen.status == "selected" and chosen.to != END
+    is_routed = is_sent(chosen)
     edge = now.state.graph.arc(place.key, chosen.edge).edge if chosen.edge is not None else None
     taken = _taken(now, place, failure, chosen, is_allowed)
     awaits = is_routed and edge is not None and edge.then is not None
@@ -379,7 +392,7 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
         chosen,
         taken,
         is_allowed,
-        is_final=not awaits and is_last_visit(now.state, place),
+        is_final=not awaits and is_last_visit(now.state, place) and not goes_back(now.state, place.key, taken),
         routed_to_end=not is_routed,
         original_failed_step="" if is_routed else place.key,
     )
@@ -388,13 +401,20 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
 def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: bool) -> tuple[int, ...]:
     if now.state.run.stop is not None or is_doomed(place, failure):
         return ()
-    taken = {*alert_edges(now.state, place, failure), *always_edges(now, place)}
+    taken = set(alert_edges(now.state, place, failure))
     if chosen.edge is not None:
         taken.add(chosen.edge)
-    elif is_allowed:
-        try:
-            taken.update(success_edges(now, place, None))
-        except ExpressionFailed:
-            # Nothing came out of the step, so nothing can be read: the edge is not taken.
-            pass
+    if not is_sent(chosen):
+        taken.update(_led_on(now, place, is_allowed))
+    elif not goes_back(now.state, place.key, taken):
+        taken.update(always_edges(now, place, with_loops=False))
     return tuple(sorted(taken))
+
+
+def _led_on(now: Now, place: Place, is_allowed: bool) -> tuple[int, ...]:
+    """The edges of a step whose failure is sent nowhere: as if it had completed, if it may fail."""
+    if is_allowed:
+        # Nothing came out of the step, so a condition may have nothing to read: then its edge is not taken.
+        with suppress(ExpressionFailed):
+            return success_edges(now, place, None)
+    return always_edges(now, place, with_loops=True)

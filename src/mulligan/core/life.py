@@ -14,7 +14,7 @@ from ..errors import ExpressionFailed
 from . import events as e
 from .evolve import is_engines_own
 from .failure import Failure, failure
-from .routes import has_no_route, success_edges
+from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled
 from .state import Place, State
 from .workflow import END
@@ -189,9 +189,8 @@ def _complete_step(now: Now, place: Place, output: Any, recovered_by: str) -> Fa
         message = "none of its success edges holds"
         yield e.ResultRejected(place.key, place.attempt, fault(now, place, "NO_ROUTE", message))
         return
-    yield e.StepCompleted(
-        place.key, place.visit, place.attempt, output, recovered_by, taken, no_route, is_last_visit(now.state, place)
-    )
+    is_final = is_last_visit(now.state, place) and not goes_back(now.state, place.key, taken)
+    yield e.StepCompleted(place.key, place.visit, place.attempt, output, recovered_by, taken, no_route, is_final)
 
 
 def is_last_visit(state: State, place: Place) -> bool:

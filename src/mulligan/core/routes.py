@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+
 from ..errors import ExpressionFailed
 from .arrivals import can_be_entered, next_visit
 from .events import Passed, Route
@@ -12,17 +15,26 @@ from .state import Place, State
 from .workflow import END, Edge
 
 
-def success_edges(now: Now, place: Place, output: object) -> tuple[int, ...]:
+def success_edges(now: Now, place: Place, output: object, *, with_always: bool = True) -> tuple[int, ...]:
     """The success and always edges that are taken; a loop edge goes alone. May raise `ExpressionFailed`."""
     node = now.state.graph.nodes[place.key]
+    kinds = ("success", "always") if with_always else ("success",)
     taken: list[Arc] = []
     for arc in node.arcs:
-        if arc.edge.on == "failure" or (arc.edge.on == "success" and node.step.take == "first" and _has_success(taken)):
-            continue
-        if _is_open(now.state, arc) and _holds(now, place, arc.edge, output):
+        is_late = arc.edge.on == "success" and node.step.take == "first" and _has_success(taken)
+        if arc.edge.on in kinds and not is_late and _is_open(now.state, arc) and _holds(now, place, arc.edge, output):
             taken.append(arc)
+    return _loop_alone(taken)
+
+
+def _loop_alone(taken: list[Arc]) -> tuple[int, ...]:
     loop = next((arc for arc in taken if arc.is_loop), None)
     return (loop.edge.index,) if loop else tuple(arc.edge.index for arc in taken)
+
+
+def goes_back(state: State, step: str, taken: Iterable[int]) -> bool:
+    """Whether one of the edges taken is a loop: the step will be visited again, so nobody may count on this visit."""
+    return any(state.graph.arc(step, index).is_loop for index in taken)
 
 
 def _has_success(taken: list[Arc]) -> bool:
@@ -35,17 +47,15 @@ def has_no_route(now: Now, place: Place, taken: tuple[int, ...]) -> bool:
     return any(edge.on == "success" for edge in edges) and not any(edges[index].on == "success" for index in taken)
 
 
-def always_edges(now: Now, place: Place) -> tuple[int, ...]:
+def always_edges(now: Now, place: Place, *, with_loops: bool) -> tuple[int, ...]:
     """The always edges of a step that failed; one whose condition cannot be evaluated is not taken."""
     found = []
     for arc in now.state.graph.nodes[place.key].arcs:
-        if arc.edge.on == "always" and not arc.is_loop and _is_open(now.state, arc):
-            try:
+        if arc.edge.on == "always" and (with_loops or not arc.is_loop) and _is_open(now.state, arc):
+            with suppress(ExpressionFailed):
                 if _holds(now, place, arc.edge, None):
-                    found.append(arc.edge.index)
-            except ExpressionFailed:
-                continue
-    return tuple(found)
+                    found.append(arc)
+    return _loop_alone(found)
 
 
 def _holds(now: Now, place: Place, edge: Edge, output: object) -> bool:
@@ -74,6 +84,11 @@ def failure_route(state: State, place: Place, failure: Failure) -> Route:
         return Route("no_route", reason="no_edge" if not passed else "no_edge_fits", passed=tuple(passed))
     visit = 0 if chosen.to == END else next_visit(state, chosen.to)
     return Route("selected", chosen.edge.index, chosen.to, visit, passed=tuple(passed))
+
+
+def is_sent(route: Route) -> bool:
+    """Whether the failure is some step's business now. An edge to `end` changes nothing."""
+    return route.status == "selected" and route.to != END
 
 
 def alert_edges(state: State, place: Place, failure: Failure) -> tuple[int, ...]:
