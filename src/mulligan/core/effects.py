@@ -53,8 +53,11 @@ class StartChild(Effect):
 
 
 class StopChild(Effect):
+    """Cancel the child run; with `now` as an operator's `cancel --now` would."""
+
     place: str
     attempt: int
+    now: bool = False
 
 
 class PauseChildren(Effect):
@@ -97,7 +100,7 @@ def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
     if place is None or place.spec.action is None or fact.reason == "handler_timeout":
         return
     if place.spec.action.kind == "workflow":
-        yield StopChild(fact.place, fact.attempt)
+        yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now)
     else:
         is_whole_run = state.run.stop is not None
         grace = state.workflow.cancel_grace if is_whole_run else state.workflow.cancel_grace or 10.0

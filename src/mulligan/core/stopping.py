@@ -61,7 +61,10 @@ def _stop_items(now: Now, place: Place) -> Facts:
 def _stop_attempt(now: Now, place: Place) -> Facts:
     """Not started, or nothing but a timer or a person to wait for: it is over. Else it is asked to end."""
     kind = place.spec.action.kind if place.spec.action else ""
-    if place.phase:
+    stop = now.state.run.stop
+    # A child run that is stopping already has cleanup and undo of its own: it must hear of `now`.
+    hears_now = kind == "workflow" and place.phase == "stopping" and stop is not None and stop.now
+    if place.phase and not hears_now:
         return
     if place.status == "ready" or kind in ("wait", "approve"):
         yield e.AttemptCancelled(place.key, place.attempt)
@@ -72,7 +75,7 @@ def _stop_attempt(now: Now, place: Place) -> Facts:
 def conclude(now: Now, place: Place) -> Facts:
     """What was asked to end has ended: run its cleanup handler if it has one, then end it."""
     handler = place.spec.on_failure
-    if handler is not None and now.may_clean_up(place) and place.climb.handled_times == 0:
+    if handler is not None and now.may_clean_up(place) and place.climb.handled_attempt != place.attempt:
         due = now.at + timedelta(seconds=handler.timeout or END_TIMEOUT_SECONDS)
         yield e.HandlerStarted(place.key, place.attempt, handler.strategy, due)
         yield from enter_command(now, place, "handler", 0)

@@ -1,0 +1,250 @@
+"""Sub-workflows (DESIGN 4): each attempt is a child run; its end is the attempt's; stops and time limits go down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.core import effects as fx
+from mulligan.core import events as e
+from mulligan.core import reports as r
+from mulligan.core.failure import failure
+from mulligan.core.turn import fold
+from mulligan.core.workflow import Action, Command, Handler, Map
+from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
+
+CHILD = Action("workflow", {"file": "child.yaml"})
+
+
+def child(name: str = "c", **fields: Any) -> Any:
+    return step(name, action=CHILD, **fields)
+
+
+def run_of(*steps: Any, **fields: Any) -> History:
+    answers = fields.pop("answers", None)
+    return History(workflow(*steps, **fields), answers).start()
+
+
+# -- its end ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_workflow_step_starts_a_child_run_and_waits_for_it() -> None:
+    run = run_of(child(), step("after", needs=["c"]))
+
+    assert run.effects == [fx.StartChild("c", 1)]
+    assert (run.statuses, run.queued) == ({"c": "running", "after": "waiting"}, [])
+
+
+def test_the_outputs_of_a_child_that_completed_are_the_output_of_the_step() -> None:
+    run = run_of(child())
+
+    run.child_ended("c", outputs={"rows": 3})
+
+    assert (run.status, run["c"].output) == ("completed", {"rows": 3})
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_any_other_end_is_child_failed_with_the_failures_of_the_child_as_cause(status: str) -> None:
+    causes = (failure("EXIT_NONZERO", "boom", step="inner", exit_code=3), failure("TIMEOUT", "slow", step="other"))
+    run = run_of(child())
+
+    run.child_ended("c", status, failures=causes)
+
+    found = run["c"].failure
+    assert (found.code, found.message, found.details) == (
+        "CHILD_FAILED",
+        f"child run 2 {status}",
+        {"child_run_id": 2},
+    )
+    assert (found.step, found.visit, found.attempt, found.cause) == ("c", 1, 1, causes)
+    assert run.status == "failed"
+
+
+def test_a_child_that_failed_climbs_the_ladder_of_the_parent() -> None:
+    climber = child(rules=retry(1, delay=5), on_failure=handler("fix", rerun=1), next=[edge("r", "failure")])
+    run = run_of(climber, step("r"))
+
+    run.child_ended("c", "failed")
+    assert run.statuses["c"] == "backing_off"
+    run.wait(5).child_ended("c", "failed").ok("c.on_failure@2.0").child_ended("c", "failed").ok("r")
+
+    starts = [effect for effect in run.effects if isinstance(effect, fx.StartChild)]
+    assert starts == [fx.StartChild("c", 1), fx.StartChild("c", 2), fx.StartChild("c", 3)]
+    assert (run.status, run.statuses) == ("completed", {"c": "failed", "r": "completed"})
+
+
+def test_children_run_side_by_side() -> None:
+    run = run_of(child("one"), child("two"))
+
+    run.child_ended("two").child_ended("one")
+
+    assert run.status == "completed"
+
+
+def test_a_handler_may_be_a_child_run() -> None:
+    run = run_of(step("a", on_failure=Handler((Command(action=CHILD),)))).fail("a")
+    assert run.effects[-1] == fx.StartChild("a.on_failure@1.0", 1)
+
+    run.child_ended("a.on_failure@1.0", outputs={"fixed": True})
+
+    assert (run.status, run["a"].output) == ("completed", {"fixed": True})
+
+
+def test_an_item_may_be_a_child_run() -> None:
+    run = run_of(step("m", map=Map(over=expression("list")), do=(Command(action=CHILD),)), answers={"list": [1, 2]})
+
+    run.child_ended("m[1].0", outputs={"n": 2}).child_ended("m[0].0", "failed")
+
+    assert (run["m"].failure.message, run["m"].failure.cause[0].code) == ("1 of 2 items failed", "CHILD_FAILED")
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", ["timeout", "deadline"])
+def test_a_child_whose_time_is_up_is_stopped_and_the_step_fails_with_timeout(limit: str) -> None:
+    run = run_of(child(**{limit: 60}))
+
+    run.wait(60)
+    assert run.effects[-1] == fx.StopChild("c", 1)
+    assert run.statuses == {"c": "running"}
+    run.child_ended("c", "cancelled")
+
+    assert (run["c"].failure.code, run["c"].failure.message) == ("TIMEOUT", "the child run took too long")
+    assert run.status == "failed"
+
+
+def test_a_child_that_completes_in_its_grace_has_completed() -> None:
+    run = run_of(child(timeout=60)).wait(60)
+
+    run.child_ended("c", outputs={"rows": 3})
+
+    assert (run.status, run["c"].output) == ("completed", {"rows": 3})
+
+
+def test_a_timed_out_child_is_retried_with_a_fresh_limit() -> None:
+    run = run_of(child(timeout=60, rules=retry(1))).wait(60).child_ended("c", "cancelled")
+
+    run.wait(59)
+    assert run["c"].phase == ""
+    run.wait(1)
+
+    assert run["c"].phase == "timeout"
+
+
+def test_the_timeout_of_the_parent_stops_the_child() -> None:
+    run = run_of(child(), timeout=60).wait(60)
+    assert run.effects[-1] == fx.StopChild("c", 1)
+
+    run.child_ended("c", "cancelled")
+
+    assert (run.status, run.statuses) == ("failed", {"c": "cancelled"})
+
+
+# -- stopping --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_a_child_that_ends_badly_while_the_parent_stops_is_no_failure(status: str) -> None:
+    run = run_of(child(rules=retry(3)), cancel_grace=None).cancel()
+
+    run.child_ended("c", status)
+
+    assert (run.status, run.statuses) == ("cancelled", {"c": "cancelled"})
+    assert run.state.failures == []
+
+
+def test_a_child_that_completes_while_the_parent_stops_has_completed() -> None:
+    run = run_of(child()).cancel().child_ended("c", outputs={"rows": 3})
+
+    assert (run.status, run.statuses, run["c"].output) == ("cancelled", {"c": "completed"}, {"rows": 3})
+
+
+def test_now_goes_down_the_tree() -> None:
+    run = run_of(child())
+
+    run.cancel(now=True)
+
+    assert run.effects[-1] == fx.StopChild("c", 1, now=True)
+
+
+def test_now_after_cancel_is_told_to_a_child_that_is_stopping_already() -> None:
+    run = run_of(child()).cancel()
+
+    run.cancel(now=True)
+
+    stops = [effect for effect in run.effects if isinstance(effect, fx.StopChild)]
+    assert stops == [fx.StopChild("c", 1), fx.StopChild("c", 1, now=True)]
+    assert run.child_ended("c", "cancelled").status == "cancelled"
+
+
+def test_a_child_that_never_started_because_of_a_pause_is_not_waited_for() -> None:
+    run = run_of(step("a"), child(needs=["a"])).pause().ok("a")
+
+    run.cancel()
+
+    assert (run.status, run.statuses["c"]) == ("cancelled", "cancelled")
+    assert not any(isinstance(effect, fx.StartChild) for effect in run.effects)
+
+
+def test_a_cleanup_handler_runs_after_its_child_run_was_stopped() -> None:
+    run = run_of(child(on_failure=handler("sweep", strategy="cleanup"))).cancel().child_ended("c", "cancelled")
+    assert run.queued == ["c.on_failure@1.0"]
+
+    run.ok("c.on_failure@1.0")
+
+    assert run.statuses == {"c": "cancelled"}
+
+
+def test_an_undo_may_be_a_child_run_and_a_stop_leaves_it_be() -> None:
+    run = run_of(step("a", undo=Command(action=CHILD)), step("b", needs=["a"])).ok("a").cancel()
+    assert run.effects[-1] == fx.StartChild("a.undo@1", 1)
+
+    run.child_ended("a.undo@1", "failed", failures=(failure("EXIT_NONZERO", "boom"),))
+
+    assert run.facts(e.UndoFailed)[0].failure.cause[0].code == "CHILD_FAILED"
+    assert run.status == "cancelled"
+
+
+# -- late ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_child_that_ends_twice_is_heard_once() -> None:
+    run = run_of(child(), step("b")).child_ended("c")
+
+    run.child_ended("c", "failed")
+
+    assert run.follows == [e.ReportRefused("c", 1, "already_ended")]
+    assert run.statuses["c"] == "completed"
+
+
+def test_the_end_of_a_child_of_an_earlier_attempt_is_refused() -> None:
+    run = run_of(child(rules=retry(1))).child_ended("c", "failed")
+
+    run.tell(r.ChildEnded(run.clock, "c", 1, 2, "completed"))
+
+    assert run.follows == [e.ReportRefused("c", 1, "stale_attempt")]
+
+
+def test_the_end_of_a_child_after_the_parents_end_is_refused() -> None:
+    run = run_of(child()).cancel().child_ended("c", "cancelled")
+
+    run.child_ended("c")
+
+    assert run.follows == [e.ReportRefused("c", 1, "run_ended")]
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_the_end_of_a_child_that_nobody_started_is_refused() -> None:
+    run = run_of(step("a"))
+
+    run.tell(r.ChildEnded(run.clock, "nobody", 1, 2, "completed"))
+
+    assert run.follows == [e.ReportRefused("nobody", 1, "unknown_place")]
+
+
+def test_a_paused_parent_takes_note_of_the_childs_end() -> None:
+    run = run_of(child(), step("b", needs=["c"], undo=command("x"))).pause().child_ended("c")
+
+    assert run.statuses == {"c": "completed", "b": "ready"}
