@@ -1,0 +1,503 @@
+"""DESIGN 3, after a remediation: `then: rerun`, `then: continue`, and what is handled in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core.verdict import is_handled
+from mulligan.core.workflow import Need
+from mulligan.errors import ExpressionFailed
+from mulligan.testing.history import History, edge, handler, retry, step, workflow
+
+
+def repaired(then: str | None, *others, source: dict | None = None, fix: dict | None = None, **fields) -> History:
+    """`a` has failed and was sent to `fix`."""
+    wanted = source or {}
+    edges = [*wanted.pop("next", []), edge("fix", "failure", then=then)]
+    run = History(workflow(step("a", next=edges, **wanted), step("fix", **(fix or {})), *others, fail_fast="never"), fields)
+    return run.start().fail("a")
+
+
+# -- rerun -----------------------------------------------------------------------------------------------------------
+
+
+def test_rerun_visits_the_source_again_when_the_remediation_completes():
+    run = repaired("rerun", step("b", needs=["a"]))
+    waiting = run["b"].status
+
+    run.ok("fix")
+    again = (run["a"].status, run["a"].visit)
+    run.ok("a").ok("b")
+
+    assert (waiting, again) == ("waiting", ("ready", 2))
+    assert run.facts(e.StepPutBack) == [e.StepPutBack("a", "rerun", "fix")]
+    assert run.statuses == {"a": "completed", "fix": "completed", "b": "completed"}
+    assert (run.status, run.ended.degraded) == ("completed", True)
+
+
+def test_rerun_gives_the_new_visit_a_fresh_budget_of_retries():
+    run = repaired("rerun", source={"rules": retry(1)}).fail("a").ok("fix")
+
+    run.fail("a")
+    retried = run["a"].status
+    run.ok("a")
+
+    assert retried == "ready"
+    assert (run["a"].visit, run["a"].attempt) == (2, 4)
+    assert run.status == "completed"
+
+
+def test_rerun_goes_round_again_when_the_new_visit_fails_too():
+    run = repaired("rerun")
+
+    run.ok("fix").fail("a").ok("fix").ok("a")
+
+    assert (run["a"].visit, run["fix"].visit) == (3, 2)
+    assert run.status == "completed"
+    assert run.ended.handled_steps_count == 1
+
+
+def test_rerun_ends_at_max_visits_with_a_failure_that_another_edge_may_take():
+    run = History(
+        workflow(
+            step("a", max_visits=2, next=[edge("fix", "failure", then="rerun"), edge("give_up", "failure")]),
+            step("fix"),
+            step("give_up"),
+        )
+    ).start()
+
+    run.fail("a").ok("fix").fail("a").ok("fix")
+    last = run.facts(e.StepFailed)[-1]
+    run.ok("give_up")
+
+    assert (last.visit, last.failure.code, last.failure.message) == (3, "LOOP_LIMIT", "visited 2 times already")
+    assert last.route.passed == (e.Passed(0, "fix", "loop_limit"),)
+    assert run.status == "completed"
+
+
+def test_rerun_asks_the_sources_when_again_and_one_that_no_longer_holds_leaves_it_failed():
+    answers = iter([True, False])
+    run = History(
+        workflow(step("a", when="maybe", next=[edge("fix", "failure", then="rerun")]), step("fix")),
+        {"maybe": lambda names: next(answers)},
+    ).start()
+
+    run.fail("a").ok("fix")
+
+    assert run.statuses == {"a": "failed", "fix": "completed"}
+    assert run.facts(e.StepRestored) == [e.StepRestored("a", "when")]
+    assert run.status == "completed"
+
+
+def test_who_needs_the_source_is_skipped_when_the_remediation_fails():
+    run = repaired("rerun", step("b", needs=["a"]), step("c", needs=[Need("a", "always")]))
+    before = run.statuses
+
+    run.fail("fix").ok("c")
+
+    assert (before["b"], before["c"]) == ("waiting", "waiting")
+    assert run.statuses == {"a": "failed", "fix": "failed", "b": "skipped", "c": "completed"}
+    assert run.facts(e.StepSettled) == [e.StepSettled("a", "failed")]
+    assert run.status == "failed"
+    assert run.ended.failed_steps_count == 2
+
+
+def test_a_success_edge_stays_open_while_the_remediation_runs_and_dies_when_it_fails():
+    run = repaired("rerun", step("b"), source={"next": ["b"]})
+    before = run["b"].status
+
+    run.fail("fix")
+
+    assert (before, run["b"].status) == ("waiting", "skipped")
+
+
+def test_an_alert_rings_at_every_visit_that_fails():
+    run = repaired("rerun", step("alert"), source={"next": [edge("alert", "failure", handles=False)]})
+
+    run.ok("alert").ok("fix").fail("a")
+
+    assert run.queued == ["alert", "fix"]
+    assert run["alert"].visit == 2
+
+
+# -- continue --------------------------------------------------------------------------------------------------------
+
+
+def test_continue_stands_in_for_the_source_with_the_remediations_output():
+    run = repaired("continue", step("b"), step("c", needs=["a"]), source={"next": ["b"]})
+
+    run.ok("fix", output={"x": 1})
+    entered = run.queued
+    run.ok("b").ok("c")
+
+    assert entered == ["b", "c"]
+    assert run["a"].status == "failed"
+    assert run["a"].output == {"x": 1}
+    assert run.facts(e.StepStoodIn) == [e.StepStoodIn("a", "fix", {"x": 1}, (0,))]
+    assert (run.status, run.ended.degraded, run.ended.handled_steps_count) == ("completed", True, 1)
+
+
+def test_the_conditions_of_the_sources_edges_see_the_output_that_stands_in():
+    run = repaired(
+        "continue",
+        step("b"),
+        step("c"),
+        source={"next": [edge("b", when="small"), edge("c", when="large")]},
+        small=lambda names: names["output"] < 5,
+        large=lambda names: names["output"] >= 5,
+    )
+
+    run.ok("fix", output=7)
+
+    assert run.statuses == {"a": "failed", "fix": "completed", "b": "skipped", "c": "ready"}
+
+
+def test_an_always_edge_taken_by_the_failure_is_not_taken_again_by_the_stand_in():
+    run = repaired("continue", step("log", join="each"), source={"next": [edge("log", "always")]})
+
+    run.ok("log").ok("fix")
+
+    assert run["log"].visit == 1
+    assert run.status == "completed"
+
+
+def test_a_condition_that_cannot_read_the_output_that_stands_in_is_not_taken_and_said():
+    run = repaired(
+        "continue", step("b"), source={"next": [edge("b", when="bad")]}, bad=ExpressionFailed("no such key: 'x'")
+    )
+
+    run.ok("fix")
+
+    assert run.facts(e.StepStoodIn)[0].warnings == ("no such key: 'x'",)
+    assert run["b"].status == "skipped"
+
+
+@pytest.mark.parametrize("end", ["fail", "skip"])
+def test_a_remediation_that_does_not_complete_stands_in_for_nothing(end):
+    fix = {"when": "no"} if end == "skip" else {}
+    run = repaired("continue", step("b"), step("c", needs=["a"]), source={"next": ["b"]}, fix=fix, no=False)
+    if end == "fail":
+        run.fail("fix")
+
+    assert (run["b"].status, run["c"].status) == ("skipped", "skipped")
+    assert run["a"].output is None
+    assert run.status == "failed"
+
+
+def test_a_loop_edge_of_the_source_is_taken_by_the_stand_in():
+    run = History(
+        workflow(
+            step("a", next=["b"]),
+            step("b", next=[edge("a", when="again"), edge("fix", "failure", then="continue")]),
+            step("fix"),
+        ),
+        {"again": lambda names: names["output"] == "again"},
+    ).start()
+
+    run.ok("a").fail("b").ok("fix", output="again")
+    visits = (run["a"].visit, run["a"].status)
+    run.ok("a").ok("b", output="enough")
+
+    assert visits == (2, "ready")
+    assert run.status == "completed"
+
+
+# -- without `then` --------------------------------------------------------------------------------------------------
+
+
+def test_without_then_the_remediations_own_edges_lead_on():
+    run = repaired(None, step("b", needs=["a"]), step("c"), fix={"next": ["c"]})
+    before = run["b"].status
+
+    run.ok("fix").ok("c")
+
+    assert before == "skipped"
+    assert run.statuses == {"a": "failed", "fix": "completed", "b": "skipped", "c": "completed"}
+    assert run.status == "completed"
+
+
+def test_the_remediations_own_edges_lead_on_also_beside_a_rerun():
+    run = repaired("rerun", step("c"), fix={"next": ["c"]})
+
+    run.ok("fix")
+
+    assert run.queued == ["a", "c"]
+
+
+# -- a remediation is a step like any other --------------------------------------------------------------------------
+
+
+def test_a_remediation_is_retried():
+    run = repaired("rerun", fix={"rules": retry(1)})
+
+    run.fail("fix").ok("fix").ok("a")
+
+    assert (run.status, run["fix"].attempt) == ("completed", 2)
+
+
+def test_a_remediation_has_its_own_handler():
+    run = repaired("rerun", fix={"on_failure": handler()})
+
+    run.fail("fix").ok("fix.on_failure@1.0").ok("a")
+
+    assert run.status == "completed"
+
+
+def test_a_remediation_waits_for_its_needs():
+    run = repaired("rerun", step("n"), fix={"needs": ["n"]})
+    before = run["fix"].status
+
+    run.ok("n").ok("fix").ok("a")
+
+    assert (before, run.status) == ("waiting", "completed")
+
+
+def test_a_remediation_whose_need_cannot_be_met_leaves_the_failure_unhandled():
+    run = repaired("rerun", step("n"), step("b", needs=["a"]), fix={"needs": ["n"]})
+
+    run.fail("n")
+
+    assert run.statuses == {"a": "failed", "fix": "skipped", "n": "failed", "b": "skipped"}
+    assert run.ended.failed_steps_count == 2
+
+
+def test_a_remediation_that_is_allowed_to_fail_leaves_the_failure_unhandled():
+    run = repaired(None, fix={"continue_on_error": True})
+
+    run.fail("fix")
+
+    assert run.status == "failed"
+    assert run.ended.failed_steps_count == 1
+
+
+def test_a_remediation_that_is_skipped_leaves_the_failure_unhandled():
+    run = repaired(None, fix={"when": "no"}, no=False)
+
+    assert run.statuses == {"a": "failed", "fix": "skipped"}
+    assert run.status == "failed"
+
+
+def test_a_remediation_that_is_cancelled_leaves_the_failure_unhandled():
+    run = repaired(None)
+
+    run.cancel()
+
+    assert run.status == "cancelled"
+    assert run.ended.failed_steps_count == 1
+
+
+def test_whether_a_failure_is_handled_is_open_until_its_remediation_has_ended():
+    run = repaired(None)
+    record = run.state.failures[0]
+    before = is_handled(run.state, record)
+
+    run.ok("fix")
+
+    assert (before, is_handled(run.state, record)) == (None, True)
+
+
+# -- chains ----------------------------------------------------------------------------------------------------------
+
+
+def chained(inner: str | None, outer: str | None = "rerun", *others) -> History:
+    """`a` failed and was sent to `fix`, which failed and was sent to `fix2`."""
+    return (
+        History(
+            workflow(
+                step("a", next=[edge("fix", "failure", then=outer)]),
+                step("fix", next=[edge("fix2", "failure", then=inner)]),
+                step("fix2"),
+                *others,
+                step("b", needs=["a"]),
+                fail_fast="never",
+            )
+        )
+        .start()
+        .fail("a")
+        .fail("fix")
+    )
+
+
+def test_a_failure_is_handled_if_its_remediation_fails_and_is_handled_in_turn():
+    run = chained(None, None).ok("fix2")
+
+    assert run.statuses == {"a": "failed", "fix": "failed", "fix2": "completed", "b": "skipped"}
+    assert (run.status, run.ended.handled_steps_count) == ("completed", 2)
+
+
+def test_a_failure_is_unhandled_if_the_last_of_a_chain_fails():
+    run = chained(None, None).fail("fix2")
+
+    assert (run.status, run.ended.failed_steps_count) == ("failed", 3)
+
+
+def test_the_source_waits_while_its_remediation_is_being_repaired():
+    run = chained("rerun")
+
+    assert run.statuses == {"a": "failed", "fix": "failed", "fix2": "ready", "b": "waiting"}
+    assert run.facts(e.StepSettled) == []
+
+
+def test_the_source_is_visited_again_when_its_remediation_completes_at_its_second_visit():
+    run = chained("rerun")
+
+    run.ok("fix2").ok("fix").ok("a").ok("b")
+
+    assert [(f.step, f.visit) for f in run.facts(e.StepCompleted)][:3] == [("fix2", 1), ("fix", 2), ("a", 2)]
+    assert run.status == "completed"
+
+
+def test_the_source_is_visited_again_when_its_remediation_was_stood_in_for():
+    run = chained("continue")
+
+    run.ok("fix2").ok("a").ok("b")
+
+    assert run["a"].visit == 2
+    assert run.statuses == {"a": "completed", "fix": "failed", "fix2": "completed", "b": "completed"}
+    assert run.status == "completed"
+
+
+def test_what_stands_in_for_the_remediation_stands_in_for_the_source():
+    run = chained("continue", "continue")
+
+    run.ok("fix2", output=5).ok("b")
+
+    assert (run["fix"].output, run["a"].output) == (5, 5)
+    assert run.status == "completed"
+
+
+def test_a_remediation_that_failed_and_led_on_elsewhere_does_not_bring_the_source_back():
+    run = chained(None)
+
+    run.ok("fix2")
+
+    assert run.statuses == {"a": "failed", "fix": "failed", "fix2": "completed", "b": "skipped"}
+    assert run.status == "completed"
+
+
+def test_a_chain_that_breaks_settles_every_link():
+    run = chained("rerun")
+
+    run.fail("fix2")
+
+    assert run.facts(e.StepSettled) == [e.StepSettled("fix", "failed"), e.StepSettled("a", "failed")]
+    assert run["b"].status == "skipped"
+    assert run.ended.failed_steps_count == 3
+
+
+def test_the_second_visit_of_a_remediation_is_told_what_it_is_to_repair():
+    run = chained("rerun").ok("fix2")
+
+    told = [run.state.failures[index].step for index in run.state.informed[("fix", 2)]]
+
+    assert told == ["a"]
+
+
+# -- shared ----------------------------------------------------------------------------------------------------------
+
+
+def shared(then: str, join: str = "any") -> History:
+    edges = [edge("fix", "failure", then=then)]
+    return History(
+        workflow(step("a", next=edges), step("b", next=edges), step("fix", join=join), fail_fast="never")
+    ).start()
+
+
+def test_two_sources_share_one_visit_of_a_remediation_and_both_run_again():
+    run = shared("rerun")
+
+    run.fail("a")
+    waiting = run["fix"].status
+    run.fail("b").ok("fix")
+
+    assert waiting == "waiting"
+    assert run["fix"].visit == 1
+    assert run.queued == ["a", "b"]
+
+
+def test_one_visit_stands_in_for_two_sources():
+    run = shared("continue").fail("a").fail("b").ok("fix", output=3)
+
+    assert (run["a"].output, run["b"].output) == (3, 3)
+    assert (run.status, run.ended.handled_steps_count) == ("completed", 2)
+
+
+def test_a_remediation_of_one_source_waits_until_the_other_has_ended():
+    run = shared("rerun").fail("a").ok("b")
+
+    assert run["fix"].status == "ready"
+    assert run.ok("fix").ok("a").status == "completed"
+
+
+def test_a_source_that_fails_again_waits_for_the_other_before_the_remediation_is_visited_again():
+    run = shared("rerun").fail("a").fail("b").ok("fix")
+
+    run.fail("a")
+    waiting = run["fix"].status
+    run.ok("b")
+
+    assert (waiting, run["fix"].status, run["fix"].visit) == ("waiting", "ready", 2)
+    assert run.ok("fix").ok("a").status == "completed"
+
+
+def test_with_join_each_every_source_has_a_visit_of_its_own():
+    run = shared("rerun", "each").fail("a").fail("b")
+    first = (run["fix"].visit, run["fix"].arrival)
+
+    run.ok("fix")
+    between = run.queued
+    run.ok("fix")
+
+    assert first == (1, "a#0")
+    assert between == ["a", "fix"]
+    assert run.queued == ["a", "b"]
+
+
+def test_a_shared_remediation_does_not_wait_for_a_source_that_waits_for_it():
+    edges = [edge("fix", "failure", then="rerun")]
+    run = History(workflow(step("a", next=edges), step("b", needs=["a"], next=edges), step("fix"))).start()
+
+    run.fail("a")
+    first = run.queued
+    run.ok("fix").ok("a").fail("b").ok("fix").ok("b")
+
+    assert first == ["fix"]
+    assert run.statuses == {"a": "completed", "b": "completed", "fix": "completed"}
+    assert run.status == "completed"
+
+
+def test_a_rerun_of_a_join_each_is_for_the_arrival_that_failed_and_loses_none():
+    run = History(
+        workflow(
+            *(step(s, next=["j"]) for s in "xy"),
+            step("j", join="each", next=[edge("fix", "failure", then="rerun")]),
+            step("fix"),
+        )
+    ).start()
+
+    run.ok("x").ok("y").fail("j")
+    during = run["j"].status
+    run.ok("fix")
+    again = run["j"].arrival
+    run.ok("j")
+    last = run["j"].arrival
+    run.ok("j")
+
+    assert during == "failed"
+    assert (again, last) == ("x#0", "y#0")
+    assert run["j"].visit == 3
+    assert run.status == "completed"
+
+
+# -- past the end ----------------------------------------------------------------------------------------------------
+
+
+def test_a_stopped_run_reruns_nothing():
+    run = repaired("rerun").started("fix").cancel()
+
+    run.ok("fix")
+
+    assert run.statuses == {"a": "failed", "fix": "completed"}
+    assert run["a"].visit == 1
+    assert run.status == "cancelled"
