@@ -7,14 +7,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from mulligan.core.workflow import Action, Template
+from mulligan.core.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.child_inputs import refuse_bad_inputs
 from mulligan.language.expressions import Hole
-from mulligan.language.keys import ACTION_SHAPES, ACTIONS
+from mulligan.language.keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hole, holes
-from mulligan.language.shapes import DURATION, Fields
+from mulligan.language.shapes import DURATION, Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, rewrite
 from mulligan.language.values import HOLE, holed
 from mulligan.language.words import listed
@@ -41,7 +41,20 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
         raise scope.source.refuse("several_actions", message, fields.key(kinds[1]), hint="make each a step of its own")
     kind = kinds[0]
     _refuse_strays(fields, kind, scope)
-    return _READERS[kind](fields.at(kind), fields, scope) if kind in fields else None
+    if kind not in fields:
+        return None
+    action = _READERS[kind](fields.at(kind), fields, scope)
+    if kind in ENGINE_ACTIONS:
+        _refuse_secrets(action, fields.key(kind), scope)
+    return action
+
+
+def _refuse_secrets(action: Action, node: Node, scope: Scope) -> None:
+    """What the engine does itself is recorded, and a secret never is."""
+    for bound in action.bindings.values():
+        if secret := next((name for name in bound.reads if name.startswith("secrets.")), None):
+            message = f"'{secret}' is known to workers only, and '{action.kind}' is done by the engine"
+            raise scope.source.refuse("secret", message, node)
 
 
 def _refuse_strays(fields: Fields, kind: str, scope: Scope) -> None:
@@ -104,27 +117,36 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     return Action("python", params, bindings)
 
 
-def _record_action(kind: str, *static: str) -> Callable[[Node, Fields, Scope], Action]:
+def _record_action(kind: str, record: Record, *static: str) -> Callable[[Node, Fields, Scope], Action]:
     """A reader for an action that is a record: `static` keys go in as they are, all others may have holes."""
 
     def read(node: Node, fields: Fields, scope: Scope) -> Action:
-        form = ACTION_SHAPES[kind].read(node, f"'{kind}'", scope.source)
+        form = record.read(node, f"'{kind}'", scope.source)
         bindings: Bindings = {}
-        params = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in form.values.items()
-            if key in static
-        }
+        params = {key: _json(form[key]) for key in static if key in form}
         for key in form.values:
             if key not in static:
-                params[key] = holed(form.at(key), scope, bindings)
+                params[key] = _shaped(form, key, record, scope, bindings)
         return Action(kind, params, bindings)
 
     return read
 
 
+def _shaped(form: Fields, key: str, record: Record, scope: Scope, bindings: Bindings) -> Any:
+    """The value of a key that may have holes, once it has the shape that its key asks for."""
+    node = form.at(key)
+    shape = record.keys[key].shape
+    if isinstance(shape, Deferred):
+        shape.of().read(node, f"'{key}'", scope.source)
+    return holed(node, scope, bindings)
+
+
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _http(node: Node, fields: Fields, scope: Scope) -> Action:
-    action = _record_action("http", "method", "expect")(node, fields, scope)
+    action = _record_action("http", HTTP, "method", "expect")(node, fields, scope)
     if "json" in action.params and "body" in action.params and isinstance(node, Mapping):
         message = "'http' has 'json' and 'body', and a request has one body"
         scope.note(scope.source.refuse("stray_key", message, node.key("body"), hint="remove one of them"))
@@ -134,13 +156,13 @@ def _http(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        return _record_action("agent", "provider")(node, fields, scope)
+        return _record_action("agent", AGENT, "provider")(node, fields, scope)
     return _one_text("agent", "prompt", node, scope)
 
 
 def _approve(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        return _record_action("approve", "timeout", "default")(node, fields, scope)
+        return _record_action("approve", APPROVE, "timeout", "default")(node, fields, scope)
     return _one_text("approve", "message", node, scope)
 
 
@@ -151,12 +173,14 @@ def _one_text(kind: str, key: str, node: Node, scope: Scope) -> Action:
 
 
 def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
-    form: Fields = ACTION_SHAPES["sql"].read(node, "'sql'", scope.source)
+    form: Fields = SQL.read(node, "'sql'", scope.source)
     bindings: Bindings = {}
-    params: dict[str, Any] = {key: holed(form.at(key), scope, bindings) for key in ("connection",) if key in form}
-    own = holed(form.at("params"), scope, bindings) if "params" in form else {}
+    params = {key: _shaped(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
+    own = _shaped(form, "params", SQL, scope, bindings) if "params" in form else {}
     query = form.at("query") if "query" in form else None
-    if isinstance(query, Scalar):
+    if query is not None and not isinstance(query, Scalar):
+        raise scope.source.refuse("type", f"'query' is {describe(query)}, a query is expected", query)
+    if query is not None:
         params["query"], bound = _bound_query(query, scope, bindings)
         if bound and not isinstance(own, dict):
             message = "'params' is a list, and values in '${…}' are bound by name"
@@ -214,7 +238,7 @@ def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(form, Fields):
         if "until" not in form:
             return Action("wait", {})
-        until = holed(form.at("until"), scope, bindings)
+        until = _shaped(form, "until", WAIT, scope, bindings)
         if isinstance(until, str):
             _refuse_bad_time(until, form.at("until"), scope)
         return Action("wait", {"until": until}, bindings)

@@ -95,11 +95,11 @@ def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, An
         said["on_failure"] = handler
         if is_fatal and "handler_failure_fatal" not in fields:
             said["handler_failure_fatal"] = True
-    after = scope.knowing("output")
     if "on_success" in fields:
-        said["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings)
+        node, after = fields.at("on_success"), scope.knowing("output")
+        said["on_success"] = read_commands(node, "'on_success'", after, settings)
     if "validate" in fields:
-        node = fields.at("validate")
+        node, after = fields.at("validate"), scope.knowing("output")
         is_command = isinstance(node, Mapping)
         said["validator" if is_command else "validate"] = (
             read_command(node, "'validate'", after, settings) if is_command else condition(node, after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from typing import Any
 
 from mulligan.language.keys import MATRIX_LISTS, MATRIX_ZIP
@@ -68,7 +69,7 @@ def _tidy(number: float) -> int | float:
 
 def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[Any]:
     if start is None or stop is None or step is None:
-        return []
+        return [0]  # refused already; what stands here is never used
     if step <= 0 or stop < start:
         raise scope.source.refuse(
             "matrix", "the range goes from high to low", node, hint="the smaller number comes first"
@@ -114,7 +115,7 @@ def step_names(node: Scalar, combinations: list[Values], scope: Scope) -> list[s
     numbers = _positions(combinations)
     names = [_formatted(written, values, numbers, node, scope) for values in combinations]
     if len(set(names)) < len(names):
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         hint = "name every value in it, such as 'sim_{alpha}_{i:03d}', with enough digits"
         raise scope.source.refuse("matrix", f"two steps of the matrix are called '{twice}'", node, hint=hint)
     return names

@@ -48,12 +48,14 @@ class Reach:
 
     def _swept(self, pairs: list[Pair]) -> set[Pair]:
         held: set[Pair] = set()
-        sources = sorted({self._part[source] for source, _ in pairs})
+        asked: dict[int, list[Pair]] = {}
+        for pair in pairs:
+            asked.setdefault(self._part[pair[0]], []).append(pair)
+        sources = sorted(asked)
         for start in range(0, len(sources), _SOURCES_PER_SWEEP):
             bits = {part: 1 << bit for bit, part in enumerate(sources[start : start + _SOURCES_PER_SWEEP])}
             masks = self._sweep(bits)
-            asked = (pair for pair in pairs if self._part[pair[0]] in bits)
-            held.update(pair for pair in asked if masks[self._part[pair[1]]] & bits[self._part[pair[0]]])
+            held.update(pair for part, bit in bits.items() for pair in asked[part] if masks[self._part[pair[1]]] & bit)
         return held
 
     def _sweep(self, bits: dict[int, int]) -> list[int]:

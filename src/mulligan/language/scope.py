@@ -182,8 +182,14 @@ def _refuse(refused: ExpressionRefused, node: Scalar, scope: Scope) -> Refusal:
     )
 
 
+_PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+
+
 @lru_cache(maxsize=16384)
 def _paths(source: str) -> tuple[tuple[str, ...], ...]:
+    """The paths that an expression reads. Most expressions are one path and nothing else."""
+    if _PLAIN_PATH.fullmatch(source):
+        return (tuple(source.split(".")),)
     return analyse(tokens(source)).paths
 
 

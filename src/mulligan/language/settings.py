@@ -10,6 +10,8 @@ from mulligan.language.nodes import Node
 from mulligan.language.scope import Scope, template
 from mulligan.language.shapes import Fields
 
+_KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry")
+
 
 @dataclass(frozen=True)
 class Retry:
@@ -37,6 +39,8 @@ class Settings:
 
     def merged(self, fields: Fields, scope: Scope) -> Settings:
         """These settings with what a place says itself on top."""
+        if not any(key in fields for key in _KEYS):
+            return self
         return Settings(
             capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,
             env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,

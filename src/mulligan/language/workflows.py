@@ -99,17 +99,14 @@ def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
         name: Breaker(**form.pick("failures", "reset", "ignore", "when_open"))
         for name, form in fields.get("breakers", {}).items()
     }
-    draft.policies = _mapping(fields, "retry_policies", source)
-    draft.handlers = _mapping(fields, "handlers", source)
+    draft.policies = _mapping(fields, "retry_policies")
+    draft.handlers = _mapping(fields, "handlers")
     return draft
 
 
-def _mapping(fields: Fields, key: str, source: Source) -> Mapping | None:
+def _mapping(fields: Fields, key: str) -> Mapping | None:
     node = fields.at(key) if key in fields else None
-    if node is not None and not isinstance(node, Mapping):
-        source.note(source.refuse("type", f"'{key}' is {describe(node)}, a mapping is expected", node))
-        return None
-    return node
+    return node if isinstance(node, Mapping) else None
 
 
 def _secret(name: str, form: Fields, source: Source) -> Secret:
@@ -173,12 +170,13 @@ def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:
 
 
 def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
-    node = _mapping(fields, "outputs", draft.source)
     outputs: dict[str, Template] = {}
     scope = Scope(draft, "'outputs'", reader=None)
-    for name, (_, value) in (node.entries if node else {}).items():
+    for name, node in fields.get("outputs", {}).items():
         try:
-            outputs[name] = value_template(value, scope)
+            outputs[name] = value_template(node, scope)
+            if any(read.startswith("secrets.") for read in outputs[name].reads):
+                raise draft.source.refuse("secret", "a secret is known to workers only, and never put out", node)
         except Refusal as refusal:
             draft.source.note(refusal)
     return outputs

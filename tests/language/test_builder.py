@@ -1,0 +1,121 @@
+"""Workflows written in Python: the same structs, and refusals that point into the Python file."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mulligan.core.workflow import Workflow as CheckedWorkflow
+from mulligan.errors import LanguageError
+from mulligan.language import load_text
+from mulligan.language.builder import Workflow
+
+
+def test_python_and_yaml_make_the_same_workflow() -> None:
+    release = Workflow("release", timeout="1h", defaults={"retry": 1})
+    release.input("target", default="staging", enum=["staging", "prod"]).input("n", "integer")
+    release.secret("token", env="TOKEN").breaker("api", failures=3)
+    release.policy("flaky", rules=[{"any": True}]).handler("tidy", "make clean", "make")
+    release.step("build", shell="make TARGET=${inputs.target}", retry="flaky", on_failure={"use": "tidy"})
+    release.step(
+        "check", needs=["build"], map={"over": [1, 2], "as": "x"}, do=["echo ${x}"], timeout=timedelta(minutes=5)
+    )
+    release.end(shell="make").outputs(all="${steps.build.output}")
+
+    written = load_text(
+        """
+        name: release
+        timeout: 1h
+        defaults: {retry: 1}
+        inputs: {target: {type: string, default: staging, enum: [staging, prod]}, n: {type: integer}}
+        secrets: {token: {env: TOKEN}}
+        breakers: {api: {failures: 3}}
+        retry_policies: {flaky: {rules: [{any: true}]}}
+        handlers: {tidy: {commands: [make clean, make]}}
+        steps:
+          - {step: build, shell: 'make TARGET=${inputs.target}', retry: flaky, on_failure: {use: tidy}}
+          - {step: check, needs: [build], map: {over: [1, 2], as: x}, do: ['echo ${x}'], timeout: 5m}
+        end: {shell: make}
+        outputs: {all: '${steps.build.output}'}
+        """
+    )
+
+    assert without_lines(release.check()) == without_lines(written)
+
+
+def without_lines(workflow: CheckedWorkflow) -> CheckedWorkflow:
+    import msgspec
+
+    replace = msgspec.structs.replace
+    steps = tuple(replace(step, line=0) for step in workflow.steps)
+    return replace(workflow, steps=steps, end=replace(workflow.end, line=0))
+
+
+def report(count: int) -> int:
+    return count
+
+
+def test_a_function_becomes_a_step_that_calls_it() -> None:
+    work = Workflow("work")
+
+    same = work.python(args={"count": 3})(report)
+
+    action = work.check().steps[0].action
+    assert same is report
+    assert work.check().steps[0].name == "report"
+    assert action is not None
+    assert action.params == {"call": f"{report.__module__}:report", "args": {"count": 3}}
+
+
+def test_a_refusal_points_at_the_python_line_that_said_it() -> None:
+    work = Workflow("work")
+    line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+    work.step("build", shell="make", needs=["nobody"])
+
+    with pytest.raises(LanguageError) as caught:
+        work.check()
+
+    assert caught.value.render() == (
+        f"error[language.unknown_step]: {__file__}:{line}:46: step 'build' needs 'nobody', which is not a step\n"
+        f'  {line} |     work.step("build", shell="make", needs=["nobody"])\n'
+        f"  {' ' * len(str(line))} |                                              ^^^^^^"
+    )
+
+
+def test_a_refusal_finds_its_word_in_a_call_of_several_lines() -> None:
+    work = Workflow("work")
+    work.step(
+        "build",
+        shell="make",
+        tiemout="3s",
+    )
+
+    with pytest.raises(LanguageError) as caught:
+        work.check()
+
+    problem = caught.value.problems[0]
+    assert problem.source_line.strip() == 'tiemout="3s",'
+    assert (problem.column, problem.length, problem.hint) == (9, 7, "did you mean 'timeout'?")
+
+
+def test_what_is_no_plain_value_is_refused() -> None:
+    work = Workflow("work")
+
+    with pytest.raises(LanguageError) as caught:
+        work.step("build", shell=Path("x"))
+
+    assert caught.value.problems[0].message == "a workflow is made of plain values, and this is a PosixPath"
+
+
+def test_a_function_inside_another_is_refused() -> None:
+    work = Workflow("work")
+
+    with pytest.raises(LanguageError) as caught:
+
+        @work.python()
+        def inner() -> None: ...
+
+    assert "no worker can import the function" in caught.value.problems[0].message
