@@ -26,7 +26,7 @@ def is_met(on: str, settled: str) -> bool:
 
 
 def move(state: State, place: Place, kind: type[Fact]) -> None:
-    """Change a place's status as the table says. The caller has asked `is_lawful` before."""
+    """Change a place's status as the table says. That it is lawful was asked at the door (`lawful`)."""
     set_status(state, place, PLACE[kind][place.status])
 
 

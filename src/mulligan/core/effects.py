@@ -13,7 +13,7 @@ from typing import Any, dataclass_transform
 import msgspec
 
 from . import events as e
-from .evolve import is_engines_own
+from .lives import is_engines_own
 from .reports import TimerKind
 from .state import State
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..errors import ExpressionFailed
 from . import events as e
-from .evolve import is_engines_own
 from .failure import Failure, failure
+from .lives import is_engines_own
 from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled
 from .state import Place, State

@@ -1,0 +1,49 @@
+"""The door to change: a fact that the table does not know for what it is about raises, and nothing has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Unlawful
+from . import events as e
+from .arrivals import move
+from .state import Place, State
+from .transitions import PLACE, RUN
+
+# They tell of something that may be gone, or may never have been.
+_ABOUT_ANYTHING = frozenset({e.TimerHeld, e.ReportRefused})
+
+
+def refuse_unlawful(state: State, fact: Any) -> None:
+    """Raise `Unlawful` unless the fact may follow for its run or its place as they are now."""
+    kind = type(fact)
+    if kind in RUN:
+        if state.run.status not in RUN[kind]:
+            raise Unlawful(f"{kind.__name__} cannot follow in a run that is {state.run.status}")
+    elif kind not in _ABOUT_ANYTHING:
+        _refuse_for_place(state, fact, kind)
+
+
+def _refuse_for_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
+    key = fact.place if hasattr(fact, "place") else fact.step
+    place = state.places.get(key)
+    if kind in PLACE:
+        is_lawful = (place.status if place is not None else "new") in PLACE[kind]
+    else:
+        is_lawful = place is not None
+    if not is_lawful:
+        raise Unlawful(f"{kind.__name__} cannot follow for '{key}', which is {place.status if place else 'not there'}")
+    parent = getattr(fact, "parent", None)
+    if parent is not None and parent not in state.places:
+        raise Unlawful(f"{kind.__name__} cannot follow for '{key}': there is no '{parent}'")
+
+
+def enter(state: State, key: str, fact: e.Fact) -> Place:
+    """The place, saved for the journal and moved on as the table says."""
+    place = state.touch(key)
+    move(state, place, type(fact))
+    return place
+
+
+def enter_run(state: State, fact: e.Fact) -> None:
+    state.run.status = RUN[type(fact)][state.run.status]

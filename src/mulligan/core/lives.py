@@ -1,0 +1,317 @@
+"""What is true of a place after a fact of its life: its attempts, its handler, its commands, its items, its undo.
+
+Part of `evolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..errors import Unlawful
+from . import events as e
+from .failure import Failure
+from .lawful import enter
+from .state import NO_CLIMB, Items, Place, State, undo_key
+from .workflow import ENGINE_ACTIONS, Command
+
+_replace = msgspec.structs.replace
+_ITEM = Command()
+
+
+def _attempt_scheduled(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    _number(state, place, fact.attempt)
+    place.phase, place.bindings = "", fact.bindings
+    if place.climb is not NO_CLIMB:
+        place.climb = _replace(place.climb, due=None, handler_due=None)
+    if state.run.status == "paused" and is_engines_own(place.spec):
+        state.run.unstarted = (*state.run.unstarted, place.key)
+
+
+def is_engines_own(spec: Command) -> bool:
+    """A wait, an approval, a sub-workflow, a map: no worker is leased for it."""
+    return spec.action is None or spec.action.kind in ENGINE_ACTIONS
+
+
+def _number(state: State, place: Place, attempt: int) -> None:
+    """Attempts of a command of an item are numbered over the item."""
+    place.attempt = attempt
+    if place.role == "do":
+        state.touch(place.parent).attempt = attempt
+
+
+def _attempt_started(state: State, fact: e.AttemptStarted, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.worker, place.host, place.due = fact.worker, fact.host, fact.due
+
+
+def _attempt_succeeded(state: State, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.output = fact.output
+    _end_attempt(place)
+    if fact.warnings:
+        place.warnings = (*place.warnings, *fact.warnings)
+
+
+def _attempt_failed(state: State, fact: e.AttemptFailed, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    _number(state, place, fact.attempt)
+    place.warnings = (*place.warnings, *fact.warnings)
+    _fail(place, fact.failure)
+
+
+def _fail(place: Place, failure: Failure) -> None:
+    place.failure, place.output = failure, None
+    _end_attempt(place)
+    place.climb = _replace(place.climb, tries=place.climb.tries + 1)
+
+
+def _end_attempt(place: Place) -> None:
+    place.due, place.bindings = None, {}
+    if place.items is not None:
+        place.items = _replace(place.items, is_judged=True)
+
+
+def _attempt_lost(state: State, fact: e.AttemptLost, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.climb = _replace(place.climb, losses=place.climb.losses + 1)
+
+
+def _attempt_ended_early(state: State, fact: e.AttemptInterrupted, entry: e.Entry) -> None:
+    enter(state, fact.place, fact).due = None
+
+
+def _attempt_stopping(state: State, fact: e.AttemptStopping, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    if fact.reason == "handler_timeout":
+        place.climb = _replace(place.climb, is_handler_late=True)
+    else:
+        place.phase = fact.reason
+
+
+def _attempt_cancelled(state: State, fact: e.AttemptCancelled, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.phase = "stopped"
+    _end_attempt(place)
+
+
+def _result_rejected(state: State, fact: e.ResultRejected, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.phase = ""
+    _fail(place, fact.failure)
+
+
+def _rung_passed(state: State, fact: e.RungPassed, entry: e.Entry) -> None:
+    if fact.rung == "retry":
+        place = state.touch(fact.place)
+        place.climb = _replace(place.climb, verdict=fact.reason)
+
+
+def _retry_scheduled(state: State, fact: e.RetryScheduled, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.climb = _replace(
+        place.climb,
+        retries={**place.climb.retries, fact.rule: fact.number},
+        due=fact.due,
+        is_script_open=fact.has_script,
+        adjusted=fact.adjusted,
+        verdict="",
+    )
+
+
+def _handler_started(state: State, fact: e.HandlerStarted, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    climb = place.climb
+    place.climb = _replace(
+        climb,
+        handled_times=climb.handled_times + 1,
+        handled_attempt=fact.attempt,
+        handler_due=fact.due,
+        handler_output=None,
+        is_handler_late=False,
+        due=None,
+    )
+
+
+def _handler_succeeded(state: State, fact: e.HandlerSucceeded, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    climb = place.climb
+    is_rerun = bool(place.spec.on_failure and place.spec.on_failure.rerun)
+    place.climb = _replace(climb, handler_output=fact.output, handler_due=None, reruns=climb.reruns + is_rerun)
+
+
+def _handler_failed(state: State, fact: e.HandlerFailed, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.climb = _replace(place.climb, handler_due=None, is_handler_late=False)
+    if place.failure:
+        place.failure = _replace(place.failure, handler_failure=fact.failure)
+
+
+def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> None:
+    parent = state.touch(fact.parent)
+    spec = command_spec(state, parent, fact.role, fact.index)
+    # Attempts of a command of an item go on from the item's number.
+    attempt = parent.attempt if fact.role == "do" else 0
+    place = Place(fact.place, fact.role, spec, "ready", fact.parent, fact.index, visit=1, attempt=attempt)
+    place.entered_at, place.entered_seq = entry.at, entry.seq
+    state.add(place)
+    parent.child = fact.place
+    if fact.role == "validator":
+        parent.phase = "validating"
+    elif fact.role == "success":
+        parent.phase = "finishing"
+
+
+def command_spec(state: State, parent: Place, role: str, index: int) -> Command:
+    """What the workflow says of a command below `parent`."""
+    spec = parent.spec
+    step = state.step(state.step_of(parent).key)
+    found = (
+        step.do[index]
+        if role == "do"
+        else spec.on_failure.commands[index]
+        if role == "handler" and spec.on_failure
+        else spec.on_success[index]
+        if role == "success"
+        else spec.rules[index].recovery_script
+        if role == "script"
+        else spec.validator
+        if role == "validator"
+        else step.undo
+        if role == "undo"
+        else step.map.lister
+        if role == "lister" and step.map
+        else None
+    )
+    if found is None:
+        raise Unlawful(f"'{parent.key}' has no {role} command {index}")
+    return found
+
+
+def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
+    state.touch(fact.place)
+    state.drop(state.places, fact.place)
+    parent = state.touch(fact.parent)
+    parent.child = ""
+    if fact.role == "script":
+        parent.climb = _replace(parent.climb, is_script_open=False)
+    elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
+        parent.climb = _replace(parent.climb, handler_output=fact.output)
+    elif fact.role == "do" and isinstance(fact, e.CommandCompleted):
+        parent.recovered_by = fact.recovered_by or parent.recovered_by
+
+
+def _map_expanded(state: State, fact: e.MapExpanded, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    if fact.items is not None:
+        _reset_items(state, fact.place)
+        place.items = Items(fact.items, place.visit, tuple(range(len(fact.items))))
+    elif place.items is not None and fact.todo is not None:
+        place.items = Items(place.items.values, place.visit, fact.todo)
+
+
+def _reset_items(state: State, step: str) -> None:
+    """Items of an earlier list are as new, but for their numbers: attempts are counted over the whole run."""
+    index = 0
+    while (key := f"{step}[{index}]") in state.places:
+        item = state.touch(key)
+        item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
+        index += 1
+
+
+def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
+    parent = state.touch(fact.parent)
+    if parent.items is None:
+        raise Unlawful(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
+    if fact.place in state.places:
+        place = enter(state, fact.place, fact)
+        place.failure, place.recovered_by = None, ""
+    else:
+        place = Place(fact.place, "item", _ITEM, "running", fact.parent, fact.index)
+        state.add(place)
+    place.visit = parent.visit
+    place.entered_at, place.entered_seq = entry.at, entry.seq
+    parent.items = _replace(parent.items, next=parent.items.next + 1, running=parent.items.running + 1)
+
+
+def _item_completed(state: State, fact: e.ItemCompleted, entry: e.Entry) -> None:
+    place = enter(state, fact.place, fact)
+    place.output, place.recovered_by = fact.output, fact.recovered_by
+    _leave_item(state, fact.parent, has_failed=False)
+
+
+def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
+    enter(state, fact.place, fact).failure = fact.failure
+    _leave_item(state, fact.parent, has_failed=True)
+
+
+def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None:
+    enter(state, fact.place, fact)
+    _leave_item(state, fact.parent, has_failed=False)
+
+
+def _leave_item(state: State, parent_key: str, *, has_failed: bool) -> None:
+    parent = state.touch(parent_key)
+    items = parent.items
+    if items is not None:
+        parent.items = _replace(items, running=items.running - 1, failed=items.failed + has_failed)
+
+
+def _undo_started(state: State, fact: e.UndoStarted, entry: e.Entry) -> None:
+    state.run.undoing = undo_key(fact.step, fact.visit)
+
+
+def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
+    outcome = "done" if isinstance(fact, e.UndoCompleted) else "failed"
+    for index, undoable in enumerate(state.undoables):
+        if (undoable.step, undoable.visit) == (fact.step, fact.visit):
+            state.set_at(state.undoables, index, _replace(undoable, outcome=outcome))
+    state.run.undoing, state.run.has_undone = "", True
+    place = state.touch(fact.step)
+    place.is_undone = True
+    if isinstance(fact, e.UndoFailed):
+        place.warnings = (*place.warnings, fact.failure)
+
+
+def _warning_recorded(state: State, fact: e.WarningRecorded, entry: e.Entry) -> None:
+    place = state.touch(fact.place)
+    place.warnings = (*place.warnings, fact.failure)
+
+
+def _nothing(state: State, fact: e.Fact, entry: e.Entry) -> None:
+    """A fact for the record: it tells the story and changes nothing."""
+
+
+LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+    e.AttemptScheduled: _attempt_scheduled,
+    e.AttemptStarted: _attempt_started,
+    e.AttemptSucceeded: _attempt_succeeded,
+    e.AttemptFailed: _attempt_failed,
+    e.AttemptLost: _attempt_lost,
+    e.AttemptInterrupted: _attempt_ended_early,
+    e.AttemptStopping: _attempt_stopping,
+    e.AttemptCancelled: _attempt_cancelled,
+    e.ResultRejected: _result_rejected,
+    e.RungPassed: _rung_passed,
+    e.RetryScheduled: _retry_scheduled,
+    e.HandlerStarted: _handler_started,
+    e.HandlerSucceeded: _handler_succeeded,
+    e.HandlerFailed: _handler_failed,
+    e.CommandEntered: _command_entered,
+    e.CommandCompleted: _command_ended,
+    e.CommandFailed: _command_ended,
+    e.CommandCancelled: _command_ended,
+    e.MapExpanded: _map_expanded,
+    e.ItemEntered: _item_entered,
+    e.ItemCompleted: _item_completed,
+    e.ItemFailed: _item_failed,
+    e.ItemCancelled: _item_cancelled,
+    e.UndoStarted: _undo_started,
+    e.UndoCompleted: _undo_ended,
+    e.UndoFailed: _undo_ended,
+    e.WarningRecorded: _warning_recorded,
+    e.ReportRefused: _nothing,
+}
