@@ -307,7 +307,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 REPORTS = JSON | st.fixed_dictionaries(
-    {}, optional={name: JSON for name in ("code", "severity", "message", "retryable", "details")}
+    {}, optional=dict.fromkeys(("code", "severity", "message", "retryable", "details"), JSON)
 )
 
 

@@ -261,7 +261,7 @@ def test_the_delay_is_counted_by_retries_of_the_rule():
 def test_no_factor_and_no_number_is_too_large_to_wait_for(factor, number):
     delay = delay_seconds(Backoff(delay=1, factor=factor), number, "", {})
 
-    assert 0 <= delay and T0 + timedelta(seconds=delay) > T0 - timedelta(seconds=1)
+    assert delay >= 0 and T0 + timedelta(seconds=delay) > T0 - timedelta(seconds=1)
 
 
 @given(

@@ -399,8 +399,10 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
 
 
 def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: bool) -> tuple[int, ...]:
-    if now.state.run.stop is not None or is_doomed(place, failure):
+    if now.state.run.stop is not None:
         return ()
+    if is_doomed(place, failure):
+        return _led_on(now, place, is_allowed=False)
     taken = set(alert_edges(now.state, place, failure))
     if chosen.edge is not None:
         taken.add(chosen.edge)
