@@ -1,0 +1,30 @@
+"""A clock that jumps: time passes when a test says so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class JumpingClock:
+    """Stands still until told otherwise, and never goes back; `seen_from` is for reporters whose clocks are wrong."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._now = start
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"a clock does not go back, and {seconds:g}s would")
+        self._now += timedelta(seconds=seconds)
+
+    def advance_to(self, moment: datetime) -> None:
+        """Jump to `moment`, if it is still to come."""
+        self._now = max(self._now, moment)
+
+    def seen_from(self, seconds: float) -> datetime:
+        """What a reporter says whose clock is wrong by so much."""
+        return self._now + timedelta(seconds=seconds)

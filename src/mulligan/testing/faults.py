@@ -1,0 +1,58 @@
+"""Fault points under a test's control: `arm` one, and the program dies there at its n-th pass.
+
+    with faults() as points:
+        points.arm("after_commit", 3)
+        ...                                  # raises Crash at the third commit
+
+Outside of `faults()` a fault point is a call that does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..ports import FAULT_POINTS, fault_listeners
+
+
+class Crash(BaseException):
+    """The program died here. No handler of `Exception` catches it, as none would catch kill -9."""
+
+    def __init__(self, point: str) -> None:
+        super().__init__(f"died at '{point}'")
+        self.point = point
+
+
+class Faults:
+    """Counts the passes of every point, and dies at the one that is armed."""
+
+    def __init__(self) -> None:
+        self.passes = dict.fromkeys(FAULT_POINTS, 0)
+        self._armed: dict[str, int] = {}
+
+    def arm(self, name: str, n: int = 1) -> None:
+        """Die at the n-th pass of `name` from now on, once."""
+        if name not in FAULT_POINTS:
+            raise KeyError(f"there is no fault point '{name}'; there are {', '.join(sorted(FAULT_POINTS))}")
+        self._armed[name] = self.passes[name] + n
+
+    def disarm(self) -> None:
+        self._armed.clear()
+
+    def passed(self, name: str) -> None:
+        """Told by `ports.fault`. A name that is not in the list is a mistake of the code that named it."""
+        self.passes[name] += 1
+        if self._armed.get(name) == self.passes[name]:
+            del self._armed[name]
+            raise Crash(name)
+
+
+@contextmanager
+def faults() -> Iterator[Faults]:
+    """Listen to the fault points while the block runs."""
+    points = Faults()
+    fault_listeners.append(points.passed)
+    try:
+        yield points
+    finally:
+        fault_listeners.remove(points.passed)

@@ -1,0 +1,437 @@
+"""The ten promises of the design, as far as a log and a state show them. Each is a function that complains.
+
+A promise about facts is asked before each entry is noted: `promise(seen, entry)`. A promise about the state is asked
+when a turn is over: `promise(state, outside)`. `Promises` asks them all as a log grows; `check` does so for a whole log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ..core import events as e
+from ..core.lives import is_engines_own
+from ..core.flow import readiness
+from ..core.state import Place, State
+from ..core.transitions import RUN_ENDED
+from ..core.turn import fold
+from ..core.verdict import is_handled
+from ..core.workflow import END, Workflow
+from .seen import RESULTS, STEP_ENDS, TERMINAL, Seen
+
+Key = tuple[str, int]
+
+
+class Outside(msgspec.Struct):
+    """What the world around a run holds for it: tasks and child runs by place and attempt, timers by name."""
+
+    tasks: Collection[Key] = ()
+    children: Collection[Key] = ()
+    timers: Mapping[tuple[str, str, int], datetime] = {}
+
+
+# -- 1: every round reaches exactly one terminal status, through `end`, once -----------------------------------------
+
+
+def promise_1_one_ending_per_round(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    if isinstance(fact, TERMINAL):
+        if fact.round != seen.round:
+            raise seen.broken("promise 1", f"round {fact.round} ended, and it is round {seen.round}", entry)
+        if seen.end_ended != 1:
+            raise seen.broken("promise 1", f"the round ended, and 'end' has ended {seen.end_ended} times", entry)
+        if seen.open_visits or seen.open_commands:
+            what = sorted(seen.open_visits | seen.open_commands)
+            raise seen.broken("promise 1", f"the round ended while {what} had not", entry)
+    elif isinstance(fact, e.StepEntered) and fact.step == END:
+        if seen.end_entered:
+            raise seen.broken("promise 1", f"'end' was entered twice in round {seen.round}", entry)
+        if seen.open_visits or seen.undoing:
+            what = sorted(seen.open_visits) or [seen.undoing]
+            raise seen.broken("promise 1", f"'end' was entered while {what} had not ended", entry)
+
+
+def promise_1_nothing_follows_the_end(seen: Seen, entry: e.Entry) -> None:
+    if seen.is_over and not isinstance(entry.fact, e.RunReopened | e.ReportRefused):
+        raise seen.broken("promise 1", f"{type(entry.fact).__name__} came after the round's last event", entry)
+
+
+def promise_1_every_step_has_ended(state: State, outside: Outside) -> None:
+    if state.run.status in RUN_ENDED:
+        left = [place.key for place in (*state.steps(), state.places[END]) if not place.has_ended]
+        if left:
+            raise AssertionError(f"promise 1: the run has {state.run.status}, and {left} have not ended")
+        unsure = [record.step for record in state.failures if is_handled(state, record) is None]
+        if unsure:
+            raise AssertionError(f"promise 1: the run is over, and nobody knows whether {unsure} are handled")
+
+
+# -- 2: at most one accepted result per attempt ----------------------------------------------------------------------
+
+
+def promise_2_one_result_per_attempt(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, RESULTS)
+    if (fact.place, fact.attempt) in seen.results:
+        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' has two results", entry)
+    if fact.attempt < seen.attempts.get(fact.place, 0):
+        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' is not the last one", entry)
+
+
+def promise_2_attempts_count_up(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptScheduled)
+    before = seen.attempts.get(fact.place, 0)
+    if fact.attempt <= before:
+        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' came after attempt {before}", entry)
+
+
+# -- 3: retries never exceed the matched rule's budget ---------------------------------------------------------------
+
+
+def promise_3_retries_within_budget(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.RetryScheduled)
+    spec = seen.specs[fact.place]
+    rule = spec.rules[fact.rule]
+    before = seen.granted.get(fact.place, {}).get(fact.rule, 0)
+    if fact.number != before + 1:
+        raise seen.broken("promise 3", f"retry {fact.number} of '{fact.place}' came after retry {before}", entry)
+    if fact.number > rule.max_retries:
+        raise seen.broken("promise 3", f"retry {fact.number} of '{fact.place}', and {rule.max_retries} are all", entry)
+    tries = seen.tries.get(fact.place, 0)
+    if spec.max_attempts is not None and tries >= spec.max_attempts:
+        raise seen.broken("promise 3", f"'{fact.place}' has had {tries} tries of {spec.max_attempts}", entry)
+    if spec.deadline is not None and fact.due >= seen.entered_at[fact.place] + timedelta(seconds=spec.deadline):
+        raise seen.broken("promise 3", f"the retry of '{fact.place}' is due after its deadline", entry)
+
+
+# -- 4: script, handler, route, undo and `end` start once per cause --------------------------------------------------
+
+
+def promise_4_visits_follow_each_other(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    if isinstance(fact, e.StepEntered):
+        before = seen.visits.get(fact.step, 0)
+        if fact.step in seen.open_visits or fact.visit != before + 1:
+            raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' follows visit {before}", entry)
+    elif isinstance(fact, e.StepCompleted | e.StepFailed) and fact.step not in seen.open_visits:
+        raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' ended twice", entry)
+
+
+def promise_4_commands_start_once(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.CommandEntered)
+    if fact.place in seen.open_commands or (fact.role != "do" and fact.place in seen.entered_once):
+        raise seen.broken("promise 4", f"'{fact.place}' was entered twice", entry)
+    if fact.role == "script":
+        reserved = seen.reserved.get(fact.parent)
+        if reserved is None or not reserved.has_script:
+            raise seen.broken("promise 4", f"the script of '{fact.parent}' runs for no retry", entry)
+        if (fact.parent, reserved.attempt) in seen.scripts_run:
+            raise seen.broken("promise 4", f"the script of '{fact.parent}' runs twice for one retry", entry)
+    if fact.role == "handler" and fact.parent not in seen.handlers:
+        raise seen.broken("promise 4", f"'{fact.place}' runs outside of its handler", entry)
+    if fact.role == "undo" and seen.undoing is None:
+        raise seen.broken("promise 4", f"'{fact.place}' runs although nothing is being undone", entry)
+
+
+def promise_4_handlers_start_once(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    if isinstance(fact, e.HandlerStarted):
+        if fact.place in seen.handlers or (fact.place, fact.attempt) in seen.handled:
+            raise seen.broken("promise 4", f"the handler of '{fact.place}' started twice for one failure", entry)
+    elif isinstance(fact, e.HandlerSucceeded | e.HandlerFailed) and fact.place not in seen.handlers:
+        raise seen.broken("promise 4", f"a handler of '{fact.place}' ended that did not run", entry)
+
+
+def promise_4_undo_goes_back_in_order(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.UndoStarted)
+    visit = (fact.step, fact.visit)
+    if seen.undoing is not None:
+        raise seen.broken("promise 4", f"the undo of {visit} started while {seen.undoing} was being undone", entry)
+    if visit not in seen.completed or visit in seen.undone:
+        raise seen.broken("promise 4", f"{visit} is undone twice, or did not complete", entry)
+    if seen.last_undone_seq and seen.completed[visit] > seen.last_undone_seq:
+        raise seen.broken("promise 4", f"{visit} completed after what was undone before it", entry)
+
+
+def promise_4_loops_fire_once(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.LoopFired)
+    if (fact.step, fact.edge) not in seen.loops:
+        raise seen.broken("promise 4", f"the loop of '{fact.step}' fired and was not taken", entry)
+
+
+def promise_4_every_failure_says_where_it_went(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.StepFailed)
+    route = fact.route
+    if route.status == "selected" and (route.edge is None or route.edge not in fact.taken):
+        raise seen.broken("promise 4", f"'{fact.step}' chose a route and did not take it", entry)
+    is_routed = route.status == "selected" and route.to != END
+    if is_routed == fact.routed_to_end and fact.step != END:
+        raise seen.broken("promise 4", f"'{fact.step}' went to {route.to} and to 'end'", entry)
+
+
+# -- 5: no attempt starts while its script, triage or delay is open --------------------------------------------------
+
+
+def promise_5_nothing_starts_early(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptScheduled)
+    place = fact.place
+    if place in seen.open_scripts:
+        raise seen.broken("promise 5", f"'{place}' is tried again while its recovery script runs", entry)
+    if place in seen.parked:
+        raise seen.broken("promise 5", f"'{place}' is tried again while it is parked", entry)
+    reserved = seen.reserved.get(place)
+    if reserved is not None and reserved.due > entry.at:
+        raise seen.broken("promise 5", f"'{place}' is tried again before its delay is over", entry)
+
+
+# -- 6: a stopped run never starts a step again ----------------------------------------------------------------------
+
+
+def promise_6_a_stopped_run_starts_nothing(seen: Seen, entry: e.Entry) -> None:
+    if seen.stop is None:
+        return
+    fact: Any = entry.fact
+    place = fact.place if hasattr(fact, "place") else fact.step
+    if not _may_still_start(seen, place, fact):
+        raise seen.broken("promise 6", f"{type(fact).__name__} for '{place}' in a run that stops", entry)
+
+
+def _may_still_start(seen: Seen, place: str, fact: e.Fact) -> bool:
+    """Cleanup handlers, undo and `end`; with `now` no new cleanup and no new undo."""
+    if isinstance(fact, e.HandlerStarted) and fact.strategy == "cleanup" and not seen.is_now:
+        return True
+    if isinstance(fact, e.CommandEntered):
+        if fact.role == "undo" or (fact.role == "handler" and _is_cleanup(seen, fact.parent)):
+            return True
+        place = fact.parent
+    for above in seen.lineage(place):
+        if above == END or seen.roles.get(above) == "undo":
+            return True
+        if seen.roles.get(above) == "handler" and _is_cleanup(seen, seen.parents[above]):
+            return True
+    return False
+
+
+def _is_cleanup(seen: Seen, place: str) -> bool:
+    handler = seen.specs[place].on_failure
+    return handler is not None and handler.strategy == "cleanup"
+
+
+def promise_6_now_means_now(seen: Seen, entry: e.Entry) -> None:
+    if seen.is_now:
+        raise seen.broken("promise 6", "an undo started in a run that was cancelled at once", entry)
+
+
+def promise_6_no_route_in_a_stopped_run(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.StepFailed)
+    if seen.stop is not None and fact.step != END and (fact.route.status != "skipped_terminal" or fact.taken):
+        raise seen.broken("promise 6", f"'{fact.step}' was routed in a run that stops", entry)
+
+
+# -- 7: no lease outlives its holder ---------------------------------------------------------------------------------
+
+
+def promise_7_no_task_outlives_its_run(state: State, outside: Outside) -> None:
+    if state.run.status in RUN_ENDED and (outside.tasks or outside.children):
+        left = sorted({*outside.tasks, *outside.children})
+        raise AssertionError(f"promise 7: the run has {state.run.status}, and {left} are still queued")
+
+
+# -- 8: the log replays to the same state ----------------------------------------------------------------------------
+
+
+def promise_8_the_log_is_a_log(seen: Seen, entry: e.Entry) -> None:
+    if entry.seq != len(seen.log) + 1:
+        raise seen.broken("promise 8", f"entry {entry.seq} is in place {len(seen.log) + 1}", entry)
+    if not 0 <= entry.caused_by < entry.seq:
+        raise seen.broken("promise 8", f"entry {entry.seq} is caused by {entry.caused_by}, which is not before", entry)
+    if seen.log and entry.at < seen.log[-1].at:
+        raise seen.broken("promise 8", "time went back", entry)
+
+
+def promise_8_the_log_replays(state: State, log: Iterable[e.Entry]) -> None:
+    replayed = fold(state.workflow, log, state.graph)
+    for table in ("run", "places", "arcs", "barriers", "failures", "undoables", "past", "routed"):
+        live, told = getattr(state, table), getattr(replayed, table)
+        if live != told:
+            raise AssertionError(f"promise 8: '{table}' is\n  {_difference(live, told)}")
+
+
+def _difference(live: Any, told: Any) -> str:
+    if isinstance(live, dict) and isinstance(told, dict):
+        keys = [key for key in {**live, **told} if live.get(key) != told.get(key)]
+        live, told = {key: live.get(key) for key in keys}, {key: told.get(key) for key in keys}
+    return f"{live}\nand the log says\n  {told}"
+
+
+# -- 9: a secret appears nowhere -------------------------------------------------------------------------------------
+
+
+def promise_9_no_secret_is_told(log: Iterable[e.Entry], secret: str) -> None:
+    for entry in log:
+        if secret.encode() in msgspec.json.encode(entry):
+            raise AssertionError(f"promise 9: a secret is in the log (seq {entry.seq})\n  {type(entry.fact).__name__}")
+
+
+# -- 10: a run ends, or waits for somebody ---------------------------------------------------------------------------
+
+
+def promise_10_somebody_will_come(state: State, outside: Outside) -> None:
+    """Every active place has a task, a timer, a child run or a person to wait for; and somebody is active."""
+    run = state.run
+    if run.status not in ("running", "paused"):
+        return
+    active = [place for place in (*state.steps(), state.places[END]) if place.is_active]
+    if run.active != len(active):
+        raise AssertionError(f"promise 10: {run.active} steps are said to be active, and {len(active)} are")
+    for place in active:
+        _expect_waker(state, place, outside)
+    if run.undoing:
+        _expect_waker(state, state.places[run.undoing], outside)
+    for loop in run.loops.values():
+        if not loop.busy and not _will_fire(state, outside, "loop", loop.step, loop.edge):
+            raise AssertionError(f"promise 10: the loop of '{loop.step}' waits, and no timer is set for it")
+    if not (active or run.undoing or run.loops) and run.status == "running":
+        raise AssertionError("promise 10: the run is at rest and has not ended")
+
+
+def _expect_waker(state: State, place: Place, outside: Outside) -> None:
+    if place.child:
+        _expect_waker(state, state.places[place.child], outside)
+    elif place.items is not None and place.status == "running":
+        _expect_items(state, place, outside)
+    elif not _has_waker(state, place, outside):
+        attempt = f"attempt {place.attempt}, phase '{place.phase}'"
+        raise AssertionError(f"promise 10: '{place.key}' is {place.status} ({attempt}), and nothing will wake it")
+
+
+def _expect_items(state: State, place: Place, outside: Outside) -> None:
+    assert place.items is not None
+    items = [state.places.get(f"{place.key}[{index}]") for index in place.items.todo[: place.items.next]]
+    running = [item for item in items if item is not None and item.status == "running"]
+    if not running or len(running) != place.items.running:
+        raise AssertionError(f"promise 10: {place.items.running} items of '{place.key}' run, and {len(running)} do")
+    for item in running:
+        _expect_waker(state, item, outside)
+
+
+def _has_waker(state: State, place: Place, outside: Outside) -> bool:
+    if place.status == "backing_off":
+        return not place.climb.is_script_open and _will_fire(state, outside, "retry", place.key, place.attempt + 1)
+    if place.status == "pending_failed":
+        return place.climb.parked_due is None or _will_fire(state, outside, "triage", place.key, place.attempt)
+    if place.status not in ("ready", "running"):
+        return False
+    if not is_engines_own(place.spec):
+        return (place.key, place.attempt) in outside.tasks
+    if place.status == "ready":
+        return state.run.status == "paused" and place.key in state.run.unstarted
+    kind = place.spec.action.kind if place.spec.action else "map"
+    if kind == "workflow" and (place.key, place.attempt) not in outside.children:
+        return False
+    is_timed = place.due is not None and not place.phase
+    return kind != "map" and (not is_timed or _will_fire(state, outside, "attempt", place.key, place.attempt))
+
+
+def _will_fire(state: State, outside: Outside, kind: str, place: str, number: int) -> bool:
+    return (kind, place, number) in outside.timers or (kind, place, number) in state.run.held
+
+
+def promise_10_nobody_is_forgotten(state: State, outside: Outside) -> None:
+    """No step waits that could start now, or that will never start."""
+    if state.run.status == "running" and state.run.stop is None:
+        for place in state.steps():
+            if place.status == "waiting" and (answer := readiness(state, place)):
+                raise AssertionError(f"promise 10: '{place.key}' waits, and it could: {answer}")
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+FactPromise = Callable[[Seen, e.Entry], None]
+StatePromise = Callable[[State, Outside], None]
+
+_STARTS = (
+    e.StepEntered,
+    e.AttemptScheduled,
+    e.AttemptStarted,
+    e.RetryScheduled,
+    e.HandlerStarted,
+    e.CommandEntered,
+    e.ItemEntered,
+    e.StepParked,
+    e.StepPutBack,
+    e.StepStoodIn,
+    e.LoopTaken,
+    e.LoopFired,
+)
+
+FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
+    promise_8_the_log_is_a_log: e.FACTS,
+    promise_1_nothing_follows_the_end: e.FACTS,
+    promise_1_one_ending_per_round: (*TERMINAL, e.StepEntered),
+    promise_2_one_result_per_attempt: RESULTS,
+    promise_2_attempts_count_up: (e.AttemptScheduled,),
+    promise_3_retries_within_budget: (e.RetryScheduled,),
+    promise_4_visits_follow_each_other: (e.StepEntered, *STEP_ENDS),
+    promise_4_commands_start_once: (e.CommandEntered,),
+    promise_4_handlers_start_once: (e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed),
+    promise_4_undo_goes_back_in_order: (e.UndoStarted,),
+    promise_4_loops_fire_once: (e.LoopFired,),
+    promise_4_every_failure_says_where_it_went: (e.StepFailed,),
+    promise_5_nothing_starts_early: (e.AttemptScheduled,),
+    promise_6_a_stopped_run_starts_nothing: _STARTS,
+    promise_6_now_means_now: (e.UndoStarted,),
+    promise_6_no_route_in_a_stopped_run: (e.StepFailed,),
+}
+STATE_PROMISES: tuple[StatePromise, ...] = (
+    promise_1_every_step_has_ended,
+    promise_10_somebody_will_come,
+    promise_10_nobody_is_forgotten,
+)
+
+_ASKED: dict[type[e.Fact], tuple[FactPromise, ...]] = {
+    kind: tuple(promise for promise, kinds in FACT_PROMISES.items() if kind in kinds) for kind in e.FACTS
+}
+
+
+class Promises:
+    """Asks every promise as a log grows."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.seen = Seen(workflow)
+
+    def see(self, entry: e.Entry) -> None:
+        """One more entry of the log."""
+        for promise in _ASKED[type(entry.fact)]:
+            promise(self.seen, entry)
+        self.seen.note(entry)
+
+    def rest(self, state: State, outside: Outside) -> None:
+        """A turn is over and nothing waits in the inbox."""
+        for promise in STATE_PROMISES:
+            promise(state, outside)
+
+    def over(self, state: State, outside: Outside) -> None:
+        """The history is over: everything was reported, and nothing may be left."""
+        promise_7_no_task_outlives_its_run(state, outside)
+        promise_8_the_log_replays(state, self.seen.log)
+
+
+def check(log: Iterable[e.Entry], state: State) -> None:
+    """Ask every promise that a log and the state it led to can show."""
+    promises = Promises(state.workflow)
+    for entry in log:
+        promises.see(entry)
+    promise_1_every_step_has_ended(state, Outside())
+    promise_8_the_log_replays(state, promises.seen.log)

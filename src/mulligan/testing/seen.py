@@ -1,0 +1,267 @@
+"""What an onlooker knows of a run from its log alone: the ground on which the promises stand.
+
+Deliberately apart from `core.evolve`: a mistake there must not hide itself here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..core import events as e
+from ..core.workflow import END, Command, Workflow
+
+FACTS_SHOWN = 8
+
+TERMINAL = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+RESULTS = (e.AttemptSucceeded, e.AttemptFailed)
+STEP_ENDS = (e.StepCompleted, e.StepFailed, e.StepCancelled)
+COMMAND_ENDS = (e.CommandCompleted, e.CommandFailed, e.CommandCancelled)
+ITEM_ENDS = (e.ItemCompleted, e.ItemFailed, e.ItemCancelled)
+
+
+class Seen:
+    """The log so far, and what it says in sum. `note` is called after the promises were asked about an entry."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self.steps = {step.name: step for step in (*workflow.steps, workflow.end)}
+        self.log: list[e.Entry] = []
+        # The round, and what there is once in it.
+        self.round = 0
+        self.stop: e.RunStopping | None = None
+        self.is_now = False
+        self.is_over = False
+        self.end_entered = 0
+        self.end_ended = 0
+        # Places: what they are, below what, and since when.
+        self.specs: dict[str, Command] = dict(self.steps)
+        self.parents: dict[str, str] = {}
+        self.roles: dict[str, str] = dict.fromkeys(self.steps, "step")
+        self.entered_at: dict[str, datetime] = {}
+        self.entered_once: set[str] = set()
+        self.open_commands: set[str] = set()
+        # Attempts: the last number of each place, and those that have a result.
+        self.attempts: dict[str, int] = {}
+        self.results: set[tuple[str, int]] = set()
+        # The ladder.
+        self.granted: dict[str, dict[int, int]] = {}
+        self.tries: dict[str, int] = {}
+        self.reserved: dict[str, e.RetryScheduled] = {}
+        self.open_scripts: set[str] = set()
+        self.scripts_run: set[tuple[str, int]] = set()
+        self.handlers: set[str] = set()
+        self.handled: set[tuple[str, int]] = set()
+        self.parked: set[str] = set()
+        # Steps.
+        self.visits: dict[str, int] = {}
+        self.open_visits: set[str] = set()
+        self.completed: dict[tuple[str, int], int] = {}
+        self.loops: set[tuple[str, int]] = set()
+        # Undo.
+        self.undoing: tuple[str, int] | None = None
+        self.undone: set[tuple[str, int]] = set()
+        self.last_undone_seq = 0
+
+    def lineage(self, place: str) -> list[str]:
+        """The place, what it belongs to, and so on up to its step."""
+        found = [place]
+        while found[-1] in self.parents:
+            found.append(self.parents[found[-1]])
+        return found
+
+    def broken(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
+        """A promise that does not hold: the sentence, where, and the facts around it."""
+        return AssertionError(f"{promise}: {sentence} (seq {entry.seq})\n{story([*self.log[-FACTS_SHOWN:], entry])}")
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+
+    def note(self, entry: e.Entry) -> None:
+        self.log.append(entry)
+        learn = _LEARN.get(type(entry.fact))
+        if learn is not None:
+            learn(self, entry.fact, entry)
+
+    def begin_round(self, number: int) -> None:
+        self.round, self.stop, self.is_now, self.is_over = number, None, False, False
+        self.end_entered = self.end_ended = 0
+        self.undone, self.last_undone_seq = set(), 0
+
+    def forget_climb(self, place: str) -> None:
+        self.reserved.pop(place, None)
+        self.open_scripts.discard(place)
+        self.handlers.discard(place)
+        self.parked.discard(place)
+
+    def begin_visit(self, place: str, at: datetime) -> None:
+        self.forget_climb(place)
+        self.granted[place], self.tries[place], self.entered_at[place] = {}, 0, at
+
+
+def story(entries: list[e.Entry]) -> str:
+    """Entries as lines: seq, what it follows from, the fact."""
+    return "\n".join(f"  {entry.seq:>4} <- {entry.caused_by:<4} {entry.fact}" for entry in entries)
+
+
+def _started(seen: Seen, fact: e.RunStarted, entry: e.Entry) -> None:
+    seen.begin_round(1)
+
+
+def _reopened(seen: Seen, fact: e.RunReopened, entry: e.Entry) -> None:
+    seen.begin_round(fact.round)
+
+
+def _stopping(seen: Seen, fact: e.RunStopping, entry: e.Entry) -> None:
+    seen.stop, seen.is_now = fact, seen.is_now or fact.now
+    seen.loops.clear()
+
+
+def _over(seen: Seen, fact: e.Fact, entry: e.Entry) -> None:
+    seen.is_over = True
+
+
+def _step_entered(seen: Seen, fact: e.StepEntered, entry: e.Entry) -> None:
+    seen.visits[fact.step] = fact.visit
+    seen.open_visits.add(fact.step)
+    seen.begin_visit(fact.step, entry.at)
+    seen.end_entered += fact.step == END
+
+
+def _step_ended(seen: Seen, fact: e.StepCompleted | e.StepFailed | e.StepCancelled, entry: e.Entry) -> None:
+    seen.open_visits.discard(fact.step)
+    seen.forget_climb(fact.step)
+    seen.end_ended += fact.step == END
+    if isinstance(fact, e.StepCompleted):
+        seen.completed[fact.step, fact.visit] = entry.seq
+
+
+def _parked(seen: Seen, fact: e.StepParked, entry: e.Entry) -> None:
+    seen.forget_climb(fact.step)
+    seen.parked.add(fact.step)
+
+
+def _classified(seen: Seen, fact: e.StepClassified, entry: e.Entry) -> None:
+    seen.parked.discard(fact.step)
+
+
+def _loop_taken(seen: Seen, fact: e.LoopTaken, entry: e.Entry) -> None:
+    seen.loops.add((fact.step, fact.edge))
+
+
+def _loop_fired(seen: Seen, fact: e.LoopFired, entry: e.Entry) -> None:
+    seen.loops.discard((fact.step, fact.edge))
+
+
+def _scheduled(seen: Seen, fact: e.AttemptScheduled, entry: e.Entry) -> None:
+    seen.attempts[fact.place] = fact.attempt
+    seen.forget_climb(fact.place)
+
+
+def _failed(seen: Seen, fact: e.AttemptFailed, entry: e.Entry) -> None:
+    seen.attempts[fact.place] = max(fact.attempt, seen.attempts.get(fact.place, 0))
+    seen.results.add((fact.place, fact.attempt))
+    seen.tries[fact.place] = seen.tries.get(fact.place, 0) + 1
+    seen.forget_climb(fact.place)
+
+
+def _succeeded(seen: Seen, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
+    seen.results.add((fact.place, fact.attempt))
+
+
+def _rejected(seen: Seen, fact: e.ResultRejected, entry: e.Entry) -> None:
+    seen.tries[fact.place] = seen.tries.get(fact.place, 0) + 1
+    seen.handlers.discard(fact.place)
+
+
+def _reserved(seen: Seen, fact: e.RetryScheduled, entry: e.Entry) -> None:
+    seen.reserved[fact.place] = fact
+    seen.granted.setdefault(fact.place, {})[fact.rule] = fact.number
+
+
+def _handler_started(seen: Seen, fact: e.HandlerStarted, entry: e.Entry) -> None:
+    seen.forget_climb(fact.place)
+    seen.handlers.add(fact.place)
+    seen.handled.add((fact.place, fact.attempt))
+
+
+def _handler_ended(seen: Seen, fact: e.HandlerSucceeded | e.HandlerFailed, entry: e.Entry) -> None:
+    seen.handlers.discard(fact.place)
+
+
+def _command_entered(seen: Seen, fact: e.CommandEntered, entry: e.Entry) -> None:
+    key = fact.place
+    seen.parents[key], seen.roles[key] = fact.parent, fact.role
+    seen.specs[key] = command_of(seen, fact)
+    seen.open_commands.add(key)
+    seen.entered_once.add(key)
+    seen.begin_visit(key, entry.at)
+    if fact.role == "script":
+        seen.open_scripts.add(fact.parent)
+        seen.scripts_run.add((fact.parent, seen.reserved[fact.parent].attempt))
+
+
+def command_of(seen: Seen, fact: e.CommandEntered) -> Command:
+    """What the workflow says of the command."""
+    above = seen.specs.get(fact.parent, Command())
+    step = seen.steps[seen.lineage(fact.parent)[-1]]
+    handler = above.on_failure.commands if above.on_failure else ()
+    lister = step.map.lister if step.map else None
+    scripts = tuple(rule.recovery_script for rule in above.rules)
+    choices = {"do": step.do, "handler": handler, "success": above.on_success, "script": scripts}
+    single = {"validator": above.validator, "undo": step.undo, "lister": lister}
+    found = single[fact.role] if fact.role in single else choices[fact.role][fact.index]
+    return found or Command()
+
+
+def _command_ended(seen: Seen, fact: e.CommandCompleted | e.CommandFailed | e.CommandCancelled, entry: e.Entry) -> None:
+    seen.open_commands.discard(fact.place)
+    seen.forget_climb(fact.place)
+    if fact.role == "script":
+        seen.open_scripts.discard(fact.parent)
+
+
+def _item_entered(seen: Seen, fact: e.ItemEntered, entry: e.Entry) -> None:
+    seen.parents[fact.place], seen.roles[fact.place] = fact.parent, "item"
+    seen.open_commands.add(fact.place)
+
+
+def _item_ended(seen: Seen, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled, entry: e.Entry) -> None:
+    seen.open_commands.discard(fact.place)
+
+
+def _undo_started(seen: Seen, fact: e.UndoStarted, entry: e.Entry) -> None:
+    seen.undoing = (fact.step, fact.visit)
+    seen.undone.add(seen.undoing)
+    seen.last_undone_seq = seen.completed.get(seen.undoing, 0)
+
+
+def _undo_ended(seen: Seen, fact: e.UndoCompleted | e.UndoFailed, entry: e.Entry) -> None:
+    seen.undoing = None
+
+
+_LEARN = {
+    e.RunStarted: _started,
+    e.RunReopened: _reopened,
+    e.RunStopping: _stopping,
+    **dict.fromkeys(TERMINAL, _over),
+    e.StepEntered: _step_entered,
+    **dict.fromkeys(STEP_ENDS, _step_ended),
+    e.StepParked: _parked,
+    e.StepClassified: _classified,
+    e.LoopTaken: _loop_taken,
+    e.LoopFired: _loop_fired,
+    e.AttemptScheduled: _scheduled,
+    e.AttemptFailed: _failed,
+    e.AttemptSucceeded: _succeeded,
+    e.ResultRejected: _rejected,
+    e.RetryScheduled: _reserved,
+    e.HandlerStarted: _handler_started,
+    e.HandlerSucceeded: _handler_ended,
+    e.HandlerFailed: _handler_ended,
+    e.CommandEntered: _command_entered,
+    **dict.fromkeys(COMMAND_ENDS, _command_ended),
+    e.ItemEntered: _item_entered,
+    **dict.fromkeys(ITEM_ENDS, _item_ended),
+    e.UndoStarted: _undo_started,
+    e.UndoCompleted: _undo_ended,
+    e.UndoFailed: _undo_ended,
+}

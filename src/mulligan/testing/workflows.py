@@ -1,0 +1,376 @@
+"""Random workflows from the whole language, and an evaluator that throws dice.
+
+Only lawful ones: what the language refuses (a cycle closed by a need, a condition on a failure edge, a remediation
+that waits for what it repairs) is never made, since the core relies on its absence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+from ..core.graph import Graph
+from ..core.workflow import (
+    END,
+    Action,
+    Adjust,
+    Backoff,
+    Command,
+    Edge,
+    Expression,
+    Handler,
+    Map,
+    Need,
+    Resources,
+    Rule,
+    Secret,
+    Step,
+    Template,
+    Triage,
+    Workflow,
+)
+from ..errors import ExpressionFailed
+
+HANDLER_DEPTH_MAX = 3
+SECRET = "hunter2-never-told"
+CODES = ("EXIT_NONZERO", "TIMEOUT", "OUT_OF_MEMORY", "SIGNALED", "WORKER_LOST", "CUSTOM", "HTTP_4XX", "ITEMS_FAILED")
+
+_replace = msgspec.structs.replace
+
+
+class Dice:
+    """An evaluator whose answers follow from a seed, the expression and how often it was asked."""
+
+    def __init__(self, seed: object, errors_per_thousand: int = 15) -> None:
+        self._seed = seed
+        self._errors = errors_per_thousand
+        self._asked: dict[str, int] = {}
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
+        count = self._asked[expression.source] = self._asked.get(expression.source, 0) + 1
+        text = f"{self._seed}:{expression.source}:{count}"
+        number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+        if number % 1000 < self._errors:
+            raise ExpressionFailed(f"no such key in '{expression.source}'")
+        return _ANSWERS[expression.source.partition(".")[0]](number // 1000)
+
+    def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
+        answer = self.evaluate(expression, names)
+        if not isinstance(answer, bool):
+            raise ExpressionFailed(f"'{expression.source}' is not a condition")
+        return answer
+
+    def render(self, template: Template, names: Mapping[str, Any]) -> Any:
+        values = [part if isinstance(part, str) else self.evaluate(part, names) for part in template.parts]
+        return values[0] if len(values) == 1 else "".join(map(str, values))
+
+
+def _some_list(number: int) -> Any:
+    if number % 29 == 0:
+        return "not a list"
+    return [(number >> shift) % 5 for shift in range(number % 5)]
+
+
+_ANSWERS: dict[str, Callable[[int], Any]] = {
+    "bool": lambda number: number % 4 != 0,
+    "list": _some_list,
+    "key": lambda number: (None, number % 7, f"k{number % 3}", [number % 2])[number % 4],
+    "seconds": lambda number: (0.5, 3, 20, "soon", -1)[number % 5],
+    "text": lambda number: f"text {number % 10}",
+    "secrets": lambda number: SECRET,
+}
+
+
+class Author:
+    """Writes one workflow. Every choice comes from `rng`."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self._expressions = 0
+        # How rich this workflow is: plain ones keep each feature alone, rich ones mix them.
+        self.spice = rng.choice((0.25, 0.6, 1.0))
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share * self.spice
+
+    def expression(self, kind: str, *reads: str) -> Expression:
+        self._expressions += 1
+        return Expression(f"{kind}.{self._expressions}", reads)
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def action(self) -> Action:
+        kind = self.rng.choice(("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow"))
+        if kind == "wait":
+            return self._wait()
+        if kind == "approve":
+            timeout = {"timeout": self.rng.choice((5, 60))} if self.chance(0.6) else {}
+            default = {"default": self.rng.choice(("approve", "refuse"))} if self.chance(0.6) else {}
+            return Action("approve", {"message": "go on?", **timeout, **default})
+        if kind == "workflow":
+            return Action("workflow", {"file": "child.yaml"})
+        return Action(kind, {"text": "do it"}, self._bindings())
+
+    def _wait(self) -> Action:
+        if self.chance(0.3):
+            return Action("wait", {"seconds": {"${}": "V1"}}, {"V1": Template((self.expression("seconds", "inputs"),))})
+        if self.chance(0.2):
+            return Action("wait", {"until": self.rng.choice(("2026-01-01T00:01:00Z", "2025-01-01T00:00:00Z"))})
+        return Action("wait", {"seconds": self.rng.choice((0, 1, 5, 40))})
+
+    def _bindings(self) -> dict[str, Template]:
+        found = {}
+        if self.chance(0.2):
+            found["V1"] = Template((self.expression("text", "inputs", "error", "failure"),))
+        if self.chance(0.1):
+            secret = self.expression("secrets", "secrets.token")
+            found["V2"] = Template(("Bearer ", secret, self.expression("text", "run")))
+        return found
+
+    def backoff(self) -> Backoff:
+        if not self.chance(0.5):
+            return Backoff()
+        return Backoff(
+            delay=self.rng.choice((0.5, 2.0, 15.0)),
+            factor=self.rng.choice((1.0, 2.0)),
+            max_delay=self.rng.choice((None, 5.0)),
+            jitter=self.rng.choice((0.0, 0.3)),
+        )
+
+    def rule(self, depth: int) -> Rule:
+        matcher = self.rng.choice(({"any": True}, {"codes": self._codes()}, {"exit_codes": (1, 7)}, {"pattern": "tail"}))
+        return Rule(
+            **matcher,
+            max_retries=self.rng.choice((0, 1, 1, 2)),
+            backoff=self.backoff(),
+            recovery_script=self.command(depth + 1) if depth < HANDLER_DEPTH_MAX and self.chance(0.3) else None,
+            adjust=Adjust(memory=1.5, max_memory=2**30, timeout=2.0, cpus=2.0, max_cpus=4) if self.chance(0.3) else None,
+        )
+
+    def _codes(self) -> tuple[str, ...]:
+        return tuple(self.rng.sample(CODES, self.rng.randint(1, 3)))
+
+    def rules(self, depth: int) -> tuple[Rule, ...]:
+        return tuple(self.rule(depth) for _ in range(self.rng.randint(1, 3))) if self.chance(0.5) else ()
+
+    def handler(self, depth: int) -> Handler | None:
+        if depth >= HANDLER_DEPTH_MAX or not self.chance(0.4 / (depth + 1)):
+            return None
+        strategy = self.rng.choice(("recovery", "recovery", "fallback", "cleanup", "custom"))
+        return Handler(
+            commands=tuple(self.command(depth + 1) for _ in range(self.rng.choice((1, 1, 2)))),
+            strategy=strategy,
+            timeout=self.rng.choice((3.0, 60.0)) if self.chance(0.3) else None,
+            capture={"found": self.expression("text", "output", "error")} if self.chance(0.2) else {},
+            rerun=self.rng.randint(1, 2) if strategy == "recovery" and self.chance(0.4) else 0,
+        )
+
+    def command_fields(self, depth: int) -> dict[str, Any]:
+        """What a step and a command have in common, but the action."""
+        fields: dict[str, Any] = {"rules": self.rules(depth), "on_failure": self.handler(depth)}
+        choices: dict[str, tuple[float, Callable[[], Any]]] = {
+            "max_attempts": (0.15, lambda: self.rng.randint(1, 3)),
+            "timeout": (0.2, lambda: self.rng.choice((5.0, 30.0))),
+            "deadline": (0.15, lambda: self.rng.choice((4.0, 30.0, 120.0))),
+            "handler_failure_fatal": (0.15, lambda: True),
+            "continue_on_error": (0.15, lambda: True),
+            "env": (0.1, lambda: {"A": Template(("x", self.expression("text", "inputs")))}),
+            "cwd": (0.05, lambda: Template((self.expression("text", "inputs"),))),
+            "resources": (0.2, lambda: Resources(cpus=1, memory=2**20)),
+            "on_lost": (0.3, lambda: "fail"),
+            "affinity": (0.1, lambda: "any"),
+        }
+        fields.update({name: make() for name, (share, make) in choices.items() if self.chance(share)})
+        if depth < HANDLER_DEPTH_MAX:
+            fields.update(self._checks(depth))
+        return fields
+
+    def _checks(self, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.chance(0.15):
+            found["on_success"] = tuple(self.command(depth + 1) for _ in range(self.rng.randint(1, 2)))
+        if self.chance(0.1):
+            found["validate"] = self.expression("bool", "output", "inputs")
+        elif self.chance(0.1):
+            found["validator"] = self.command(depth + 1)
+        return found
+
+    def command(self, depth: int) -> Command:
+        return Command(action=self.action(), **self.command_fields(depth))
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def step(self, index: int, count: int) -> Step:
+        what: dict[str, Any] = {"action": self.action()}
+        if self.chance(0.2):
+            what = {"map": self.map(), "do": tuple(self.command(1) for _ in range(self.rng.choice((1, 1, 2))))}
+        return Step(
+            name=f"s{index}",
+            needs=self.needs(index),
+            edges=self.edges(index, count),
+            take=self.rng.choice(("all", "all", "first")),
+            no_match="fail" if self.chance(0.2) else "record",
+            join=self.rng.choice(("any", "all", "first", "each")),
+            when=self.expression("bool", "inputs", f"steps.s{self.rng.randrange(count)}") if self.chance(0.2) else None,
+            triage=self.triage() if self.chance(0.25) else None,
+            undo=self.command(1) if self.chance(0.25) else None,
+            max_visits=self.rng.choice((1, 2, 2, 3)),
+            is_start=self.chance(0.1),
+            **what,
+            **self.command_fields(0),
+        )
+
+    def triage(self) -> Triage:
+        return Triage(
+            when=self.rng.choice(("unmatched", "exhausted", "always")),
+            timeout=self.rng.choice((None, 10.0, 50.0)),
+            default=self.rng.choice(("retry", "fail")),
+        )
+
+    def map(self) -> Map:
+        lister = self.command(2) if self.chance(0.3) else None
+        return Map(
+            over=None if lister else self.expression("list", "inputs"),
+            lister=lister,
+            max_parallel=self.rng.choice((None, 1, 2)),
+            filter=self.expression("bool", "item", "index") if self.chance(0.2) else None,
+            sort_by=self.expression("key", "item") if self.chance(0.2) else None,
+            sort_descending=self.chance(0.1),
+            distinct=self.expression("key", "item") if self.chance(0.2) else None,
+            offset=1 if self.chance(0.1) else 0,
+            max_items=2 if self.chance(0.2) else None,
+            on_item_failure=self.rng.choice(("fail", "stop", "collect")),
+            max_failures=self.rng.randint(0, 2) if self.chance(0.2) else None,
+            failure_threshold=self.rng.choice((0.0, 0.34, 0.5)) if self.chance(0.2) else None,
+        )
+
+    def needs(self, index: int) -> tuple[Need, ...]:
+        """Of earlier steps, or of the group of the first two."""
+        if index == 0 or not self.rng.random() < 0.5:
+            return ()
+        names = self.rng.sample(range(index), min(index, self.rng.choice((1, 1, 2))))
+        conditions = ("success", "success", "success_or_skipped", "always")
+        found = [Need(f"s{other}", self.rng.choice(conditions)) for other in names]
+        if index > 2 and self.chance(0.3):
+            found.append(Need("first", self.rng.choice(conditions), is_group=True))
+        return tuple(found)
+
+    def edges(self, index: int, count: int) -> tuple[Edge, ...]:
+        made = [self.edge(index, count) for _ in range(self.rng.choice((0, 0, 1, 1, 2, 3)))]
+        priorities = self.rng.sample(range(10), len(made))
+        return tuple(
+            _replace(edge, index=i, priority=None if edge.priority is None else priorities[i])
+            for i, edge in enumerate(made)
+        )
+
+    def edge(self, index: int, count: int) -> Edge:
+        on = self.rng.choice(("success", "success", "failure", "failure", "always"))
+        return Edge(self._target(index, count), 0, on, **(self._failure_fields() if on == "failure" else self._when()))
+
+    def _target(self, index: int, count: int) -> str:
+        """Mostly ahead; sometimes back, which makes a loop; sometimes `end`."""
+        if self.chance(0.25):
+            return f"s{self.rng.randint(0, index)}"
+        return f"s{self.rng.randint(index + 1, count - 1)}" if index + 1 < count and self.rng.random() < 0.95 else END
+
+    def _when(self) -> dict[str, Any]:
+        return {"when": self.expression("bool", "output")} if self.chance(0.3) else {}
+
+    def _failure_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"priority": 0} if self.chance(0.4) else {}
+        if self.chance(0.25):
+            fields["codes"] = (*self._codes(), "HANDLER_FAILED")
+        elif self.chance(0.2):
+            fields["exit_codes"] = (1, 7)
+        if self.chance(0.2):
+            fields["handles"] = False
+        elif self.rng.random() < 0.6:
+            fields["then"] = self.rng.choice(("rerun", "continue"))
+        return fields
+
+    # -- the whole ---------------------------------------------------------------------------------------------------
+
+    def workflow(self) -> Workflow:
+        count = self.rng.choice((1, 2, 3, 3, 4, 4, 5, 6, 8))
+        return Workflow(
+            name="random",
+            steps=tuple(self.step(index, count) for index in range(count)),
+            end=self.end(),
+            groups={"first": tuple(f"s{index}" for index in range(min(count, 2)))},
+            outputs={"result": Template((self.expression("text", "steps.s0", "run"),))} if self.chance(0.3) else {},
+            secrets={"token": Secret(env="TOKEN")},
+            fail_fast=self.rng.choice(("on_critical", "on_critical", "always", "never")),
+            timeout=self.rng.choice((20.0, 90.0, 400.0)) if self.chance(0.3) else None,
+            cancel_grace=self.rng.choice((10.0, 0.0, None)),
+        )
+
+    def end(self) -> Step:
+        if not self.chance(0.5):
+            return Step(name=END)
+        fields = self.command_fields(0)
+        kept = {name: fields[name] for name in ("rules", "on_failure", "validate", "validator") if name in fields}
+        return Step(name=END, action=self.action(), timeout=300.0, **kept)
+
+
+# -- only lawful ones ------------------------------------------------------------------------------------------------
+
+
+def random_workflow(rng: Random) -> Workflow:
+    """A lawful workflow; the same rng gives the same one."""
+    author = Author(rng)
+    workflow = without_waiting_remediations(author.workflow())
+    if has_cycle_of_needs(Graph(workflow)):
+        workflow = _replace(workflow, steps=tuple(_replace(step, needs=()) for step in workflow.steps))
+    return _with_delays(workflow, author)
+
+
+def is_lawful(workflow: Workflow) -> bool:
+    """Whether the core may be handed it: for workflows that were cut down."""
+    return not has_cycle_of_needs(Graph(workflow)) and without_waiting_remediations(workflow) == workflow
+
+
+def has_cycle_of_needs(graph: Graph) -> bool:
+    """Whether a cycle is left when the loop edges are taken away: then a need closes it."""
+    links = {vertex: set(graph.after(vertex)) for vertex in (*graph.nodes, *graph.barriers)}
+    for name, node in graph.nodes.items():
+        hops = [arc.to for arc in node.arcs if not arc.is_loop and arc.to != END]
+        links[name] = {*hops, *(target for target, _ in node.dependents), *(b.key for b in node.barriers)}
+    while True:
+        leaves = [vertex for vertex, targets in links.items() if not targets & links.keys()]
+        if not leaves:
+            return bool(links)
+        for vertex in leaves:
+            del links[vertex]
+
+
+def without_waiting_remediations(workflow: Workflow) -> Workflow:
+    """A remediation does not need what it repairs, nor what comes after that."""
+    graph = Graph(workflow)
+    refused: dict[str, set[str]] = {}
+    for name, node in graph.nodes.items():
+        for arc in node.arcs:
+            if arc.edge.on == "failure" and arc.to != END:
+                refused.setdefault(arc.to, set()).update(graph.region(name))
+    return _replace(workflow, steps=tuple(_needing_less(step, refused.get(step.name, ()), graph) for step in workflow.steps))
+
+
+def _needing_less(step: Step, refused: Iterable[str], graph: Graph) -> Step:
+    groups = graph.workflow.groups
+    bad = set(refused)
+    kept = tuple(n for n in step.needs if not bad.intersection(groups[n.of] if n.is_group else (n.of,)))
+    return step if len(kept) == len(step.needs) else _replace(step, needs=kept)
+
+
+def _with_delays(workflow: Workflow, author: Author) -> Workflow:
+    """Delays are for the edges that close a loop."""
+    graph = Graph(workflow)
+    steps = []
+    for step in workflow.steps:
+        arcs = graph.nodes[step.name].arcs
+        edges = tuple(_replace(a.edge, backoff=author.backoff()) if a.is_loop else a.edge for a in arcs)
+        steps.append(_replace(step, edges=edges))
+    return _replace(workflow, steps=tuple(steps))
