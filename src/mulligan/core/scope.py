@@ -36,7 +36,12 @@ class Now:
         self.evaluator = evaluator
 
     def may_start(self, place: Place) -> bool:
-        """Whether anything may still start for a place: in a run that stops, only cleanup, undo and `end`."""
+        """Whether anything may still start for a place: in a run that stops, only cleanup, undo and `end`.
+
+        Nothing starts below a handler whose time is up.
+        """
+        if any(above.climb.is_handler_late for above in self.state.ancestors(place)):
+            return False
         if self.state.run.stop is None:
             return True
         return any(
