@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.core.workflow import Command, Expression, Handler
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.policies import read_retry
 from mulligan.language.scope import Scope, condition
 from mulligan.language.settings import Settings
@@ -31,8 +31,14 @@ def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Co
     if isinstance(node, Sequence):
         raise scope.source.refuse("type", f"{label} is a list, one command is expected", node)
     fields: Fields = COMMAND.read(node, label, scope.source)
-    action = read_action(fields, label, scope)
-    return Command(action=action, **command_fields(fields, scope, settings))
+    return Command(**acting(fields, label, scope), **command_fields(fields, scope, settings))
+
+
+def acting(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
+    """The action of a place; a refused one does not hide what is wrong with the rest."""
+    with scope.noting:
+        return {"action": read_action(fields, label, scope)}
+    return {}
 
 
 def read_commands(node: Node, label: str, scope: Scope, settings: Settings) -> tuple[Command, ...]:
@@ -43,10 +49,8 @@ def read_commands(node: Node, label: str, scope: Scope, settings: Settings) -> t
         raise scope.source.refuse("type", f"{label} is an empty list", node)
     commands = []
     for item in node.items:
-        try:
+        with scope.noting:
             commands.append(read_command(item, f"a command in {label}", scope, settings))
-        except Refusal as refusal:
-            scope.note(refusal)
     return tuple(commands)
 
 
@@ -68,14 +72,19 @@ def inherited(settings: Settings, scope: Scope) -> dict[str, Any]:
 
 def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     """What a `Command` and a `Step` have in common, but for the action."""
-    own = settings.merged(fields, scope)
+    own = settings
+    with scope.noting:
+        own = settings.merged(fields, scope)
     return {**_attempt(fields, scope, own), **_aftermath(fields, scope, own.for_commands())}
 
 
 def _attempt(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
-    said = {**inherited(own, scope), **fields.pick(*_AS_THEY_ARE)}
+    said = fields.pick(*_AS_THEY_ARE)
+    with scope.noting:
+        said = {**inherited(own, scope), **said}
     if "breaker" in fields:
-        said["breaker"] = _breaker(fields, scope)
+        with scope.noting:
+            said["breaker"] = _breaker(fields, scope)
     return said
 
 
@@ -91,20 +100,24 @@ def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, An
     """What follows an attempt: its handler, its check, what runs on success."""
     said: dict[str, Any] = {}
     if "on_failure" in fields:
-        handler, is_fatal = read_handler(fields.at("on_failure"), scope, settings)
-        said["on_failure"] = handler
-        if is_fatal and "handler_failure_fatal" not in fields:
-            said["handler_failure_fatal"] = True
+        with scope.noting:
+            said["on_failure"], is_fatal = read_handler(fields.at("on_failure"), scope, settings)
+            if is_fatal and "handler_failure_fatal" not in fields:
+                said["handler_failure_fatal"] = True
     if "on_success" in fields:
-        node, after = fields.at("on_success"), scope.knowing("output")
-        said["on_success"] = read_commands(node, "'on_success'", after, settings)
+        with scope.noting:
+            after = scope.knowing("output")
+            said["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings)
     if "validate" in fields:
-        node, after = fields.at("validate"), scope.knowing("output")
-        is_command = isinstance(node, Mapping)
-        said["validator" if is_command else "validate"] = (
-            read_command(node, "'validate'", after, settings) if is_command else condition(node, after)
-        )
+        with scope.noting:
+            said.update(_check(fields.at("validate"), scope.knowing("output"), settings))
     return said
+
+
+def _check(node: Node, scope: Scope, settings: Settings) -> dict[str, Any]:
+    if isinstance(node, Mapping):
+        return {"validator": read_command(node, "'validate'", scope, settings)}
+    return {"validate": condition(node, scope)}
 
 
 def read_handler(node: Node, scope: Scope, settings: Settings) -> tuple[Handler, bool]:
@@ -152,11 +165,10 @@ def named_handler(name: str, found: Node, used: Node, scope: Scope, settings: Se
 
 def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[Command, ...]:
     if "commands" not in form.node.entries:
-        action = read_action(form, "'on_failure'", scope)
         only = Fields(form.node, {key: form[key] for key in _COMMAND_ONLY if key in form})
         if "capture" in form and isinstance(form.at("capture"), Scalar):
             only.values["capture"] = CAPTURE.read(form.at("capture"), "'capture'", scope.source)
-        return (Command(action=action, **command_fields(only, scope, settings)),)
+        return (Command(**acting(form, "'on_failure'", scope), **command_fields(only, scope, settings)),)
     strays = [key for key in form.values if key in _COMMAND_ONLY]
     if strays:
         message = f"'{strays[0]}' stands beside 'commands', and belongs to one of them"

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from mulligan.core.workflow import Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
-from mulligan.language.nodes import Node, Refusal, Scalar, Sequence
+from mulligan.language.nodes import Node, Scalar, Sequence
 from mulligan.language.policies import read_backoff
 from mulligan.language.scope import Scope, condition
 from mulligan.language.shapes import STEP_NAME, Fields
@@ -55,11 +55,9 @@ def _entries(node: Node) -> list[Node]:
 
 
 def _noted(read: Callable[[Node, Scope], Link | None], item: Node, scope: Scope) -> Link | None:
-    try:
+    with scope.noting:
         return read(item, scope)
-    except Refusal as refusal:
-        scope.note(refusal)
-        return None
+    return None
 
 
 def _need(node: Node, scope: Scope) -> NeedDraft | None:

@@ -6,6 +6,7 @@ Lines and columns count from 0 here, as the parser's do; a `Problem` counts from
 from __future__ import annotations
 
 import re
+from types import TracebackType
 from typing import Any, TypeAlias
 
 from mulligan.errors import Problem
@@ -73,6 +74,26 @@ class Refusal(Exception):
         self.problem = problem
 
 
+class Noting:
+    """`with source.noting:` notes a refusal inside and goes on after it, so that one reading finds all problems."""
+
+    __slots__ = ("problems",)
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, Refusal):
+            self.problems.append(error.problem)
+            return True
+        return False
+
+
 class Source:
     """A file's text and the problems found in it so far."""
 
@@ -80,6 +101,7 @@ class Source:
         self.text = text
         self.file = file
         self.problems: list[Problem] = []
+        self.noting = Noting(self.problems)
         self._lines: list[str] | None = None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mulligan.core.workflow import SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import shell_action
 from mulligan.language.keys import ADJUST, BACKOFF, POLICY, RETRY, RULE, RULE_KEYS, SCRIPT
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.scope import Scope
 from mulligan.language.settings import Retry, Settings
 from mulligan.language.shapes import Fields
@@ -54,10 +54,8 @@ def _rules(node: Node, scope: Scope, settings: Settings) -> tuple[Rule, ...]:
         raise scope.source.refuse("type", f"'rules' is {describe(node)}, a list of rules is expected", node)
     rules = []
     for item in node.items:
-        try:
+        with scope.noting:
             rules.append(_rule(RULE.read(item, "a rule", scope.source), scope, settings))
-        except Refusal as refusal:
-            scope.note(refusal)
     return tuple(rules)
 
 

@@ -52,10 +52,8 @@ class _Names:
         self.matches: dict[str, tuple[str, ...]] = {}
         self.source = source
         for draft in drafts:
-            try:
+            with source.noting:
                 self._add(draft)
-            except Refusal as refusal:
-                source.note(refusal)
 
     def _add(self, draft: StepDraft) -> None:
         whole = [draft.name] if draft.combinations and draft.name else []
@@ -107,10 +105,8 @@ class _Linker:
         if self.implied:
             yield self._whole(self.implied)
         for need in self.draft.needs or ():
-            try:
+            with self.scope.noting:
                 yield self._need(need, step, values)
-            except Refusal as refusal:
-                self.scope.note(refusal)
 
     def _whole(self, draft: StepDraft) -> Need:
         if not draft.combinations:
@@ -158,13 +154,11 @@ class _Linker:
                 index += 1
 
     def _targets(self, draft: EdgeDraft, values: Values) -> tuple[str, ...]:
-        try:
+        with self.scope.noting:
             name = draft.edge.to
             name = format_name(name, values, draft.node, self.scope) if values and "{" in name else name
             targets = (END,) if name == END else self.names.members(name)
             if not targets:
                 raise self.names.refuse_unknown(name, draft.node, f"step '{self.label}' leads to")
             return targets
-        except Refusal as refusal:
-            self.scope.note(refusal)
-            return ()
+        return ()

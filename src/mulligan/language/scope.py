@@ -13,7 +13,7 @@ from mulligan.language import expressions
 from mulligan.language.cel_names import analyse
 from mulligan.language.cel_tokens import tokens
 from mulligan.language.expressions import ExpressionRefused, Hole
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.words import did_you_mean, listed
 
 # Names that every expression may read, and those that exist in some places only.
@@ -110,6 +110,10 @@ class Scope:
     def knowing(self, *names: str) -> Scope:
         """The same place once more is known: after a failure, after a success."""
         return replace(self, names=self.names | set(names), may_read_itself=True)
+
+    @property
+    def noting(self) -> Noting:
+        return self.draft.source.noting
 
     def note(self, refusal: Refusal) -> None:
         self.source.note(refusal)

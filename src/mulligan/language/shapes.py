@@ -237,10 +237,8 @@ class ListOf(Shape):
 
     def _entries(self, node: Sequence, label: str, source: Source) -> Iterator[Any]:
         for item in node.items:
-            try:
+            with source.noting:
                 yield self.of.read(item, label, source)
-            except Refusal as refusal:
-                source.note(refusal)
 
     def schema(self, definitions: Definitions) -> Schema:
         of = self.of.schema(definitions)
@@ -266,13 +264,11 @@ class MapOf(Shape):
 
     def _entries(self, node: Mapping, label: str, source: Source) -> Iterator[tuple[str, Any]]:
         for key, value in node.items():
-            try:
+            with source.noting:
                 if not re.fullmatch(self.pattern, key.text):
                     message = f"the name '{shorten(key.text)}' in {label} has more than {self.names}"
                     raise source.refuse("name", message, key)
                 yield key.text, self.of.read(value, f"'{key.text}' in {label}", source)
-            except Refusal as refusal:
-                source.note(refusal)
 
     def schema(self, definitions: Definitions) -> Schema:
         return {
@@ -411,13 +407,11 @@ class Record(Shape):
         values: dict[str, Any] = {}
         for word, (key, value) in node.entries.items():
             known = self.keys.get(word)
-            try:
+            with source.noting:
                 if known is not None:
                     values[word] = known.shape.read(value, f"'{word}'", source)
                 elif not (self.may_extend and word.startswith("x-")):
                     raise self._refuse_unknown(key, node, label, source)
-            except Refusal as refusal:
-                source.note(refusal)
         self._note_missing(node, label, source)
         return Fields(node, values, has_strangers=any(word not in self.keys for word in node.entries))
 

@@ -15,15 +15,14 @@ from mulligan.core.workflow import (
     Step,
     Triage,
 )
-from mulligan.language.actions import read_action
 from mulligan.language.binding import Values, binder
-from mulligan.language.commands import command_fields, read_command, read_commands
+from mulligan.language.commands import acting, command_fields, read_command, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.keys import ACTIONS, STEP
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, read_matrix, step_names
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten
 from mulligan.language.scope import Draft, Scope, condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
@@ -64,11 +63,9 @@ def _renamed(step: Step, name: str, values: Values) -> Step:
 
 def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
     """A step of the list. What is wrong is noted; None where it has not even a name."""
-    try:
+    with draft.source.noting:
         return _step(node, draft, settings)
-    except Refusal as refusal:
-        draft.source.note(refusal)
-        return None
+    return None
 
 
 def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
@@ -85,7 +82,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     name, names, combinations = _named(name_node, fields, scope)
     if combinations:
         scope = replace(scope, matrix=frozenset(combinations[0]))
-    step = Step(name=name, line=source.number(node), **_noted_fields(fields, label, scope, settings))
+    step = Step(name=name, line=source.number(node), **_fields(fields, label, scope, settings))
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
     _read_links(found, fields, scope)
     return found
@@ -108,7 +105,7 @@ def _name_node(node: Mapping, draft: Draft) -> Scalar:
 def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], list[Values]]:
     """The step's name (of a matrix: of the whole), the names of all its steps, and their values."""
     name = base_name(node.text) if "matrix" in fields.node.entries else node.text
-    try:
+    with scope.noting:
         if "matrix" in fields:
             combinations = read_matrix(fields.at("matrix"), scope)
             return name, step_names(node, combinations, scope), combinations
@@ -116,29 +113,20 @@ def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], 
             hint = "values in a name need a 'matrix'" if "{" in name else ""
             message = f"'{shorten(name)}' is not a name of letters, digits, '_' and '-'"
             raise scope.source.refuse("name", message, node, hint=hint)
-    except Refusal as refusal:
-        scope.note(refusal)
     return name, [name], []
 
 
-def _noted_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
-    """The step's fields as far as they can be read, so that its links are checked even if its action is not."""
-    try:
-        return _fields(fields, label, scope, settings)
-    except Refusal as refusal:
-        scope.note(refusal)
-        return {}
-
-
 def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
+    """The step's fields as far as they can be read, so that one problem does not hide the next."""
+    said: dict[str, Any] = {}
     if "map" in fields.node.entries or "do" in fields.node.entries:
-        said = _map_fields(fields, label, scope, settings)
+        with scope.noting:
+            said = _map_fields(fields, label, scope, settings)
     else:
-        action = read_action(fields, label, scope)
-        if action and action.kind in ENGINE_ACTIONS:
+        if not ENGINE_ACTIONS.isdisjoint(fields.node.entries):
             # A person may take longer than any program: the default time of an attempt is not meant for these.
             settings = replace(settings, timeout=None)
-        said = {"action": action, **command_fields(fields, scope, settings)}
+        said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
     return {**said, **_place(fields, scope, settings)}
 
 
@@ -175,12 +163,14 @@ def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     """What a step has beyond a command: its place in the graph."""
     said: dict[str, Any] = fields.pick(*_AS_THEY_ARE)
     if "when" in fields:
-        said["when"] = condition(fields.at("when"), scope)
+        with scope.noting:
+            said["when"] = condition(fields.at("when"), scope)
     if "triage" in fields:
         said["triage"] = _triage(fields["triage"])
     if "undo" in fields:
-        own = settings.merged(fields, scope).for_commands()
-        said["undo"] = read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own)
+        with scope.noting:
+            own = settings.merged(fields, scope).for_commands()
+            said["undo"] = read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own)
     for key in ("reads", "writes"):
         if key in fields:
             said[key] = _files(fields, key, scope)
@@ -224,8 +214,8 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     fields: Fields = END_SHAPE.read(own, "'end'", source)
     scope = Scope(draft, "'end'", reader=None)
     calm = replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
-    said = command_fields(fields, scope, calm)
-    return Step(name=END, line=source.number(node), action=read_action(fields, "'end'", scope), **said)
+    said = {**acting(fields, "'end'", scope), **command_fields(fields, scope, calm)}
+    return Step(name=END, line=source.number(node), **said)
 
 
 def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mulligan.core.workflow import (
     CANCEL_GRACE_SECONDS,
     END,
     Breaker,
+    Input,
     Secret,
     Step,
     Template,
@@ -88,11 +87,9 @@ def _check(workflow: Workflow, resolved: Resolved, draft: Draft) -> None:
 def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
     draft = Draft(source, includes=includes)
     for name, form in fields.get("inputs", {}).items():
-        try:
+        draft.inputs[name] = Input()
+        with source.noting:
             draft.inputs[name] = read_input(name, form, source)
-        except Refusal as refusal:
-            source.note(refusal)
-            draft.inputs[name] = read_input(name, None, source)
     draft.files = fields.get("files", {})
     draft.secrets = {name: _secret(name, form, source) for name, form in fields.get("secrets", {}).items()}
     draft.breakers = {
@@ -125,13 +122,11 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
     form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
     draft.shell_interpreter = form.get("shell")
     draft.python_interpreter = form.get("python")
-    try:
+    with draft.source.noting:
         settings = Settings().merged(form, scope)
         read_retry(settings.retry, scope, settings)
-    except Refusal as refusal:
-        draft.source.note(refusal)
-        return Settings()
-    return settings
+        return settings
+    return Settings()
 
 
 def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepDraft], Step]:
@@ -159,26 +154,22 @@ def _is_end(node: Node) -> bool:
 def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:
     if not found:
         return default_end()
-    try:
+    with draft.source.noting:
         if len(found) > 1:
             message = f"there are two ends: first in line {draft.source.number(found[0])}"
             raise draft.source.refuse("duplicate_step", message, found[1], hint="remove one of them")
         return read_end(found[0], draft, settings)
-    except Refusal as refusal:
-        draft.source.note(refusal)
-        return default_end()
+    return default_end()
 
 
 def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
     outputs: dict[str, Template] = {}
     scope = Scope(draft, "'outputs'", reader=None)
     for name, node in fields.get("outputs", {}).items():
-        try:
+        with draft.source.noting:
             outputs[name] = value_template(node, scope)
             if any(read.startswith("secrets.") for read in outputs[name].reads):
                 raise draft.source.refuse("secret", "a secret is known to workers only, and never put out", node)
-        except Refusal as refusal:
-            draft.source.note(refusal)
     return outputs
 
 
@@ -187,16 +178,11 @@ def _check_unused(draft: Draft, settings: Settings) -> None:
     scope = Scope(draft, "", reader=None, names=frozenset({"item", "index"}))
     for name, (key, node) in (draft.handlers.entries if draft.handlers else {}).items():
         if name not in draft.used_handlers:
-            _noted(lambda name=name, node=node, key=key: named_handler(name, node, key, scope, settings), draft)
+            with draft.source.noting:
+                named_handler(name, node, key, scope, settings)
     for name, (key, _) in (draft.policies.entries if draft.policies else {}).items():
-        _noted(lambda name=name, key=key: read_policy(name, key, scope, settings), draft)
-
-
-def _noted(read: Any, draft: Draft) -> None:
-    try:
-        read()
-    except Refusal as refusal:
-        draft.source.note(refusal)
+        with draft.source.noting:
+            read_policy(name, key, scope, settings)
 
 
 def _cancel_grace(fields: Fields, source: Source) -> float | None:
@@ -204,9 +190,7 @@ def _cancel_grace(fields: Fields, source: Source) -> float | None:
         return CANCEL_GRACE_SECONDS
     if fields["cancel_grace"] == "finish":
         return None
-    try:
+    with source.noting:
         seconds: float = DURATION.read(fields.at("cancel_grace"), "'cancel_grace'", source)
         return seconds
-    except Refusal as refusal:
-        source.note(refusal)
-        return None
+    return None
