@@ -22,7 +22,7 @@ STEP_WORDS = {
     "waiting": "It has not been entered in this visit: its needs are open, or nothing has arrived yet.",
     "ready": "It was entered, and an attempt is in the queue: a worker may take it. "
     "In a paused run this is also where a wait, an approval or a sub-workflow stands until the run goes on.",
-    "running": "An attempt is under way, or its result is being looked at: `validate` and `on_success` belong here too. "
+    "running": "An attempt is under way, or its result is looked at: `validate` and `on_success` belong here too. "
     "A step that was asked to end stays here until it has.",
     "backing_off": "An attempt failed and its retry is reserved. It becomes ready when the recovery script has ended "
     "and the delay is over.",
@@ -50,26 +50,30 @@ _NAMES_SHOWN_MAX = 2
 def step_states() -> str:
     """The page about steps, items and commands."""
     intro = (
-        "A step, an item of a map and a command of a handler live by the same table. A fact that the table does not\n"
-        "know for the status that something has is a bug of ours: it is refused and changes nothing."
+        "A step, an item of a map and a command of a handler live by the same table; the picture shows the step.\n"
+        "A fact that the table does not know for the status that something has is a bug of ours: it is refused and\n"
+        "changes nothing."
     )
-    return _page("The states of a step", intro, PLACE, STATUSES, ENDED, STEP_WORDS)
+    of_steps = {kind: moves for kind, moves in PLACE.items() if not _name(kind).startswith(("item.", "command."))}
+    start: Table = {e.RunStarted: {"new": "waiting"}}
+    picture = diagram({**start, **of_steps}, ENDED)
+    return _page("The states of a step", intro, picture, PLACE, STATUSES, STEP_WORDS)
 
 
 def run_states() -> str:
     """The page about runs."""
     intro = "Each round of a run ends in exactly one of `completed`, `failed` and `cancelled`, and only through `end`."
-    return _page("The states of a run", intro, RUN, RUN_STATUSES, RUN_ENDED, RUN_WORDS)
+    return _page("The states of a run", intro, diagram(RUN, RUN_ENDED), RUN, RUN_STATUSES, RUN_WORDS)
 
 
 def _page(
-    title: str, intro: str, table: Table, statuses: tuple[str, ...], ended: frozenset[str], words: Mapping[str, str]
+    title: str, intro: str, picture: str, table: Table, statuses: tuple[str, ...], words: Mapping[str, str]
 ) -> str:
     parts = [
         f"# {title}",
         f"<!-- Written by `{COMMAND}` from `core/transitions.py`. -->",
         intro,
-        "```mermaid\n" + diagram(table, ended) + "\n```",
+        f"```mermaid\n{picture}\n```",
         "\n\n".join(f"**{status}**: {words[status]}" for status in statuses),
         "## Which fact leads where",
         _rows(table),
