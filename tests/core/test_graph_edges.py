@@ -420,9 +420,7 @@ def test_a_success_edge_to_end_starts_nothing_and_ends_nothing_early():
 
 
 def test_an_allowed_failure_takes_the_success_edges_and_meets_needs_and_the_run_completes_degraded():
-    run = History(
-        workflow(step("a", continue_on_error=True, next=["b"]), step("b"), step("c", needs=["a"]))
-    ).start()
+    run = History(workflow(step("a", continue_on_error=True, next=["b"]), step("b"), step("c", needs=["a"]))).start()
 
     run.fail("a").ok("b").ok("c")
 

@@ -183,9 +183,7 @@ def test_an_allowed_failure_of_the_last_visit_of_join_each_meets_needs_also_when
 
 def test_each_visit_of_join_each_takes_its_edges_to_another_join_each():
     run = History(
-        workflow(
-            *(step(s, next=["j"]) for s in "ab"), step("j", join="each", next=["k"]), step("k", join="each")
-        )
+        workflow(*(step(s, next=["j"]) for s in "ab"), step("j", join="each", next=["k"]), step("k", join="each"))
     ).start()
 
     run.ok("a").ok("b")
@@ -197,9 +195,7 @@ def test_each_visit_of_join_each_takes_its_edges_to_another_join_each():
 
 
 def test_a_join_any_after_a_join_each_waits_for_its_last_visit_and_runs_once():
-    run = History(
-        workflow(*(step(s, next=["j"]) for s in "ab"), step("j", join="each", next=["k"]), step("k"))
-    ).start()
+    run = History(workflow(*(step(s, next=["j"]) for s in "ab"), step("j", join="each", next=["k"]), step("k"))).start()
 
     run.ok("a").ok("j")
     between = run["k"].status
@@ -287,9 +283,7 @@ def test_all_arrivals_of_join_each_wait_for_its_needs_and_none_is_lost():
 
 
 def test_two_edges_between_the_same_steps_are_two_arrivals():
-    run = History(
-        workflow(step("a", next=[edge("j"), edge("j", "always")]), step("j", join="each"))
-    ).start()
+    run = History(workflow(step("a", next=[edge("j"), edge("j", "always")]), step("j", join="each"))).start()
 
     run.ok("a")
     while run.queued:

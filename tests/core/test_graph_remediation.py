@@ -15,7 +15,9 @@ def repaired(then: str | None, *others, source: dict | None = None, fix: dict | 
     """`a` has failed and was sent to `fix`."""
     wanted = source or {}
     edges = [*wanted.pop("next", []), edge("fix", "failure", then=then)]
-    run = History(workflow(step("a", next=edges, **wanted), step("fix", **(fix or {})), *others, fail_fast="never"), fields)
+    run = History(
+        workflow(step("a", next=edges, **wanted), step("fix", **(fix or {})), *others, fail_fast="never"), fields
+    )
     return run.start().fail("a")
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from ..errors import ExpressionFailed
 from . import events as e
-from .arrivals import can_be_entered, is_met
+from .arrivals import is_met
 from .failure import failure
 from .graph import Arc
 from .ladder import delay_seconds
@@ -94,8 +94,8 @@ def pass_over(place: Place, reason: str) -> e.Fact:
 
 def enter(now: Now, place: Place) -> Facts:
     """A new visit, unless `when` says no. The visit beyond max_visits fails at once."""
-    step = now.state.step(place.key)
-    if not can_be_entered(now.state, place.key):
+    step, visits = now.state.step(place.key), place.visit - place.visits_before
+    if visits > step.max_visits:
         yield pass_over(place, "loop_limit")
         return
     try:
@@ -105,7 +105,7 @@ def enter(now: Now, place: Place) -> Facts:
     except ExpressionFailed as error:
         yield from _enter_and_fail(now, place, "EXPRESSION_FAILED", error.message)
         return
-    if place.visit - place.visits_before >= step.max_visits:
+    if visits == step.max_visits:
         yield from _enter_and_fail(now, place, "LOOP_LIMIT", f"visited {step.max_visits} times already")
         return
     yield e.StepEntered(place.key, place.visit + 1)
