@@ -12,7 +12,7 @@ from typing import Any
 from . import events as e
 from .admit import fire
 from .converge import after_end_step, after_undo
-from .flow import after_end, enter, spread, strike_late, wake
+from .flow import after_end, enter, spread_kept, strike_late, wake
 from .ladder import (
     after_classified,
     after_handler_command,
@@ -43,8 +43,8 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
     for name in now.state.graph.starts:
         if name not in kept:
             yield from wake(now, name)
-    for name in kept:
-        yield from spread(now, name)
+    if kept:
+        yield from spread_kept(now, [k.step for k in fact.kept])
 
 
 def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:

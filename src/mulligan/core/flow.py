@@ -9,7 +9,7 @@ from ..errors import ExpressionFailed
 from . import events as e
 from .arrivals import is_met
 from .failure import failure
-from .graph import Arc
+from .graph import Arc, Barrier
 from .ladder import delay_seconds
 from .life import Facts, located, schedule
 from .routes import success_edges
@@ -124,32 +124,52 @@ def _enter_and_fail(now: Now, place: Place, code: str, message: str) -> Facts:
 def after_end(now: Now, name: str, visit: int) -> Facts:
     """Everything that follows from the end of a step's visit (or from its being passed over)."""
     place = now.state.places[name]
+    # Asked before anything follows: a second member that ends meanwhile would hide that this one broke a barrier.
+    barriers = _just_decided(now.state, name)
     yield from strike(now, name, visit)
     yield from _repaired(now, place, visit)
     if now.state.run.stop is None and place.has_ended and place.loop_edge is not None:
         arc = now.state.graph.arc(name, place.loop_edge)
         if arc.key not in now.state.run.loops:
             yield _loop_taken(now, arc)
-    yield from spread(now, name)
+    yield from _spread(now, name, barriers)
     if place.has_ended and now.state.run.stop is None:
         yield from _look_again(now, place)
 
 
-def spread(now: Now, name: str) -> Facts:
-    """Wake whoever the end of a step touches. A barrier wakes its targets once: when it opens, or breaks."""
+def _just_decided(state: State, name: str) -> list[Barrier]:
+    """The barriers that the end of this step has opened or broken. Each is decided once, so its targets wake once."""
+    settled = state.places[name].settled
+    found = []
+    for barrier in state.graph.nodes[name].barriers if settled else ():
+        unsettled, bad = state.barriers[barrier.key]
+        if (bad == 1 and not is_met(barrier.on, settled)) or (unsettled == 0 and bad == 0):
+            found.append(barrier)
+    return found
+
+
+def _spread(now: Now, name: str, barriers: Iterable[Barrier]) -> Facts:
+    """Wake whoever the end of a step touches."""
     node = now.state.graph.nodes[name]
     for arc in node.arcs:
         if arc.to != END and not arc.is_loop:
             yield from wake(now, arc.to)
-    settled = now.state.places[name].settled
-    if not settled:
+    if not now.state.places[name].settled:
         return
     for target, _ in node.dependents:
         yield from wake(now, target)
-    for barrier in node.barriers:
-        unsettled, bad = now.state.barriers[barrier.key]
-        has_broken = bad == 1 and not is_met(barrier.on, settled)
-        if has_broken or (unsettled == 0 and bad == 0):
+    for barrier in barriers:
+        for target in barrier.targets:
+            yield from wake(now, target)
+
+
+def spread_kept(now: Now, names: Iterable[str]) -> Facts:
+    """Wake whoever is touched by the results that a fork took over, all of them at once."""
+    for name in names:
+        yield from _spread(now, name, ())
+    for key, barrier in now.state.graph.barriers.items():
+        unsettled, bad = now.state.barriers[key]
+        if bad or not unsettled:
             for target in barrier.targets:
                 yield from wake(now, target)
 
