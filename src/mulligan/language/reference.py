@@ -1,0 +1,208 @@
+"""The reference of the language as Markdown, made from the same keys that the reader reads.
+
+    python -m mulligan.language.reference          writes docs/reference.md
+
+A test holds the page to what this module makes of the keys, so that it cannot fall behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from mulligan.core.failure import ENGINE_CODES, RETRYABLE, SEVERITY
+from mulligan.language.keys import COMMAND, RULE, WORKFLOW
+from mulligan.language.shapes import (
+    AnyOf,
+    Choice,
+    Deferred,
+    Either,
+    Json,
+    Key,
+    ListOf,
+    MapOf,
+    Nothing,
+    Record,
+    Shape,
+    Template,
+    Value,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference.md"
+
+HEAD = """\
+# Reference
+
+Every key of a workflow file and what may stand there. This page is made from the tables that read your file
+(`python -m mulligan.language.reference` writes it), so it is never behind. What the keys are for, with examples, is in
+[the language](language.md); `mulligan schema` prints the same as JSON Schema, for editors.
+
+Keys that are not here are refused, with the one that was probably meant. At the top of the file alone, keys that start
+with `x-` are skipped: a place for YAML anchors. `${…}` marks texts that may hold [expressions](expressions.md).
+"""
+# The heading of a record that is not called what its key is called.
+TITLES = {
+    "workflow": "The file",
+    "step": "A step",
+    "command": "A command",
+    "workflow_action": "A workflow action",
+    "matrix_zip": "A matrix with zip",
+    "policy": "A retry policy",
+    "rule": "A rule",
+    "need": "A need",
+    "edge": "An edge",
+    "handler": "A handler",
+}
+# Records whose keys others have too: there, one line stands for all of them.
+SHARED = (COMMAND, RULE)
+# Texts in which `${…}` means nothing: a name, and code, whose values come from `args`.
+WITHOUT_HOLES = frozenset({"step", "python"})
+MARK = " `${…}`"
+KINDS_OF_JSON = {"string": "a text", "number": "a number", "boolean": "true or false", "null": "nothing"}
+
+
+def reference() -> str:
+    """The whole page."""
+    sections = (part for record in records(WORKFLOW) for part in _section(record))
+    return "\n".join([HEAD, *sections, *_codes()])
+
+
+def records(root: Record) -> tuple[Record, ...]:
+    """`root` and every record that can be reached from it, in the order in which a reader meets them."""
+    found: dict[str, Record] = {root.name: root}
+    waiting = [root]
+    while waiting:
+        for record in _below(waiting.pop(0)):
+            if record.name not in found:
+                found[record.name] = record
+                waiting.append(record)
+    return tuple(found.values())
+
+
+def _below(record: Record) -> Iterator[Record]:
+    for key in record.keys.values():
+        yield from _records_of(key.shape)
+
+
+def _records_of(shape: Shape) -> Iterator[Record]:
+    """The records that may stand where `shape` is expected; not those within them."""
+    if isinstance(shape, Record):
+        yield shape
+    for inner in _parts(shape):
+        yield from _records_of(inner)
+
+
+def _parts(shape: Shape) -> tuple[Shape, ...]:
+    if isinstance(shape, Deferred):
+        return (shape.of(),)
+    if isinstance(shape, ListOf | MapOf):
+        return (shape.of,)
+    if isinstance(shape, AnyOf):
+        return shape.shapes
+    if isinstance(shape, Either):
+        forms = (shape.text, shape.flag, shape.number, shape.list, shape.mapping, shape.empty)
+        return tuple(form for form in forms if form is not None)
+    return ()
+
+
+def _title(record: Record) -> str:
+    return TITLES.get(record.name, f"`{record.name}`")
+
+
+def _link(record: Record) -> str:
+    title = _title(record)
+    anchor = title.lower().replace("`", "").replace(" ", "-")
+    return f"[{title[0].lower()}{title[1:]}](#{anchor})"
+
+
+def _section(record: Record) -> Iterator[str]:
+    yield f"## {_title(record)}\n"
+    if record.one_of:
+        choices = (" with ".join(f"`{word}`" for word in group) for group in record.one_of)
+        yield f"Exactly one of {listed(choices)}.\n"
+    borrowed = _borrowed(record)
+    yield from (f"{sentence}\n" for sentence in borrowed.values())
+    yield "| key | value | |\n|---|---|---|"
+    yield from (_row(word, key) for word, key in record.keys.items() if word not in set().union(*borrowed))
+    yield ""
+
+
+def _borrowed(record: Record) -> dict[frozenset[str], str]:
+    """The keys that are another record's, and the sentence that stands for them."""
+    found: dict[frozenset[str], str] = {}
+    for lender in SHARED:
+        same = [word for word, key in record.keys.items() if lender.keys.get(word) is key]
+        if record is lender or len(same) < len(lender.keys) // 2:
+            continue
+        others = [word for word in lender.keys if word not in same and word not in record.keys]
+        but = f" but {listed((f'`{word}`' for word in others), 'and')}" if others else ""
+        found[frozenset(same)] = f"It has all keys of {_link(lender)}{but}, and:"
+    return found
+
+
+def _row(word: str, key: Key) -> str:
+    value = in_words(key.shape)
+    if word in WITHOUT_HOLES:
+        value = value.replace(MARK, "")
+    about = "; ".join(filter(None, (_marked(key.about), "required" if key.is_required else "")))
+    return f"| `{word}` | {value} | {about} |".replace("  |", " |")
+
+
+def _marked(about: str) -> str:
+    """Braces and brackets are code to a reader."""
+    return re.sub(r"\$?\{[^}]*\}|\[[^]]*\]", lambda found: f"`{found[0]}`", about)
+
+
+def listed(words: Iterable[str], conjunction: str = "or") -> str:
+    """`a, b or c`."""
+    *most, last = words
+    return f"{', '.join(most)} {conjunction} {last}" if most else last
+
+
+def in_words(shape: Shape) -> str:
+    """What may stand at a place, in a few words."""
+    if isinstance(shape, Deferred):
+        return in_words(shape.of())
+    if isinstance(shape, Record):
+        return _link(shape)
+    if isinstance(shape, Choice):
+        return listed(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
+    if isinstance(shape, ListOf):
+        return f"{in_words(shape.of)}, or a list of them" if shape.or_one else f"a list: {in_words(shape.of)}"
+    if isinstance(shape, MapOf):
+        return f"names, each with {in_words(shape.of)}"
+    if isinstance(shape, Either | AnyOf):
+        return listed(dict.fromkeys(in_words(part) for part in _parts(shape)))
+    return _scalar_in_words(shape)
+
+
+def _scalar_in_words(shape: Shape) -> str:
+    if isinstance(shape, Template):
+        is_more = shape.expected == "a text" and shape.types != ("string",)
+        return (listed(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
+    if isinstance(shape, Json):
+        return "any value"
+    if isinstance(shape, Value | Nothing):
+        return shape.expected
+    raise TypeError(f"there are no words for {type(shape).__name__}")
+
+
+def _codes() -> Iterator[str]:
+    """The table of failure codes, for `codes:` in rules and edges."""
+    yield "## Error codes\n"
+    yield "What `codes` of a rule or a failure edge can name. A step may report codes of its own beside them.\n"
+    yield "| code | severity | retryable | |\n|---|---|---|---|"
+    for code in SEVERITY:
+        engines = "only the engine says it " if code in ENGINE_CODES else ""
+        yield f"| `{code}` | {SEVERITY[code]} | {'yes' if RETRYABLE[code] else 'no'} | {engines}|"
+    yield ""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(reference(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
