@@ -227,11 +227,19 @@ def _classified(now: Now, report: r.Classified) -> Facts:
         )
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
-    adjusted = None
-    if report.memory is not None or report.timeout is not None:
-        before = place.climb.adjusted or e.Adjusted()
-        adjusted = e.Adjusted(report.memory or before.memory, before.cpus, report.timeout or before.timeout)
+    adjusted = _adjusted(place, report)
     yield e.StepClassified(place.key, place.attempt, report.verdict, report.reason, report.by, adjusted)
+
+
+def _adjusted(place: Place, report: r.Classified) -> e.Adjusted | None:
+    """What a person says the next attempt is to get, over what rules gave it before."""
+    for name, asked in (("memory", report.memory), ("timeout", report.timeout)):
+        if asked is not None and asked <= 0:
+            raise InputInvalid(f"{name} must be more than nothing, not {asked:g}")
+    if report.memory is None and report.timeout is None:
+        return None
+    before = place.climb.adjusted or e.Adjusted()
+    return e.Adjusted(report.memory or before.memory, before.cpus, report.timeout or before.timeout)
 
 
 def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
