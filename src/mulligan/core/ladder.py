@@ -30,7 +30,7 @@ from .routes import alert_edges, always_edges, failure_route, goes_back, is_sent
 from .scope import Now, error_view
 from .state import Place, State
 from .stopping import conclude
-from .workflow import END, RERUNS_AFTER_LOSS_MAX, Adjust, Backoff, Handler, Resources, Rule, Triage
+from .workflow import END, END_TIMEOUT_SECONDS, RERUNS_AFTER_LOSS_MAX, Adjust, Backoff, Handler, Resources, Rule, Triage
 
 Rung = Callable[[Now, Place, Failure], Generator[e.Fact, None, bool]]
 
@@ -224,7 +224,7 @@ def after_handler_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
     """The next command, or the end of the handler."""
     handler = _handler(place)
     if place.climb.is_handler_late:
-        message = f"the handler took longer than {handler.timeout:g}s"
+        message = f"the handler took longer than {handler.timeout or END_TIMEOUT_SECONDS:g}s"
         yield _handler_failed(now, place, fault(now, place, "TIMEOUT", message))
     elif isinstance(fact, e.CommandCancelled):
         yield from conclude(now, place)
