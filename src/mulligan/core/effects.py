@@ -140,11 +140,17 @@ def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
     yield PauseChildren()
 
 
+def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
+    """A pause is over with that: what cleans up or undoes may wait for a child run."""
+    yield ResumeChildren()
+
+
 _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RunStarted: _run_due,
     e.RunReopened: _run_due,
     e.RunResumed: _run_due,
     e.RunPaused: _paused,
+    e.RunStopping: _run_stopping,
     e.StepEntered: _entered,
     e.AttemptScheduled: _scheduled,
     e.AttemptStarted: _started,
