@@ -332,9 +332,7 @@ def test_cleanup_then_undo_then_end_in_this_order() -> None:
 
 
 def test_now_skips_cleanup_and_undo_and_still_runs_end() -> None:
-    run = run_of(
-        step("made", undo=command("unmake")), step("a", needs=["made"], on_failure=CLEANUP), end=END_SHELL
-    )
+    run = run_of(step("made", undo=command("unmake")), step("a", needs=["made"], on_failure=CLEANUP), end=END_SHELL)
     run.ok("made").started("a")
 
     run.cancel(now=True).fail("a", signal=15)

@@ -1,0 +1,315 @@
+"""Turns: all or nothing, depth first, and the log alone rebuilds the state."""
+
+from __future__ import annotations
+
+import copy
+from datetime import timedelta
+from typing import Any, Self
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core import reports as r
+from mulligan.core.classify import Outcome
+from mulligan.core.state import State
+from mulligan.core.turn import fold, follow, turn
+from mulligan.core.workflow import Action, Backoff, Map, Need, Template, Triage, Workflow
+from mulligan.errors import MulliganError
+from mulligan.testing.history import (
+    T0,
+    Answers,
+    History,
+    command,
+    edge,
+    expression,
+    handler,
+    retry,
+    shell,
+    step,
+    workflow,
+)
+
+
+def everything() -> Workflow:
+    """A workflow in which a run can meet whatever there is."""
+    return workflow(
+        step("build", rules=retry(1, recovery_script=command("clean")), on_failure=handler("fix"), undo=command("rm")),
+        step(
+            "check",
+            needs=["build"],
+            map=Map(over=expression("list"), max_parallel=2),
+            do=(command("one"), command("two")),
+        ),
+        step("deploy", needs=["check"], validator=command("probe"), next=[edge("repair", "failure", then="rerun")]),
+        step("repair"),
+        step("again", next=[edge("again", when="more", backoff=Backoff(delay=5))], undo=command("un-again")),
+        step("ask", action=Action("approve", {"message": "ok?"}), needs=["deploy"]),
+        step("nap", action=Action("wait", {"seconds": 5}), needs=["deploy"]),
+        step("sub", action=Action("workflow", {"file": "c.yaml"}), needs=["nap"]),
+        step("park", triage=Triage(timeout=900)),
+        step("all", needs=[Need("builders", is_group=True), Need("park", "always")]),
+        step("last", needs=["sub", "ask"], continue_on_error=True, on_failure=handler("sweep", strategy="cleanup")),
+        end=step("end", action=shell("report"), rules=retry(1)),
+        groups={"builders": ("build", "check")},
+        outputs={"n": Template((expression("n", "steps.check"),))},
+        timeout=5000,
+    )
+
+
+ANSWERS = {"list": ["x", "y", "z"], "more": lambda names: names["output"] == "more", "n": 3}
+
+
+class Told(History):
+    """A history that remembers what it was told, so that it can be told again elsewhere."""
+
+    def __init__(self, definition: Workflow) -> None:
+        super().__init__(definition, ANSWERS)
+        self.reports: list[r.Report] = []
+
+    def tell(self, report: r.Report) -> Self:
+        self.reports.append(report)
+        return super().tell(report)
+
+
+def long_history() -> Told:
+    """Almost everything happens at least once, in three rounds: cancelled, failed, completed."""
+    run = Told(everything()).start()
+    run.started("build").fail("build").fail("build.script@1").fail("build").ok("build.on_failure@2.0", output=["a"])
+    run.ok("again", output="more").fail("park").started("check[0].0").lose("check[0].0")
+    run.ok("check[0].0").ok("check[0].1").fail("check[1].0").ok("check[2].0").ok("check[2].1").wait(5).ok("again")
+    run.pause().wait(10).resume().cancel().ok("again.undo@2").fail("again.undo@1").ok("build.undo@1").ok("end")
+
+    run.retry().ok("build").ok("again").interrupt("park").ok("park").ok("check[1].0").ok("check[1].1")
+    run.fail("deploy", 3).ok("repair").ok("deploy").fail("deploy.validator@2").ok("repair").ok("deploy")
+    run.ok("deploy.validator@3").wait(5).approve("ask").child_ended("sub", "failed").ok("all")
+    run.ok("again.undo@3").ok("build.undo@2").fail("end").ok("end", output={"status": "completed"})
+
+    run.retry().ok("build").ok("again").child_ended("sub").fail("last").ok("last.on_failure@1.0").ok("end")
+    return run
+
+
+def stopped_history() -> Told:
+    """What is cut short: by deadlines, by an operator in the middle of cleanup, by late and wrong reports."""
+    flow = workflow(
+        step("slow", map=Map(over=expression("list")), do=(command("one"),), deadline=30),
+        step("fixed", on_failure=handler("fix", timeout=10), on_success=(command("tell"),)),
+        step("told", on_success=(command("tell"),)),
+        step("stood", next=[edge("stand-in", "failure", then="continue"), edge("after")]),
+        step("stand-in"),
+        step("after"),
+        step("vain", next=[edge("repair", "failure", then="rerun")]),
+        step("repair"),
+        step("round", next=[edge("side", when="more"), "body"]),
+        step("side"),
+        step("body", next=[edge("round", when="more")]),
+        step("parked", triage=Triage("exhausted", timeout=900), rules=retry(1, delay=20)),
+        step("runs", on_failure=handler("sweep", "mop", strategy="cleanup")),
+    )
+    run = Told(flow).start()
+    run.started("slow[0].0").fail("fixed").started("fixed.on_failure@1.0").ok("told").fail("told.on_success@1.0")
+    run.fail("stood").ok("stand-in").fail("vain").fail("repair").ok("round", output="more").ok("side")
+    run.ok("body", output="more").ok("round")
+    run.fail("parked").pause().wait(20).resume().fail("parked").classify("parked", "retry").started("runs")
+    run.fail("fixed.on_failure@1.0", signal=15).wait(20).fail("slow[0].0", signal=15)
+    run.tell(r.TaskEnded(run.clock, "told", 1)).tell(r.TaskStarted(run.clock, "nobody", 1))
+    run.ok("body").cancel().fail("runs", signal=15).started("runs.on_failure@1.0").cancel(now=True)
+    return run.fail("runs.on_failure@1.0", signal=15)
+
+
+HISTORIES = [long_history, stopped_history]
+by_name = pytest.mark.parametrize("tell", HISTORIES, ids=lambda tell: tell.__name__)
+
+
+def test_the_histories_are_worth_their_name() -> None:
+    facts = [fact for tell in HISTORIES for fact in tell().facts()]
+
+    assert {kind.__name__ for kind in e.FACTS} - {type(fact).__name__ for fact in facts} == set()
+    assert [fact.round for fact in long_history().facts(e.RunCompleted, e.RunFailed, e.RunCancelled)] == [1, 2, 3]
+
+
+def again(run: Told) -> Any:
+    """The same reports once more, to a fresh state: each with the state as it is before."""
+    state, evaluator, log = State(run.state.workflow, run.state.graph), Answers(ANSWERS), list[e.Entry]()
+    for report in run.reports:
+        yield state, report, evaluator, log
+        log.extend(turn(state, report, evaluator))
+        state.commit()
+
+
+# -- the log is the truth --------------------------------------------------------------------------------------------
+
+
+@by_name
+def test_after_every_turn_the_log_folds_to_the_state(tell: Any) -> None:
+    run = tell()
+
+    for state, _, _, log in again(run):
+        assert fold(state.workflow, log, state.graph) == state
+
+
+@by_name
+def test_the_same_reports_give_the_same_log(tell: Any) -> None:
+    run = tell()
+
+    *_, (_, _, _, log) = again(run)
+
+    assert log == run.log
+
+
+@by_name
+def test_whoever_takes_a_run_over_from_its_log_goes_on_as_if_nothing_had_been(tell: Any) -> None:
+    run = tell()
+
+    for _, report, evaluator, log in again(run):
+        heir = fold(run.state.workflow, log, run.state.graph)
+        entries = turn(heir, report, evaluator)
+        assert entries == run.log[len(log) : len(log) + len(entries)]
+
+
+@by_name
+def test_entries_are_numbered_dated_and_caused_by_earlier_ones(tell: Any) -> None:
+    log = tell().log
+
+    assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
+    assert all(0 <= entry.caused_by < entry.seq for entry in log)
+    assert [entry.at for entry in log] == sorted(entry.at for entry in log)
+
+
+def test_the_clock_of_the_log_never_goes_back() -> None:
+    run = History(workflow(step("a"))).wait(60).start()
+
+    run.tell(r.TaskEnded(T0 - timedelta(days=1), "a", 1))
+
+    assert {entry.at for entry in run.log} == {T0 + timedelta(seconds=60)}
+
+
+def test_what_follows_from_a_fact_is_true_before_its_cause_goes_on() -> None:
+    run = History(workflow(step("a"), step("b", needs=["a"]), step("c", needs=["a"]))).start().ok("a")
+
+    told = [(entry.caused_by, type(entry.fact).__name__) for entry in run.last]
+    first = run.last[0].seq
+    assert told == [
+        (0, "AttemptSucceeded"),
+        (first, "StepCompleted"),
+        (first + 1, "StepEntered"),
+        (first + 1, "AttemptScheduled"),
+        (first + 1, "StepEntered"),
+        (first + 1, "AttemptScheduled"),
+    ]
+
+
+# -- all or nothing --------------------------------------------------------------------------------------------------
+
+
+@by_name
+def test_any_turn_can_be_taken_back_and_told_again(tell: Any) -> None:
+    run = tell()
+
+    for state, report, evaluator, log in again(run):
+        before = copy.deepcopy(state)
+        entries = turn(state, report, evaluator)
+        assert state != before or not entries
+        state.rollback()
+        assert state == before
+        assert turn(state, report, evaluator) == entries
+        state.rollback()
+        assert fold(run.state.workflow, log, state.graph) == state
+
+
+class Breaks(Answers):
+    """An evaluator with a bug: it breaks at the n-th question."""
+
+    def __init__(self, at_question: int, error: BaseException) -> None:
+        super().__init__(ANSWERS)
+        self.left = at_question
+        self.error = error
+
+    def evaluate(self, asked: Any, names: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise self.error
+        return super().evaluate(asked, names)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyboardInterrupt()], ids=["a bug", "a signal"])
+@by_name
+def test_an_error_in_the_middle_of_a_turn_leaves_no_trace(tell: Any, error: BaseException) -> None:
+    run, broken = tell(), 0
+
+    for state, report, _, log in again(run):
+        before = fold(run.state.workflow, log, state.graph)
+        try:
+            turn(state, report, Breaks(1, error))
+        except (RuntimeError, KeyboardInterrupt):
+            broken += 1
+        else:
+            state.rollback()
+        assert state == before
+
+    assert broken > 2
+
+
+@pytest.mark.parametrize("question", range(1, 7))
+def test_an_error_at_any_question_of_a_turn_leaves_no_trace(question: int) -> None:
+    mapped = step(
+        "m", map=Map(over=expression("list"), filter=expression("keep", "item"), sort_by=expression("key", "item"))
+    )
+    state = State(workflow(step("first", when="yes"), mapped))
+
+    with pytest.raises(RuntimeError):
+        turn(state, r.RunRequested(T0, 1), Breaks(question, RuntimeError("a bug")))
+
+    assert state == State(state.workflow)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        r.RunRequested(T0, 1),
+        r.Classified(T0, "a", "retry", "someone", "why"),
+        r.Classified(T0, "nobody", "retry", "someone", "why"),
+        r.ApprovalGiven(T0, "a", True, "someone", "why"),
+        r.RetryRequested(T0, "someone"),
+    ],
+    ids=["started twice", "not parked", "unknown step", "no approval", "not finished"],
+)
+def test_a_verb_that_is_refused_changes_nothing_and_writes_nothing(report: r.Report) -> None:
+    run = History(workflow(step("a"))).start()
+    before = copy.deepcopy(run.state)
+
+    with pytest.raises(MulliganError):
+        run.tell(report)
+
+    assert run.state == before
+
+
+def test_a_report_that_is_refused_is_written_down_and_changes_nothing_else() -> None:
+    run = History(workflow(step("a"))).start()
+    before = copy.deepcopy(run.state.places)
+
+    run.tell(r.TaskEnded(T0, "a", 7, Outcome(1)))
+
+    assert run.follows == [e.ReportRefused("a", 7, "stale_attempt")]
+    assert run.state.places == before
+
+
+def test_a_timer_that_nobody_waits_for_is_nothing_at_all() -> None:
+    run = History(workflow(step("a"))).start()
+
+    for kind in ("retry", "attempt", "handler", "triage", "deadline", "loop", "run"):
+        run.tell(r.TimerFired(T0, kind, "a", 1)).tell(r.TimerFired(T0, kind, "nobody", 1))  # type: ignore[arg-type]
+
+    assert [entry.fact for entry in run.log if entry.caused_by == 0] == [e.RunStarted(1, "test")]
+
+
+def test_a_turn_can_be_written_in_pieces() -> None:
+    flow = workflow(*(step(f"s{i}") for i in range(50)))
+    pieces, whole = State(flow), State(flow)
+
+    written = []
+    for entry in follow(pieces, r.RunRequested(T0, 1), Answers()):
+        written.append(entry)
+        assert pieces.run.seq == entry.seq
+
+    assert written == turn(whole, r.RunRequested(T0, 1), Answers())
+    assert fold(flow, written) == pieces
