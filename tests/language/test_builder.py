@@ -6,6 +6,7 @@ import inspect
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mulligan.core.workflow import Workflow as CheckedWorkflow
@@ -47,8 +48,6 @@ def test_python_and_yaml_make_the_same_workflow() -> None:
 
 
 def without_lines(workflow: CheckedWorkflow) -> CheckedWorkflow:
-    import msgspec
-
     replace = msgspec.structs.replace
     steps = tuple(replace(step, line=0) for step in workflow.steps)
     return replace(workflow, steps=steps, end=replace(workflow.end, line=0))

@@ -14,9 +14,10 @@ from mulligan.language.keys import WORKFLOW
 from .test_schema import GOOD
 
 WORDS = [
-    *"name steps step shell python http agent wait approve map do over as needs next to on when retry rules any".split(),
+    *"name steps step shell python http agent wait approve map do over as needs next to on when retry rules".split(),
     *"on_failure use handlers commands matrix zip inputs outputs end files reads writes undo triage then rerun".split(),
-    *"a b make true 3 30s ${inputs.x} ${steps.a.output} ${ $${x} 1..3 x{i} failure always null ~ - [] {} '' \" ' # & * ! | >".split(),
+    *"any a b make true 3 30s ${inputs.x} ${steps.a.output} ${ $${x} 1..3 x{i} failure always null".split(),
+    *"~ - [] {} '' \" ' # & * ! | >".split(),
 ]
 
 

@@ -10,7 +10,11 @@ from mulligan.core.workflow import Action
 from mulligan.errors import LanguageError
 from mulligan.language import load
 
-CHILD = "inputs: {x: string, n: {type: integer, default: 1}}\nsteps: [{step: c, shell: make}]\noutputs: {y: '${steps.c.output}'}\n"
+CHILD = """\
+inputs: {x: string, n: {type: integer, default: 1}}
+steps: [{step: c, shell: make}]
+outputs: {y: '${steps.c.output}'}
+"""
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

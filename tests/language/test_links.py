@@ -167,20 +167,20 @@ def test_many_to_many_costs_the_sum_and_not_the_product() -> None:
 
 READERS = [
     # over needs, directly and far away
-    "- {step: a, shell: make}\n- {step: b, shell: make, needs: [a]}\n- {step: c, needs: [b], shell: 'echo ${steps.a.output}'}",
+    "- {step: a, shell: make}\n- {step: b, shell: make, needs: [a]}\n- {step: c, needs: [b], shell: 'ls ${steps.a.output}'}",
     # over an edge
     "- {step: a, shell: make, next: b}\n- {step: b, shell: 'echo ${steps.a.output}'}",
     # over a failure edge
     "- {step: a, shell: make, next: [{to: b, on: failure}]}\n- {step: b, shell: 'echo ${steps.a.failure.code}'}",
     # back from a remediation
-    "- {step: a, shell: 'echo ${steps.fix.output}', next: [{to: fix, on: failure, then: rerun}]}\n- {step: fix, shell: make}",
+    "- {step: a, shell: 'ls ${steps.b.output}', next: [{to: b, on: failure, then: rerun}]}\n- {step: b, shell: make}",
     # around a loop
-    "- {step: a, shell: 'echo ${steps.b.output} ${steps.a.output}', next: b}\n- {step: b, shell: make, next: [{to: a, when: 'true'}]}",
+    "- {step: a, shell: 'ls ${steps.b.output} ${steps.a.output}', next: b}\n- {step: b, shell: make, next: a}",
     # itself, once it has run
     "- {step: a, shell: make, on_failure: 'echo ${steps.a.attempts}', undo: 'echo ${steps.a.output}'}",
     # a step with a hyphen
-    "- {step: build-image, shell: make}\n- {step: b, needs: [build-image], when: 'steps[\"build-image\"].status == \"x\"', shell: make}",
-]  # fmt: skip
+    '- {step: a-b, shell: make}\n- {step: b, needs: [a-b], when: \'steps["a-b"].status == "failed"\', shell: make}',
+]
 
 
 @pytest.mark.parametrize("written", READERS)

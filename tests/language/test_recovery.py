@@ -114,7 +114,10 @@ HANDLERS = [
     # an action
     ("{shell: make}", Handler((Command(action=MAKE),))),
     # a list of either
-    ("[make, {shell: make, continue_on_error: true}]", Handler((Command(action=MAKE), Command(action=MAKE, continue_on_error=True)))),
+    (
+        "[make, {shell: make, continue_on_error: true}]",
+        Handler((Command(action=MAKE), Command(action=MAKE, continue_on_error=True))),
+    ),
     # one action in the place of commands, with the handler's own keys
     (
         "{shell: make, strategy: fallback, timeout: 5m, retry: 2}",
@@ -135,7 +138,7 @@ HANDLERS = [
     ("{shell: make, capture: json}", Handler((Command(action=MAKE, capture="json"),))),
     # a handler of a handler
     ("{shell: make, on_failure: make}", Handler((Command(action=MAKE, on_failure=Handler((Command(action=MAKE),))),))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("written", "handler"), HANDLERS)

@@ -52,7 +52,9 @@ steps:
       - {to: page_someone, on: failure, handles: false}
   - {step: repair, agent: {provider: claude, prompt: "The deployment failed. Repair it."}}
   - {step: page_someone, shell: ./page.sh "$MULLIGAN_FAILURE_CONTEXT"}
-  - {step: announce, http: {method: POST, url: "https://chat.example/hook", json: {text: deployed}}, continue_on_error: true}
+  - step: announce
+    http: {method: POST, url: "https://chat.example/hook", json: {text: deployed}}
+    continue_on_error: true
 """
 
 # One of everything that has several forms.
@@ -60,12 +62,12 @@ GOOD = [
     RELEASE,
     "steps: [{step: a, shell: make, retry: 3, timeout: 5, triage: true, needs: [], next: [b]}, {step: b, wait: 1h30m}]",
     "steps: [{step: a, shell: make, retry: true, triage: {when: always}, on_failure: make, undo: make}]",
-    "steps: [{step: 's_{i}', shell: make, matrix: {i: 1..3}}, {step: b, shell: x, needs: [{matrix: s}, {match: 's.*'}]}]",
+    "steps: [{step: 's_{i}', shell: make, matrix: {i: 1..3}}, {step: b, shell: x, needs: [{matrix: s}, {match: 's_.'}]}]",
     "steps: [{step: s, shell: make, matrix: {zip: {a: [1], b: {from: 1, to: 1}}}}]",
     "steps: [{step: s, map: {over: {file: x}, distinct: true, sort_by: {by: item}}, do: make}]",
     "steps: [{step: s, map: {over: {shell: ls}}, do: [make, {python: {call: 'a:b'}, args: {x: 1}}]}]",
-    "steps: [{step: s, shell: make, validate: 'true', on_success: make}, {step: t, shell: make, validate: {shell: make}}]",
-    "handlers: {h: [make], i: make, j: {shell: make, capture: json}}\nsteps: [{step: s, shell: make, on_failure: {use: h}}]",
+    "steps: [{step: s, shell: make, validate: 'true', on_success: make}, {step: t, shell: make, validate: {shell: ls}}]",
+    "handlers: {h: [make], i: make, j: {shell: make, capture: json}}\nsteps: [{step: s, shell: ls, on_failure: {use: h}}]",
     "fail_fast: true\ncancel_grace: finish\nx-more: [1]\ninputs: {a: , b: integer}\nsteps: [{step: s, approve: 'ok?'}]",
     "end: {shell: make, timeout: PT5M}\norder: sequential\nsteps: [{step: s, sql: {connection: c, query: select 1}}]",
     "outputs: {a: 1, b: {c: []}}\nsteps: [{step: s, wait: {until: '2030-01-01T00:00:00Z'}, resources: {memory: 4GB}}]",

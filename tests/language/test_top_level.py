@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from mulligan.core.workflow import (
@@ -49,11 +50,16 @@ def test_a_small_workflow_has_an_end_and_the_defaults() -> None:
         ("name: any name at all", "name", "any name at all"),
         ("description: why", "description", "why"),
         ("files: {mesh: out/mesh.vtk}", "files", {"mesh": "out/mesh.vtk"}),
-        ("secrets: {a: {env: A}, b: {file: /b}, c: {command: pass c}}", "secrets", {"a": Secret(env="A"), "b": Secret(file="/b"), "c": Secret(command="pass c")}),
-        ("breakers: {llm: {failures: 3, reset: 1m, ignore: HTTP_4XX, when_open: fail}}", "breakers", {"llm": Breaker(3, 60.0, ("HTTP_4XX",), "fail")}),
+        ("secrets: {a: {env: A}, b: {file: /b}}", "secrets", {"a": Secret(env="A"), "b": Secret(file="/b")}),
+        ("secrets: {c: {command: pass c}}", "secrets", {"c": Secret(command="pass c")}),
+        (
+            "breakers: {llm: {failures: 3, reset: 1m, ignore: HTTP_4XX, when_open: fail}}",
+            "breakers",
+            {"llm": Breaker(3, 60.0, ("HTTP_4XX",), "fail")},
+        ),
         ("x-anything: {goes: here}", "description", ""),
     ],
-)  # fmt: skip
+)
 def test_a_key_at_the_top_is_a_field_of_the_workflow(written: str, field: str, value: object) -> None:
     assert getattr(workflow(written + ONE), field) == value
 
@@ -82,7 +88,7 @@ def test_defaults_hold_where_a_step_says_nothing() -> None:
     found = steps(
         """
         - {step: a, shell: make}
-        - {step: b, shell: make, timeout: 1s, capture: text, env: {B: own}, cwd: /b, on_lost: rerun, resources: {cpus: 1}}
+        - {step: b, shell: make, timeout: 1s, capture: text, env: {B: own}, cwd: /b, resources: {cpus: 1}}
         """,
         "defaults: {timeout: 10m, capture: json, env: {A: a, B: b}, cwd: /a, on_lost: fail, resources: {cpus: 4}}",
     )
@@ -142,7 +148,7 @@ END_KEYS = "shell: make, retry: 2, on_failure: make, validate: \"output != ''\",
 def test_the_end_stands_at_the_top_or_among_the_steps(text: str) -> None:
     found = workflow(text)
 
-    assert found.end == END.__class__(**{**{f: getattr(END, f) for f in END.__struct_fields__}, "line": 3})
+    assert found.end == msgspec.structs.replace(END, line=3)
     assert [each.name for each in found.steps] == ["a"]
 
 

@@ -55,16 +55,16 @@ def _template_binder(template: Template) -> Binder | None:
     return bind
 
 
-def _bound_part(part: Any, bind: Binder | None, values: Values, is_text: bool) -> str | Expression:
+def _bound_part(part: Any, bind: Binder | None, values: Values, is_text: bool) -> Any:
     """A part of a template; a value that stands there as it is needs no expression any more."""
     if bind is None:
-        return part  # type: ignore[no-any-return]
+        return part
     pieces = _pieces(part.source)
     if len(pieces) == 1 and not isinstance(pieces[0], str):
         value = values[pieces[0][0]]
         if is_text or isinstance(value, str):
             return as_text(value)
-    return bind(values)  # type: ignore[no-any-return]
+    return bind(values)
 
 
 def _struct_binder(struct: msgspec.Struct) -> Binder | None:

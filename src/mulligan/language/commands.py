@@ -72,9 +72,7 @@ def inherited(settings: Settings, scope: Scope) -> dict[str, Any]:
 
 def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     """What a `Command` and a `Step` have in common, but for the action."""
-    own = settings
-    with scope.noting:
-        own = settings.merged(fields, scope)
+    own = settings.merged(fields, scope)
     return {**_attempt(fields, scope, own), **_aftermath(fields, scope, own.for_commands())}
 
 

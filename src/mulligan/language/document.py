@@ -100,8 +100,8 @@ class _Builder:
         while not isinstance(event := self.parser.get_event(), StreamEndEvent):
             if isinstance(event, DocumentStartEvent):
                 if root is not None:
-                    raise self._refuse(event, "several_documents", "a second document starts here",
-                                       hint="a file holds one workflow")  # fmt: skip
+                    message = "a second document starts here"
+                    raise self._refuse(event, "several_documents", message, hint="a file holds one workflow")
                 root = self._node()
         if root is None or (isinstance(root, Scalar) and root.value is None):
             raise self.source.refuse_at("empty", "the file is empty", 0, 0, hint="a workflow has at least 'steps:'")
@@ -158,10 +158,8 @@ class _Builder:
         if not isinstance(node, Scalar) or node.value is None:
             raise self.source.refuse("key", "a key is one word or text", node, hint="write it as 'key: value'")
         if node.text == "<<" and node.style == "":
-            raise self.source.refuse(
-                "merge_key", "merge keys ('<<') are not part of YAML 1.2", node,
-                hint="use 'defaults', 'retry_policies' or 'handlers', or an alias for the whole value",
-            )  # fmt: skip
+            hint = "use 'defaults', 'retry_policies' or 'handlers', or an alias for the whole value"
+            raise self.source.refuse("merge_key", "merge keys ('<<') are not part of YAML 1.2", node, hint=hint)
         if node.text in mapping.entries:
             first = mapping.key(node.text)
             message = f"'{shorten(node.text)}' is here twice: first in line {first.line + 1}"

@@ -26,16 +26,16 @@ def fits(value: Any, type_name: str) -> bool:
     return isinstance(value, _TYPES[type_name]) and (type_name == "boolean" or not isinstance(value, bool))
 
 
-def read_input(name: str, form: Fields | str | None, source: Source) -> Input:
+def read_input(name: str, form: Any, source: Source) -> Input:
     """An input as declared: a type, a mapping, or nothing (a required string)."""
     if not isinstance(form, Fields):
-        return Input(type=form or "string")  # type: ignore[arg-type]
+        return Input(type=form or "string")
     type_name = form.get("type", "string")
     values = _typed(form, "enum", type_name, name, source) if "enum" in form else []
     default = _typed(form, "default", type_name, name, source) if "default" in form else None
     if "default" in form and values and default not in values:
         message = f"the default of input '{name}' is not in its 'enum'"
-        raise source.refuse("input", message, form.at("default"), hint=f"it has {listed(map(str, values))}")
+        raise source.refuse("input", message, form.at("default"), hint=f"it has {listed(map(str, values), 'and')}")
     return Input(
         type=type_name,
         default=default,
@@ -79,7 +79,7 @@ def check_inputs(workflow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declared(workflow: Workflow) -> str:
-    return f"it has {listed(workflow.inputs)}" if workflow.inputs else "it takes none"
+    return f"it has {listed(workflow.inputs, 'and')}" if workflow.inputs else "it takes none"
 
 
 def _given(name: str, declared: Input, given: dict[str, Any]) -> Any:

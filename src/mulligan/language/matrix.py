@@ -37,10 +37,9 @@ def read_matrix(node: Node, scope: Scope) -> list[Values]:
 
 
 def _lists(node: Node, scope: Scope) -> dict[str, list[Any]]:
-    return {
-        name: _values(form, node.get(name), name, scope)  # type: ignore[union-attr, arg-type]
-        for name, form in MATRIX_LISTS.read(node, "'matrix'", scope.source).items()
-    }
+    forms = MATRIX_LISTS.read(node, "'matrix'", scope.source)
+    nodes = node.entries if isinstance(node, Mapping) else {}
+    return {name: _values(form, nodes[name][1], name, scope) for name, form in forms.items()}
 
 
 def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -27,9 +28,9 @@ SIZE_PATTERN = r"^\d+(?:\.\d+)?\s*(?:[KMGTPkmgtp]i?[Bb]?|[Bb])$"
 FACTOR_PATTERN = r"^x\s*\d+(?:\.\d+)?$"
 
 
-def duration(value: object) -> float:
+def duration(value: Any) -> float:
     """Seconds of `500ms`, `1h30m`, `PT5M` or a number of seconds. Anything else is a ValueError."""
-    seconds = float(value) if _is_number(value) else _text_duration(str(value))  # type: ignore[arg-type]
+    seconds = float(value) if _is_number(value) else _text_duration(str(value))
     if not 0 <= seconds <= DURATION_SECONDS_MAX:
         raise ValueError(value)
     return seconds
@@ -50,7 +51,7 @@ def _exact(seconds: float) -> float:
     return round(seconds, 9)
 
 
-def size(value: object) -> int:
+def size(value: Any) -> int:
     """Bytes of `512MiB`, `4GB` or a number of bytes. Anything else is a ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         amount = value
@@ -65,16 +66,16 @@ def size(value: object) -> int:
     return amount
 
 
-def factor(value: object) -> float:
+def factor(value: Any) -> float:
     """`x1.5` or 1.5: how much more. Less than 1 is a ValueError."""
     found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
     if not found and not _is_number(value):
         raise ValueError(value)
-    number = float(found.group(1)) if found else float(value)  # type: ignore[arg-type]
+    number = float(found.group(1)) if found else float(value)
     if not 1 <= number <= 1000:
         raise ValueError(value)
     return number
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

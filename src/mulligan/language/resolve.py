@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from mulligan.core.workflow import END, Edge, Need, Step
+from mulligan.core.workflow import END, Edge, Need, NeedOn, Step
 from mulligan.language.binding import Values, binder
 from mulligan.language.edges import EdgeDraft, NeedDraft
 from mulligan.language.matrix import format_name
@@ -114,9 +114,9 @@ class _Linker:
         name = draft.name or draft.name_node.text
         return self._group(name, tuple(draft.names), "success")
 
-    def _group(self, name: str, members: tuple[str, ...], on: str) -> Need:
+    def _group(self, name: str, members: tuple[str, ...], on: NeedOn) -> Need:
         self.groups[name] = members
-        return Need(name, on, is_group=True)  # type: ignore[arg-type]
+        return Need(name, on, is_group=True)
 
     def _need(self, need: NeedDraft, step: str, values: Values) -> Need:
         name = format_name(need.name, values, need.node, self.scope) if values and "{" in need.name else need.name

@@ -235,7 +235,7 @@ def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
         raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", (), hint)
     if len(path) > 2 and path[2] not in STEP_FIELDS:
         message = f"a step has no '{path[2]}'"
-        hint = did_you_mean(path[2], STEP_FIELDS) or f"it has {listed(STEP_FIELDS)}"
+        hint = did_you_mean(path[2], STEP_FIELDS) or f"it has {listed(STEP_FIELDS, 'and')}"
         raise _unknown(path, 2, place, scope, message, (), hint)
     scope.draft.uses.append(Use(scope.reader, path[1], place, scope.may_read_itself))
 
@@ -243,7 +243,7 @@ def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
 def _judge_error(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     if len(path) > 1 and path[1] not in ERROR_FIELDS:
         message = f"an error has no '{path[1]}'"
-        hint = did_you_mean(path[1], ERROR_FIELDS) or f"it has {listed(ERROR_FIELDS)}"
+        hint = did_you_mean(path[1], ERROR_FIELDS) or f"it has {listed(ERROR_FIELDS, 'and')}"
         raise _unknown(path, 1, place, scope, message, (), hint)
 
 

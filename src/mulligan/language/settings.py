@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from mulligan.core.workflow import Capture, Resources, Rule, Template
 from mulligan.language.keys import ENV, RESOURCES
-from mulligan.language.nodes import Node
+from mulligan.language.nodes import Mapping, Node
 from mulligan.language.scope import Scope, template
 from mulligan.language.shapes import Fields
 
@@ -38,13 +38,13 @@ class Settings:
         return Settings(capture=self.capture, env=self.env, cwd=self.cwd, on_lost=self.on_lost)
 
     def merged(self, fields: Fields, scope: Scope) -> Settings:
-        """These settings with what a place says itself on top."""
+        """These settings with what a place says itself on top; what is wrong with it is noted."""
         if not any(key in fields for key in _KEYS):
             return self
         return Settings(
             capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,
             env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,
-            cwd=template(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
+            cwd=_cwd(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
             on_lost=fields.get("on_lost", self.on_lost),
             timeout=fields.get("timeout", self.timeout),
             resources=read_resources(fields["resources"]) if "resources" in fields else self.resources,
@@ -55,12 +55,20 @@ class Settings:
 def read_env(node: Node, scope: Scope) -> dict[str, Template]:
     """Environment variables. Names that start with MULLIGAN_ are ours."""
     env: dict[str, Template] = {}
-    for name, value in ENV.read(node, "'env'", scope.source).items():
-        if name.startswith("MULLIGAN_"):
-            key = node.key(name)  # type: ignore[union-attr]
-            raise scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key)
-        env[name] = template(value, scope)
+    with scope.noting:
+        for name, value in ENV.read(node, "'env'", scope.source).items():
+            if name.startswith("MULLIGAN_"):
+                key = node.key(name) if isinstance(node, Mapping) else value
+                scope.note(scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key))
+            with scope.noting:
+                env[name] = template(value, scope)
     return env
+
+
+def _cwd(node: Node, scope: Scope) -> Template | None:
+    with scope.noting:
+        return template(node, scope)
+    return None
 
 
 def read_resources(fields: Fields) -> Resources:

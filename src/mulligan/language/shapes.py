@@ -424,8 +424,8 @@ class Record(Shape):
         """The keys to choose from, where they are few or one of a few is missing."""
         choices = [group[0] for group in self.one_of if len(group) == 1]
         if choices and not any(word in node.entries for word in choices):
-            return f"there are {listed(choices)}"
-        return f"there are {listed(self.keys)}" if len(self.keys) <= 8 else ""
+            return f"there are {listed(choices, 'and')}"
+        return f"there are {listed(self.keys, 'and')}" if len(self.keys) <= 8 else ""
 
     def _note_missing(self, node: Mapping, label: str, source: Source) -> None:
         """A required key that is there under another name was noted as that."""

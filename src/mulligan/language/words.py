@@ -106,7 +106,7 @@ def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
     return f"did you mean '{form.format(meant)}'?" if meant else ""
 
 
-def listed(words: Iterable[str]) -> str:
+def listed(words: Iterable[str], last: str = "or") -> str:
     """`'a', 'b' or 'c'`."""
     quoted = [f"'{word}'" for word in words]
-    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+    return f" {last} ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)

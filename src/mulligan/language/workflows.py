@@ -136,8 +136,8 @@ def _steps(fields: Fields, draft: Draft, settings: Settings) -> tuple[list[StepD
     if node is None:
         return [], default_end()
     if not isinstance(node, Sequence):
-        raise source.refuse("type", f"'steps' is {describe(node)}, a list of steps is expected", node,
-                            hint="write each as '- step: NAME'")  # fmt: skip
+        message = f"'steps' is {describe(node)}, a list of steps is expected"
+        raise source.refuse("type", message, node, hint="write each as '- step: NAME'")
     if not node.items:
         raise source.refuse("type", "'steps' is an empty list", node, hint="add '- step: NAME'")
     ends = [item for item in node.items if _is_end(item)]
