@@ -48,14 +48,14 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
 
 
 def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
-    """What was held while paused happens now: fail-fast strikes, the engine's own actions start, timers take effect."""
+    """What was held while paused happens now: fail-fast strikes, timers take effect, the engine's own actions start."""
     yield from strike_late(now)
+    for kind, key, number in fact.held:
+        yield from fire(now, kind, key, number)
     for key in fact.unstarted:
         place = now.state.places.get(key)
         if place is not None and place.status == "ready":
             yield from start(now, place)
-    for kind, key, number in fact.held:
-        yield from fire(now, kind, key, number)
 
 
 def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
@@ -102,7 +102,11 @@ def _step_spread(now: Now, fact: e.StepStoodIn | e.StepSettled) -> Facts:
 
 
 def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
+    """`to` is entered; what went back with it and cannot be entered, whatever happens there, is passed over at once."""
+    nodes = now.state.graph.nodes
     yield from enter(now, now.state.places[fact.to])
+    for name in sorted(now.state.graph.region(fact.to), key=lambda name: nodes[name].order):
+        yield from wake(now, name)
 
 
 # -- attempts ------------------------------------------------------------------------------
