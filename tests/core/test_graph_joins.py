@@ -298,3 +298,41 @@ def test_one_of_two_edges_between_the_same_steps_is_enough_for_join_any_and_not_
         return run.ok("a")["j"].visit
 
     assert (visited("any"), visited("all")) == (1, 0)
+
+
+# -- late ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_arrival_at_a_join_all_that_missed_another_changes_nothing():
+    run = joined("all", "dead", "taken", "taken")
+
+    assert run.facts(e.StepPutBack) == []
+    assert run.facts(e.StepSkipped) == [e.StepSkipped("j", "no_arrival")]
+
+
+@pytest.mark.parametrize("join", ["any", "all", "first", "each"])
+def test_an_arrival_at_a_step_whose_need_was_not_met_changes_nothing(join):
+    run = History(workflow(step("n"), step("a", next=["j"]), step("j", join=join, needs=["n"]))).start()
+
+    run.fail("n").ok("a")
+
+    assert run.facts(e.StepPutBack) == []
+    assert run.facts(e.StepSkipped) == [e.StepSkipped("j", "need_unmet")]
+
+
+@pytest.mark.parametrize("then", ["rerun", "continue"])
+def test_a_failure_sent_to_a_remediation_that_was_skipped_before_is_settled_at_once(then):
+    run = History(
+        workflow(
+            step("n"),
+            step("a", next=[edge("fix", "failure", then=then)]),
+            step("fix", needs=["n"]),
+            step("b", needs=["a"]),
+            step("other"),
+        )
+    ).start()
+
+    run.fail("n").fail("a")
+
+    assert run["b"].status == "skipped"
+    assert run.ok("other").status == "failed"

@@ -12,7 +12,13 @@ from mulligan.core.graph import Graph
 from mulligan.core.workflow import Backoff
 from mulligan.testing.history import T0, History, edge, retry, step, workflow
 
-AGAIN = {"again": lambda names: names["output"] == "again"}
+
+def says(word: str):
+    """An answer: whether the output is this word."""
+    return lambda names: names["output"] == word
+
+
+AGAIN = {"again": says("again")}
 
 
 def back(to: str, **fields):
@@ -345,7 +351,7 @@ def test_a_need_from_outside_on_a_step_above_an_inner_loop_stays_met():
             step("b", next=["c"]),
             step("c", needs=["a"], next=[edge("b", when="inner"), edge("a", when="outer")]),
         ),
-        {"inner": lambda names: names["output"] == "inner", "outer": lambda names: names["output"] == "outer"},
+        {"inner": says("inner"), "outer": says("outer")},
     ).start()
 
     run.ok("a").ok("b").ok("c", output="inner")
@@ -418,7 +424,7 @@ def test_a_step_put_back_and_not_entered_again_keeps_its_last_visits_status():
             step("after"),
             step("b", next=[back("a")]),
         ),
-        {**AGAIN, "first": lambda names: names["output"] == "first"},
+        {**AGAIN, "first": says("first")},
     ).start()
 
     run.ok("a", output="first").ok("once", output=1).ok("after").ok("b", output="again").ok("a").ok("b")
@@ -432,7 +438,7 @@ def test_a_step_put_back_and_not_entered_again_keeps_its_last_visits_status():
 def test_a_failed_step_put_back_and_not_entered_again_stays_failed_and_fails_the_run():
     run = History(
         workflow(step("a", next=[edge("once", when="first"), "b"]), step("once"), step("b", next=[back("a")])),
-        {**AGAIN, "first": lambda names: names["output"] == "first"},
+        {**AGAIN, "first": says("first")},
     ).start()
 
     run.ok("a", output="first").fail("once").ok("b", output="again").ok("a").ok("b")
@@ -444,7 +450,7 @@ def test_a_failed_step_put_back_and_not_entered_again_stays_failed_and_fails_the
 def test_a_step_skipped_in_one_turn_of_the_loop_may_run_in_the_next():
     run = History(
         workflow(step("a", next=[edge("late", when="second"), "b"]), step("late"), step("b", next=[back("a")])),
-        {**AGAIN, "second": lambda names: names["output"] == "second"},
+        {**AGAIN, "second": says("second")},
     ).start()
 
     run.ok("a").ok("b", output="again")
@@ -494,7 +500,7 @@ def test_a_loop_that_was_void_is_not_taken_again_by_a_step_that_is_only_restored
         workflow(
             step("a", next=["b", edge("c", when="both")]), step("b", next=[back("a")]), step("c", next=[back("a")])
         ),
-        {**AGAIN, "both": lambda names: names["output"] == "both"},
+        {**AGAIN, "both": says("both")},
     ).start()
 
     run.ok("a", output="both").ok("b", output="again").ok("c", output="again").ok("a").ok("b")
@@ -504,7 +510,6 @@ def test_a_loop_that_was_void_is_not_taken_again_by_a_step_that_is_only_restored
 
 
 def test_overlapping_loops_each_put_back_what_lies_ahead_of_their_own_target():
-    answers = {name: (lambda name: lambda names: names["output"] == name)(name) for name in ("to_a", "to_b")}
     run = History(
         workflow(
             step("a", next=["b"]),
@@ -512,7 +517,7 @@ def test_overlapping_loops_each_put_back_what_lies_ahead_of_their_own_target():
             step("c", next=[edge("a", when="to_a"), "d"]),
             step("d", next=[edge("b", when="to_b")]),
         ),
-        answers,
+        {"to_a": says("to_a"), "to_b": says("to_b")},
     ).start()
 
     run.ok("a").ok("b").ok("c").ok("d", output="to_b")

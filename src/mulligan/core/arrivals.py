@@ -88,7 +88,7 @@ def _arrive(state: State, arc: Arc) -> None:
     target = state.touch(arc.to)
     join = state.graph.nodes[arc.to].step.join
     if target.status != "waiting":
-        if join != "first" and can_be_entered(state, arc.to):
+        if join != "first" and not _is_out_of_reach(target, join) and can_be_entered(state, arc.to):
             target.queue = (*target.queue, arc.key)
             state.put(state.arcs, arc.key, "arrived")
         return
@@ -102,6 +102,11 @@ def _arrive(state: State, arc: Arc) -> None:
         target.dead_arrivals -= 1
     if state.arcs.get(arc.key) != "taken":
         state.put(state.arcs, arc.key, "arrived")
+
+
+def _is_out_of_reach(place: Place, join: str) -> bool:
+    """It was passed over for what no further arrival can change: a need, or an edge that `join: all` misses."""
+    return place.settled == "skipped" and (place.has_dead_need or (join == "all" and place.dead_arrivals > 0))
 
 
 def _close(state: State, arc: Arc) -> None:

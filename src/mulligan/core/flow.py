@@ -61,6 +61,8 @@ def wake(now: Now, name: str) -> Facts:
 def _look_again(now: Now, place: Place) -> Facts:
     """A step at rest that was arrived at once more, or that now knows that nobody will come."""
     if _awaits(now.state, place):
+        if _is_in_vain(now.state, place):
+            yield e.StepSettled(place.key, "failed")
         return
     if place.queue:
         yield e.StepPutBack(place.key, "arrival", _source_of(now.state, place.queue[0]))
@@ -79,6 +81,11 @@ def _awaits(state: State, place: Place) -> bool:
     if place.status != "failed" or place.settled or place.failure_index is None:
         return False
     return bool(state.failures[place.failure_index].then)
+
+
+def _is_in_vain(state: State, place: Place) -> bool:
+    """Its failure was sent to a step that will not be visited for it."""
+    return place.failure_index is not None and is_handled(state, state.failures[place.failure_index]) is False
 
 
 def _outcome(state: State, place: Place) -> str:
