@@ -9,7 +9,7 @@ import pytest
 from mulligan.core import effects as fx
 from mulligan.core import events as e
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Map, Triage
+from mulligan.core.workflow import Action, Command, Handler, Map, Triage
 from mulligan.errors import RunFinished
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 
@@ -271,6 +271,38 @@ def test_a_paused_run_can_be_cancelled_and_reaches_end() -> None:
     assert run.status == "cancelled"
     before = len(run.log)
     assert len(run.fire_all().log) == before
+
+
+def test_a_cancel_lets_go_on_what_the_pause_held_back_of_end() -> None:
+    reported = step("end", action=WAIT, rules=retry(1, delay=5), validator=command("check"))
+    run = run_of(step("a"), end=reported).ok("a").wait(60).fail("end.validator@1").pause().wait(10)
+    assert run["end"].status == "backing_off"
+
+    run.cancel()
+    assert run["end"].status == "running"
+    run.wait(60).ok("end.validator@2")
+
+    assert run.status == "cancelled"
+
+
+def test_a_cancel_starts_the_undo_whose_turn_came_in_the_pause() -> None:
+    undo = Command(action=WAIT, rules=retry(1, delay=5), validator=command("check"))
+    run = run_of(step("a", undo=undo), step("b", needs=["a"])).ok("a").fail("b").wait(60).fail("a.undo@1.validator@1")
+    run.pause().wait(10)
+
+    run.cancel().wait(60).ok("a.undo@1.validator@2")
+
+    assert run.status == "cancelled"
+
+
+def test_an_engines_own_command_of_ends_handler_that_the_pause_held_back_starts_with_a_cancel() -> None:
+    reported = step("end", action=shell("report"), on_failure=Handler((Command(action=WAIT),)))
+    run = run_of(step("a"), end=reported).ok("a").pause().fail("end")
+    assert run["end.on_failure@1.0"].status == "ready"
+
+    run.cancel().wait(60)
+
+    assert run.status == "cancelled"
 
 
 def test_a_queued_task_of_a_paused_run_is_taken_back_when_it_is_cancelled() -> None:

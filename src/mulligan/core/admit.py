@@ -74,7 +74,7 @@ def _cancel(now: Now, report: r.CancelRequested) -> Facts:
         )
     stop = run.stop
     if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
-        yield e.RunStopping("cancelled", report.now, report.by, report.reason)
+        yield e.RunStopping("cancelled", report.now, report.by, report.reason, run.held, run.unstarted)
 
 
 def _pause(now: Now, report: r.PauseRequested) -> Facts:
@@ -283,7 +283,7 @@ def _is_awaited(now: Now, kind: str, key: str, number: int) -> bool:
     if kind == "loop":
         return False
     if kind == "run":
-        return run.round == number and run.due is not None and run.due <= now.at and not run.is_time_up
+        return run.round == number and run.due is not None and run.due <= now.at and run.stop is None
     if place is None:
         return False
     climb = place.climb
@@ -343,14 +343,15 @@ def _triage_due(now: Now, place: Place) -> Facts:
 
 def _deadline_due(now: Now, place: Place) -> Facts:
     """The visit has taken too long: of what the engine carries out; a worker watches the clock of its own tasks."""
-    if place.spec.action is None:
-        yield e.AttemptStopping(place.key, place.attempt, "deadline")
-        yield from stop_place(now, place)
-    elif place.spec.action.kind == "workflow":
-        yield e.AttemptStopping(place.key, place.attempt, "timeout")
-    else:
+    kind = place.spec.action.kind if place.spec.action else "map"
+    if place.status == "ready" or kind not in ("map", "workflow"):
         found = fault(now, place, "TIMEOUT", "it took longer than its deadline")
         yield e.AttemptFailed(place.key, place.attempt, found)
+    elif kind == "map":
+        yield e.AttemptStopping(place.key, place.attempt, "deadline")
+        yield from stop_place(now, place)
+    else:
+        yield e.AttemptStopping(place.key, place.attempt, "timeout")
 
 
 def _run_time_up(now: Now, _: Place | None) -> Facts:

@@ -50,6 +50,10 @@ def _run_started(now: Now, fact: e.RunStarted) -> Facts:
 def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
     """What was held while paused happens now: fail-fast strikes, timers take effect, the engine's own actions start."""
     yield from strike_late(now)
+    yield from _release(now, fact)
+
+
+def _release(now: Now, fact: e.RunResumed | e.RunStopping) -> Facts:
     for kind, key, number in fact.held:
         yield from fire(now, kind, key, number)
     for key in fact.unstarted:
@@ -60,6 +64,7 @@ def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
 
 def _run_stopping(now: Now, fact: e.RunStopping) -> Facts:
     yield from stop_all(now, fact)
+    yield from _release(now, fact)
 
 
 def _run_reopened(now: Now, fact: e.RunReopened) -> Facts:

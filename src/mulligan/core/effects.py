@@ -81,7 +81,10 @@ def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
 
 
 def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
-    place = state.places[fact.place]
+    place = state.places.get(fact.place)
+    if place is None:
+        # A wait or an approval that the same turn has cut short: nothing to look after.
+        return
     if place.spec.action is not None and place.spec.action.kind == "workflow":
         yield StartChild(fact.place, fact.attempt)
     if fact.due is not None:

@@ -112,6 +112,9 @@ class RunStopping(Fact):
     now: bool = False
     by: str = ""
     reason: str = ""
+    # Of a paused run: what waited for `resume`, and goes on now if it is cleanup, undo or `end`.
+    held: tuple[tuple[str, str, int], ...] = ()
+    unstarted: tuple[str, ...] = ()
 
 
 class RunReopened(Fact):
