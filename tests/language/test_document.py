@@ -182,6 +182,15 @@ def test_a_key_that_is_there_twice_is_refused(is_c_parser_wanted: bool) -> None:
     assert caught.value.problem.line == 3
 
 
+@pytest.mark.parametrize("escape", ["\\0", "\\x00", "\\ud800"])
+@PARSERS
+def test_an_escape_cannot_bring_in_what_no_program_takes(escape: str, is_c_parser_wanted: bool) -> None:
+    with pytest.raises(Refusal) as caught:
+        read(f'a: "x{escape}y"\n', is_c_parser_wanted=is_c_parser_wanted)
+
+    assert caught.value.problem.line == 1
+
+
 UNREADABLE = [
     "a: [1\n",
     "a: {b\n",

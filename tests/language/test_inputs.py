@@ -81,6 +81,27 @@ def test_a_value_of_another_type_is_refused(name: str, given: Any, message: str)
 
 
 @pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        # more than 64 bits, half a surrogate pair, no number, no JSON
+        ("count", "99999999999999999999999"),
+        ("target", "\udcff"),
+        ("share", float("nan")),
+        ("list", [object()]),
+        ("more", '{"a": 1e999}'),
+    ],
+)
+def test_what_no_store_could_keep_is_refused(name: str, given: Any) -> None:
+    with pytest.raises(InputInvalid) as caught:
+        check_inputs(WORKFLOW, {name: given})
+
+    assert caught.value.render() == (
+        f"error[input.invalid]: input '{name}' cannot be kept as JSON\n"
+        "  numbers have at most 64 bits, texts are Unicode"
+    )
+
+
+@pytest.mark.parametrize(
     ("workflow", "given", "said"),
     [
         (WORKFLOW, {"tagret": "x"}, "workflow 'release' has no input 'tagret'\n  did you mean 'target'?"),

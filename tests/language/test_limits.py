@@ -74,3 +74,14 @@ def test_a_format_cannot_ask_for_a_gigabyte() -> None:
         load_text("steps: [{step: 's_{i:999999999d}', shell: make, matrix: {i: [1]}}]", "w.yaml")
 
     assert caught.value.problems[0].message == "'999999999d' is not a number format"
+
+
+def test_a_file_with_hundreds_of_typos_is_refused_without_comparing_them_all() -> None:
+    good = "".join(f"  - {{step: build_{i}, shell: make}}\n" for i in range(800))
+    bad = "".join(f"  - {{step: test_{i}, shell: make, needs: [biuld_{i}]}}\n" for i in range(800))
+
+    with pytest.raises(LanguageError) as caught:
+        load_text("steps:\n" + good + bad, "w.yaml")
+
+    assert len(caught.value.problems) == 100
+    assert caught.value.problems[7].hint == "did you mean 'build_7'?"

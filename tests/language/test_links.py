@@ -167,7 +167,7 @@ def test_many_to_many_costs_the_sum_and_not_the_product() -> None:
 
 READERS = [
     # over needs, directly and far away
-    "- {step: a, shell: make}\n- {step: b, shell: make, needs: [a]}\n- {step: c, needs: [b], shell: 'ls ${steps.a.output}'}",
+    "- {step: a, wait: 1}\n- {step: b, wait: 1, needs: a}\n- {step: c, needs: b, shell: 'ls ${steps.a.output}'}",
     # over an edge
     "- {step: a, shell: make, next: b}\n- {step: b, shell: 'echo ${steps.a.output}'}",
     # over a failure edge

@@ -8,6 +8,7 @@ from typing import Any
 from mulligan.core.workflow import Input, Workflow
 from mulligan.errors import InputInvalid
 from mulligan.language.nodes import Node, Sequence, Source, plain
+from mulligan.language.scalars import resolve
 from mulligan.language.shapes import Fields, refuse_not_json
 from mulligan.language.words import did_you_mean, listed
 
@@ -103,7 +104,21 @@ def convert(name: str, declared: Input, value: Any) -> Any:
     if not fits(value, declared.type):
         message = f"input '{name}' is '{_shown(value)}', {_example(declared.type)} is expected"
         raise InputInvalid(message, input=name)
+    if not _is_storable(value):
+        hint = "numbers have at most 64 bits, texts are Unicode"
+        raise InputInvalid(f"input '{name}' cannot be kept as JSON", hint=hint, input=name)
     return value
+
+
+def _is_storable(value: Any) -> bool:
+    """Whether the value comes back from a store as it went in."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        json.loads(text, parse_int=resolve)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
 
 
 def _parsed(text: str) -> Any:

@@ -78,10 +78,6 @@ ON_LOST = Choice(("rerun", "fail"))
 TEMPLATED = Json()  # any value whose texts may hold ${…}
 
 
-def _record(name: str, keys: dict[str, Key], **options: Any) -> Record:
-    return Record(name, keys, **options)
-
-
 def _node(shape: Shape) -> Deferred:
     return Deferred(lambda: shape)
 
@@ -93,7 +89,7 @@ BACKOFF = {
     "jitter": Key(number(0, 1), "the share of a delay that is random"),
 }
 
-ADJUST = _record(
+ADJUST = Record(
     "adjust",
     {
         "memory": Key(FACTOR, "x1.5: half as much memory again, of the larger of asked and peak"),
@@ -105,7 +101,7 @@ ADJUST = _record(
     },
 )
 
-SCRIPT_RECORD = _record(
+SCRIPT_RECORD = Record(
     "recovery_script",
     {
         "shell": Key(Template("a shell command"), is_required=True),
@@ -126,8 +122,8 @@ RULE_KEYS = {
     "recovery_script": Key(_node(SCRIPT), "runs after the retry is reserved and before it starts"),
     "adjust": Key(ADJUST, "what the next attempt gets more of"),
 }
-RULE = _record("rule", RULE_KEYS)
-POLICY = _record(
+RULE = Record("rule", RULE_KEYS)
+POLICY = Record(
     "policy",
     {
         **RULE_KEYS,
@@ -144,7 +140,7 @@ RETRY = Either(
     mapping=POLICY,
 )
 
-RESOURCES = _record(
+RESOURCES = Record(
     "resources",
     {
         "cpus": Key(number(0.001)),
@@ -155,7 +151,7 @@ RESOURCES = _record(
 )
 ENV: Shape = MapOf(ANY_TEXT)
 
-HTTP = _record(
+HTTP = Record(
     "http",
     {
         "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
@@ -167,7 +163,7 @@ HTTP = _record(
         "expect": Key(ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success"),
     },
 )
-SQL = _record(
+SQL = Record(
     "sql",
     {
         "connection": Key(_node(Template("a connection")), is_required=True),
@@ -175,7 +171,7 @@ SQL = _record(
         "params": Key(_node(TEMPLATED), "values for the query's own parameters"),
     },
 )
-AGENT = _record(
+AGENT = Record(
     "agent",
     {
         "provider": Key(TEXT),
@@ -184,16 +180,16 @@ AGENT = _record(
         "context": Key(_node(TEMPLATED)),
     },
 )
-CHILD = _record(
+CHILD = Record(
     "workflow_action",
     {
         "file": Key(TEXT, "relative to this file", is_required=True),
         "inputs": Key(_node(MapOf(TEMPLATED))),
     },
 )
-PYTHON = _record("python", {"call": Key(CALL, is_required=True)})
-WAIT = _record("wait", {"until": Key(_node(Template("a time such as 2030-01-31T09:00:00Z")), is_required=True)})
-APPROVE = _record(
+PYTHON = Record("python", {"call": Key(CALL, is_required=True)})
+WAIT = Record("wait", {"until": Key(_node(Template("a time such as 2030-01-31T09:00:00Z")), is_required=True)})
+APPROVE = Record(
     "approve",
     {
         "message": Key(_node(Template("a message")), is_required=True),
@@ -258,7 +254,7 @@ COMMAND_KEYS = {
     "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
 }
 _ONE_ACTION = tuple((action,) for action in ACTIONS)
-COMMAND: Record = _record("command", COMMAND_KEYS, one_of=_ONE_ACTION)
+COMMAND: Record = Record("command", COMMAND_KEYS, one_of=_ONE_ACTION)
 
 HANDLER_OPTIONS = {
     "commands": Key(COMMANDS_FORMS, "what runs, one after the other"),
@@ -270,7 +266,7 @@ HANDLER_OPTIONS = {
 }
 HANDLER_CAPTURE: Shape = MapOf(EXPRESSION)
 # A handler's own keys win over those of the command that may stand in the place of `commands`.
-HANDLER: Record = _record(
+HANDLER: Record = Record(
     "handler",
     {
         "use": Key(STEP_NAME, "the name of a handler from 'handlers'"),
@@ -284,7 +280,7 @@ HANDLER: Record = _record(
     one_of=(("use",), ("commands",), *_ONE_ACTION),
 )
 
-NEED = _record(
+NEED = Record(
     "need",
     {
         "step": Key(TEXT, "a step"),
@@ -296,7 +292,7 @@ NEED = _record(
 )
 NEEDS = ListOf(Either("a step's name", text=TEXT, number=STEP_NAME, mapping=NEED), or_one=True)
 
-EDGE = _record(
+EDGE = Record(
     "edge",
     {
         "to": Key(TEXT, "the step it leads to", is_required=True),
@@ -312,7 +308,7 @@ EDGE = _record(
 )
 NEXT = ListOf(Either("a step's name", text=TEXT, number=STEP_NAME, mapping=EDGE), or_one=True)
 
-TRIAGE = _record(
+TRIAGE = Record(
     "triage",
     {
         "when": Key(Choice(("unmatched", "exhausted", "always")), "default unmatched: no rule matched"),
@@ -321,11 +317,9 @@ TRIAGE = _record(
     },
 )
 
-SORT = _record("sort_by", {"by": Key(_node(EXPRESSION), is_required=True), "descending": Key(FLAG)})
-OVER_RECORD = _record(
-    "over", {"file": Key(_node(Template("a file"))), **COMMAND_KEYS}, one_of=(("file",), *_ONE_ACTION)
-)
-MAP = _record(
+SORT = Record("sort_by", {"by": Key(_node(EXPRESSION), is_required=True), "descending": Key(FLAG)})
+OVER_RECORD = Record("over", {"file": Key(_node(Template("a file"))), **COMMAND_KEYS}, one_of=(("file",), *_ONE_ACTION))
+MAP = Record(
     "map",
     {
         "over": Key(
@@ -346,7 +340,7 @@ MAP = _record(
     },
 )
 
-RANGE = _record(
+RANGE = Record(
     "range",
     {
         "from": Key(number(-1e15), is_required=True),
@@ -355,7 +349,7 @@ RANGE = _record(
     },
 )
 MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(Json()), mapping=RANGE))
-MATRIX_ZIP = _record("matrix_zip", {"zip": Key(_node(MATRIX_LISTS), "the first with the first, and so on")})
+MATRIX_ZIP = Record("matrix_zip", {"zip": Key(_node(MATRIX_LISTS), "the first with the first, and so on")})
 MATRIX = AnyOf("a mapping of lists, or {zip: …}", (MATRIX_ZIP, MATRIX_LISTS))
 
 STEP_KEYS = {
@@ -378,15 +372,15 @@ STEP_KEYS = {
     "writes": Key(ListOf(TEXT, or_one=True), "names from 'files' that it writes"),
     "matrix": Key(_node(MATRIX), "one step per combination of these values"),
 }
-STEP: Record = _record("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
+STEP: Record = Record("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
 
 END_KEYS = {
     key: COMMAND_KEYS[key]
     for key in (*ACTION_KEYS, "retry", "on_failure", "validate", "timeout", "capture", "env", "cwd")
 }
-END = _record("end", {"description": Key(TEXT), **END_KEYS}, one_of=_ONE_ACTION)
+END = Record("end", {"description": Key(TEXT), **END_KEYS}, one_of=_ONE_ACTION)
 
-DEFAULTS = _record(
+DEFAULTS = Record(
     "defaults",
     {
         **{key: COMMAND_KEYS[key] for key in ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources")},
@@ -395,7 +389,7 @@ DEFAULTS = _record(
     },
 )
 
-INPUT = _record(
+INPUT = Record(
     "input",
     {
         "type": Key(Choice(INPUT_TYPES), "default string"),
@@ -404,12 +398,12 @@ INPUT = _record(
         "description": Key(TEXT),
     },
 )
-SECRET = _record(
+SECRET = Record(
     "secret",
     {"env": Key(TEXT, "an environment variable of the worker"), "file": Key(TEXT), "command": Key(TEXT)},
     one_of=(("env",), ("file",), ("command",)),
 )
-BREAKER = _record(
+BREAKER = Record(
     "breaker",
     {
         "failures": Key(whole(1), "how many in a row open it (default 5)"),
@@ -422,7 +416,7 @@ BREAKER = _record(
 FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
 _NAMES = r"[A-Za-z_][A-Za-z0-9_-]*"
 _NAMES_IN_WORDS = "letters, digits, '_' and '-'"
-WORKFLOW = _record(
+WORKFLOW = Record(
     "workflow",
     {
         "name": Key(TEXT, "what it is called (default: the file's name)"),

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 from mulligan.errors import Problem
 
+PROBLEMS_MAX = 100
+
 # What YAML calls a line break; `str.splitlines` knows more of them, which would shift every line after.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
@@ -74,6 +76,10 @@ class Refusal(Exception):
         self.problem = problem
 
 
+class Enough(Exception):
+    """So much is wrong with a file that nobody reads on."""
+
+
 class Noting:
     """`with source.noting:` notes a refusal inside and goes on after it, so that one reading finds all problems."""
 
@@ -89,9 +95,14 @@ class Noting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         if isinstance(error, Refusal):
-            self.problems.append(error.problem)
+            self.note(error)
             return True
         return False
+
+    def note(self, refusal: Refusal) -> None:
+        self.problems.append(refusal.problem)
+        if len(self.problems) >= PROBLEMS_MAX:
+            raise Enough
 
 
 class Source:
@@ -136,7 +147,7 @@ class Source:
         return Refusal(Problem(f"language.{code}", message, self.file, line + 1, column + 1, length, shown, hint))
 
     def note(self, refusal: Refusal) -> None:
-        self.problems.append(refusal.problem)
+        self.noting.note(refusal)
 
     def width(self, node: Node) -> int:
         """How many characters to underline: a scalar of one line whole, of anything longer its first one."""

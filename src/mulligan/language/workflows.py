@@ -18,7 +18,7 @@ from mulligan.language.check import check_graph, check_uses
 from mulligan.language.commands import named_handler
 from mulligan.language.inputs import read_input
 from mulligan.language.keys import DEFAULTS, WORKFLOW
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe
+from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, describe
 from mulligan.language.policies import read_policy, read_retry
 from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.scope import NOBODY, Draft, Includes, Scope
@@ -40,6 +40,8 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
         workflow = _workflow(root, source, default_name, includes)
     except Refusal as refusal:
         source.note(refusal)
+    except Enough:
+        pass  # the problems so far say it all
     except RecursionError:
         source.note(source.refuse_at("too_deep", "handlers and commands are nested too deeply", 0, 0))
     if source.problems:
