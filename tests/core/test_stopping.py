@@ -365,6 +365,27 @@ def test_a_cleanup_handler_without_a_limit_has_five_minutes_when_stopping() -> N
     assert run["a.on_failure@1.0"].phase == "stopping"
 
 
+def test_left_to_finish_does_not_lift_the_time_limit_of_a_cleanup_handler() -> None:
+    sweep = command("sweep", rules=retry(3))
+    run = run_of(step("a", on_failure=Handler((sweep,), "cleanup", timeout=20)), cancel_grace=None).started("a")
+    run.cancel().fail("a").started("a.on_failure@1.0")
+
+    run.wait(20)
+    assert run.effects[-1] == fx.StopTask("a.on_failure@1.0", 1, 10.0)
+    run.fail("a.on_failure@1.0", signal=9)
+
+    assert (run.status, run.statuses) == ("cancelled", {"a": "failed"})
+
+
+@pytest.mark.parametrize(("grace", "asked"), [(0.0, 0.0), (3.0, 3.0), (None, 10.0)])
+def test_a_time_limit_outside_a_stop_grants_the_grace_of_the_workflow(grace: float | None, asked: float) -> None:
+    run = run_of(step("a", on_failure=handler("fix", timeout=5)), cancel_grace=grace).fail("a")
+
+    run.started("a.on_failure@1.0").wait(5)
+
+    assert run.effects[-1] == fx.StopTask("a.on_failure@1.0", 1, asked)
+
+
 def test_a_cleanup_handler_that_was_running_runs_on() -> None:
     run = run_of(step("a", on_failure=handler("one", "two", strategy="cleanup"))).fail("a").started("a.on_failure@1.0")
 

@@ -176,8 +176,7 @@ def _with_details(found: Any, details: dict[str, Any]) -> Any:
 
 def _was_stopped(now: Now, place: Place) -> bool:
     """It was asked to end, so its failure is no news; unless it was left to finish, then what it reports counts."""
-    is_left_to_finish = now.state.run.stop is not None and now.state.workflow.cancel_grace is None
-    return place.phase == "stopping" and not is_left_to_finish
+    return place.phase == "stopping" and not now.state.is_left_to_finish(place)
 
 
 def _lease_expired(now: Now, report: r.LeaseExpired) -> Facts:

@@ -15,7 +15,8 @@ import msgspec
 from . import events as e
 from .lives import is_engines_own
 from .reports import TimerKind
-from .state import State
+from .state import Place, State
+from .workflow import CANCEL_GRACE_SECONDS
 
 
 @dataclass_transform(frozen_default=True)
@@ -105,9 +106,14 @@ def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
     if place.spec.action.kind == "workflow":
         yield StopChild(fact.place, fact.attempt, state.run.stop is not None and state.run.stop.now)
     else:
-        is_whole_run = state.run.stop is not None
-        grace = state.workflow.cancel_grace if is_whole_run else state.workflow.cancel_grace or 10.0
-        yield StopTask(fact.place, fact.attempt, grace)
+        yield StopTask(fact.place, fact.attempt, _grace(state, place))
+
+
+def _grace(state: State, place: Place) -> float | None:
+    if state.is_left_to_finish(place):
+        return None
+    grace = state.workflow.cancel_grace
+    return CANCEL_GRACE_SECONDS if grace is None else grace
 
 
 def _cancelled(state: State, fact: e.AttemptCancelled) -> Iterable[Effect]:
@@ -130,6 +136,22 @@ def _parked(state: State, fact: e.StepParked) -> Iterable[Effect]:
 
 def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
     yield SetTimer("loop", fact.due, fact.step, fact.edge)
+
+
+# A timer may fire while something else is still waited for, and what ends that may come from a clock that is behind.
+# The timer is set again then, so that the wait has an end whoever's clock is right.
+
+
+def _step_ended(state: State, fact: e.Fact) -> Iterable[Effect]:
+    for loop in state.run.loops.values():
+        if loop.busy == 0:
+            yield SetTimer("loop", loop.due, loop.step, loop.edge)
+
+
+def _command_ended(state: State, fact: Any) -> Iterable[Effect]:
+    parent = state.places.get(fact.parent) if fact.role == "script" else None
+    if parent is not None and parent.status == "backing_off" and parent.climb.due is not None:
+        yield SetTimer("retry", parent.climb.due, parent.key, parent.attempt + 1)
 
 
 def _run_due(state: State, fact: Any) -> Iterable[Effect]:
@@ -163,4 +185,9 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.HandlerStarted: _handler,
     e.StepParked: _parked,
     e.LoopTaken: _loop,
+    e.StepCompleted: _step_ended,
+    e.StepFailed: _step_ended,
+    e.CommandCompleted: _command_ended,
+    e.CommandFailed: _command_ended,
+    e.CommandCancelled: _command_ended,
 }

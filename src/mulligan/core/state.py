@@ -266,6 +266,11 @@ class State:
             place = self.places[place.parent]
         return place
 
+    def is_left_to_finish(self, place: Place) -> bool:
+        """Whether a place that a stop asked to end may do so by itself: `finish`. A handler's limit still holds."""
+        is_late = any(above.climb.is_handler_late for above in self.ancestors(place))
+        return self.run.stop is not None and self.workflow.cancel_grace is None and not is_late
+
     # -- writing, for `evolve` -----------------------------------------------------------------------------------
 
     def touch(self, key: str) -> Place:
