@@ -95,9 +95,6 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     steps = set(fact.put_back)
     for record in [r for r in state.failures if r.step in steps or r.step == END]:
         state.set_at(state.failures, record.index, _replace(record, is_closed=True))
-    for index, undoable in enumerate(state.undoables):
-        if undoable.outcome != "done" and undoable.step not in steps and undoable.outcome:
-            state.set_at(state.undoables, index, _replace(undoable, outcome=""))
     put_back(state, steps)
     for name in steps:
         place = state.touch(name)
