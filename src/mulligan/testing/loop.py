@@ -78,4 +78,3 @@ class Engine:
     @property
     def is_current(self) -> bool:
         return self.state.run.seq == len(self.store.row(self.run_id).log)
-

@@ -1,11 +1,12 @@
 """The ten promises of the design, as far as a log and a state show them. Each is a function that complains.
 
 A promise about facts is asked before each entry is noted: `promise(seen, entry)`. A promise about the state is asked
-when a turn is over: `promise(state, outside)`. `Promises` asks them all as a log grows; `check` does so for a whole log.
+when a turn is over: `promise(state, outside)`. `Promises` asks them all as a log grows; `check` asks about a whole log.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,16 +14,17 @@ from typing import Any
 import msgspec
 
 from ..core import events as e
-from ..core.lives import is_engines_own
 from ..core.flow import readiness
+from ..core.lives import is_engines_own
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.turn import fold
 from ..core.verdict import is_handled
-from ..core.workflow import END, Workflow
+from ..core.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
 from .seen import RESULTS, STEP_ENDS, TERMINAL, Seen
 
 Key = tuple[str, int]
+_NO_CAUSES: Counter[str] = Counter()
 
 
 class Outside(msgspec.Struct):
@@ -50,8 +52,20 @@ def promise_1_one_ending_per_round(seen: Seen, entry: e.Entry) -> None:
         if seen.end_entered:
             raise seen.broken("promise 1", f"'end' was entered twice in round {seen.round}", entry)
         if seen.open_visits or seen.undoing:
-            what = sorted(seen.open_visits) or [seen.undoing]
-            raise seen.broken("promise 1", f"'end' was entered while {what} had not ended", entry)
+            busy = str(sorted(seen.open_visits)) if seen.open_visits else f"the undo of {seen.undoing}"
+            raise seen.broken("promise 1", f"'end' was entered while {busy} had not ended", entry)
+
+
+def promise_1_the_status_follows_from_the_round(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, TERMINAL)
+    if isinstance(fact, e.RunCancelled) != seen.is_cancelled:
+        said = "was" if seen.is_cancelled else "was not"
+        raise seen.broken("promise 1", f"an operator's cancel {said} there, and so is {type(fact).__name__}", entry)
+    if isinstance(fact, e.RunCompleted) and seen.last_undone_seq:
+        raise seen.broken("promise 1", "the run completed, and its work was undone", entry)
+    if isinstance(fact, e.RunCompleted) and fact.failed_steps_count and seen.workflow.end.action is None:
+        raise seen.broken("promise 1", f"the run completed with {fact.failed_steps_count} unhandled failures", entry)
 
 
 def promise_1_nothing_follows_the_end(seen: Seen, entry: e.Entry) -> None:
@@ -107,6 +121,33 @@ def promise_3_retries_within_budget(seen: Seen, entry: e.Entry) -> None:
         raise seen.broken("promise 3", f"'{fact.place}' has had {tries} tries of {spec.max_attempts}", entry)
     if spec.deadline is not None and fact.due >= seen.entered_at[fact.place] + timedelta(seconds=spec.deadline):
         raise seen.broken("promise 3", f"the retry of '{fact.place}' is due after its deadline", entry)
+
+
+def promise_3_reruns_within_budget(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptScheduled)
+    before = seen.causes.get(fact.place, _NO_CAUSES)[fact.cause]
+    if fact.cause == "lost" and before >= RERUNS_AFTER_LOSS_MAX:
+        raise seen.broken("promise 3", f"'{fact.place}' runs again after {before + 1} losses", entry)
+    handler = seen.specs[fact.place].on_failure
+    if fact.cause == "rerun" and (handler is None or before >= handler.rerun):
+        raise seen.broken("promise 3", f"the handler of '{fact.place}' has granted {before} reruns already", entry)
+
+
+def promise_3_visits_within_budget(seen: Seen, entry: e.Entry) -> None:
+    """One more than max_visits: the one that fails with LOOP_LIMIT."""
+    fact = entry.fact
+    assert isinstance(fact, e.StepEntered)
+    limit = seen.steps[fact.step].max_visits
+    if seen.visits_in_round[fact.step] > limit:
+        raise seen.broken("promise 3", f"'{fact.step}' is visited again, and {limit} visits are all", entry)
+
+
+def promise_3_triage_retries_by_itself_once(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.StepClassified)
+    if fact.is_default and fact.verdict == "retry" and seen.causes.get(fact.step, _NO_CAUSES)["default"]:
+        raise seen.broken("promise 3", f"nobody classified '{fact.step}', and it is retried once more", entry)
 
 
 # -- 4: script, handler, route, undo and `end` start once per cause --------------------------------------------------
@@ -299,7 +340,7 @@ def promise_10_somebody_will_come(state: State, outside: Outside) -> None:
         _expect_waker(state, place, outside)
     if run.undoing:
         _expect_waker(state, state.places[run.undoing], outside)
-    for loop in run.loops.values():
+    for loop in run.loops.values() if run.status == "running" else ():
         if not loop.busy and not _will_fire(state, outside, "loop", loop.step, loop.edge):
             raise AssertionError(f"promise 10: the loop of '{loop.step}' waits, and no timer is set for it")
     if not (active or run.undoing or run.loops) and run.status == "running":
@@ -350,10 +391,12 @@ def _will_fire(state: State, outside: Outside, kind: str, place: str, number: in
 
 def promise_10_nobody_is_forgotten(state: State, outside: Outside) -> None:
     """No step waits that could start now, or that will never start."""
-    if state.run.status == "running" and state.run.stop is None:
-        for place in state.steps():
-            if place.status == "waiting" and (answer := readiness(state, place)):
-                raise AssertionError(f"promise 10: '{place.key}' waits, and it could: {answer}")
+    if state.run.status != "running" or state.run.stop is not None:
+        return
+    for place in state.steps():
+        answer = readiness(state, place) if place.status == "waiting" else ""
+        if answer:
+            raise AssertionError(f"promise 10: '{place.key}' waits, and the answer is there: {answer}")
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------
@@ -380,9 +423,13 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_8_the_log_is_a_log: e.FACTS,
     promise_1_nothing_follows_the_end: e.FACTS,
     promise_1_one_ending_per_round: (*TERMINAL, e.StepEntered),
+    promise_1_the_status_follows_from_the_round: TERMINAL,
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
+    promise_3_reruns_within_budget: (e.AttemptScheduled,),
+    promise_3_visits_within_budget: (e.StepEntered,),
+    promise_3_triage_retries_by_itself_once: (e.StepClassified,),
     promise_4_visits_follow_each_other: (e.StepEntered, *STEP_ENDS),
     promise_4_commands_start_once: (e.CommandEntered,),
     promise_4_handlers_start_once: (e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed),

@@ -5,7 +5,10 @@ Deliberately apart from `core.evolve`: a mistake there must not hide itself here
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from ..core import events as e
 from ..core.workflow import END, Command, Workflow
@@ -30,6 +33,7 @@ class Seen:
         self.round = 0
         self.stop: e.RunStopping | None = None
         self.is_now = False
+        self.is_cancelled = False
         self.is_over = False
         self.end_entered = 0
         self.end_ended = 0
@@ -46,6 +50,7 @@ class Seen:
         # The ladder.
         self.granted: dict[str, dict[int, int]] = {}
         self.tries: dict[str, int] = {}
+        self.causes: dict[str, Counter[str]] = {}
         self.reserved: dict[str, e.RetryScheduled] = {}
         self.open_scripts: set[str] = set()
         self.scripts_run: set[tuple[str, int]] = set()
@@ -55,11 +60,13 @@ class Seen:
         # Steps.
         self.visits: dict[str, int] = {}
         self.open_visits: set[str] = set()
+        self.visits_in_round: Counter[str] = Counter()
         self.completed: dict[tuple[str, int], int] = {}
         self.loops: set[tuple[str, int]] = set()
         # Undo.
         self.undoing: tuple[str, int] | None = None
         self.undone: set[tuple[str, int]] = set()
+        # Where in the log that completed which was undone last in this round.
         self.last_undone_seq = 0
 
     def lineage(self, place: str) -> list[str]:
@@ -82,9 +89,10 @@ class Seen:
             learn(self, entry.fact, entry)
 
     def begin_round(self, number: int) -> None:
-        self.round, self.stop, self.is_now, self.is_over = number, None, False, False
+        self.round, self.stop, self.is_now, self.is_cancelled, self.is_over = number, None, False, False, False
         self.end_entered = self.end_ended = 0
-        self.undone, self.last_undone_seq = set(), 0
+        self.visits_in_round.clear()
+        self.last_undone_seq = 0
 
     def forget_climb(self, place: str) -> None:
         self.reserved.pop(place, None)
@@ -95,6 +103,7 @@ class Seen:
     def begin_visit(self, place: str, at: datetime) -> None:
         self.forget_climb(place)
         self.granted[place], self.tries[place], self.entered_at[place] = {}, 0, at
+        self.causes[place] = Counter()
 
 
 def story(entries: list[e.Entry]) -> str:
@@ -112,6 +121,7 @@ def _reopened(seen: Seen, fact: e.RunReopened, entry: e.Entry) -> None:
 
 def _stopping(seen: Seen, fact: e.RunStopping, entry: e.Entry) -> None:
     seen.stop, seen.is_now = fact, seen.is_now or fact.now
+    seen.is_cancelled = seen.is_cancelled or fact.cause == "cancelled"
     seen.loops.clear()
 
 
@@ -121,6 +131,7 @@ def _over(seen: Seen, fact: e.Fact, entry: e.Entry) -> None:
 
 def _step_entered(seen: Seen, fact: e.StepEntered, entry: e.Entry) -> None:
     seen.visits[fact.step] = fact.visit
+    seen.visits_in_round[fact.step] += 1
     seen.open_visits.add(fact.step)
     seen.begin_visit(fact.step, entry.at)
     seen.end_entered += fact.step == END
@@ -141,6 +152,8 @@ def _parked(seen: Seen, fact: e.StepParked, entry: e.Entry) -> None:
 
 def _classified(seen: Seen, fact: e.StepClassified, entry: e.Entry) -> None:
     seen.parked.discard(fact.step)
+    if fact.is_default and fact.verdict == "retry":
+        seen.causes.setdefault(fact.step, Counter())["default"] += 1
 
 
 def _loop_taken(seen: Seen, fact: e.LoopTaken, entry: e.Entry) -> None:
@@ -153,6 +166,7 @@ def _loop_fired(seen: Seen, fact: e.LoopFired, entry: e.Entry) -> None:
 
 def _scheduled(seen: Seen, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     seen.attempts[fact.place] = fact.attempt
+    seen.causes.setdefault(fact.place, Counter())[fact.cause] += 1
     seen.forget_climb(fact.place)
 
 
@@ -238,7 +252,7 @@ def _undo_ended(seen: Seen, fact: e.UndoCompleted | e.UndoFailed, entry: e.Entry
     seen.undoing = None
 
 
-_LEARN = {
+_LEARN: dict[type[e.Fact], Callable[[Seen, Any, e.Entry], None]] = {
     e.RunStarted: _started,
     e.RunReopened: _reopened,
     e.RunStopping: _stopping,

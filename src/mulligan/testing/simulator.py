@@ -158,7 +158,10 @@ class Simulation:
 
     # -- the engine --------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
+    def _turn(self) -> bool:
+        """An engine looks at the inbox; now and then although there is nothing in it."""
+        if not self.row.inbox and self.rng.random() < 0.9:
+            return False
         engine = self.rng.choice(self.engines)
         try:
             engine.take_turn(self.rng.choice((1, 1, 1, 2, 5)))
@@ -168,6 +171,7 @@ class Simulation:
             # A dead engine's turn is void when its time is up.
             self.clock.advance(6)
         self._look(engine)
+        return True
 
     def _look(self, engine: Engine) -> None:
         """Ask the promises about what is new."""

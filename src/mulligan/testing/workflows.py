@@ -25,10 +25,13 @@ from ..core.workflow import (
     Handler,
     Map,
     Need,
+    NeedOn,
+    On,
     Resources,
     Rule,
     Secret,
     Step,
+    Strategy,
     Template,
     Triage,
     Workflow,
@@ -92,7 +95,7 @@ class Author:
         self.rng = rng
         self._expressions = 0
         # How rich this workflow is: plain ones keep each feature alone, rich ones mix them.
-        self.spice = rng.choice((0.25, 0.6, 1.0))
+        self.spice = rng.choice((0.3, 0.7, 1.3))
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share * self.spice
@@ -142,13 +145,15 @@ class Author:
         )
 
     def rule(self, depth: int) -> Rule:
-        matcher = self.rng.choice(({"any": True}, {"codes": self._codes()}, {"exit_codes": (1, 7)}, {"pattern": "tail"}))
+        kinds: tuple[dict[str, Any], ...] = ({"any": True}, {"exit_codes": (1, 7)}, {"pattern": "tail"})
+        matcher = self.rng.choice((*kinds, {"codes": self._codes()}))
+        more = Adjust(memory=1.5, max_memory=2**30, timeout=2.0, cpus=2.0, max_cpus=4)
         return Rule(
             **matcher,
             max_retries=self.rng.choice((0, 1, 1, 2)),
             backoff=self.backoff(),
             recovery_script=self.command(depth + 1) if depth < HANDLER_DEPTH_MAX and self.chance(0.3) else None,
-            adjust=Adjust(memory=1.5, max_memory=2**30, timeout=2.0, cpus=2.0, max_cpus=4) if self.chance(0.3) else None,
+            adjust=more if self.chance(0.3) else None,
         )
 
     def _codes(self) -> tuple[str, ...]:
@@ -160,7 +165,8 @@ class Author:
     def handler(self, depth: int) -> Handler | None:
         if depth >= HANDLER_DEPTH_MAX or not self.chance(0.4 / (depth + 1)):
             return None
-        strategy = self.rng.choice(("recovery", "recovery", "fallback", "cleanup", "custom"))
+        strategies: tuple[Strategy, ...] = ("recovery", "recovery", "fallback", "cleanup", "custom")
+        strategy = self.rng.choice(strategies)
         return Handler(
             commands=tuple(self.command(depth + 1) for _ in range(self.rng.choice((1, 1, 2)))),
             strategy=strategy,
@@ -253,7 +259,7 @@ class Author:
         if index == 0 or not self.rng.random() < 0.5:
             return ()
         names = self.rng.sample(range(index), min(index, self.rng.choice((1, 1, 2))))
-        conditions = ("success", "success", "success_or_skipped", "always")
+        conditions: tuple[NeedOn, ...] = ("success", "success", "success_or_skipped", "always")
         found = [Need(f"s{other}", self.rng.choice(conditions)) for other in names]
         if index > 2 and self.chance(0.3):
             found.append(Need("first", self.rng.choice(conditions), is_group=True))
@@ -268,7 +274,8 @@ class Author:
         )
 
     def edge(self, index: int, count: int) -> Edge:
-        on = self.rng.choice(("success", "success", "failure", "failure", "always"))
+        conditions: tuple[On, ...] = ("success", "success", "failure", "failure", "always")
+        on = self.rng.choice(conditions)
         return Edge(self._target(index, count), 0, on, **(self._failure_fields() if on == "failure" else self._when()))
 
     def _target(self, index: int, count: int) -> str:
@@ -303,7 +310,7 @@ class Author:
             groups={"first": tuple(f"s{index}" for index in range(min(count, 2)))},
             outputs={"result": Template((self.expression("text", "steps.s0", "run"),))} if self.chance(0.3) else {},
             secrets={"token": Secret(env="TOKEN")},
-            fail_fast=self.rng.choice(("on_critical", "on_critical", "always", "never")),
+            fail_fast=self.rng.choice(("on_critical", "always", "never", "never")),
             timeout=self.rng.choice((20.0, 90.0, 400.0)) if self.chance(0.3) else None,
             cancel_grace=self.rng.choice((10.0, 0.0, None)),
         )
@@ -355,7 +362,8 @@ def without_waiting_remediations(workflow: Workflow) -> Workflow:
         for arc in node.arcs:
             if arc.edge.on == "failure" and arc.to != END:
                 refused.setdefault(arc.to, set()).update(graph.region(name))
-    return _replace(workflow, steps=tuple(_needing_less(step, refused.get(step.name, ()), graph) for step in workflow.steps))
+    steps = tuple(_needing_less(step, refused.get(step.name, ()), graph) for step in workflow.steps)
+    return _replace(workflow, steps=steps)
 
 
 def _needing_less(step: Step, refused: Iterable[str], graph: Graph) -> Step:
