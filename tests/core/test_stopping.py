@@ -9,7 +9,7 @@ import pytest
 from mulligan.core import effects as fx
 from mulligan.core import events as e
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Handler, Map, Triage, Workflow
+from mulligan.core.workflow import Action, Command, Handler, Map, Triage, Workflow
 from mulligan.errors import Refused, RunFinished
 from mulligan.testing.history import (
     History,
@@ -674,3 +674,36 @@ def test_no_timer_revives_a_run_while_it_stops() -> None:
     assert nothing_starts_afterwards(run)
     assert run.queued == ["handled", "mapped[1].0"]
     assert run.status == "running"
+
+
+# -- limits of the engine's own actions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", [WAIT, Action("approve", {"message": "go on?"})], ids=lambda action: action.kind)
+def test_a_wait_or_an_approval_that_misses_its_deadline_fails_with_timeout(action: Action) -> None:
+    run = run_of(step("a", action=action, deadline=30)).wait(30)
+
+    found = run["a"].failure
+    assert (found.code, found.message, run.status) == ("TIMEOUT", "it took longer than its deadline", "failed")
+
+
+def test_a_wait_in_a_handler_whose_time_is_up_is_cut_short_at_once() -> None:
+    fix = Handler((Command(action=WAIT),), timeout=5)
+    mapped = step("m", map=Map(over=expression("list")), do=(command("one", on_failure=fix),))
+    run = run_of(mapped, answers={"list": [1]}).fail("m[0].0")
+
+    run.wait(5)
+
+    failed = run.facts(e.ItemFailed)[0].failure
+    assert (failed.code, failed.handler_failure.message) == ("EXIT_NONZERO", "the handler took longer than 5s")
+    # Nothing is asked of the attempt that failed long ago.
+    assert [x.place for x in run.effects if isinstance(x, fx.StopTask)] == ["m[0].0.on_failure@1.0"]
+
+
+def test_an_attempt_that_triage_granted_is_cleaned_up_after_too() -> None:
+    run = run_of(step("a", on_failure=CLEANUP, triage=Triage())).fail("a").ok("a.on_failure@1.0")
+    run.classify("a", "retry").started("a")
+
+    run.cancel().fail("a", signal=15)
+
+    assert run.queued == ["a.on_failure@2.0"]
