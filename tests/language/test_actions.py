@@ -165,6 +165,12 @@ def test_what_the_engine_does_itself(written: str, params: dict[str, object]) ->
     assert found.action.params == params
 
 
+def test_the_time_of_an_approval_may_stand_beside_it() -> None:
+    found = step("approve: go?\ntimeout: 1h")
+
+    assert found.action == Action("approve", {"message": "go?", "timeout": 3600.0})
+
+
 def test_a_wait_may_be_computed() -> None:
     found = step("wait: ${inputs.n}", INPUTS)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
 from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Mapping, Refusal, Scalar, Source, plain
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, plain
+
+from .test_schema import GOOD
 
 PARSERS = pytest.mark.parametrize("is_c_parser_wanted", [True, False], ids=["c", "pure"])
 
@@ -189,6 +192,26 @@ def test_an_escape_cannot_bring_in_what_no_program_takes(escape: str, is_c_parse
         read(f'a: "x{escape}y"\n', is_c_parser_wanted=is_c_parser_wanted)
 
     assert caught.value.problem.line == 1
+
+
+@pytest.mark.parametrize("text", GOOD, ids=range(len(GOOD)))
+def test_both_parsers_read_the_same_at_the_same_places(text: str) -> None:
+    first, second = read(text), read(text, is_c_parser_wanted=False)
+
+    assert list(places(first)) == list(places(second))
+
+
+def places(node: Node) -> Iterator[tuple[object, ...]]:
+    """Everything in a tree with its line and column; where nothing is written, the parsers differ by a blank."""
+    if not (isinstance(node, Scalar) and node.text == ""):
+        yield type(node), node.line, node.column
+    if isinstance(node, Scalar):
+        yield node.value, node.text, node.style, node.end_column if node.text else 0
+    for child in node.items if isinstance(node, Sequence) else ():
+        yield from places(child)
+    for key, value in node.items() if isinstance(node, Mapping) else ():
+        yield from places(key)
+        yield from places(value)
 
 
 UNREADABLE = [

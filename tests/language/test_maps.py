@@ -110,6 +110,19 @@ def test_retry_timeout_and_resources_of_a_map_are_those_of_its_commands() -> Non
     assert found.deadline == 7200.0
 
 
+def test_the_default_timeout_reaches_the_commands_that_a_worker_runs() -> None:
+    found = steps(
+        """
+        - {step: a, map: {over: [1]}, do: [make, {wait: 1h}]}
+        - {step: b, map: {over: [1]}, do: [make, {wait: 1h}], timeout: 2h}
+        """,
+        "defaults: {timeout: 10m}",
+    )
+
+    assert [command.timeout for command in found["a"].do] == [600.0, None]
+    assert [command.timeout for command in found["b"].do] == [7200.0, 7200.0]
+
+
 def test_a_map_has_a_handler_and_so_has_each_command() -> None:
     found = step("map: {over: [1]}\ndo: [{shell: make, on_failure: 'echo ${item} ${error.code}'}]\non_failure: make")
 

@@ -162,8 +162,13 @@ def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _approve(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        return _record_action("approve", APPROVE, "timeout", "default")(node, fields, scope)
-    return _one_text("approve", "message", node, scope)
+        action = _record_action("approve", APPROVE, "timeout", "default")(node, fields, scope)
+    else:
+        action = _one_text("approve", "message", node, scope)
+    if "timeout" in fields:
+        # The time of an attempt at an approval is the time that there is for an answer.
+        action.params.setdefault("timeout", fields["timeout"])
+    return action
 
 
 def _one_text(kind: str, key: str, node: Node, scope: Scope) -> Action:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mulligan.core.workflow import Command, Expression, Handler
+from mulligan.core.workflow import ENGINE_ACTIONS, Command, Expression, Handler
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
@@ -54,14 +54,15 @@ def read_commands(node: Node, label: str, scope: Scope, settings: Settings) -> t
     return tuple(commands)
 
 
-def inherited(settings: Settings, scope: Scope) -> dict[str, Any]:
+def inherited(settings: Settings, scope: Scope, *, is_engines: bool = False) -> dict[str, Any]:
     """The fields of a command that says nothing itself."""
     retry = read_retry(settings.retry, scope, settings)
+    default_timeout = None if is_engines else settings.default_timeout
     return {
         "rules": retry.rules,
         "max_attempts": retry.max_attempts,
         "deadline": retry.deadline,
-        "timeout": settings.timeout,
+        "timeout": settings.timeout if settings.timeout is not None else default_timeout,
         "resources": settings.resources,
         "capture": settings.capture,
         "env": settings.env,
@@ -79,7 +80,8 @@ def command_fields(fields: Fields, scope: Scope, settings: Settings) -> dict[str
 def _attempt(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
     said = fields.pick(*_AS_THEY_ARE)
     with scope.noting:
-        said = {**inherited(own, scope), **said}
+        is_engines = not ENGINE_ACTIONS.isdisjoint(fields.node.entries)
+        said = {**inherited(own, scope, is_engines=is_engines), **said}
     if "breaker" in fields:
         with scope.noting:
             said["breaker"] = _breaker(fields, scope)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from mulligan.core.workflow import Edge, NeedOn
+from mulligan.core.workflow import END, Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
 from mulligan.language.nodes import Node, Scalar, Sequence
 from mulligan.language.policies import read_backoff
@@ -113,6 +113,9 @@ def _refuse_misplaced(form: Fields, on: str, scope: Scope) -> None:
         if on != "failure" and key in form:
             message = f"'{key}' is for failure edges, and this one is 'on: {on}'"
             scope.note(source.refuse("edge", message, form.key(key), hint="add 'on: failure'"))
+    if form["to"] == END and "then" in form:
+        message = "an edge to 'end' handles nothing, so nothing follows from it by 'then'"
+        scope.note(source.refuse("edge", message, form.key("then"), hint="remove one of them"))
     if form.get("handles") is False and "then" in form:
         message = "an edge with 'handles: false' handles nothing, so nothing follows from it by 'then'"
         scope.note(source.refuse("edge", message, form.key("then"), hint="remove one of them"))

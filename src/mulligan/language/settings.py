@@ -29,6 +29,8 @@ class Settings:
     cwd: Template | None = None
     on_lost: str = "rerun"
     timeout: float | None = None
+    # From `defaults`: not for what the engine does itself, since a person may take longer than any program.
+    default_timeout: float | None = None
     resources: Resources | None = None
     # Read anew at each place: a recovery script inherits the env and cwd of its own.
     retry: Node | None = None
@@ -47,6 +49,7 @@ class Settings:
             cwd=_cwd(fields.at("cwd"), scope) if "cwd" in fields else self.cwd,
             on_lost=fields.get("on_lost", self.on_lost),
             timeout=fields.get("timeout", self.timeout),
+            default_timeout=self.default_timeout,
             resources=read_resources(fields["resources"]) if "resources" in fields else self.resources,
             retry=fields.at("retry") if "retry" in fields else self.retry,
         )

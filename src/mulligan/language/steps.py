@@ -11,7 +11,6 @@ import msgspec
 from mulligan.core.workflow import (
     END,
     END_TIMEOUT_SECONDS,
-    ENGINE_ACTIONS,
     Step,
     Triage,
 )
@@ -123,9 +122,6 @@ def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dic
         with scope.noting:
             said = _map_fields(fields, label, scope, settings)
     else:
-        if not ENGINE_ACTIONS.isdisjoint(fields.node.entries):
-            # A person may take longer than any program: the default time of an attempt is not meant for these.
-            settings = replace(settings, timeout=None)
         said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
     return {**said, **_place(fields, scope, settings)}
 

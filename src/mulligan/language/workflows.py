@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mulligan.core.workflow import (
     CANCEL_GRACE_SECONDS,
     END,
@@ -127,7 +129,7 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
     with draft.source.noting:
         settings = Settings().merged(form, scope)
         read_retry(settings.retry, scope, settings)
-        return settings
+        return replace(settings, timeout=None, default_timeout=settings.timeout)
     return Settings()
 
 
