@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,13 +44,20 @@ def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Re
     return resolved
 
 
+class _Matched(NamedTuple):
+    """The steps that match a pattern, in file order, and as a set: thousands may ask whether they are among them."""
+
+    members: tuple[str, ...]
+    known: frozenset[str]
+
+
 class _Names:
     """Which names there are: of steps, and of matrices as a whole. One that is there twice is refused."""
 
     def __init__(self, drafts: list[StepDraft], source: Source) -> None:
         self.steps: dict[str, StepDraft] = {}
         self.matrices: dict[str, tuple[str, ...]] = {}
-        self.matches: dict[str, tuple[str, ...]] = {}
+        self.matches: dict[str, _Matched] = {}
         self.source = source
         for draft in drafts:
             with source.noting:
@@ -70,10 +78,11 @@ class _Names:
         """The steps that `name` stands for: itself, or all of a matrix."""
         return (name,) if name in self.steps else self.matrices.get(name, ())
 
-    def matching(self, pattern: str) -> tuple[str, ...]:
+    def matching(self, pattern: str) -> _Matched:
         if pattern not in self.matches:
             compiled = re.compile(pattern)
-            self.matches[pattern] = tuple(name for name in self.steps if compiled.fullmatch(name))
+            members = tuple(name for name in self.steps if compiled.fullmatch(name))
+            self.matches[pattern] = _Matched(members, frozenset(members))
         return self.matches[pattern]
 
     def refuse_unknown(self, name: str, node: Node, message: str) -> Refusal:
@@ -136,12 +145,12 @@ class _Linker:
         return Need(name, need.on)
 
     def _match(self, need: NeedDraft, step: str) -> Need:
-        members = self.names.matching(need.name)
-        others = tuple(name for name in members if name != step) if step in members else members
+        members, known = self.names.matching(need.name)
+        others = tuple(name for name in members if name != step) if step in known else members
         if not others:
             message = f"step '{self.label}' needs steps that match '{shorten(need.name)}', and there are none"
             raise self.scope.source.refuse("unknown_step", message, need.node)
-        name = f"match {need.name}" + (f" without {step}" if step in members else "")
+        name = f"match {need.name}" + (f" without {step}" if step in known else "")
         return self._group(name, others, need.on)
 
     def _edges(self, values: Values) -> Iterator[Edge]:
