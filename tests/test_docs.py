@@ -1,0 +1,220 @@
+"""The pages are true: links lead somewhere, workflows load, Python runs, and tables say what the code does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mulligan.errors import LanguageError
+from mulligan.language import load
+from mulligan.language.expressions import check, evaluate
+from mulligan.language.keys import STEP, WORKFLOW
+from mulligan.language.reference import records, reference
+from mulligan.language.shell import ShellRefused, rewrite
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        ROOT / "examples" / "README.md",
+        *DOCS.glob("**/*.md"),
+    ]
+)
+PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
+
+_FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the words after it, its text and its line in the page."""
+
+    language: str
+    words: str
+    text: str
+    page: Path
+    line: int
+
+
+def named(value: Path | Block) -> str:
+    page = value.page if isinstance(value, Block) else value
+    name = page.relative_to(ROOT).as_posix()
+    return f"{name}:{value.line}" if isinstance(value, Block) else name
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found[1], found[2].strip(), found[3], page, text.count("\n", 0, found.start()) + 1)
+        for found in _FENCE.finditer(text)
+        if found[1] == language
+    ]
+
+
+def prose(page: Path) -> str:
+    """A page without its code."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(text: str) -> list[str]:
+    """The links of a text that lead into this repository; what stands in backticks is no link."""
+    found = _LINK.findall(_CODE_SPAN.sub("`…`", text))
+    return [link for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def anchors(text: str) -> set[str]:
+    """What a `#…` may name: the headings as they are written in addresses."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in _HEADING.findall(text)}
+
+
+def dead_links(page: Path, text: str) -> Iterator[str]:
+    """The links of `text`, which stands at `page`, that lead nowhere."""
+    for link in links(text):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(prose(target))):
+            yield link
+
+
+def is_workflow(block: Block) -> bool:
+    """Whether it starts with a key that stands at the top of a file; other blocks are parts of one."""
+    return block.text.partition(":")[0] in WORKFLOW.keys
+
+
+def workflow_blocks() -> list[Block]:
+    return [block for page in PAGES for block in blocks(page, "yaml") if is_workflow(block)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    assert list(dead_links(page, prose(page))) == []
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["nowhere.md", "language.md#nothing-of-that-name", "#nothing-of-that-name", "../docs/nowhere/"],
+)
+def test_a_link_that_leads_nowhere_would_be_found(link: str) -> None:
+    page = DOCS / "expressions.md"
+
+    assert list(dead_links(page, f"see [this]({link}), [that](language.md#failure) and `[code](x.md)`")) == [link]
+
+
+@pytest.mark.parametrize("block", workflow_blocks(), ids=named)
+def test_a_workflow_on_a_page_loads(block: Block) -> None:
+    load(block.page.parent / "page.yaml", text=block.text)
+
+
+def test_a_workflow_on_a_page_that_is_wrong_would_be_found() -> None:
+    with pytest.raises(LanguageError):
+        load(DOCS / "page.yaml", text="steps: [{step: a, run: make}]")
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=named)
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+    found = blocks(page, "python")
+    script = tmp_path / "page.py"
+    script.write_text("\n\n".join(block.text for block in found), encoding="utf-8")
+
+    with contextlib.chdir(tmp_path):
+        runpy.run_path(str(script), run_name="page")
+
+    assert found
+
+
+def test_the_quick_start_does_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = DOCS / "quick-start.md"
+    (tmp_path / "nightly.yaml").write_text(blocks(page, "yaml")[0].text, encoding="utf-8")
+    (tmp_path / "rehearse.py").write_text(blocks(page, "python")[0].text, encoding="utf-8")
+
+    with contextlib.chdir(tmp_path):
+        runpy.run_path("rehearse.py")
+
+    shown = [block.text for block in blocks(page, "text")]
+    assert capsys.readouterr().out in shown
+
+
+def test_the_mistakes_of_the_quick_start_are_refused_as_it_shows() -> None:
+    page = DOCS / "quick-start.md"
+    good = blocks(page, "yaml")[0].text
+    wrong = good.replace("needs: [fetch]", "needs: [fecth]").replace("on_failure: echo", "on_error: echo")
+
+    with pytest.raises(LanguageError) as caught:
+        load("nightly.yaml", text=wrong)
+
+    assert f"{caught.value}\n" in [block.text for block in blocks(page, "text")]
+
+
+def expressions() -> list[tuple[str, str]]:
+    lines = [line for block in blocks(DOCS / "expressions.md", "cel") for line in block.text.splitlines()]
+    pairs = (line.split(" => ") for line in lines)
+    return [(source.strip(), value) for source, value in pairs]
+
+
+@pytest.mark.parametrize(("source", "value"), expressions())
+def test_an_expression_gives_what_stands_beside_it(source: str, value: str) -> None:
+    names = json.loads(blocks(DOCS / "expressions.md", "json")[0].text)
+
+    assert evaluate(check(source), names) == json.loads(value)
+
+
+def shell_lines() -> list[tuple[str, str]]:
+    return [(block.words, line) for block in blocks(DOCS / "shell-values.md", "sh") for line in block.text.splitlines()]
+
+
+@pytest.mark.parametrize(("verdict", "text"), shell_lines())
+def test_a_shell_line_is_taken_or_refused_as_the_page_says(verdict: str, text: str) -> None:
+    try:
+        rewrite(text)
+        found = "fine"
+    except ShellRefused:
+        found = "refused"
+
+    assert found == verdict
+
+
+def test_the_reference_is_what_the_keys_say() -> None:
+    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+
+    assert page == reference(), "write it anew with: python -m mulligan.language.reference"
+
+
+def test_the_reference_has_a_section_for_everything_that_a_file_can_hold() -> None:
+    found = {record.name for record in records(WORKFLOW)}
+
+    assert {"workflow", "step", "command", "handler", "edge", "need", "rule", "policy", "map", "end"} <= found
+
+
+def test_the_page_on_the_language_has_every_key_of_a_file_and_of_a_step() -> None:
+    text = (DOCS / "language.md").read_text(encoding="utf-8")
+
+    missing = [word for word in (*WORKFLOW.keys, *STEP.keys) if not re.search(rf"\b{word}\b", text)]
+
+    assert missing == []
+
+
+def test_every_page_is_named_in_an_index() -> None:
+    indexes = (DOCS / "README.md", ROOT / "README.md")
+
+    reached = {(index.parent / link).resolve() for index in indexes for link in links(index.read_text("utf-8"))}
+
+    assert {named(page) for page in DOCS.glob("**/*.md") if page not in {*reached, DOCS / "README.md"}} == set()
+
+
+def test_no_page_says_that_what_comes_later_is_here() -> None:
+    """`mulligan run` and its sisters are named only where the page says that they are still to come."""
+    commands = re.compile(r"^\s*(?:\.venv/bin/)?mulligan (?!validate|graph|schema|demo|--)\w+", re.MULTILINE)
+
+    found = {named(page): commands.findall(block.text) for page in PAGES for block in blocks(page, "console")}
+
+    assert {name: lines for name, lines in found.items() if lines} == {}
