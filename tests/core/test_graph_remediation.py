@@ -503,3 +503,22 @@ def test_a_stopped_run_reruns_nothing():
     assert run.statuses == {"a": "failed", "fix": "completed"}
     assert run["a"].visit == 1
     assert run.status == "cancelled"
+
+
+def test_all_failures_that_wait_at_a_join_each_come_to_nothing_when_it_is_skipped():
+    edges = [edge("fix", "failure", then="rerun")]
+    run = History(
+        workflow(
+            step("n"),
+            *(step(name, next=edges) for name in "abc"),
+            step("fix", join="each", needs=["n"]),
+            *(step(f"after_{name}", needs=[name]) for name in "abc"),
+            step("other"),
+        )
+    ).start()
+
+    run.fail("a").fail("b").fail("c").fail("n")
+
+    assert {run[f"after_{name}"].status for name in "abc"} == {"skipped"}
+    assert {run[name].settled for name in "abc"} == {"failed"}
+    assert run.queued == ["other"]

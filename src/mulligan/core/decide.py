@@ -12,7 +12,7 @@ from typing import Any
 from . import events as e
 from .admit import fire
 from .converge import after_end_step, after_undo
-from .flow import after_end, enter, spread_kept, strike_late, wake
+from .flow import after_end, after_passing_over, enter, spread_kept, strike_late, wake
 from .ladder import (
     after_classified,
     after_handler_command,
@@ -86,8 +86,7 @@ def _step_ended(now: Now, fact: e.StepCompleted | e.StepFailed) -> Facts:
 
 
 def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
-    """What was sent to the visit that did not happen has come to nothing."""
-    yield from after_end(now, fact.step, now.state.places[fact.step].visit + 1)
+    yield from after_passing_over(now, fact.step)
 
 
 def _step_cancelled(now: Now, fact: e.StepCancelled) -> Facts:

@@ -155,6 +155,16 @@ def _just_decided(state: State, name: str) -> list[Barrier]:
     return found
 
 
+def after_passing_over(now: Now, name: str) -> Facts:
+    """What was sent to the visit that did not happen has come to nothing; with `join: each`, to any of the visits."""
+    place = now.state.places[name]
+    visits = len(now.state.graph.nodes[name].arrivals) if now.state.step(name).join == "each" else 1
+    for behind in range(visits, 1, -1):
+        yield from strike(now, name, place.visit + behind)
+        yield from _repaired(now, place, place.visit + behind)
+    yield from after_end(now, name, place.visit + 1)
+
+
 def _spread(now: Now, name: str, barriers: Iterable[Barrier]) -> Facts:
     """Wake whoever the end of a step touches."""
     node = now.state.graph.nodes[name]
