@@ -115,9 +115,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
         under = shown[len(before) : len(before) + self.length]
         gutter = " " * len(str(self.line))
         carets = "^" * max(1, sum(map(_cells, under)))
-        return (
-            f"\n  {self.line} | {shown}\n  {gutter} | {''.join(map(_blank, before))}{carets} {self.hint}"
-        ).rstrip()
+        blanks = "".join(map(_blank, before))
+        return f"\n  {self.line} | {shown}\n  {gutter} | {blanks}{carets} {self.hint}".rstrip()
 
 
 class LanguageError(MulliganError):
