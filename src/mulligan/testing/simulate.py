@@ -109,11 +109,11 @@ def _shapes(workflow: Workflow) -> Iterator[tuple[str, str]]:
 # -- running ---------------------------------------------------------------------------------------------------------
 
 
-def simulate(seeds: Iterable[int]) -> tuple[Tally, list[Broken]]:
+def simulate(seeds: Iterable[int], kind: type[Simulation] = Simulation) -> tuple[Tally, list[Broken]]:
     """Run these histories one after the other; the broken ones are cut down."""
     tally, broken = Tally(), []
     for seed in seeds:
-        simulation = Simulation(seed)
+        simulation = kind(seed)
         sentence = _complaint(simulation)
         tally.add(simulation)
         if sentence:
@@ -135,15 +135,15 @@ def _complaint(simulation: Simulation) -> str:
 def _shrunk(seed: int, sentence: str, simulation: Simulation) -> Broken:
     """The same seed over ever smaller workflows, as long as the same promise is broken."""
     found = Broken(seed, sentence, simulation.workflow, simulation.last_facts(FACTS_SHOWN))
-    kind = sentence.partition(":")[0]
+    promise = sentence.partition(":")[0]
     tries = 0
     candidates = smaller(found.workflow)
     while tries < SHRINKING_TRIES_MAX and (candidate := next(candidates, None)) is not None:
         tries += 1
-        smaller_one = Simulation(seed, candidate)
-        now = _complaint(smaller_one)
-        if now.partition(":")[0] == kind:
-            found = Broken(seed, now, candidate, smaller_one.last_facts(FACTS_SHOWN))
+        again = type(simulation)(seed, candidate)
+        complaint = _complaint(again)
+        if complaint.partition(":")[0] == promise:
+            found = Broken(seed, complaint, candidate, again.last_facts(FACTS_SHOWN))
             candidates = smaller(candidate)
     return found
 
@@ -208,14 +208,14 @@ def _with_less_settings(workflow: Workflow) -> Iterator[Workflow]:
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, kind: type[Simulation] = Simulation) -> int:
     parser = argparse.ArgumentParser(prog="python -m mulligan.testing.simulate", description=__doc__)
     parser.add_argument("--histories", type=int, default=2000, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes")
     options = parser.parse_args(arguments)
     started = time.perf_counter()
-    tally, broken = _all(range(options.seed, options.seed + options.histories), options.jobs)
+    tally, broken = _all(range(options.seed, options.seed + options.histories), options.jobs, kind)
     seconds = time.perf_counter() - started
     print(tally.render())
     for one in broken:
@@ -227,12 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def _all(seeds: range, jobs: int) -> tuple[Tally, list[Broken]]:
+def _all(seeds: range, jobs: int, kind: type[Simulation]) -> tuple[Tally, list[Broken]]:
     if jobs <= 1:
-        return simulate(seeds)
+        return simulate(seeds, kind)
     tally, broken = Tally(), []
     with get_context("spawn").Pool(jobs) as pool:
-        for part, found in pool.imap(simulate, [seeds[start::jobs] for start in range(jobs)]):
+        for part, found in pool.starmap(simulate, [(seeds[start::jobs], kind) for start in range(jobs)]):
             tally.merge(part)
             broken += found
     return tally, broken
