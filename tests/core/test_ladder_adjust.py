@@ -1,0 +1,115 @@
+"""Rung 1: what the next attempt gets more of: memory, time, cpus, with their caps (DESIGN 2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core import reports as r
+from mulligan.core.classify import Outcome
+from mulligan.core.events import Adjusted
+from mulligan.core.workflow import Adjust, Resources, Rule
+from mulligan.testing.history import History, edge, step, workflow
+
+MIB = 2**20
+
+
+def run_of(*rules: Rule, **fields: object) -> History:
+    """A run of one step `a` with these rules."""
+    return History(workflow(step("a", rules=rules, **fields))).start()
+
+
+def adjusted(run: History) -> Adjusted | None:
+    return run.facts(e.AttemptScheduled)[-1].adjusted
+
+
+def out_of_memory(run: History, peak: int | None = None) -> History:
+    usage = {} if peak is None else {"peak_memory": peak}
+    outcome = Outcome(None, signal=9, is_out_of_memory=True)
+    return run.tell(r.TaskEnded(run.clock, "a", run["a"].attempt, outcome, usage=usage))
+
+
+MORE_MEMORY = Rule(codes=("OUT_OF_MEMORY",), adjust=Adjust(memory=1.5, max_memory=1000 * MIB))
+
+
+def test_memory_is_raised_from_what_was_asked_if_the_peak_was_lower():
+    run = out_of_memory(run_of(MORE_MEMORY, resources=Resources(memory=200 * MIB)), peak=100 * MIB)
+
+    assert adjusted(run) == Adjusted(memory=300 * MIB)
+
+
+def test_memory_is_raised_from_the_peak_if_that_was_higher():
+    run = out_of_memory(run_of(MORE_MEMORY, resources=Resources(memory=200 * MIB)), peak=400 * MIB)
+
+    assert adjusted(run) == Adjusted(memory=600 * MIB)
+
+
+def test_memory_is_raised_from_the_peak_if_nothing_was_asked():
+    run = out_of_memory(run_of(MORE_MEMORY), peak=400 * MIB)
+
+    assert adjusted(run) == Adjusted(memory=600 * MIB)
+
+
+def test_without_a_figure_to_start_from_nothing_is_raised():
+    run = out_of_memory(run_of(MORE_MEMORY))
+
+    assert adjusted(run) in (None, Adjusted())
+
+
+@pytest.mark.parametrize("said", ["lots", None, [], float("nan"), -1])
+def test_a_peak_that_is_no_figure_is_not_counted_with(said):
+    rule = Rule(any=True, adjust=Adjust(memory=1.5))
+    report = {"code": "MINE", "details": {"peak_memory": said}}
+
+    run = run_of(rule, resources=Resources(memory=200 * MIB)).fail("a", 1, reported=(report,))
+
+    assert adjusted(run) == Adjusted(memory=300 * MIB)
+
+
+def test_adjustments_add_up_from_retry_to_retry_until_their_cap():
+    run = run_of(MORE_MEMORY, resources=Resources(memory=400 * MIB))
+
+    found = [adjusted(out_of_memory(run)) for _ in range(3)]
+
+    assert found == [Adjusted(memory=600 * MIB), Adjusted(memory=900 * MIB), Adjusted(memory=1000 * MIB)]
+
+
+def test_a_cap_never_takes_away_what_was_asked_for():
+    run = out_of_memory(run_of(MORE_MEMORY, resources=Resources(memory=2000 * MIB)))
+
+    assert adjusted(run) == Adjusted(memory=2000 * MIB)
+
+
+def test_a_cap_on_time_and_cpus_never_takes_away_what_was_asked_for():
+    adjust = Adjust(timeout=2.0, max_timeout=20.0, cpus=2.0, max_cpus=1.0)
+    run = run_of(Rule(any=True, adjust=adjust), timeout=30.0, resources=Resources(cpus=4.0)).fail("a")
+
+    assert adjusted(run) == Adjusted(cpus=4.0, timeout=30.0)
+
+
+def test_timeout_and_cpus_are_raised_from_what_was_asked_with_their_caps():
+    adjust = Adjust(timeout=2.0, max_timeout=90.0, cpus=2.0, max_cpus=3.0)
+    run = run_of(Rule(codes=("TIMEOUT",), adjust=adjust), timeout=30.0, resources=Resources(cpus=1.0))
+
+    found = [adjusted(run.fail("a", None, is_timed_out=True)) for _ in range(2)]
+
+    assert found == [Adjusted(cpus=2.0, timeout=60.0), Adjusted(cpus=3.0, timeout=90.0)]
+
+
+def test_what_one_rule_raised_stays_when_another_grants_the_next_retry():
+    more_time = Rule(codes=("TIMEOUT",), adjust=Adjust(timeout=2.0))
+    run = run_of(MORE_MEMORY, more_time, Rule(any=True), timeout=30.0, resources=Resources(memory=200 * MIB))
+
+    out_of_memory(run).fail("a", None, is_timed_out=True).fail("a")
+
+    assert adjusted(run) == Adjusted(memory=300 * MIB, timeout=60.0)
+
+
+def test_a_new_visit_starts_with_what_the_workflow_says():
+    flow = workflow(
+        step("a", rules=(MORE_MEMORY,), resources=Resources(memory=200 * MIB), next=[edge("a2", on="failure")]),
+        step("a2", next=[edge("a", when="again")]),
+    )
+    run = out_of_memory(History(flow).start()).fail("a").ok("a2")
+
+    assert (run["a"].visit, adjusted(run)) == (2, None)
