@@ -18,7 +18,6 @@ from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import T0, History, edge, expression, retry, step, workflow
 
 
-
 def run_of(*rules: Rule, **fields: object) -> History:
     """A run of one step `a` with these rules."""
     return History(workflow(step("a", rules=rules, **fields))).start()
