@@ -17,7 +17,6 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Generator, Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -416,7 +415,9 @@ def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: 
 def _led_on(now: Now, place: Place, is_allowed: bool) -> tuple[int, ...]:
     """The edges of a step whose failure is sent nowhere: as if it had completed, if it may fail."""
     if is_allowed:
-        # Nothing came out of the step, so a condition may have nothing to read: then its edge is not taken.
-        with suppress(ExpressionFailed):
+        try:
             return success_edges(now, place, None)
+        except ExpressionFailed:
+            # Nothing came out of the step, so a condition may have nothing to read: then its edge is not taken.
+            pass
     return always_edges(now, place, with_loops=True)

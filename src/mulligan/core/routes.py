@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 from ..errors import ExpressionFailed
 from .arrivals import can_be_entered, next_visit
@@ -52,9 +51,11 @@ def always_edges(now: Now, place: Place, *, with_loops: bool) -> tuple[int, ...]
     found = []
     for arc in now.state.graph.nodes[place.key].arcs:
         if arc.edge.on == "always" and (with_loops or not arc.is_loop) and _is_open(now.state, arc):
-            with suppress(ExpressionFailed):
+            try:
                 if _holds(now, place, arc.edge, None):
                     found.append(arc)
+            except ExpressionFailed:
+                continue
     return _loop_alone(found)
 
 
