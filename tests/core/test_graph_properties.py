@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from mulligan.core.evolve import evolve
 from mulligan.core.state import State
 from mulligan.core.transitions import ENDED, RUN_ENDED
 from mulligan.core.turn import fold, turn
+from mulligan.core.verdict import is_handled
 from mulligan.core.workflow import Backoff, Edge, Need, Step, Workflow
 from mulligan.testing.history import History, edge, retry, step, workflow
 
@@ -305,6 +307,16 @@ def test_every_run_ends_once_with_every_step_at_rest(definition, choose):
     assert len([f for f in run.facts(e.StepEntered) if f.step == "end"]) == 1
     assert run.state.run.active == run.state.run.waiting == 0
     assert run.queued == []
+
+
+@bounded
+@given(tangled(), st.randoms(use_true_random=False))
+def test_a_run_that_was_not_stopped_leaves_nothing_open(definition, choose):
+    run = told(History(msgspec.structs.replace(definition, fail_fast="never"), ANSWERS), choose, any_end(choose))
+
+    assert all(place.settled and not place.queue for place in run.state.steps())
+    assert all(is_handled(run.state, record) is not None for record in run.state.failures)
+    assert run.state.run.loops == {}
 
 
 @bounded

@@ -522,3 +522,32 @@ def test_all_failures_that_wait_at_a_join_each_come_to_nothing_when_it_is_skippe
     assert {run[f"after_{name}"].status for name in "abc"} == {"skipped"}
     assert {run[name].settled for name in "abc"} == {"failed"}
     assert run.queued == ["other"]
+
+
+def test_a_remediation_that_goes_round_in_a_loop_brings_the_source_back_when_it_stays():
+    run = repaired("rerun", fix={"next": [edge("fix", when="again")]}, again=lambda names: names["output"] == "again")
+
+    run.ok("fix", output="again").ok("fix", output="again")
+    waiting = (run["a"].visit, run["fix"].visit)
+    told = run.state.informed[("fix", 3)]
+    run.ok("fix").ok("a")
+
+    assert waiting == (1, 3)
+    assert told == (0,)
+    assert run["a"].visit == 2
+    assert run.status == "completed"
+
+
+def test_a_remediation_that_fails_in_its_loop_lets_the_source_be():
+    run = repaired(
+        "rerun",
+        step("b", needs=["a"]),
+        fix={"next": [edge("fix", when="again")]},
+        again=lambda names: names["output"] == "again",
+    )
+
+    run.ok("fix", output="again").fail("fix")
+
+    assert run.statuses == {"a": "failed", "fix": "failed", "b": "skipped"}
+    assert run["a"].settled == "failed"
+    assert run.status == "failed"

@@ -6,7 +6,7 @@ log runs them alone, so nothing here may ask a policy: what was decided is in th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -250,6 +250,8 @@ def _step_classified(state: State, fact: e.StepClassified, entry: e.Entry) -> No
 
 def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:
     place = state.places[fact.step]
+    if place.loop_edge is not None:
+        _keep_awaited(state, place, (fact.step,))
     put_back(state, (fact.step,))
     if fact.cause == "rerun":
         _send_again(state, place)
@@ -288,7 +290,20 @@ def _loop_fired(state: State, fact: e.LoopFired, entry: e.Entry) -> None:
     region = state.graph.region(fact.to)
     # Loops of steps that go back to waiting are void: their edge was not taken after all.
     state.run.loops = {key: loop for key, loop in state.run.loops.items() if loop.step not in region}
+    for name in region:
+        _keep_awaited(state, state.places[name], region)
     put_back(state, region, is_loop=True)
+
+
+def _keep_awaited(state: State, fix: Place, region: Collection[str]) -> None:
+    """It went back in a loop: whoever waits outside for what it was to repair waits for its next visit."""
+    for index in state.routed.get((fix.key, fix.visit), ()):
+        record = state.failures[index]
+        source = state.places[record.step]
+        if record.then and record.step not in region and source.visit == record.visit and not source.settled:
+            after = (fix.key, fix.visit + 1)
+            for table in (state.routed, state.informed):
+                state.put(table, after, (*table.get(after, ()), index))
 
 
 _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {

@@ -204,8 +204,8 @@ def _loop_taken(now: Now, arc: Arc) -> e.LoopTaken:
 def _repaired(now: Now, fix: Place, visit: int) -> Facts:
     """The visit that failures were sent to has ended: visit their sources again, stand in for them, or let them be."""
     is_open = now.state.run.stop is None and fix.visit == visit
-    if is_open and _awaits(now.state, fix):
-        # It failed, and has a remediation of its own: what comes of that decides.
+    if is_open and (_awaits(now.state, fix) or fix.loop_edge is not None):
+        # It has a remediation of its own, or goes back in a loop: what comes of that decides.
         return
     is_repaired = is_open and (fix.status == "completed" or fix.settled == "stood_in")
     for record in _sent_to(now.state, fix.key, visit):
