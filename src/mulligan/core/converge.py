@@ -23,9 +23,9 @@ def at_rest(now: Now) -> Facts:
     if run.active or run.loops or run.undoing:
         return
     if run.waiting and run.stop is None:
+        # What follows may make others wait, or be over in this very turn: asked again when all of it is true.
         yield from _give_up_waiting(now)
-        if run.active or run.loops:
-            return
+        return
     if now.state.places[END].status == "waiting":
         undoable = _next_undo(now.state)
         if undoable is not None:
