@@ -308,6 +308,14 @@ def test_the_last_event_counts_steps_not_visits() -> None:
     )
 
 
+def test_a_step_that_failed_once_handled_and_once_not_counts_as_failed() -> None:
+    run = run_of(step("a", next=[edge("fix", "failure", then="rerun")]), step("fix"))
+
+    run.fail("a").ok("fix").fail("a").fail("fix")
+
+    assert (run.ended.failed_steps_count, run.ended.handled_steps_count) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("run", "degraded"),
     [

@@ -498,6 +498,17 @@ def test_now_while_an_undo_runs_stops_it_and_starts_no_other() -> None:
     assert run.queued == ["end"]
 
 
+def test_now_starts_no_further_command_of_the_handler_of_an_undo() -> None:
+    undo = command("undo", on_failure=handler("one", "two"))
+    run = run_of(step("a", undo=undo), step("b", needs=["a"])).ok("a").cancel().fail("a.undo@1")
+    run.started("a.undo@1.on_failure@1.0")
+
+    run.cancel(now=True).ok("a.undo@1.on_failure@1.0")
+
+    assert (run.queued, run.status) == ([], "cancelled")
+    assert len(run.facts(e.UndoFailed)) == 1
+
+
 def test_cancel_while_an_undo_runs_lets_it_go_on() -> None:
     run = run_of(step("made", undo=command("unmake")), step("bad", needs=["made"]), end=END_SHELL)
     run.ok("made").fail("bad").started("made.undo@1")
