@@ -435,7 +435,7 @@ def test_a_state_that_its_log_does_not_tell_is_found() -> None:
     run = running()
     run.state.run.reason = "made up"
 
-    with pytest.raises(AssertionError, match="^promise 8: 'run' is\n") as caught:
+    with pytest.raises(AssertionError, match=r"^promise 8: 'run' is\n") as caught:
         promise_8_the_log_replays(run.state, run.log)
 
     assert "made up" in str(caught.value)

@@ -201,10 +201,7 @@ class Simulation:
         lease = self.store.lease(self.rng.choice(("w1", "w2")), self.clock.now())
         if lease is None:
             return False
-        try:
-            fault("after_lease")
-        except Crash:
-            self.lost.add(lease.token)
+        if self._dies_at("after_lease", lease):
             return True
         started = r.TaskStarted(self.clock.now(), lease.task.place, lease.task.attempt, lease.worker, "h1")
         if self.rng.random() < 0.8:
@@ -212,6 +209,16 @@ class Simulation:
         elif self.rng.random() < 0.5:
             self.mail.append(started)
         return True
+
+    def _dies_at(self, point: str, lease: Lease) -> bool:
+        """A worker may die as well as an engine: its lease is left to run out."""
+        try:
+            fault(point)
+        except Crash:
+            self.happened[f"crash {point}"] += 1
+            self.lost.add(lease.token)
+            return True
+        return False
 
     def _leases(self) -> list[Lease]:
         held = (queued.lease for queued in self.row.tasks.values() if queued.lease is not None)
@@ -222,10 +229,7 @@ class Simulation:
         if not leases:
             return False
         lease = self.rng.choice(leases)
-        try:
-            fault("before_report")
-        except Crash:
-            self.lost.add(lease.token)
+        if self._dies_at("before_report", lease):
             return True
         self._report(lease, self._ended(lease))
         return True

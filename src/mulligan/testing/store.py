@@ -65,13 +65,13 @@ class Row(msgspec.Struct):
 
 
 class MemoryStore:
-    """`ports.Store` and `ports.Tasks` in memory. `faults` are what the next commits will suffer, in order."""
+    """`ports.Store` and `ports.Tasks` in memory. `faults`: what the next commits suffer, in order (None: nothing)."""
 
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
         self._last_message = 0
         self._last_token = 0
-        self.faults: deque[StoreFault] = deque()
+        self.faults: deque[StoreFault | None] = deque()
 
     def row(self, run_id: int) -> Row:
         """All that is kept of a run, for tests to look at."""
