@@ -158,7 +158,7 @@ def test_of_a_long_trace_the_end_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "INTERNAL", "HANDLER_FAILED"]
+    "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "HANDLER_FAILED"]
 )
 def test_an_action_cannot_speak_for_the_engine(code: str) -> None:
     assert failure_of(code=code, message="so it says").code == "EXCEPTION"
@@ -271,7 +271,7 @@ def test_a_warning_does_not_turn_a_failed_attempt_green() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "INTERNAL", "HANDLER_FAILED", "UNDO_FAILED"]
+    "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "HANDLER_FAILED", "UNDO_FAILED"]
 )
 @pytest.mark.parametrize(("exit_code", "believed"), [(0, "EXCEPTION"), (9, "EXIT_NONZERO")])
 def test_an_engine_code_that_a_step_reports_is_not_believed(code: str, exit_code: int, believed: str) -> None:

@@ -20,7 +20,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     signal: int | None = None
     is_timed_out: bool = False
     is_out_of_memory: bool = False
-    # A code that the action itself found: CONNECTION, HTTP_5XX, EXCEPTION …
+    # A code that the worker or the engine found, never the step itself: CONNECTION, HTTP_5XX, CIRCUIT_OPEN …
     code: str = ""
     message: str = ""
     stderr_tail: str = ""
@@ -79,7 +79,8 @@ def _seen(outcome: Outcome) -> tuple[str, str]:
 
 
 def _believed(code: str) -> str:
-    return "EXCEPTION" if code in ENGINE_CODES else code
+    """Most engine codes are for the core to find. A worker may say that a breaker is open, and that it has a bug."""
+    return code if code not in ENGINE_CODES or code in ("CIRCUIT_OPEN", "INTERNAL") else "EXCEPTION"
 
 
 def _filled(outcome: Outcome, code: str, in_words: str, cause: tuple[Failure, ...]) -> Failure:

@@ -93,8 +93,9 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
     run.outputs, run.degraded, run.reason = {}, False, ""
     steps = set(fact.put_back)
-    for record in [r for r in state.failures if r.step in steps or r.step == END]:
-        state.set_at(state.failures, record.index, _replace(record, is_closed=True))
+    for records in (state.failures, state.recoveries):
+        for record in [r for r in records if r.step in steps or r.step == END]:
+            state.set_at(records, record.index, _replace(record, is_closed=True))
     put_back(state, steps)
     for name in steps:
         place = state.touch(name)
@@ -160,12 +161,30 @@ def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None
     if fact.step == END:
         return
     _remember_loop(state, place, fact.taken)
+    if fact.recovered_by and place.failure is not None:
+        _record_recovery(state, place, fact, entry)
     if state.graph.nodes[fact.step].step.undo:
         state.append(state.undoables, Undoable(fact.step, fact.visit, fact.output))
     if fact.is_final:
         settle(state, fact.step, "completed", fact.taken)
     else:
         arrive(state, fact.step, fact.taken, is_decided=False)
+
+
+def _record_recovery(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:
+    assert place.failure is not None
+    record = FailureRecord(
+        index=len(state.recoveries),
+        step=fact.step,
+        visit=fact.visit,
+        failure=place.failure,
+        seq=entry.seq,
+        at=entry.at,
+        entered_seq=place.entered_seq,
+        attempt=fact.attempt,
+        recovered_by=fact.recovered_by,
+    )
+    state.append(state.recoveries, record)
 
 
 def _remember_loop(state: State, place: Place, taken: tuple[int, ...]) -> None:

@@ -81,7 +81,8 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
         return False
     rule = place.spec.rules[index]
     number = place.climb.retries.get(index, 0) + 1
-    due = now.at + timedelta(seconds=delay_seconds(rule.backoff, number, _seed(now.state, place), failure.details))
+    delay = delay_seconds(rule.backoff, number, _seed(now.state, place), failure.details)
+    due = max(now.at + timedelta(seconds=delay), _not_before(failure, now.at))
     refusal = _refusal(now, place, rule, number, due)
     if refusal:
         yield e.RungPassed(place.key, "retry", refusal)
@@ -93,6 +94,17 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
     elif due <= now.at:
         yield from schedule(now, place, "retry")
     return True
+
+
+def _not_before(failure: Failure, otherwise: datetime) -> datetime:
+    """An open breaker says when it may be asked again: no retry is due before that, whatever the rule's delay."""
+    said = failure.details.get("retry_at")
+    if failure.code != "CIRCUIT_OPEN" or not isinstance(said, str):
+        return otherwise
+    try:
+        return max(otherwise, datetime.fromisoformat(said))
+    except (ValueError, TypeError):
+        return otherwise
 
 
 def match(rules: tuple[Rule, ...], failure: Failure) -> int | None:

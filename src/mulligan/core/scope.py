@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-import msgspec
-
 from .context import FailedSource, failure_context
 from .failure import Failure
 from .state import FailureRecord, Place, State, undo_key
@@ -157,15 +155,18 @@ def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> N
 
 
 def step_view(state: State, name: str) -> dict[str, Any]:
-    place = state.places.get(name)
-    if place is None:
-        return {"output": None, "status": "waiting", "failure": None, "visits": 0, "attempts": 0}
+    """A step as expressions see it: `steps.NAME.output` and the rest."""
+    place = state.places[name]
+    record = None if place.failure_index is None else state.failures[place.failure_index]
     return {
         "output": place.output,
         "status": place.status,
         "failure": error_view(place.failure) if place.failure else None,
         "visits": place.visit,
         "attempts": place.attempt,
+        "recovered": bool(place.recovered_by),
+        "handled": record is not None and is_handled(state, record) is True,
+        "warnings": [error_view(warning) for warning in place.warnings],
     }
 
 
@@ -174,33 +175,39 @@ def run_view(state: State, place: Place) -> dict[str, Any]:
     view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
     if state.step_of(place).key == END:
         view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
-        view["failures"] = [_failure_of_visit(state, record) for record in state.failures if not record.is_closed]
+        view["failures"] = _failed_visits(state)
         view["stopping"] = state.run.stop.cause if state.run.stop else None
     return view
 
 
-def _failure_of_visit(state: State, record: FailureRecord) -> dict[str, Any]:
-    return {
-        **error_view(record.failure),
-        "step": record.step,
-        "visit": record.visit,
-        "handled": is_handled(state, record) is True,
-        "recovered": False,
-        "allowed": record.is_allowed,
-    }
+def _failed_visits(state: State) -> list[dict[str, Any]]:
+    """One per visit that failed, or that its handler recovered, in order."""
+    records = sorted((*state.failures, *state.recoveries), key=lambda record: record.seq)
+    return [
+        {
+            **error_view(record.failure),
+            "step": record.step,
+            "visit": record.visit,
+            "handled": not record.recovered_by and is_handled(state, record) is True,
+            "recovered": bool(record.recovered_by),
+            "allowed": record.is_allowed,
+        }
+        for record in records
+        if not record.is_closed
+    ]
 
 
 def error_view(failure: Failure | None) -> dict[str, Any]:
-    """A failure as expressions see it: `error.message`, `error.exit_code`, `error.timestamp` and the rest."""
+    """A failure as expressions see it: `error.message`, `error.exit_code`, `error.timestamp` and the rest.
+
+    Where there is none every field is null: a step that no failure edge led to may still ask.
+    """
     if failure is None:
-        return {}
-    view: dict[str, Any] = msgspec.to_builtins(failure)
-    view.setdefault("exit_code", None)
-    view.setdefault("signal", None)
-    view.setdefault("message", "")
-    view.setdefault("severity", "error")
-    view.setdefault("attempt", 0)
-    view["timestamp"] = view.get("at", "")
+        return {**dict.fromkeys(Failure.__struct_fields__), "timestamp": None}
+    view: dict[str, Any] = {name: getattr(failure, name) for name in Failure.__struct_fields__}
+    view["at"] = view["timestamp"] = None if failure.at is None else failure.at.isoformat().replace("+00:00", "Z")
+    view["cause"] = [error_view(cause) for cause in failure.cause]
+    view["handler_failure"] = None if failure.handler_failure is None else error_view(failure.handler_failure)
     return view
 
 
@@ -225,7 +232,7 @@ def failure_view(state: State, place: Place) -> dict[str, Any]:
     """`failure`: what a step reached by a failure edge gets: the newest failure's fields, and the context."""
     step = state.step_of(place)
     records = [state.failures[index] for index in state.informed.get((step.key, step.visit), ())]
-    view = error_view(records[-1].failure) if records else {}
+    view = error_view(records[-1].failure if records else None)
     view["context"] = failure_context(state.run.run_id, step.key, [_source(record) for record in records])
     return view
 

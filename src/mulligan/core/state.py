@@ -144,6 +144,8 @@ class FailureRecord(msgspec.Struct, frozen=True):
     target_visit: int = 0
     then: str = ""
     is_allowed: bool = False
+    # The handler's strategy, where it recovered the visit: then nothing failed after all.
+    recovered_by: str = ""
     # A later round gave the step another chance: it no longer counts.
     is_closed: bool = False
 
@@ -219,6 +221,8 @@ class Run(msgspec.Struct):
 
 
 _MISSING: Any = object()
+# What two states of one run are compared by.
+_TRUTH = ("run", "places", "arcs", "barriers", "failures", "recoveries", "undoables", "past", "routed", "informed")
 
 
 class State:
@@ -234,6 +238,8 @@ class State:
         # Barriers: how many members are unsettled, and how many settled badly.
         self.barriers: dict[str, tuple[int, int]] = {}
         self.failures: list[FailureRecord] = []
+        # Failures that a handler recovered: they fail nothing, and are not forgotten.
+        self.recoveries: list[FailureRecord] = []
         self.undoables: list[Undoable] = []
         self.past: dict[tuple[str, int], Past] = {}
         # Failures by the visit they were routed to.
@@ -335,9 +341,6 @@ class State:
         self.commit()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and all(
-            getattr(self, name) == getattr(other, name)
-            for name in ("run", "places", "arcs", "barriers", "failures", "undoables", "past", "routed", "informed")
-        )
+        return isinstance(other, State) and all(getattr(self, name) == getattr(other, name) for name in _TRUTH)
 
     __hash__ = None  # type: ignore[assignment]

@@ -126,6 +126,7 @@ _SENTENCES: dict[type[e.Fact], Callable[[Any, datetime], _Said]] = {
     e.StepStoodIn: lambda f, at: (f.step, f"'{f.by}' stands in for it", "good"),
     e.LoopFired: lambda f, at: (f.step, f"back to '{f.to}'", "try"),
     e.AttemptFailed: lambda f, at: (f.place, f"attempt {f.attempt} failed, {what(f.failure)}", "bad"),
+    e.AttemptSucceeded: lambda f, at: (f.place, f"warning, {what(f.warnings[-1])}", "wait") if f.warnings else None,
     e.AttemptLost: lambda f, at: (f.place, f"attempt {f.attempt} lost: its worker is gone", "bad"),
     e.ResultRejected: lambda f, at: (f.place, f"its result is not accepted, {what(f.failure)}", "bad"),
     e.RungPassed: _passed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .state import FailureRecord, State
+from .state import FailureRecord, Place, State
 from .transitions import ENDED
 from .workflow import END
 
@@ -60,4 +60,8 @@ def is_degraded(state: State) -> bool:
     """Completed, but not as written: something was recovered, handled or allowed to fail."""
     if any(True for _ in open_failures(state)):
         return True
-    return any(place.recovered_by for place in state.places.values() if place.role in ("step", "item"))
+    return any(place.recovered_by or (place.role == "item" and place.status == "failed") for place in _lasting(state))
+
+
+def _lasting(state: State) -> Iterator[Place]:
+    return (place for place in state.places.values() if place.role in ("step", "item"))

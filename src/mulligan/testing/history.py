@@ -176,11 +176,6 @@ class History:
         return self.tell(r.LeaseExpired(self.clock, key, attempt, "w1"))
 
     def interrupt(self, key: str) -> Self:
-        attempt = self._attempt(key)
-        self.tasks.pop(key, None)
-        return self.tell(r.TaskInterrupted(self.clock, key, attempt))
-
-    def interrupt(self, key: str) -> Self:
         """The operator's Ctrl-C ended this task."""
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
