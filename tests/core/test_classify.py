@@ -160,8 +160,13 @@ def test_of_a_long_trace_the_end_is_kept() -> None:
 @pytest.mark.parametrize(
     "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "HANDLER_FAILED"]
 )
-def test_an_action_cannot_speak_for_the_engine(code: str) -> None:
+def test_an_action_cannot_speak_for_the_core(code: str) -> None:
     assert failure_of(code=code, message="so it says").code == "EXCEPTION"
+
+
+@pytest.mark.parametrize("code", ["CIRCUIT_OPEN", "INTERNAL", "NO_CAPACITY"])
+def test_what_only_the_engine_around_it_can_see_is_believed(code: str) -> None:
+    assert failure_of(code=code, message="so it says").code == code
 
 
 # -- what a step reports ---------------------------------------------------------------------------------------------
@@ -271,7 +276,7 @@ def test_a_warning_does_not_turn_a_failed_attempt_green() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "HANDLER_FAILED", "UNDO_FAILED"]
+    "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "INTERNAL", "HANDLER_FAILED", "UNDO_FAILED"]
 )
 @pytest.mark.parametrize(("exit_code", "believed"), [(0, "EXCEPTION"), (9, "EXIT_NONZERO")])
 def test_an_engine_code_that_a_step_reports_is_not_believed(code: str, exit_code: int, believed: str) -> None:

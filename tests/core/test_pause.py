@@ -216,7 +216,8 @@ def test_paused_time_does_not_count_against_the_runs_timeout() -> None:
     run = run_of(step("a"), timeout=100).started("a").wait(60).pause().wait(1000).resume()
 
     run.wait(39)
-    assert run.facts(e.RunStopping) == []
+    (stopping,) = run.facts(e.RunStopping)
+    assert (stopping.cause, stopping.failure.code, stopping.failure.severity) == ("timed_out", "RUN_TIMEOUT", "critical")
     run.wait(1)
 
     assert run.facts(e.RunStopping) == [

@@ -354,7 +354,8 @@ def _deadline_due(now: Now, place: Place) -> Facts:
 
 
 def _run_time_up(now: Now, _: Place | None) -> Facts:
-    yield e.RunStopping("timed_out", reason="the run took longer than its timeout")
+    reason = "the run took longer than its timeout"
+    yield e.RunStopping("timed_out", reason=reason, failure=failure("RUN_TIMEOUT", reason, at=now.at))
 
 
 _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {

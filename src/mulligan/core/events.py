@@ -115,6 +115,8 @@ class RunStopping(Fact):
     # Of a paused run: what waited for `resume`, and goes on now if it is cleanup, undo or `end`.
     held: tuple[tuple[str, str, int], ...] = ()
     unstarted: tuple[str, ...] = ()
+    # RUN_TIMEOUT, where the run's own time was up.
+    failure: Failure | None = None
 
 
 class RunReopened(Fact):
