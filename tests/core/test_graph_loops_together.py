@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core import events as e
+from mulligan.core.workflow import Need
 from mulligan.testing.history import History, edge, step, workflow
 
 
@@ -133,7 +134,22 @@ def test_who_needs_a_step_that_failed_and_goes_back_is_not_skipped():
     run.ok("a").ok("b").ok("c")
 
     assert between == "waiting"
+    assert run.facts(e.StepSkipped) == []
     assert run.status == "completed"
+
+
+def test_who_waits_for_the_end_of_a_step_that_failed_and_goes_back_does_not_run_in_between():
+    run = History(
+        workflow(
+            step("a", is_start=True, next=["b"]),
+            step("b", next=[edge("a", "failure")]),
+            step("c", needs=[Need("b", "always")]),
+        )
+    ).start()
+
+    run.ok("a").fail("b")
+
+    assert run.queued == ["a"]
 
 
 # -- max_visits ------------------------------------------------------------------------------------------------------
