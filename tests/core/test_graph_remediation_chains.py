@@ -268,3 +268,18 @@ def test_a_remediation_that_fails_in_its_loop_lets_the_source_be():
     assert run.statuses == {"a": "failed", "fix": "failed", "b": "skipped"}
     assert run["a"].settled == "failed"
     assert run.status == "failed"
+
+
+def test_a_remediation_that_is_allowed_to_fail_handles_nothing_although_its_own_failure_is_handled():
+    run = History(
+        workflow(
+            step("a", next=[edge("fix", "failure")]),
+            step("fix", continue_on_error=True, next=[edge("fix2", "failure")]),
+            step("fix2"),
+            fail_fast="never",
+        )
+    ).start()
+
+    run.fail("a").fail("fix").ok("fix2")
+
+    assert (run.status, run.ended.failed_steps_count, run.ended.handled_steps_count) == ("failed", 1, 1)
