@@ -14,17 +14,15 @@ from mulligan.core.state import State
 from mulligan.core.workflow import Handler, Map, Rule, Step, Workflow
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
+from mulligan.testing.liveness import Outside, promise_10_nobody_is_forgotten, promise_10_somebody_will_come
 from mulligan.testing.promises import (
     FACT_PROMISES,
-    Outside,
     Promises,
     check,
     promise_1_every_step_has_ended,
     promise_7_no_task_outlives_its_run,
     promise_8_the_log_replays,
     promise_9_no_secret_is_told,
-    promise_10_nobody_is_forgotten,
-    promise_10_somebody_will_come,
 )
 
 BROKE = failure("EXIT_NONZERO", "exit code 1")
@@ -33,7 +31,12 @@ WORKFLOW = workflow(
     step("a", rules=SCRIPTED, on_failure=Handler((command("fix"),)), undo=command("undo"), max_attempts=2),
     step("b", undo=command("undo"), max_visits=1, on_failure=Handler((command("tidy"),), "cleanup")),
     step("m", map=Map(), do=(command("check"),), deadline=10.0),
-    step("c", next=[edge("b", "failure")]),
+    step("c", next=[edge("r", "failure"), "j", "k"]),
+    step("d", next=["j"]),
+    step("r"),
+    step("n", needs=["a", "b"]),
+    step("j", join="all"),
+    step("k"),
 )
 
 STARTED = e.RunStarted(1, "test")
@@ -46,6 +49,10 @@ FAILED = e.AttemptFailed("a", 1, BROKE)
 HANDLED = e.HandlerStarted("a", 1, "recovery")
 STOPPING = e.RunStopping("cancelled")
 END = (e.StepEntered("end", 1), e.StepCompleted("end", 1))
+ROUTED = (
+    e.StepEntered("c", 1),
+    e.StepFailed("c", 1, BROKE, 0, e.Route("selected", 0, "r", 1), (0,)),
+)
 UNDO_A = (e.UndoStarted("a", 1), e.CommandEntered("a.undo@1", "a", "undo"))
 
 
@@ -109,6 +116,14 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
             (STARTED, *END, e.RunCompleted(failed_steps_count=2)),
             "promise 1: the run completed with 2 unhandled failures (seq 4)",
         ),
+        # told from the log alone: nothing failed, something failed, its remediation was skipped
+        ((STARTED, *END, e.RunFailed()), "promise 1: RunFailed, and unhandled are [] (seq 4)"),
+        (
+            (STARTED, ENTERED, e.StepFailed("a", 1, BROKE, routed_to_end=True), *END, e.RunCompleted()),
+            "promise 1: RunCompleted, and unhandled are ['a'] (seq 6)",
+        ),
+        ((STARTED, *ROUTED, *END, e.RunCompleted()), "promise 1: RunCompleted, and unhandled are ['c'] (seq 6)"),
+        ((STARTED, *ROUTED, *done("r"), *END, e.RunFailed()), "promise 1: RunFailed, and unhandled are [] (seq 8)"),
         # 2: one result per attempt
         (
             (STARTED, ENTERED, FIRST, e.AttemptSucceeded("a", 1), FAILED),
@@ -200,15 +215,33 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         ),
         ((STARTED, e.LoopFired("a", 0, "a")), "promise 4: the loop of 'a' fired and was not taken (seq 2)"),
         (
-            (STARTED, e.StepEntered("c", 1), e.StepFailed("c", 1, BROKE, route=e.Route("selected", 0, "b", 1))),
+            (STARTED, e.StepEntered("c", 1), e.StepFailed("c", 1, BROKE, route=e.Route("selected", 0, "r", 1))),
             "promise 4: 'c' chose a route and did not take it (seq 3)",
         ),
         (
             (
                 *(STARTED, e.StepEntered("c", 1)),
-                e.StepFailed("c", 1, BROKE, 0, e.Route("selected", 0, "b", 1), (0,), routed_to_end=True),
+                e.StepFailed("c", 1, BROKE, 0, e.Route("selected", 0, "r", 1), (0,), routed_to_end=True),
             ),
-            "promise 4: 'c' went to b and to 'end' (seq 3)",
+            "promise 4: 'c' went to r and to 'end' (seq 3)",
+        ),
+        # a step is entered, and skipped, for a cause
+        (
+            (STARTED, *done("a"), e.StepEntered("n", 1)),
+            "promise 4: 'n' was entered, and its needs of ['b'] are not met (seq 4)",
+        ),
+        (
+            (STARTED, *done("a"), *done("b"), e.StepSkipped("n", "need_unmet")),
+            "promise 4: 'n' was skipped, and all its needs are met (seq 6)",
+        ),
+        (
+            (STARTED, e.StepEntered("c", 1), e.StepCompleted("c", 1, taken=(1,)), e.StepEntered("j", 1)),
+            "promise 4: 'j' was entered with 1 of 2 arrivals for a join 'all' (seq 4)",
+        ),
+        ((STARTED, e.StepEntered("k", 1)), "promise 4: 'k' was entered with 0 of 1 arrivals for a join 'any' (seq 2)"),
+        (
+            (STARTED, e.StepEntered("c", 1), e.StepCompleted("c", 1, taken=(2,)), e.StepSkipped("k", "no_arrival")),
+            "promise 4: 'k' was skipped, and everybody has arrived (seq 4)",
         ),
         # 5: nothing starts early
         (

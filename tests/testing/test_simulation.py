@@ -19,8 +19,9 @@ from mulligan.ports import FAULT_POINTS, fault
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.faults import Crash, faults
 from mulligan.testing.history import Answers, command, edge, retry, step, workflow
+from mulligan.testing.liveness import Outside
 from mulligan.testing.loop import Engine
-from mulligan.testing.promises import Outside, check
+from mulligan.testing.promises import check
 from mulligan.testing.simulate import Tally, main, simulate, smaller
 from mulligan.testing.simulator import Simulation
 from mulligan.testing.store import STORE_FAULTS, MemoryStore, StoreFault

@@ -1,38 +1,29 @@
 """The ten promises of the design, as far as a log and a state show them. Each is a function that complains.
 
 A promise about facts is asked before each entry is noted: `promise(seen, entry)`. A promise about the state is asked
-when a turn is over: `promise(state, outside)`. `Promises` asks them all as a log grows; `check` asks about a whole log.
+when a turn is over: `promise(state, outside)`; the last, liveness, has a file of its own. `Promises` asks them all as
+a log grows; `check` asks about a whole log.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from ..core import events as e
-from ..core.flow import readiness
-from ..core.lives import is_engines_own
-from ..core.state import Place, State
+from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.turn import fold
 from ..core.verdict import is_handled
 from ..core.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
+from .liveness import Outside, promise_10_nobody_is_forgotten, promise_10_somebody_will_come
 from .seen import RESULTS, STEP_ENDS, TERMINAL, Seen
 
-Key = tuple[str, int]
 _NO_CAUSES: Counter[str] = Counter()
-
-
-class Outside(msgspec.Struct):
-    """What the world around a run holds for it: tasks and child runs by place and attempt, timers by name."""
-
-    tasks: Collection[Key] = ()
-    children: Collection[Key] = ()
-    timers: Mapping[tuple[str, str, int], datetime] = {}
 
 
 # -- 1: every round reaches exactly one terminal status, through `end`, once -----------------------------------------
@@ -66,6 +57,27 @@ def promise_1_the_status_follows_from_the_round(seen: Seen, entry: e.Entry) -> N
         raise seen.broken("promise 1", "the run completed, and its work was undone", entry)
     if isinstance(fact, e.RunCompleted) and fact.failed_steps_count and seen.workflow.end.action is None:
         raise seen.broken("promise 1", f"the run completed with {fact.failed_steps_count} unhandled failures", entry)
+
+
+def promise_1_what_is_unhandled_fails_the_run(seen: Seen, entry: e.Entry) -> None:
+    """Told from the log alone, for the first round, where neither an operator, nor time, nor `end` has a say."""
+    is_left_alone = seen.stop is None or seen.stop.cause == "failed_fast"
+    if seen.round != 1 or not is_left_alone or seen.workflow.end.action is not None or seen.workflow.outputs:
+        return
+    unhandled = [fact.step for fact in seen.failures if not fact.is_allowed and not _is_handled(seen, fact)]
+    if isinstance(entry.fact, e.RunCompleted) == bool(unhandled):
+        raise seen.broken("promise 1", f"{type(entry.fact).__name__}, and unhandled are {unhandled}", entry)
+
+
+def _is_handled(seen: Seen, fact: e.StepFailed) -> bool:
+    """The visit it was sent to completed, or failed and was handled in turn."""
+    target = (fact.route.to or "", fact.route.visit)
+    if fact.route.status != "selected" or target not in seen.ends:
+        return False
+    if seen.ends[target] == "failed":
+        following = next(f for f in seen.failures if (f.step, f.visit) == target)
+        return not following.is_allowed and _is_handled(seen, following)
+    return seen.ends[target] == "completed"
 
 
 def promise_1_nothing_follows_the_end(seen: Seen, entry: e.Entry) -> None:
@@ -161,6 +173,48 @@ def promise_4_visits_follow_each_other(seen: Seen, entry: e.Entry) -> None:
             raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' follows visit {before}", entry)
     elif isinstance(fact, e.StepCompleted | e.StepFailed) and fact.step not in seen.open_visits:
         raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' ended twice", entry)
+
+
+def promise_4_a_step_is_entered_for_a_cause(seen: Seen, entry: e.Entry) -> None:
+    """At its first visit: its needs are met, and it was arrived at as its join wants it."""
+    fact = entry.fact
+    assert isinstance(fact, e.StepEntered)
+    if fact.visit != 1 or seen.round != 1 or fact.step == END or fact.step in seen.looped_to or seen.has_kept:
+        return
+    unmet = _unmet_needs(seen, fact.step)
+    if unmet:
+        raise seen.broken("promise 4", f"'{fact.step}' was entered, and its needs of {unmet} are not met", entry)
+    node = seen.graph.nodes[fact.step]
+    came = [arc.source for arc in node.arrivals if arc.key in seen.taken]
+    if node.arrivals and len(came) < (len(node.arrivals) if node.step.join == "all" else 1):
+        join = f"{len(came)} of {len(node.arrivals)} arrivals for a join '{node.step.join}'"
+        raise seen.broken("promise 4", f"'{fact.step}' was entered with {join}", entry)
+
+
+def promise_4_a_step_is_skipped_for_a_cause(seen: Seen, entry: e.Entry) -> None:
+    """As long as no loop has put anything back: a need is unmet, or somebody did not arrive."""
+    fact = entry.fact
+    assert isinstance(fact, e.StepSkipped)
+    if seen.round != 1 or seen.has_kept or seen.looped_to or fact.step in seen.visits:
+        return
+    if fact.reason == "need_unmet" and not _unmet_needs(seen, fact.step):
+        raise seen.broken("promise 4", f"'{fact.step}' was skipped, and all its needs are met", entry)
+    arrivals = seen.graph.nodes[fact.step].arrivals
+    if fact.reason == "no_arrival" and arrivals and all(arc.key in seen.taken for arc in arrivals):
+        raise seen.broken("promise 4", f"'{fact.step}' was skipped, and everybody has arrived", entry)
+
+
+def _unmet_needs(seen: Seen, step: str) -> list[str]:
+    groups = seen.workflow.groups
+    needed = [(name, n.on) for n in seen.steps[step].needs for name in (groups[n.of] if n.is_group else (n.of,))]
+    return [name for name, on in needed if seen.outcomes.get(name, "") not in _MEETS[on]]
+
+
+_MEETS = {
+    "success": ("completed", "stood_in", "allowed"),
+    "success_or_skipped": ("completed", "stood_in", "allowed", "skipped"),
+    "always": ("completed", "stood_in", "allowed", "skipped", "failed", "cancelled"),
+}
 
 
 def promise_4_commands_start_once(seen: Seen, entry: e.Entry) -> None:
@@ -325,80 +379,6 @@ def promise_9_no_secret_is_told(log: Iterable[e.Entry], secret: str) -> None:
             raise AssertionError(f"promise 9: a secret is in the log (seq {entry.seq})\n  {type(entry.fact).__name__}")
 
 
-# -- 10: a run ends, or waits for somebody ---------------------------------------------------------------------------
-
-
-def promise_10_somebody_will_come(state: State, outside: Outside) -> None:
-    """Every active place has a task, a timer, a child run or a person to wait for; and somebody is active."""
-    run = state.run
-    if run.status not in ("running", "paused"):
-        return
-    active = [place for place in (*state.steps(), state.places[END]) if place.is_active]
-    if run.active != len(active):
-        raise AssertionError(f"promise 10: {run.active} steps are said to be active, and {len(active)} are")
-    for place in active:
-        _expect_waker(state, place, outside)
-    if run.undoing:
-        _expect_waker(state, state.places[run.undoing], outside)
-    for loop in run.loops.values() if run.status == "running" else ():
-        if not loop.busy and not _will_fire(state, outside, "loop", loop.step, loop.edge):
-            raise AssertionError(f"promise 10: the loop of '{loop.step}' waits, and no timer is set for it")
-    if not (active or run.undoing or run.loops) and run.status == "running":
-        raise AssertionError("promise 10: the run is at rest and has not ended")
-
-
-def _expect_waker(state: State, place: Place, outside: Outside) -> None:
-    if place.child:
-        _expect_waker(state, state.places[place.child], outside)
-    elif place.items is not None and place.status == "running":
-        _expect_items(state, place, outside)
-    elif not _has_waker(state, place, outside):
-        attempt = f"attempt {place.attempt}, phase '{place.phase}'"
-        raise AssertionError(f"promise 10: '{place.key}' is {place.status} ({attempt}), and nothing will wake it")
-
-
-def _expect_items(state: State, place: Place, outside: Outside) -> None:
-    assert place.items is not None
-    items = [state.places.get(f"{place.key}[{index}]") for index in place.items.todo[: place.items.next]]
-    running = [item for item in items if item is not None and item.status == "running"]
-    if not running or len(running) != place.items.running:
-        raise AssertionError(f"promise 10: {place.items.running} items of '{place.key}' run, and {len(running)} do")
-    for item in running:
-        _expect_waker(state, item, outside)
-
-
-def _has_waker(state: State, place: Place, outside: Outside) -> bool:
-    if place.status == "backing_off":
-        return not place.climb.is_script_open and _will_fire(state, outside, "retry", place.key, place.attempt + 1)
-    if place.status == "pending_failed":
-        return place.climb.parked_due is None or _will_fire(state, outside, "triage", place.key, place.attempt)
-    if place.status not in ("ready", "running"):
-        return False
-    if not is_engines_own(place.spec):
-        return (place.key, place.attempt) in outside.tasks
-    if place.status == "ready":
-        return state.run.status == "paused" and place.key in state.run.unstarted
-    kind = place.spec.action.kind if place.spec.action else "map"
-    if kind == "workflow" and (place.key, place.attempt) not in outside.children:
-        return False
-    is_timed = place.due is not None and not place.phase
-    return kind != "map" and (not is_timed or _will_fire(state, outside, "attempt", place.key, place.attempt))
-
-
-def _will_fire(state: State, outside: Outside, kind: str, place: str, number: int) -> bool:
-    return (kind, place, number) in outside.timers or (kind, place, number) in state.run.held
-
-
-def promise_10_nobody_is_forgotten(state: State, outside: Outside) -> None:
-    """No step waits that could start now, or that will never start."""
-    if state.run.status != "running" or state.run.stop is not None:
-        return
-    for place in state.steps():
-        answer = readiness(state, place) if place.status == "waiting" else ""
-        if answer:
-            raise AssertionError(f"promise 10: '{place.key}' waits, and the answer is there: {answer}")
-
-
 # -- all of them -----------------------------------------------------------------------------------------------------
 
 FactPromise = Callable[[Seen, e.Entry], None]
@@ -424,6 +404,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_1_nothing_follows_the_end: e.FACTS,
     promise_1_one_ending_per_round: (*TERMINAL, e.StepEntered),
     promise_1_the_status_follows_from_the_round: TERMINAL,
+    promise_1_what_is_unhandled_fails_the_run: TERMINAL,
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
@@ -431,6 +412,8 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_3_visits_within_budget: (e.StepEntered,),
     promise_3_triage_retries_by_itself_once: (e.StepClassified,),
     promise_4_visits_follow_each_other: (e.StepEntered, *STEP_ENDS),
+    promise_4_a_step_is_entered_for_a_cause: (e.StepEntered,),
+    promise_4_a_step_is_skipped_for_a_cause: (e.StepSkipped,),
     promise_4_commands_start_once: (e.CommandEntered,),
     promise_4_handlers_start_once: (e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed),
     promise_4_undo_goes_back_in_order: (e.UndoStarted,),

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core import events as e
+from ..core.graph import Graph
 from ..core.workflow import END, Command, Workflow
 
 FACTS_SHOWN = 8
@@ -63,6 +64,14 @@ class Seen:
         self.visits_in_round: Counter[str] = Counter()
         self.completed: dict[tuple[str, int], int] = {}
         self.loops: set[tuple[str, int]] = set()
+        # The graph: which edges were taken, how each step and each visit ended last, whom a loop led to.
+        self.graph = Graph(workflow)
+        self.has_kept = False
+        self.taken: set[str] = set()
+        self.outcomes: dict[str, str] = {}
+        self.ends: dict[tuple[str, int], str] = {}
+        self.failures: list[e.StepFailed] = []
+        self.looped_to: set[str] = set()
         # Undo.
         self.undoing: tuple[str, int] | None = None
         self.undone: set[tuple[str, int]] = set()
@@ -113,6 +122,7 @@ def story(entries: list[e.Entry]) -> str:
 
 def _started(seen: Seen, fact: e.RunStarted, entry: e.Entry) -> None:
     seen.begin_round(1)
+    seen.has_kept = bool(fact.kept)
 
 
 def _reopened(seen: Seen, fact: e.RunReopened, entry: e.Entry) -> None:
@@ -141,8 +151,30 @@ def _step_ended(seen: Seen, fact: e.StepCompleted | e.StepFailed | e.StepCancell
     seen.open_visits.discard(fact.step)
     seen.forget_climb(fact.step)
     seen.end_ended += fact.step == END
+    seen.outcomes[fact.step] = seen.ends[fact.step, fact.visit] = _outcome(fact)
     if isinstance(fact, e.StepCompleted):
         seen.completed[fact.step, fact.visit] = entry.seq
+    if isinstance(fact, e.StepFailed):
+        seen.failures.append(fact)
+    if isinstance(fact, e.StepCompleted | e.StepFailed):
+        seen.taken.update(f"{fact.step}#{index}" for index in fact.taken)
+
+
+def _outcome(fact: e.StepCompleted | e.StepFailed | e.StepCancelled) -> str:
+    if isinstance(fact, e.StepFailed):
+        # An edge to `end` changes nothing.
+        is_routed = fact.route.status == "selected" and fact.route.to != END
+        return "allowed" if fact.is_allowed and not is_routed else "failed"
+    return "completed" if isinstance(fact, e.StepCompleted) else "cancelled"
+
+
+def _passed_over(seen: Seen, fact: e.StepSkipped | e.StepRestored, entry: e.Entry) -> None:
+    seen.outcomes[fact.step] = "skipped"
+
+
+def _stood_in(seen: Seen, fact: e.StepStoodIn, entry: e.Entry) -> None:
+    seen.outcomes[fact.step] = "stood_in"
+    seen.taken.update(f"{fact.step}#{index}" for index in fact.taken)
 
 
 def _parked(seen: Seen, fact: e.StepParked, entry: e.Entry) -> None:
@@ -162,6 +194,7 @@ def _loop_taken(seen: Seen, fact: e.LoopTaken, entry: e.Entry) -> None:
 
 def _loop_fired(seen: Seen, fact: e.LoopFired, entry: e.Entry) -> None:
     seen.loops.discard((fact.step, fact.edge))
+    seen.looped_to.add(fact.to)
 
 
 def _scheduled(seen: Seen, fact: e.AttemptScheduled, entry: e.Entry) -> None:
@@ -259,6 +292,9 @@ _LEARN: dict[type[e.Fact], Callable[[Seen, Any, e.Entry], None]] = {
     **dict.fromkeys(TERMINAL, _over),
     e.StepEntered: _step_entered,
     **dict.fromkeys(STEP_ENDS, _step_ended),
+    e.StepSkipped: _passed_over,
+    e.StepRestored: _passed_over,
+    e.StepStoodIn: _stood_in,
     e.StepParked: _parked,
     e.StepClassified: _classified,
     e.LoopTaken: _loop_taken,

@@ -25,8 +25,9 @@ from ..core.workflow import Workflow
 from ..ports import FAULT_POINTS, Lease, StaleLease, fault
 from .clock import JumpingClock
 from .faults import Crash, Faults, faults
+from .liveness import Outside
 from .loop import Engine
-from .promises import Outside, Promises, promise_9_no_secret_is_told
+from .promises import Promises, promise_9_no_secret_is_told
 from .seen import story
 from .store import STORE_FAULTS, MemoryStore
 from .workflows import SECRET, Dice, random_workflow

@@ -276,7 +276,8 @@ class Author:
     def edge(self, index: int, count: int) -> Edge:
         conditions: tuple[On, ...] = ("success", "success", "failure", "failure", "always")
         on = self.rng.choice(conditions)
-        return Edge(self._target(index, count), 0, on, **(self._failure_fields() if on == "failure" else self._when()))
+        to = self._target(index, count)
+        return Edge(to, 0, on, **(self._failure_fields(to) if on == "failure" else self._when()))
 
     def _target(self, index: int, count: int) -> str:
         """Mostly ahead; sometimes back, which makes a loop; sometimes `end`."""
@@ -287,7 +288,7 @@ class Author:
     def _when(self) -> dict[str, Any]:
         return {"when": self.expression("bool", "output")} if self.chance(0.3) else {}
 
-    def _failure_fields(self) -> dict[str, Any]:
+    def _failure_fields(self, to: str) -> dict[str, Any]:
         fields: dict[str, Any] = {"priority": 0} if self.chance(0.4) else {}
         if self.chance(0.25):
             fields["codes"] = (*self._codes(), "HANDLER_FAILED")
@@ -295,7 +296,7 @@ class Author:
             fields["exit_codes"] = (1, 7)
         if self.chance(0.2):
             fields["handles"] = False
-        elif self.rng.random() < 0.6:
+        elif to != END and self.rng.random() < 0.6:
             fields["then"] = self.rng.choice(("rerun", "continue"))
         return fields
 

@@ -1,0 +1,97 @@
+"""Promise 10, liveness: a run ends, or waits for somebody who will come.
+
+A property that holds by construction proves nothing; this is the one that finds bugs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+import msgspec
+
+from ..core.flow import readiness
+from ..core.lives import is_engines_own
+from ..core.state import Place, State
+from ..core.workflow import END
+
+Key = tuple[str, int]
+
+
+class Outside(msgspec.Struct):
+    """What the world around a run holds for it: tasks and child runs by place and attempt, timers by name."""
+
+    tasks: Collection[Key] = ()
+    children: Collection[Key] = ()
+    timers: Mapping[tuple[str, str, int], datetime] = {}
+
+
+def promise_10_somebody_will_come(state: State, outside: Outside) -> None:
+    """Every active place has a task, a timer, a child run or a person to wait for; and somebody is active."""
+    run = state.run
+    if run.status not in ("running", "paused"):
+        return
+    active = [place for place in (*state.steps(), state.places[END]) if place.is_active]
+    if run.active != len(active):
+        raise AssertionError(f"promise 10: {run.active} steps are said to be active, and {len(active)} are")
+    for place in active:
+        _expect_waker(state, place, outside)
+    if run.undoing:
+        _expect_waker(state, state.places[run.undoing], outside)
+    for loop in run.loops.values() if run.status == "running" else ():
+        if not loop.busy and not _will_fire(state, outside, "loop", loop.step, loop.edge):
+            raise AssertionError(f"promise 10: the loop of '{loop.step}' waits, and no timer is set for it")
+    if not (active or run.undoing or run.loops) and run.status == "running":
+        raise AssertionError("promise 10: the run is at rest and has not ended")
+
+
+def _expect_waker(state: State, place: Place, outside: Outside) -> None:
+    if place.child:
+        _expect_waker(state, state.places[place.child], outside)
+    elif place.items is not None and place.status == "running":
+        _expect_items(state, place, outside)
+    elif not _has_waker(state, place, outside):
+        attempt = f"attempt {place.attempt}, phase '{place.phase}'"
+        raise AssertionError(f"promise 10: '{place.key}' is {place.status} ({attempt}), and nothing will wake it")
+
+
+def _expect_items(state: State, place: Place, outside: Outside) -> None:
+    assert place.items is not None
+    items = [state.places.get(f"{place.key}[{index}]") for index in place.items.todo[: place.items.next]]
+    running = [item for item in items if item is not None and item.status == "running"]
+    if not running or len(running) != place.items.running:
+        raise AssertionError(f"promise 10: {place.items.running} items of '{place.key}' run, and {len(running)} do")
+    for item in running:
+        _expect_waker(state, item, outside)
+
+
+def _has_waker(state: State, place: Place, outside: Outside) -> bool:
+    if place.status == "backing_off":
+        return not place.climb.is_script_open and _will_fire(state, outside, "retry", place.key, place.attempt + 1)
+    if place.status == "pending_failed":
+        return place.climb.parked_due is None or _will_fire(state, outside, "triage", place.key, place.attempt)
+    if place.status not in ("ready", "running"):
+        return False
+    if not is_engines_own(place.spec):
+        return (place.key, place.attempt) in outside.tasks
+    if place.status == "ready":
+        return state.run.status == "paused" and place.key in state.run.unstarted
+    kind = place.spec.action.kind if place.spec.action else "map"
+    if kind == "workflow" and (place.key, place.attempt) not in outside.children:
+        return False
+    is_timed = place.due is not None and not place.phase
+    return kind != "map" and (not is_timed or _will_fire(state, outside, "attempt", place.key, place.attempt))
+
+
+def _will_fire(state: State, outside: Outside, kind: str, place: str, number: int) -> bool:
+    return (kind, place, number) in outside.timers or (kind, place, number) in state.run.held
+
+
+def promise_10_nobody_is_forgotten(state: State, outside: Outside) -> None:
+    """No step waits that could start now, or that will never start."""
+    if state.run.status != "running" or state.run.stop is not None:
+        return
+    for place in state.steps():
+        answer = readiness(state, place) if place.status == "waiting" else ""
+        if answer:
+            raise AssertionError(f"promise 10: '{place.key}' waits, and the answer is there: {answer}")

@@ -1,0 +1,170 @@
+"""Rehearsals: real commands in memory; what cannot be carried out is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mulligan.core.workflow import Workflow
+from mulligan.errors import Refused
+from mulligan.language import load_text
+from mulligan.testing.history import History
+from mulligan.testing.rehearsal import rehearse
+
+
+def rehearsed(text: str, folder: Path, **inputs: object) -> History:
+    return rehearse(load_text(text), folder, inputs=inputs)
+
+
+def test_a_command_gets_its_values_its_input_and_its_folder(tmp_path: Path):
+    (tmp_path / "here").mkdir()
+
+    run = rehearsed(
+        """
+        inputs: {who: {type: string}}
+        steps:
+          - {step: a, shell: 'echo "$(cat) ${inputs.who} from $PLACE in $(basename "$PWD")"', stdin: "hello ${inputs.who}",
+             env: {PLACE: "${inputs.who}ville"}, cwd: here}
+        outputs: {said: "${steps.a.output}"}
+        """,
+        tmp_path,
+        who="you; rm -rf /",
+    )
+
+    assert run.status == "completed"
+    assert run.state.run.outputs == {"said": "hello you; rm -rf / you; rm -rf / from you; rm -rf /ville in here"}
+
+
+@pytest.mark.parametrize(
+    ("capture", "command", "output"),
+    [
+        # As text, without the last newline alone.
+        ("text", "printf 'a\\n\\n'", "a\n"),
+        ("lines", "printf 'a\\nb\\n'", ["a", "b"]),
+        ("json", "echo '{\"n\": 1}'", {"n": 1}),
+        # What is written to the file wins over what is printed.
+        ("text", "echo printed; echo '[1]' > \"$MULLIGAN_OUTPUT\"", [1]),
+    ],
+)
+def test_an_output_is_taken_as_capture_says(capture: str, command: str, output: object, tmp_path: Path):
+    run = rehearsed(
+        f"steps:\n  - step: a\n    capture: {capture}\n    shell: |\n      {command}\n",
+        tmp_path,
+    )
+
+    assert run["a"].output == output
+
+
+FAILURES = {
+    "an exit code": ("exit 3", "EXIT_NONZERO", 3),
+    "a signal": ("kill -9 $$", "SIGNALED", 137),
+    "time": ("sleep 60", "TIMEOUT", None),
+    "output that is not what was asked for": ("echo nonsense", "OUTPUT_INVALID", 0),
+    "a file that is not there": ("echo '{}'", "OUTPUT_MISSING", 0),
+    "its own word": ('echo \'{"code": "DISK_FULL"}\' > "$MULLIGAN_ERROR"', "DISK_FULL", 0),
+    "its own word, garbled": ('echo nonsense > "$MULLIGAN_ERROR"; echo {}', "OUTPUT_INVALID", 0),
+}
+
+
+@pytest.mark.parametrize(("command", "code", "exit_code"), FAILURES.values(), ids=FAILURES.keys())
+def test_a_failure_is_told_by(command: str, code: str, exit_code: int | None, tmp_path: Path):
+    run = rehearsed(
+        f"""
+        files: {{made: made.txt}}
+        steps:
+          - step: a
+            writes: [made]
+            capture: json
+            timeout: 300ms
+            shell: |
+              {command}
+        """,
+        tmp_path,
+    )
+
+    assert run.status == "failed"
+    assert run["a"].failure is not None
+    assert (run["a"].failure.code, run["a"].failure.exit_code) == (code, exit_code)
+
+
+def test_a_remediation_finds_the_context_in_a_file(tmp_path: Path):
+    run = rehearsed(
+        """
+        steps:
+          - {step: a, shell: "echo broken pipe >&2; exit 1", next: [{to: fix, on: failure}]}
+          - {step: fix, shell: 'cat "$MULLIGAN_FAILURE_CONTEXT"'}
+        """,
+        tmp_path,
+    )
+
+    assert run.status == "completed"
+    assert run["fix"].output.startswith("MULLIGAN_FAILURE_ROUTE_CONTEXT v1\n")
+    assert "broken pipe" in run["fix"].output
+
+
+def test_a_stopped_run_leaves_no_process_behind(tmp_path: Path):
+    run = rehearsed(
+        """
+        fail_fast: always
+        cancel_grace: 0s
+        steps:
+          - {step: slow, shell: "touch started; sleep 60"}
+          - {step: bad, shell: "until [ -e started ]; do :; done; exit 1"}
+        """,
+        tmp_path,
+    )
+
+    assert run.status == "failed"
+    assert run.statuses == {"slow": "cancelled", "bad": "failed"}
+
+
+def test_a_rehearsal_ends_where_a_person_is_waited_for(tmp_path: Path):
+    run = rehearsed("steps:\n  - {step: a, approve: {message: go on?}}\n", tmp_path)
+
+    assert (run.status, run["a"].status) == ("running", "running")
+
+
+def test_a_value_too_large_for_the_environment_fails_the_step(tmp_path: Path):
+    run = rehearsed(
+        "inputs: {big: {type: string}}\nsteps:\n  - {step: a, shell: 'echo ${inputs.big}'}\n",
+        tmp_path,
+        big="x" * 99_000,
+    )
+
+    assert run["a"].failure is not None
+    assert run["a"].failure.code == "INPUT_INVALID"
+
+
+IMPOSSIBLE = {
+    "python": ("steps:\n  - {step: a, python: 'def main(): return 1'}\n", "'python'"),
+    "in a handler": ("steps:\n  - {step: a, shell: 'false', on_failure: {agent: fix it}}\n", "'agent'"),
+    "for an item": ("steps:\n  - {step: a, map: {over: [1]}, do: [{http: {url: 'http://x'}}]}\n", "'http'"),
+}
+
+
+@pytest.mark.parametrize(("text", "named"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+def test_what_a_rehearsal_cannot_do_is_refused_before_it_starts(text: str, named: str, tmp_path: Path):
+    with pytest.raises(Refused) as refused:
+        rehearsed(text, tmp_path)
+
+    assert refused.value.message == f"a rehearsal carries out shell commands only, and one of these is {named}"
+
+
+def test_a_secret_is_refused_before_it_could_be_printed(tmp_path: Path):
+    text = "secrets: {token: {env: TOKEN}}\nsteps:\n  - {step: a, shell: 'echo ${secrets.token}'}\n"
+
+    with pytest.raises(Refused) as refused:
+        rehearsed(text, tmp_path)
+
+    assert refused.value.message == "a rehearsal looks up no secrets, and one of these commands reads one"
+
+
+def test_every_turn_is_watched(tmp_path: Path):
+    seen: list[str] = []
+    workflow: Workflow = load_text("steps:\n  - {step: a, shell: 'true'}\n")
+
+    rehearse(workflow, tmp_path, watch=lambda state, entries: seen.extend(type(x.fact).__name__ for x in entries))
+
+    assert seen[0] == "RunStarted"
+    assert seen[-1] == "RunCompleted"
