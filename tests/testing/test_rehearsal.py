@@ -24,8 +24,11 @@ def test_a_command_gets_its_values_its_input_and_its_folder(tmp_path: Path):
         """
         inputs: {who: {type: string}}
         steps:
-          - {step: a, shell: 'echo "$(cat) ${inputs.who} from $PLACE in $(basename "$PWD")"', stdin: "hello ${inputs.who}",
-             env: {PLACE: "${inputs.who}ville"}, cwd: here}
+          - step: a
+            shell: 'echo "$(cat) ${inputs.who} from $PLACE in $(basename "$PWD")"'
+            stdin: "hello ${inputs.who}"
+            env: {PLACE: "${inputs.who}ville"}
+            cwd: here
         outputs: {said: "${steps.a.output}"}
         """,
         tmp_path,
@@ -60,7 +63,7 @@ FAILURES = {
     "an exit code": ("exit 3", "EXIT_NONZERO", 3),
     "a signal": ("kill -9 $$", "SIGNALED", 137),
     "time": ("sleep 60", "TIMEOUT", None),
-    "output that is not what was asked for": ("echo nonsense", "OUTPUT_INVALID", 0),
+    "output that is not what was asked for": ("touch made.txt; echo nonsense", "OUTPUT_INVALID", 0),
     "a file that is not there": ("echo '{}'", "OUTPUT_MISSING", 0),
     "its own word": ('echo \'{"code": "DISK_FULL"}\' > "$MULLIGAN_ERROR"', "DISK_FULL", 0),
     "its own word, garbled": ('echo nonsense > "$MULLIGAN_ERROR"; echo {}', "OUTPUT_INVALID", 0),

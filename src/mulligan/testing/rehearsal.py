@@ -1,7 +1,8 @@
 """A rehearsal: a workflow runs in memory, with its real shell commands, and nothing survives it.
 
 For trying a workflow and for tests of one's own workflows. Real language, real core, real processes; no store, so
-a rehearsal that is killed is gone. Only `shell` commands are carried out (and what the engine does itself).
+a rehearsal that is killed is gone. Only `shell` commands are carried out (and what the engine does itself), and
+no secrets are looked up: what a rehearsal cannot do it refuses before anything has started.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,12 @@ from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
 from ..core.classify import Outcome
-from ..core.scope import filled
+from ..core.scope import failure_view, filled
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
-from ..core.workflow import Workflow
+from ..core.workflow import Command, Step, Workflow
 from ..errors import MulliganError, Refused
-from ..language.expressions import Cel
+from ..language.expressions import Cel, as_text
 from ..language.shell import environment_value
 from .history import History
 
@@ -44,13 +45,39 @@ def rehearse(
     watch: Callable[[State, list[e.Entry]], None] = lambda state, entries: None,
 ) -> History:
     """Run a workflow to its end in `folder`, or until it waits for a person. `watch` sees every turn."""
-    return _Rehearsal(workflow, folder, slots, watch).run(inputs or {})
+    for command in _commands((*workflow.steps, workflow.end)):
+        _refuse_the_impossible(command)
+    with tempfile.TemporaryDirectory(prefix="mulligan-rehearsal-") as scratch:
+        return _Rehearsal(workflow, folder, Path(scratch), slots, watch).run(inputs or {})
+
+
+def _commands(found: Iterable[Command | None]) -> Iterator[Command]:
+    """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
+    for command in filter(None, found):
+        yield command
+        yield from _commands((*command.on_success, command.validator))
+        yield from _commands(rule.recovery_script for rule in command.rules)
+        yield from _commands(command.on_failure.commands if command.on_failure else ())
+        if isinstance(command, Step):
+            yield from _commands((*command.do, command.undo, command.map.lister if command.map else None))
+
+
+def _refuse_the_impossible(command: Command) -> None:
+    action = command.action
+    if action is None:
+        return
+    if action.kind not in ("shell", "wait", "approve"):
+        raise Refused(f"a rehearsal carries out shell commands only, and one of these is '{action.kind}'")
+    templates = (*action.bindings.values(), *command.env.values())
+    if any(name.startswith("secrets") for template in templates for name in template.reads):
+        raise Refused("a rehearsal looks up no secrets, and one of these commands reads one")
 
 
 class _Rehearsal:
-    def __init__(self, workflow: Workflow, folder: Path, slots: int, watch: Callable[..., None]) -> None:
+    def __init__(self, workflow: Workflow, folder: Path, scratch: Path, slots: int, watch: Callable[..., None]) -> None:
         self.history = History(workflow, evaluator=Cel())
         self.folder = folder
+        self.scratch = scratch
         self.slots = slots
         self.watch = watch
         self.reports: queue.Queue[r.Report] = queue.Queue()
@@ -104,63 +131,64 @@ class _Rehearsal:
     # -- one task ----------------------------------------------------------------------------------------------------
 
     def _start(self, place: Place, attempt: int) -> None:
-        action = place.spec.action
-        if action is None or action.kind != "shell":
-            raise Refused(
-                f"a rehearsal carries out shell commands only, and '{place.key}' is '{action and action.kind}'"
-            )
-        bindings = dict(place.bindings)
-        params = filled(action, bindings)
-        files = Path(tempfile.mkdtemp(prefix="attempt-", dir=self.folder))
+        assert place.spec.action is not None
+        params = filled(place.spec.action, place.bindings)
+        files = Path(tempfile.mkdtemp(dir=self.scratch))
         try:
-            environment = self._environment(place, bindings, files)
+            environment = self._environment(place, files)
         except MulliganError as error:
             self._tell(r.TaskEnded(_now(), place.key, attempt, Outcome(code="INPUT_INVALID", message=error.message)))
             return
         process = subprocess.Popen(
-            ["bash", "-c", params["text"]],
-            cwd=self.folder / str(bindings.get("cwd", "")),
+            [params.get("interpreter", "bash"), "-c", params["text"]],
+            cwd=self.folder / str(place.bindings.get("cwd", "")),
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
         self.running[place.key] = process
         self._tell(r.TaskStarted(_now(), place.key, attempt, "rehearsal", "here"))
-        adjusted = place.climb.adjusted
-        limit = (adjusted.timeout if adjusted else None) or place.spec.timeout
-        arguments = (place.key, attempt, place.spec.capture, process, limit, files)
+        arguments = (place, attempt, process, as_text(params.get("stdin")).encode(), files)
         threading.Thread(target=self._wait_for, args=arguments, daemon=True).start()
 
-    def _environment(self, place: Place, bindings: dict[str, Any], files: Path) -> dict[str, str]:
+    def _environment(self, place: Place, files: Path) -> dict[str, str]:
         step = self.history.state.step_of(place)
         values = {
             "MULLIGAN_RUN_ID": "1",
+            "MULLIGAN_WORKFLOW": self.history.state.workflow.name,
             "MULLIGAN_STEP": step.key,
             "MULLIGAN_VISIT": str(step.visit),
             "MULLIGAN_ATTEMPT": str(place.attempt),
             "MULLIGAN_OUTPUT": str(files / "output"),
             "MULLIGAN_ERROR": str(files / "error"),
         }
-        for name, value in bindings.items():
+        context = failure_view(self.history.state, place)["context"]
+        if context:
+            (files / "failure-context").write_text(context)
+            values["MULLIGAN_FAILURE_CONTEXT"] = str(files / "failure-context")
+        for name, value in place.bindings.items():
             if name != "cwd":
                 key = name.removeprefix("env.")
                 values[key] = environment_value(key, value)
         return {**os.environ, **values}
 
     def _wait_for(
-        self, key: str, attempt: int, capture: str, process: subprocess.Popen[bytes], limit: float | None, files: Path
+        self, place: Place, attempt: int, process: subprocess.Popen[bytes], stdin: bytes, files: Path
     ) -> None:
+        adjusted = place.climb.adjusted
+        limit = (adjusted.timeout if adjusted else None) or place.spec.timeout
         is_late = False
         try:
-            out, err = process.communicate(timeout=limit)
+            out, err = process.communicate(stdin, timeout=limit)
         except subprocess.TimeoutExpired:
             is_late = True
             _kill(process)
             out, err = process.communicate()
         code = process.returncode
-        output, problem = _output(out, capture, files)
+        output, problem = _output(out, place.spec.capture, files)
+        declared = self.history.state.workflow.files
         outcome = Outcome(
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
@@ -168,8 +196,9 @@ class _Rehearsal:
             stderr_tail=err.decode("utf-8", "replace")[-STDERR_TAIL_CHARS:],
             reported=_reported(files),
             output_error=problem,
+            missing_outputs=tuple(n for n in place.spec.writes if not (self.folder / declared.get(n, n)).exists()),
         )
-        self.reports.put(r.TaskEnded(_now(), key, attempt, outcome, output))
+        self.reports.put(r.TaskEnded(_now(), place.key, attempt, outcome, output))
 
 
 def _now() -> datetime:
