@@ -30,7 +30,7 @@ SCRIPTED = (Rule(any=True, max_retries=1, recovery_script=command("script")),)
 WORKFLOW = workflow(
     step("a", rules=SCRIPTED, on_failure=Handler((command("fix"),)), undo=command("undo"), max_attempts=2),
     step("b", undo=command("undo"), max_visits=1, on_failure=Handler((command("tidy"),), "cleanup")),
-    step("m", map=Map(), do=(command("check"),), deadline=10.0),
+    step("m", map=Map(max_parallel=1), do=(command("check"),)),
     step("c", next=[edge("r", "failure"), "j", "k"]),
     step("d", next=["j"]),
     step("r"),
@@ -285,6 +285,15 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         (
             (STARTED, e.StepEntered("c", 1), STOPPING, e.StepFailed("c", 1, BROKE, routed_to_end=True)),
             "promise 6: 'c' was routed in a run that stops (seq 4)",
+        ),
+        # 7: no more items at a time than there are slots
+        (
+            (STARTED, e.StepEntered("m", 1), e.ItemEntered("m[0]", "m", 0), e.ItemEntered("m[0]", "m", 0)),
+            "promise 7: 'm[0]' was entered twice (seq 4)",
+        ),
+        (
+            (STARTED, e.StepEntered("m", 1), e.ItemEntered("m[0]", "m", 0), e.ItemEntered("m[1]", "m", 1)),
+            "promise 7: 'm[1]' was entered while 1 items ran (seq 4)",
         ),
     ],
 )

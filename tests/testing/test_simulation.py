@@ -75,7 +75,7 @@ def test_every_kind_of_fact_occurs(tally: Tally) -> None:
         ("action", {"shell", "python", "http", "agent", "wait", "approve", "workflow", "map"}),
         ("what happened", {"lose_worker", "interrupt", "repeat_report", "forge_report", "fire_early", "fire_again"}),
         ("what happened", {"cancel", "cancel_now", "pause", "resume", "decide", "child_ends", "ask_nonsense"}),
-        ("what happened", {"store_fault", "wrong_clock", *(f"crash {point}" for point in FAULT_POINTS)}),
+        ("what happened", {"store_fault", "wrong_clock", "fork", *(f"crash {point}" for point in FAULT_POINTS)}),
     ],
 )
 def test_the_whole_language_and_all_trouble_occur(tally: Tally, kind: str, names: set[str]) -> None:

@@ -337,6 +337,16 @@ def promise_6_no_route_in_a_stopped_run(seen: Seen, entry: e.Entry) -> None:
 # -- 7: no lease outlives its holder ---------------------------------------------------------------------------------
 
 
+def promise_7_items_keep_to_their_slots(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.ItemEntered)
+    policy, running = seen.steps[fact.parent].map, seen.items_running[fact.parent]
+    if fact.place in seen.open_commands:
+        raise seen.broken("promise 7", f"'{fact.place}' was entered twice", entry)
+    if policy is not None and policy.max_parallel is not None and running >= policy.max_parallel:
+        raise seen.broken("promise 7", f"'{fact.place}' was entered while {running} items ran", entry)
+
+
 def promise_7_no_task_outlives_its_run(state: State, outside: Outside) -> None:
     if state.run.status in RUN_ENDED and (outside.tasks or outside.children):
         left = sorted({*outside.tasks, *outside.children})
@@ -422,6 +432,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_5_nothing_starts_early: (e.AttemptScheduled,),
     promise_6_a_stopped_run_starts_nothing: _STARTS,
     promise_6_now_means_now: (e.UndoStarted,),
+    promise_7_items_keep_to_their_slots: (e.ItemEntered,),
     promise_6_no_route_in_a_stopped_run: (e.StepFailed,),
 }
 STATE_PROMISES: tuple[StatePromise, ...] = (

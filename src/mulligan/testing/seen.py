@@ -45,6 +45,7 @@ class Seen:
         self.entered_at: dict[str, datetime] = {}
         self.entered_once: set[str] = set()
         self.open_commands: set[str] = set()
+        self.items_running: Counter[str] = Counter()
         # Attempts: the last number of each place, and those that have a result.
         self.attempts: dict[str, int] = {}
         self.results: set[tuple[str, int]] = set()
@@ -269,10 +270,12 @@ def _command_ended(seen: Seen, fact: e.CommandCompleted | e.CommandFailed | e.Co
 def _item_entered(seen: Seen, fact: e.ItemEntered, entry: e.Entry) -> None:
     seen.parents[fact.place], seen.roles[fact.place] = fact.parent, "item"
     seen.open_commands.add(fact.place)
+    seen.items_running[fact.parent] += 1
 
 
 def _item_ended(seen: Seen, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled, entry: e.Entry) -> None:
     seen.open_commands.discard(fact.place)
+    seen.items_running[fact.parent] -= 1
 
 
 def _undo_started(seen: Seen, fact: e.UndoStarted, entry: e.Entry) -> None:

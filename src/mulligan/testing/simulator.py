@@ -18,7 +18,9 @@ import msgspec
 
 from ..core import reports as r
 from ..core.classify import Outcome
+from ..core.events import Kept
 from ..core.failure import failure
+from ..core.fork import kept_results
 from ..core.state import Place
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow
@@ -35,13 +37,15 @@ from .workflows import SECRET, Dice, random_workflow
 RUN_ID = 1
 EVENTS_MAX = 20_000
 ROUNDS_MAX = 3
+FORKS = 0.08
+PLAGUES = 0.1
 
 # What may happen in the wild part, and how often; of those that are marked a history has only some.
 _ALWAYS = {"turn": 40, "lease": 25, "end_task": 25, "pass_time": 10, "child_ends": 6, "deliver": 4, "decide": 4}
 _SOMETIMES = {
     "lose_worker": 4,
     "interrupt": 2,
-    "repeat_report": 4,
+    "repeat_report": 8,
     "forge_report": 3,
     "fire_early": 4,
     "fire_again": 3,
@@ -59,8 +63,9 @@ _SOMETIMES = {
 class Simulation:
     """One history. Everything that happened is in `store` and `log` afterwards."""
 
-    def __init__(self, seed: object, workflow: Workflow | None = None) -> None:
+    def __init__(self, seed: object, workflow: Workflow | None = None, *, forks: bool = True) -> None:
         self.seed = seed
+        self.forks = forks
         self.rng = Random(f"history {seed}")
         self.workflow = workflow or random_workflow(Random(f"workflow {seed}"))
         self.clock = JumpingClock()
@@ -82,8 +87,9 @@ class Simulation:
     # -- the history -------------------------------------------------------------------------------------------------
 
     def run(self) -> Simulation:
+        kept = self._kept()
         with faults() as self.points:
-            self._tell(r.RunRequested(self.clock.now(), RUN_ID, {"target": "staging"}, by="someone"))
+            self._tell(r.RunRequested(self.clock.now(), RUN_ID, {"target": "staging"}, by="someone", kept=kept))
             self._wild()
             self._tame()
             while self._wants_another_round():
@@ -94,6 +100,15 @@ class Simulation:
         self.promises.over(self.engines[0].state, self.outside())
         promise_9_no_secret_is_told(self.row.log, SECRET)
         return self
+
+    def _kept(self) -> tuple[Kept, ...]:
+        """Now and then the run is a fork: an older history of the same workflow comes first."""
+        if not self.forks or self.rng.random() >= FORKS:
+            return ()
+        self.happened["fork"] += 1
+        older = type(self)(f"{self.seed} before", self.workflow, forks=False).run()
+        names = [step.name for step in self.workflow.steps]
+        return kept_results(older.engines[0].state, self.promises.seen.graph, self.rng.choice(names))
 
     @property
     def status(self) -> str:
@@ -109,6 +124,8 @@ class Simulation:
 
     def _wild(self) -> None:
         chosen = {**_ALWAYS, **{name: w for name, w in _SOMETIMES.items() if self.rng.random() < 0.4}}
+        if self.rng.random() < PLAGUES:
+            chosen["lose_worker"] = 40
         names, weights = list(chosen), list(chosen.values())
         for _ in range(self.rng.choice((5, 40, 120, 250))):
             if self.status in RUN_ENDED and not self.row.inbox:

@@ -309,7 +309,7 @@ class Author:
             steps=tuple(self.step(index, count) for index in range(count)),
             end=self.end(),
             groups={"first": tuple(f"s{index}" for index in range(min(count, 2)))},
-            outputs={"result": Template((self.expression("text", "steps.s0", "run"),))} if self.chance(0.3) else {},
+            outputs={"result": Template((self.expression("text", "steps.s0", "run"),))} if self.chance(0.2) else {},
             secrets={"token": Secret(env="TOKEN")},
             fail_fast=self.rng.choice(("on_critical", "always", "never", "never")),
             timeout=self.rng.choice((20.0, 90.0, 400.0)) if self.chance(0.3) else None,
@@ -317,7 +317,7 @@ class Author:
         )
 
     def end(self) -> Step:
-        if not self.chance(0.5):
+        if not self.chance(0.35):
             return Step(name=END)
         fields = self.command_fields(0)
         kept = {name: fields[name] for name in ("rules", "on_failure", "validate", "validator") if name in fields}
