@@ -28,10 +28,16 @@ _WHERE = {
     "item": "'item' is known in a map",
 }
 NOBODY = ""
+# What the core hands over, see `core.scope`.
 STEP_FIELDS = ("output", "status", "failure", "visits", "attempts", "recovered", "handled", "warnings")
-ERROR_FIELDS = (
-    "code severity retryable message exit_code signal step item visit attempt at details trace cause handler_failure"
-).split()
+ERROR_FIELDS = tuple(
+    "code message severity retryable exit_code signal step item visit attempt at timestamp details trace cause "
+    "handler_failure".split()
+)
+FAILURE_FIELDS = (*ERROR_FIELDS, "context")
+RUN_FIELDS = ("id", "workflow", "round")
+# `end` and `outputs` look back on the whole run.
+END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
 
 
 class Place(NamedTuple):
@@ -233,18 +239,52 @@ def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
             return
         hint = 'write steps.NAME, or steps["build-image"] where there is a hyphen'
         raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", (), hint)
-    if len(path) > 2 and path[2] not in STEP_FIELDS:
-        message = f"a step has no '{path[2]}'"
-        hint = did_you_mean(path[2], STEP_FIELDS) or f"it has {listed(STEP_FIELDS, 'and')}"
-        raise _unknown(path, 2, place, scope, message, (), hint)
+    _judge_step_fields(path, 2, place, scope)
     scope.draft.uses.append(Use(scope.reader, path[1], place, scope.may_read_itself))
 
 
+def _judge_step_fields(path: tuple[str, ...], depth: int, place: Place, scope: Scope) -> None:
+    _require_field(path, depth, place, scope, "a step", STEP_FIELDS)
+    if path[depth : depth + 1] == ("failure",):
+        _judge_failure_fields(path, depth + 1, place, scope, "a failure", ERROR_FIELDS)
+
+
 def _judge_error(path: tuple[str, ...], place: Place, scope: Scope) -> None:
-    if len(path) > 1 and path[1] not in ERROR_FIELDS:
-        message = f"an error has no '{path[1]}'"
-        hint = did_you_mean(path[1], ERROR_FIELDS) or f"it has {listed(ERROR_FIELDS, 'and')}"
-        raise _unknown(path, 1, place, scope, message, (), hint)
+    _judge_failure_fields(path, 1, place, scope, "an error", ERROR_FIELDS)
+
+
+def _judge_failure(path: tuple[str, ...], place: Place, scope: Scope) -> None:
+    _judge_failure_fields(path, 1, place, scope, "a failure", FAILURE_FIELDS)
+
+
+def _judge_failure_fields(
+    path: tuple[str, ...], depth: int, place: Place, scope: Scope, what: str, fields: tuple[str, ...]
+) -> None:
+    """The fields of a failure from `depth` on: the failure of its handler is a failure in turn."""
+    _require_field(path, depth, place, scope, what, fields)
+    if path[depth : depth + 1] == ("handler_failure",):
+        _judge_failure_fields(path, depth + 1, place, scope, "a failure", ERROR_FIELDS)
+
+
+def _judge_run(path: tuple[str, ...], place: Place, scope: Scope) -> None:
+    if scope.reader is None:
+        _require_field(path, 1, place, scope, "'run'", END_RUN_FIELDS)
+        if path[1:2] == ("steps",):
+            _judge_step_fields(path, 3, place, scope)
+    elif len(path) > 1 and path[1] in END_RUN_FIELDS and path[1] not in RUN_FIELDS:
+        hint = f"'run.{path[1]}' is known in 'end' and 'outputs'"
+        raise _unknown(path, 1, place, scope, f"'run' has no '{path[1]}' here", (), hint)
+    else:
+        _require_field(path, 1, place, scope, "'run'", RUN_FIELDS)
+
+
+def _require_field(
+    path: tuple[str, ...], depth: int, place: Place, scope: Scope, what: str, fields: tuple[str, ...]
+) -> None:
+    """Refuse the field at `depth`, where there is one, unless it is one of `fields`."""
+    if len(path) > depth and path[depth] not in fields:
+        hint = did_you_mean(path[depth], fields) or f"it has {listed(fields, 'and')}"
+        raise _unknown(path, depth, place, scope, f"{what} has no '{path[depth]}'", (), hint)
 
 
 _JUDGES: dict[str, Any] = {
@@ -254,6 +294,8 @@ _JUDGES: dict[str, Any] = {
     "matrix": _judge_declared,
     "steps": _judge_step,
     "error": _judge_error,
+    "failure": _judge_failure,
+    "run": _judge_run,
 }
 
 
