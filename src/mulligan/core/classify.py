@@ -33,8 +33,13 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     output_error: str = ""
 
 
+_NOTHING_WRONG = Outcome()
+
+
 def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
     """The failure, if it is one, and the step's warnings. An error that the step reports fails it even on exit 0."""
+    if outcome == _NOTHING_WRONG:
+        return None, ()
     reports = [_reported(report, outcome) for report in outcome.reported]
     warnings = tuple(report for report in reports if report.severity == "warning")
     errors = [report for report in reports if report.severity != "warning"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from ..errors import Unlawful
@@ -12,6 +14,12 @@ from .transitions import PLACE, RUN
 
 # They tell of something that may be gone, or may never have been.
 _ABOUT_ANYTHING = frozenset({e.TimerHeld, e.ReportRefused})
+
+# What a fact is about: the key of a place, or the name of a step.
+_SUBJECTS: dict[type[e.Fact], Callable[[Any], str]] = {
+    kind: attrgetter("place" if "place" in kind.__struct_fields__ else "step") for kind in e.FACTS if kind not in RUN
+}
+_HAVE_PARENTS = frozenset(kind for kind in e.FACTS if "parent" in kind.__struct_fields__)
 
 
 def refuse_unlawful(state: State, fact: Any) -> None:
@@ -25,7 +33,7 @@ def refuse_unlawful(state: State, fact: Any) -> None:
 
 
 def _refuse_for_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
-    key = fact.place if hasattr(fact, "place") else fact.step
+    key = _SUBJECTS[kind](fact)
     place = state.places.get(key)
     if kind in PLACE:
         is_lawful = (place.status if place is not None else "new") in PLACE[kind]
@@ -33,9 +41,8 @@ def _refuse_for_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
         is_lawful = place is not None
     if not is_lawful:
         raise Unlawful(f"{kind.__name__} cannot follow for '{key}', which is {place.status if place else 'not there'}")
-    parent = getattr(fact, "parent", None)
-    if parent is not None and parent not in state.places:
-        raise Unlawful(f"{kind.__name__} cannot follow for '{key}': there is no '{parent}'")
+    if kind in _HAVE_PARENTS and fact.parent not in state.places:
+        raise Unlawful(f"{kind.__name__} cannot follow for '{key}': there is no '{fact.parent}'")
 
 
 def enter(state: State, key: str, fact: e.Fact) -> Place:

@@ -7,8 +7,8 @@ or replaced whole, so that a shallow copy of it is enough to undo what a turn di
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from datetime import UTC, datetime
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -221,6 +221,8 @@ class Run(msgspec.Struct):
 
 
 _MISSING: Any = object()
+# A struct's own shallow copy: `copy.copy` would look for it at every call.
+_copy = methodcaller("__copy__")
 # What two states of one run are compared by.
 _TRUTH = ("run", "places", "arcs", "barriers", "failures", "recoveries", "undoables", "past", "routed", "informed")
 
@@ -284,7 +286,7 @@ class State:
         place = self.places[key]
         if self._journal is not None and key not in self._touched:
             self._touched.add(key)
-            self._journal.append((self.places, key, copy(place)))
+            self._journal.append((self.places, key, _copy(place)))
         return place
 
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -320,7 +322,7 @@ class State:
         """Start to remember, so that `rollback` can take back everything from here on."""
         self._journal = []
         self._touched = set()
-        self._saved = copy(self.run)
+        self._saved = _copy(self.run)
 
     def commit(self) -> None:
         self._journal = None
