@@ -195,9 +195,9 @@ def _withdraw(state: State, name: str, names: Collection[str]) -> None:
     settled, place.settled = place.settled, ""
     if not settled:
         return
-    for target, on in node.dependents:
-        if state.places[target].status == "waiting" and is_met(on, settled):
-            state.touch(target).open_needs += 1
+    for target, _ in node.dependents:
+        if state.places[target].status == "waiting":
+            _count_needs(state, target)
     for barrier in node.barriers:
         _withdraw_member(state, barrier, is_met(barrier.on, settled))
 
@@ -205,10 +205,20 @@ def _withdraw(state: State, name: str, names: Collection[str]) -> None:
 def _withdraw_member(state: State, barrier: Barrier, was_met: bool) -> None:
     unsettled, bad = state.barriers[barrier.key]
     state.put(state.barriers, barrier.key, (unsettled + 1, bad if was_met else bad - 1))
-    if unsettled == 0 and bad == 0:
+    was_open, was_broken_by_it = unsettled == 0 and bad == 0, bad == 1 and not was_met
+    if was_open or was_broken_by_it:
         for target in barrier.targets:
             if state.places[target].status == "waiting":
-                state.touch(target).open_needs += 1
+                _count_needs(state, target)
+
+
+def _count_needs(state: State, name: str) -> None:
+    """Count a waiting step's open needs from what is settled now. One that was dead may be open again."""
+    place, node = state.touch(name), state.graph.nodes[name]
+    settled = [(on, state.places[source].settled) for source, on in node.needs]
+    barriers = [state.barriers[barrier.key] for barrier in node.waits]
+    place.has_dead_need = any(s and not is_met(on, s) for on, s in settled) or any(bad for _, bad in barriers)
+    place.open_needs = sum(not s for _, s in settled) + sum(unsettled > 0 for unsettled, _ in barriers)
 
 
 def count(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
@@ -216,10 +226,7 @@ def count(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
     place = state.touch(name)
     node = state.graph.nodes[name]
     join = node.step.join
-    settled = [(on, state.places[source].settled) for source, on in node.needs]
-    barriers = [state.barriers[barrier.key] for barrier in node.waits]
-    place.has_dead_need = any(s and not is_met(on, s) for on, s in settled) or any(bad for _, bad in barriers)
-    place.open_needs = sum(not s for _, s in settled) + sum(unsettled > 0 for unsettled, _ in barriers)
+    _count_needs(state, name)
     arcs = [state.arcs.get(arc.key) for arc in node.arrivals]
     place.open_arrivals = sum(arc is None or arc == "arrived" for arc in arcs)
     place.dead_arrivals = arcs.count("dead")
