@@ -143,6 +143,10 @@ def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
 
 
 def _step_ended(state: State, fact: e.Fact) -> Iterable[Effect]:
+    return _loops_at_rest(state)
+
+
+def _loops_at_rest(state: State) -> Iterable[Effect]:
     for loop in state.run.loops.values():
         if loop.busy == 0:
             yield SetTimer("loop", loop.due, loop.step, loop.edge)
@@ -159,6 +163,7 @@ def _run_due(state: State, fact: Any) -> Iterable[Effect]:
         yield SetTimer("run", fact.due, "", state.run.round)
     if isinstance(fact, e.RunResumed):
         yield ResumeChildren()
+        yield from _loops_at_rest(state)
 
 
 def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
