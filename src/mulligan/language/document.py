@@ -26,6 +26,7 @@ from yaml.reader import Reader
 from yaml.scanner import Scanner
 
 from mulligan.language import scalars
+from mulligan.language.flow_holes import unquoted_hole
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 from mulligan.language.words import did_you_mean
 
@@ -237,6 +238,8 @@ class _Open:
         self.size = 1
 
 
+# A slip is looked for in the lines of the collection that the parser did not get through, and no further.
+_LINES_LOOKED_AT_MAX = 50
 _NEIGHBOURS = "indent it like its neighbours"
 # The parser's own words, both of the C one and of the pure one, and ours with what to do.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (
@@ -264,6 +267,8 @@ _SYNTAX: tuple[tuple[str, str, str], ...] = (
 
 
 def _refuse_syntax(source: Source, error: MarkedYAMLError) -> Refusal:
+    if unquoted := _refuse_unquoted(source, error):
+        return unquoted
     said = str(error.problem or error.context or error)
     message, hint = next(((m, h) for words, m, h in _SYNTAX if words in said), (said.lower(), ""))
     mark = error.context_mark if "starts here" in message or "start here" in message else error.problem_mark
@@ -273,3 +278,21 @@ def _refuse_syntax(source: Source, error: MarkedYAMLError) -> Refusal:
     if "\t" in indent and not indent.strip():
         return source.refuse_at("tab", "a tab cannot indent", line, indent.index("\t"), hint="indent with spaces")
     return source.refuse_at("yaml", message, line, column, hint=hint)
+
+
+def _refuse_unquoted(source: Source, error: MarkedYAMLError) -> Refusal | None:
+    """The refusal of a text with `${` that lacks its quotes, where that is what the parser stumbled over."""
+    marks = [mark for mark in (error.context_mark, error.problem_mark) if mark]
+    if not marks:
+        return None
+    first, last = marks[0], marks[-1]
+    # Quotes that start right after a hole are the end of a text: the collection it is in began before.
+    is_inside = source.line(first.line)[: first.column].endswith("}")
+    lines = source.lines[first.line : min(last.line, first.line + _LINES_LOOKED_AT_MAX) + 1]
+    unquoted = unquoted_hole("\n".join(lines), depth=1 if is_inside else 0)
+    if unquoted is None:
+        return None
+    before = "\n".join(lines)[: unquoted.offset]
+    message = "a text with '${' needs quotes inside '{…}' and '[…]', where a brace has a meaning"
+    place = first.line + before.count("\n"), len(before) - before.rfind("\n") - 1
+    return source.refuse_at("yaml", message, *place, len(unquoted.text), hint=unquoted.hint)
