@@ -14,7 +14,7 @@ from typing import Any
 
 from mulligan.language import quantities
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, plain, shorten
-from mulligan.language.words import closest_key, did_you_mean, listed
+from mulligan.language.words import closest_choice, closest_key, did_you_mean, listed
 
 Schema = dict[str, Any]
 Definitions = dict[str, Any]
@@ -136,7 +136,7 @@ class Choice(Shape):
 
     @property
     def expected(self) -> str:  # type: ignore[override]
-        return listed(self.words)
+        return listed(self.words) if len(self.words) <= 2 else f"one of {listed(self.words)}"
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         if isinstance(node, Scalar):
@@ -144,9 +144,14 @@ class Choice(Shape):
                 return self.flags[node.value]
             if node.value in self.words:
                 return node.value
-            message = f"{label} is {describe(node)}, {self.expected} is expected"
-            raise source.refuse("choice", message, node, hint=did_you_mean(node.text, self.words))
-        raise self.refuse(node, label, source)
+            meant = closest_choice(node.text, self.words)
+            hint = f"did you mean '{meant}'?" if meant else ""
+            raise source.refuse("choice", self._sentence(node, label), node, hint=hint)
+        raise source.refuse("type", self._sentence(node, label), node)
+
+    def _sentence(self, node: Node, label: str) -> str:
+        """A semicolon, since what is there and what is expected would otherwise read as one list."""
+        return f"{label} is {describe(node)}; {self.expected} is expected"
 
     def schema(self, definitions: Definitions) -> Schema:
         return {"enum": [*self.words, *self.flags]}

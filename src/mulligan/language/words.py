@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from heapq import nlargest
 
@@ -78,11 +78,45 @@ _FOREIGN = {
     "required": "optional",
 }
 
-# Several of ours may answer one foreign word: the first that the place knows is meant.
-_MEANINGS: dict[str, list[str]] = {}
-for _ours, _theirs in _FOREIGN.items():
-    for _word in _theirs.split():
-        _MEANINGS.setdefault(_word, []).append(_ours)
+# Our choice, and what other systems call it.
+_FOREIGN_CHOICES = {
+    "string": "str text varchar",
+    "integer": "int long int64",
+    "number": "float double decimal real",
+    "boolean": "bool flag",
+    "array": "list sequence tuple set",
+    "object": "dict map mapping hash json struct",
+    "success": "succeeded completed ok done pass",
+    "failure": "failed error fail errored",
+    "always": "any all finished ended completed",
+    "success_or_skipped": "skipped none_failed",
+    "text": "string stdout raw plain",
+    "lines": "list array",
+    "recovery": "recover repair fix",
+    "fallback": "default alternative",
+    "cleanup": "finally teardown",
+    "rerun": "retry again repeat restart",
+    "continue": "resume proceed skip",
+    "collect": "continue ignore",
+    "stop": "abort break fail_fast",
+    "sequential": "serial linear sequence",
+    "approve": "approved yes",
+    "refuse": "refused reject deny no",
+    "on_critical": "critical",
+}
+
+
+def _meanings(foreign: dict[str, str]) -> dict[str, list[str]]:
+    """From a foreign word to ours. Several may answer one: the first that the place knows is meant."""
+    meanings: dict[str, list[str]] = {}
+    for ours, theirs in foreign.items():
+        for word in theirs.split():
+            meanings.setdefault(word, []).append(ours)
+    return meanings
+
+
+_KEY_MEANINGS = _meanings(_FOREIGN)
+_CHOICE_MEANINGS = _meanings(_FOREIGN_CHOICES)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -107,12 +141,18 @@ def _pairs(word: str) -> set[str]:
     return {word[index : index + 2] for index in range(len(word))}
 
 
-def closest_key(word: str, known: Iterable[str]) -> str | None:
+def closest_key(word: str, known: Collection[str]) -> str | None:
     """The key that was probably meant: a near miss, else what another system's word stands for."""
-    known = list(known)
-    meanings = _MEANINGS.get(word.lower().replace("-", "_"), ())
-    translated = next((ours for ours in meanings if ours in known), None)
-    return translated or closest(word, known)
+    return _translated(word, known, _KEY_MEANINGS) or closest(word, known)
+
+
+def closest_choice(word: str, known: Collection[str]) -> str | None:
+    """The choice that was probably meant, as `closest_key` finds keys."""
+    return _translated(word, known, _CHOICE_MEANINGS) or closest(word, known)
+
+
+def _translated(word: str, known: Collection[str], meanings: dict[str, list[str]]) -> str | None:
+    return next((ours for ours in meanings.get(word.lower().replace("-", "_"), ()) if ours in known), None)
 
 
 def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
