@@ -13,9 +13,9 @@ from mulligan.language.expressions import Hole
 from mulligan.language.keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.python_code import check_code
-from mulligan.language.scope import Scope, checked, hole, holes
+from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
 from mulligan.language.shapes import DURATION, Deferred, Fields, Record
-from mulligan.language.shell import ROOTS, ShellRefused, rewrite
+from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, rewrite
 from mulligan.language.values import HOLE, holed
 from mulligan.language.words import listed
 
@@ -81,6 +81,11 @@ def shell_action(node: Node, scope: Scope) -> Action:
 def _rewritten(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
     try:
         rewritten = rewrite(node.text, scope.bare_names, ROOTS | {"matrix"} if scope.matrix else ROOTS)
+    except UnknownName as unknown:
+        hint = hint_for_name(unknown.name, unknown.source, scope)
+        raise scope.source.refuse_in(
+            "shell", unknown.message, node, unknown.offset, unknown.length, hint=hint
+        ) from None
     except ShellRefused as refused:
         raise scope.source.refuse_in(
             "shell", refused.message, node, refused.offset, refused.length, hint=refused.hint

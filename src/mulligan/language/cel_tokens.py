@@ -16,19 +16,19 @@ RESERVED = KEYWORDS | frozenset(
     "as break const continue else for function if import let loop package namespace return var void while".split()
 )
 
-_STRING = (
+STRING = (
     r'[bB]?[rR][bB]?(?:"""[\s\S]*?"""|' + r"'''[\s\S]*?'''" + r'|"[^"\n]*"|' + r"'[^'\n]*')"
     r'|[bB]?(?:"""(?:[^\\]|\\[\s\S])*?"""|' + r"'''(?:[^\\]|\\[\s\S])*?'''"
     r'|"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*')"
 )
 _TOKEN = re.compile(
-    rf"(?P<space>[ \t\r\n\f]+|//[^\n]*)|(?P<string>{_STRING})"
+    rf"(?P<space>[ \t\r\n\f]+|//[^\n]*)|(?P<string>{STRING})"
     r"|(?P<number>0[xX][0-9a-fA-F]+[uU]?|(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%!<>?:.,()\[\]{}])"
 )
 _BRACE_OR_QUOTE = re.compile(r"[{}\"']")
-_STRING_AT = re.compile(_STRING)
+_STRING_AT = re.compile(STRING)
 TOO_DEEP = "it is nested too deeply"
 # Below what either engine takes, so that both refuse the same.
 _DEPTH_MAX = 24

@@ -13,7 +13,7 @@ from mulligan.language.nodes import Node, Refusal, Source
 from mulligan.language.reach import Reach, find_cycle
 from mulligan.language.resolve import Resolved
 from mulligan.language.scope import Use
-from mulligan.language.words import did_you_mean
+from mulligan.language.words import closest
 
 
 def check_graph(workflow: Workflow, resolved: Resolved, source: Source) -> None:
@@ -151,7 +151,9 @@ def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
         example = next((name for name, draft in resolved.drafts.items() if draft.name == use.step), use.step)
         message, hint = f"'{use.step}' is a matrix, and one of its steps must be named", f"such as '{example}'"
     else:
-        message, hint = f"there is no step '{use.step}'", did_you_mean(use.step, resolved.steps)
+        meant = closest(use.step, resolved.steps) or ""
+        form = f'steps["{meant}"]' if "-" in meant else meant
+        message, hint = f"there is no step '{use.step}'", f"did you mean '{form}'?" if meant else ""
     return use.refuse("unknown_step", message, source, hint=hint)
 
 

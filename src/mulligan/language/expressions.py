@@ -7,9 +7,9 @@ value that happens to be false.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,13 +20,27 @@ from mulligan.errors import ExpressionFailed, MulliganError
 from mulligan.language import cel
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.cel_names import Path, UnknownFunction, analyse, reads
-from mulligan.language.cel_tokens import TOO_DEEP, BadToken, Token, closing_brace, tokens
+from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing_brace, tokens
 
 SOURCE_CHARS_MAX = 8192
 PROGRAMS_MAX = 16384
 _HOLE = re.compile(r"\$?\$\{")
 _OFFENDER = re.compile(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
-_MEANT = {"and": "&&", "or": "||", "not": "!", "=": "==", "None": "null", "True": "true", "False": "false"}
+# What other languages write, and what it is in CEL: words and signs, and functions.
+_MEANT = {"and": "&&", "or": "||", "not": "!", "=": "==", "is": "==", "&": "&&", "|": "||"} | {
+    **dict.fromkeys(("None", "none", "nil", "undefined", "NULL", "Null"), "null"),
+    **dict.fromkeys(("True", "TRUE", "yes"), "true"),
+    **dict.fromkeys(("False", "FALSE", "no"), "false"),
+}
+_MEANT_FUNCTIONS = {
+    **dict.fromkeys(("len", "length", "count"), "size"),
+    **dict.fromkeys(("str", "toString", "text"), "string"),
+    **{"float": "double", "defined": "has", "any": "exists", "lower": "lowerAscii", "upper": "upperAscii"},
+    **{"strip": "trim", "startswith": "startsWith", "endswith": "endsWith", "find": "indexOf"},
+}
+_IS_NOT = re.compile(r"is\s+not\b")
+# A step's name with a hyphen after a dot; strings are passed over.
+_HYPHENATED_STEP = re.compile(rf"{STRING}|(?<![\w.])steps\.(?P<step>\w+(?:-\w+)+)")
 
 
 class ExpressionRefused(MulliganError):
@@ -83,6 +97,8 @@ def check(source: str, *, offset: int = 0) -> Expression:
     """A checked expression with the names it reads. `offset` is where `source` starts in the text around it."""
     body = source.strip()
     start = offset + len(source) - len(source.lstrip())
+    if "-" in body:
+        _refuse_hyphenated_step(body, start)
     try:
         program = _program(body)
     except BadToken as bad:
@@ -90,6 +106,22 @@ def check(source: str, *, offset: int = 0) -> Expression:
     expression = Expression(source=body, reads=program.reads)
     _refuse_mixed_secrets(expression, start)
     return expression
+
+
+def _refuse_hyphenated_step(source: str, start: int) -> None:
+    """`steps.a-b` is `steps.a` minus `b` to CEL, and a step is no number: it is never what was meant."""
+    for match in _HYPHENATED_STEP.finditer(source):
+        if step := match["step"]:
+            message = f"'steps.{step}' takes '{step.partition('-')[2]}' away from 'steps.{step.partition('-')[0]}'"
+            raise ExpressionRefused(message, start + match.start(), len(match[0]), hint=f'write steps["{step}"]')
+
+
+def hint_for_name(name: str, source: str) -> str:
+    """What was meant by a name that `source` reads and nobody knows, as far as CEL itself can tell."""
+    if name in _MEANT:
+        return f"did you mean '{_MEANT[name]}'?"
+    hyphenated = re.search(rf"(?<![\w.])([A-Za-z_][\w.]*)\.((?:\w+-)+{re.escape(name)})(?!\w)", source)
+    return f"did you mean '{hyphenated[1]}[\"{hyphenated[2]}\"]'?" if hyphenated else ""
 
 
 def condition_source(text: str) -> tuple[str, int]:
@@ -253,8 +285,15 @@ def _bad_token(source: str, found: list[Token], refused: CelRefused) -> BadToken
     if at is None:
         return BadToken("it ends too early", len(source), 1)
     if match:
+        at = _offender(found, at)
         return BadToken(f"'{at.text}' is not expected here", at.offset, len(at.text))
     return BadToken(_own_words(refused.reason), offset, len(at.text) if at.offset == offset else 1)
+
+
+def _offender(found: list[Token], at: Token) -> Token:
+    """The token to point at: an engine takes the `not` of `not x` for a name, and stumbles over what follows."""
+    before = found[found.index(at) - 1]
+    return before if before.text == "not" and before.offset < at.offset else at
 
 
 def _own_words(reason: str) -> str:
@@ -276,10 +315,12 @@ def _refused(source: str, bad: BadToken, start: int) -> ExpressionRefused:
 
 
 def _hint(source: str, bad: BadToken) -> str:
-    if isinstance(bad, UnknownFunction):
-        close = difflib.get_close_matches(bad.name, sorted(bad.known), n=1)
+    word = source[bad.offset : bad.offset + bad.length]
+    meant = "!=" if _IS_NOT.match(source, bad.offset) else _MEANT.get(word)
+    if isinstance(bad, UnknownFunction) and meant is None:
+        translated = _MEANT_FUNCTIONS.get(word)
+        close = [translated] if translated in bad.known else get_close_matches(word, sorted(bad.known), n=1)
         return f"did you mean '{close[0]}'?" if close else f"the functions here are {', '.join(sorted(bad.known))}"
-    meant = _MEANT.get(source[bad.offset : bad.offset + bad.length])
     return f"did you mean '{meant}'?" if meant else ""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -129,6 +128,12 @@ class Scope:
         return ROOTS | self.names | ({"matrix"} if self.matrix else frozenset())
 
     @property
+    def offered(self) -> frozenset[str]:
+        """The known names that there is something to read of."""
+        empty = {root for root in _UNKNOWN if not getattr(self.draft, root)}
+        return self.known - empty - ({"steps"} if self.reader == NOBODY else frozenset())
+
+    @property
     def bare_names(self) -> frozenset[str]:
         """Names that are ours in shell text even without a dot; `${error}` alone stays the shell's own variable."""
         return self.names - {"error"}
@@ -206,18 +211,22 @@ def _paths(source: str) -> tuple[tuple[str, ...], ...]:
 def _judge(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     root = path[0]
     if root not in scope.known:
-        raise _unknown(path, 0, place, scope, f"'{root}' is not known here", scope.known, _WHERE.get(root, ""))
+        hint = hint_for_name(root, place.source, scope)
+        raise _unknown(path, 0, place, scope, f"'{root}' is not known here", hint)
     judge = _JUDGES.get(root)
     if judge:
         judge(path, place, scope)
 
 
-def _unknown(
-    path: tuple[str, ...], depth: int, place: Place, scope: Scope, message: str, known: Iterable[str], hint: str = ""
-) -> Refusal:
+def hint_for_name(name: str, expression: str, scope: Scope) -> str:
+    """What was meant by a name that is not known here, else the names that are."""
+    meant = _WHERE.get(name) or expressions.hint_for_name(name, expression) or did_you_mean(name, scope.known)
+    return meant or f"the names here are {', '.join(sorted(scope.offered))}"
+
+
+def _unknown(path: tuple[str, ...], depth: int, place: Place, scope: Scope, message: str, hint: str) -> Refusal:
     code = "unknown_name" if depth == 0 else _UNKNOWN.get(path[0], "unknown_field") if depth == 1 else "unknown_field"
     offset, length = place.span(path, depth)
-    hint = hint or did_you_mean(path[depth], known)
     return scope.source.refuse_in(code, message, place.node, offset, length, hint=hint)
 
 
@@ -228,17 +237,17 @@ def _judge_declared(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     if len(path) > 1 and path[1] not in known:
         word = "matrix value" if root == "matrix" else root.rstrip("s")
         hint = did_you_mean(path[1], known) or ("" if root == "matrix" else f"declare it under '{root}:'")
-        raise _unknown(path, 1, place, scope, f"there is no {word} '{path[1]}'", known, hint)
+        raise _unknown(path, 1, place, scope, f"there is no {word} '{path[1]}'", hint)
 
 
 def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     if scope.reader == NOBODY:
-        raise _unknown(path, 0, place, scope, f"{scope.owner} hold for all steps, so they can read none", ())
+        raise _unknown(path, 0, place, scope, f"{scope.owner} hold for all steps, so they can read none", "")
     if len(path) == 1:
         if scope.reader is None:
             return
         hint = 'write steps.NAME, or steps["build-image"] where there is a hyphen'
-        raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", (), hint)
+        raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", hint)
     _judge_step_fields(path, 2, place, scope)
     scope.draft.uses.append(Use(scope.reader, path[1], place, scope.may_read_itself))
 
@@ -273,7 +282,7 @@ def _judge_run(path: tuple[str, ...], place: Place, scope: Scope) -> None:
             _judge_step_fields(path, 3, place, scope)
     elif len(path) > 1 and path[1] in END_RUN_FIELDS and path[1] not in RUN_FIELDS:
         hint = f"'run.{path[1]}' is known in 'end' and 'outputs'"
-        raise _unknown(path, 1, place, scope, f"'run' has no '{path[1]}' here", (), hint)
+        raise _unknown(path, 1, place, scope, f"'run' has no '{path[1]}' here", hint)
     else:
         _require_field(path, 1, place, scope, "'run'", RUN_FIELDS)
 
@@ -284,7 +293,7 @@ def _require_field(
     """Refuse the field at `depth`, where there is one, unless it is one of `fields`."""
     if len(path) > depth and path[depth] not in fields:
         hint = did_you_mean(path[depth], fields) or f"it has {listed(fields, 'and')}"
-        raise _unknown(path, depth, place, scope, f"{what} has no '{path[depth]}'", (), hint)
+        raise _unknown(path, depth, place, scope, f"{what} has no '{path[depth]}'", hint)
 
 
 _JUDGES: dict[str, Any] = {

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Hole, as_text
-from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
+from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell_scan import scan
 from mulligan.language.shell_spots import Spot
 
-__all__ = ["ROOTS", "VALUE_BYTES_MAX", "ShellRefused", "ShellText", "environment_value", "rewrite"]
+__all__ = ["ROOTS", "VALUE_BYTES_MAX", "ShellRefused", "ShellText", "UnknownName", "environment_value", "rewrite"]
 
 # Linux takes 128 KiB for one string of the environment; what is left is for the name and for the system's own.
 VALUE_BYTES_MAX = 96 * 1024

@@ -9,11 +9,10 @@ shell's, but for a name with a field that nobody knows: `${inptus.x}` can only b
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import NamedTuple
 
-from mulligan.language.cel_tokens import RESERVED, closing_brace
+from mulligan.language.cel_tokens import closing_brace
 from mulligan.language.expressions import ExpressionRefused, check
 
 ROOTS = frozenset("inputs steps error failure output outputs run env secrets files".split())
@@ -25,6 +24,8 @@ _OPERATED = re.compile(rf"(?P<prefix>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}
 # What bash can read: a name or a special parameter, then nothing, a subscript or an operator, with no blank between.
 _SHELLS = re.compile(r"(?:[#!]?[A-Za-z_]\w*|[#!]?\d+|[#!]?[-@*?$!#])(?:[-#%/^,@:+=?\[*}]|$)", re.A)
 _FIELD = re.compile(r"!?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
+# `not` is no CEL, and no shell either: what follows it tells whose slip it is.
+_NEGATION = re.compile(r"\s*(?:!|not\s+)?", re.A)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.A)
 
 
@@ -32,6 +33,16 @@ class ShellRefused(ExpressionRefused):
     """Shell text in which a value has no safe place, or a name that nobody knows."""
 
     code = "language.shell"
+
+
+class UnknownName(ShellRefused):
+    """A name that nobody knows; `source` is the expression that reads it. What was meant depends on the place."""
+
+    def __init__(self, name: str, source: str, offset: int) -> None:
+        message = f"'${{{source}}}' reads '{name}', which is not known here"
+        super().__init__(message, offset, len(name))
+        self.name = name
+        self.source = source
 
 
 class Ours(NamedTuple):
@@ -74,7 +85,7 @@ def find(text: str, offset: int, end: int, names: Names) -> Ours | None:
     content = text[offset + 2 : close]
     if any(map(names.known, _WORD.findall(content))):
         return _known(text, offset, close, names)
-    _refuse_unknown(content, offset, names)
+    _refuse_unknown(content, offset)
     return None
 
 
@@ -88,7 +99,7 @@ def _unclosed(text: str, offset: int, names: Names) -> Ours | None:
 def _known(text: str, offset: int, close: int, names: Names) -> Ours | None:
     """The verdict on a hole in which a name of ours is mentioned, be it only as text."""
     source = text[offset + 2 : close]
-    is_ours = names.begins(source.lstrip().removeprefix("!"))
+    is_ours = names.begins(_NEGATION.sub("", source))
     operated = _operated(text, offset, names)
     # To CEL `//` begins a comment; in the shell nobody writes one within `${…}`.
     if operated and text.startswith("//", operated.end):
@@ -101,7 +112,7 @@ def _known(text: str, offset: int, close: int, names: Names) -> Ours | None:
         return operated
     unknown = [read for read in expression.reads if not names.known(read)]
     if unknown and operated is None and (is_ours or not _SHELLS.match(source)):
-        _refuse_name(unknown[0], source, offset, names)
+        raise _unknown_name(unknown[0], source, offset)
     if unknown:  # the text of an operator may look like a name
         return operated
     is_shells = not expression.reads or _is_shells_variable(source, expression.reads, names)
@@ -126,15 +137,11 @@ def _operated(text: str, offset: int, names: Names) -> Ours | None:
     return Ours(source, offset, match.end("path"), operator=match["operator"], prefix=match["prefix"])
 
 
-def _refuse_unknown(content: str, offset: int, names: Names) -> None:
+def _refuse_unknown(content: str, offset: int) -> None:
     match = _FIELD.match(content)
     if match:
-        _refuse_name(match[1], content, offset, names)
+        raise _unknown_name(match[1], content, offset)
 
 
-def _refuse_name(name: str, content: str, offset: int, names: Names) -> None:
-    known = sorted((names.bound | names.roots) - RESERVED)
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"the names here are {', '.join(known)}"
-    at = offset + 2 + max(content.find(name), 0)
-    raise ShellRefused(f"'${{{content}}}' reads '{name}', which is not known here", at, len(name), hint)
+def _unknown_name(name: str, content: str, offset: int) -> UnknownName:
+    return UnknownName(name, content, offset + 2 + max(content.find(name), 0))
