@@ -21,9 +21,7 @@ EXIT_CODES = st.sampled_from([1, 11, 42])
 
 def everything() -> Workflow:
     """Every rung, every strategy, a loop, a map, joins, undo and an `end` that can fail: small, and all at once."""
-    script = Rule(
-        exit_codes=(11,), max_retries=2, recovery_script=command("clean"), backoff=retry(1, delay=5)[0].backoff
-    )
+    script = Rule(exit_codes=(11,), max_retries=2, recovery_script=command("clean"), backoff=Backoff(delay=5))
     nested = Handler((command("fix", rules=retry(1), on_failure=handler("again")),), rerun=1, timeout=30)
     cleanup = Handler((command("sweep"),), strategy="cleanup")
     items = Map(over=expression("list"), max_parallel=2)
@@ -34,15 +32,8 @@ def everything() -> Workflow:
         step("repair", triage=Triage(timeout=60, default="retry")),
         step("pack", on_failure=cleanup, next=[edge("review"), edge("page", "failure", handles=False)]),
         step("review", next=[edge("fetch", when="again"), edge("ship", when="enough")], max_visits=3),
-        step(
-            "each",
-            needs=["fetch"],
-            map=Map(over=expression("list"), max_parallel=2),
-            do=(command("one"), command("two")),
-        ),
-        step(
-            "ask", needs=["fetch"], action=Action("approve", {"message": "?", "timeout": 120}), continue_on_error=True
-        ),
+        step("each", needs=["fetch"], map=items, do=(command("one"), command("two"))),
+        step("ask", needs=["fetch"], action=asking, continue_on_error=True),
         step("nap", needs=["ask"], action=Action("wait", {"seconds": 10}), undo=command("wake")),
         step("ship", join="first", validator=command("smoke"), on_success=(command("tell"),)),
         step("page", join="each"),
