@@ -32,7 +32,9 @@ WORKFLOW = workflow(
     step("b", undo=command("undo"), max_visits=1, on_failure=Handler((command("tidy"),), "cleanup")),
     step("m", map=Map(max_parallel=1), do=(command("check"),)),
     step("c", next=[edge("r", "failure"), "j", "k"]),
-    step("d", next=["j"]),
+    step("d", next=["j", edge("q", "failure", then="rerun")]),
+    step("q"),
+    step("l", next=["l", "end"]),
     step("r"),
     step("n", needs=["a", "b"]),
     step("j", join="all"),
@@ -166,6 +168,14 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
             ),
             "promise 3: nobody classified 'a', and it is retried once more (seq 4)",
         ),
+        (
+            (STARTED, ENTERED, FIRST, e.AttemptFailed("a", 1, failure("HTTP_4XX")), RESERVED),
+            "promise 3: HTTP_4XX is fatal, and no rule of 'a' names it (seq 5)",
+        ),
+        (
+            (STARTED, *done("b"), e.StepEntered("b", 2), e.AttemptScheduled("b", 1)),
+            "promise 3: 'b' has had its visits, and this one is tried (seq 5)",
+        ),
         # 4: everything starts once per cause
         ((STARTED, ENTERED, e.StepEntered("a", 2)), "promise 4: visit 2 of 'a' follows visit 1 (seq 3)"),
         ((STARTED, *done("a"), e.StepEntered("a", 3)), "promise 4: visit 3 of 'a' follows visit 1 (seq 4)"),
@@ -242,6 +252,18 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         (
             (STARTED, e.StepEntered("c", 1), e.StepCompleted("c", 1, taken=(2,)), e.StepSkipped("k", "no_arrival")),
             "promise 4: 'k' was skipped, and everybody has arrived (seq 4)",
+        ),
+        (
+            (STARTED, e.StepEntered("l", 1), e.StepCompleted("l", 1, taken=(0, 1))),
+            "promise 4: 'l' took a loop edge and others beside it (seq 3)",
+        ),
+        (
+            (
+                *(STARTED, e.StepEntered("d", 1)),
+                e.StepFailed("d", 1, BROKE, 0, e.Route("selected", 1, "q", 1), (1,)),
+                *(*done("q"), *END, e.RunCompleted()),
+            ),
+            "promise 4: 'q' completed, and 'd' never heard of it (seq 8)",
         ),
         # 5: nothing starts early
         (

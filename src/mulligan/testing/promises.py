@@ -1,8 +1,8 @@
 """The ten promises of the design, as far as a log and a state show them. Each is a function that complains.
 
 A promise about facts is asked before each entry is noted: `promise(seen, entry)`. A promise about the state is asked
-when a turn is over: `promise(state, outside)`; the last, liveness, has a file of its own. `Promises` asks them all as
-a log grows; `check` asks about a whole log.
+when a turn is over: `promise(state, outside)`. Those about the graph are in `causes`, the last one in `liveness`.
+`Promises` asks them all as a log grows; `check` asks about a whole log.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ from ..core.transitions import RUN_ENDED
 from ..core.turn import fold
 from ..core.verdict import is_handled
 from ..core.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
+from .causes import (
+    promise_1_what_is_unhandled_fails_the_run,
+    promise_4_a_loop_edge_goes_alone,
+    promise_4_a_step_is_entered_for_a_cause,
+    promise_4_a_step_is_skipped_for_a_cause,
+    promise_4_remediations_bring_back_what_they_repaired,
+)
 from .liveness import Outside, promise_10_nobody_is_forgotten, promise_10_somebody_will_come
 from .seen import RESULTS, STEP_ENDS, TERMINAL, Seen
 
@@ -57,27 +64,6 @@ def promise_1_the_status_follows_from_the_round(seen: Seen, entry: e.Entry) -> N
         raise seen.broken("promise 1", "the run completed, and its work was undone", entry)
     if isinstance(fact, e.RunCompleted) and fact.failed_steps_count and seen.workflow.end.action is None:
         raise seen.broken("promise 1", f"the run completed with {fact.failed_steps_count} unhandled failures", entry)
-
-
-def promise_1_what_is_unhandled_fails_the_run(seen: Seen, entry: e.Entry) -> None:
-    """Told from the log alone, for the first round, where neither an operator, nor time, nor `end` has a say."""
-    is_left_alone = seen.stop is None or seen.stop.cause == "failed_fast"
-    if seen.round != 1 or not is_left_alone or seen.workflow.end.action is not None or seen.workflow.outputs:
-        return
-    unhandled = [fact.step for fact in seen.failures if not fact.is_allowed and not _is_handled(seen, fact)]
-    if isinstance(entry.fact, e.RunCompleted) == bool(unhandled):
-        raise seen.broken("promise 1", f"{type(entry.fact).__name__}, and unhandled are {unhandled}", entry)
-
-
-def _is_handled(seen: Seen, fact: e.StepFailed) -> bool:
-    """The visit it was sent to completed, or failed and was handled in turn."""
-    target = (fact.route.to or "", fact.route.visit)
-    if fact.route.status != "selected" or target not in seen.ends:
-        return False
-    if seen.ends[target] == "failed":
-        following = next(f for f in seen.failures if (f.step, f.visit) == target)
-        return not following.is_allowed and _is_handled(seen, following)
-    return seen.ends[target] == "completed"
 
 
 def promise_1_nothing_follows_the_end(seen: Seen, entry: e.Entry) -> None:
@@ -128,6 +114,9 @@ def promise_3_retries_within_budget(seen: Seen, entry: e.Entry) -> None:
         raise seen.broken("promise 3", f"retry {fact.number} of '{fact.place}' came after retry {before}", entry)
     if fact.number > rule.max_retries:
         raise seen.broken("promise 3", f"retry {fact.number} of '{fact.place}', and {rule.max_retries} are all", entry)
+    last = seen.last_failure.get(fact.place)
+    if last is not None and last.is_fatal and last.code not in rule.codes:
+        raise seen.broken("promise 3", f"{last.code} is fatal, and no rule of '{fact.place}' names it", entry)
     tries = seen.tries.get(fact.place, 0)
     if spec.max_attempts is not None and tries >= spec.max_attempts:
         raise seen.broken("promise 3", f"'{fact.place}' has had {tries} tries of {spec.max_attempts}", entry)
@@ -139,6 +128,8 @@ def promise_3_reruns_within_budget(seen: Seen, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.AttemptScheduled)
     before = seen.causes.get(fact.place, _NO_CAUSES)[fact.cause]
+    if fact.cause == "entered" and fact.place in seen.steps and _is_beyond_limit(seen, fact.place):
+        raise seen.broken("promise 3", f"'{fact.place}' has had its visits, and this one is tried", entry)
     if fact.cause == "lost" and before >= RERUNS_AFTER_LOSS_MAX:
         raise seen.broken("promise 3", f"'{fact.place}' runs again after {before + 1} losses", entry)
     handler = seen.specs[fact.place].on_failure
@@ -146,12 +137,16 @@ def promise_3_reruns_within_budget(seen: Seen, entry: e.Entry) -> None:
         raise seen.broken("promise 3", f"the handler of '{fact.place}' has granted {before} reruns already", entry)
 
 
+def _is_beyond_limit(seen: Seen, step: str) -> bool:
+    return seen.visits_in_round[step] > seen.steps[step].max_visits
+
+
 def promise_3_visits_within_budget(seen: Seen, entry: e.Entry) -> None:
     """One more than max_visits: the one that fails with LOOP_LIMIT."""
     fact = entry.fact
     assert isinstance(fact, e.StepEntered)
-    limit = seen.steps[fact.step].max_visits
-    if seen.visits_in_round[fact.step] > limit:
+    if _is_beyond_limit(seen, fact.step):
+        limit = seen.steps[fact.step].max_visits
         raise seen.broken("promise 3", f"'{fact.step}' is visited again, and {limit} visits are all", entry)
 
 
@@ -173,48 +168,6 @@ def promise_4_visits_follow_each_other(seen: Seen, entry: e.Entry) -> None:
             raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' follows visit {before}", entry)
     elif isinstance(fact, e.StepCompleted | e.StepFailed) and fact.step not in seen.open_visits:
         raise seen.broken("promise 4", f"visit {fact.visit} of '{fact.step}' ended twice", entry)
-
-
-def promise_4_a_step_is_entered_for_a_cause(seen: Seen, entry: e.Entry) -> None:
-    """At its first visit: its needs are met, and it was arrived at as its join wants it."""
-    fact = entry.fact
-    assert isinstance(fact, e.StepEntered)
-    if fact.visit != 1 or seen.round != 1 or fact.step == END or fact.step in seen.looped_to or seen.has_kept:
-        return
-    unmet = _unmet_needs(seen, fact.step)
-    if unmet:
-        raise seen.broken("promise 4", f"'{fact.step}' was entered, and its needs of {unmet} are not met", entry)
-    node = seen.graph.nodes[fact.step]
-    came = [arc.source for arc in node.arrivals if arc.key in seen.taken]
-    if node.arrivals and len(came) < (len(node.arrivals) if node.step.join == "all" else 1):
-        join = f"{len(came)} of {len(node.arrivals)} arrivals for a join '{node.step.join}'"
-        raise seen.broken("promise 4", f"'{fact.step}' was entered with {join}", entry)
-
-
-def promise_4_a_step_is_skipped_for_a_cause(seen: Seen, entry: e.Entry) -> None:
-    """As long as no loop has put anything back: a need is unmet, or somebody did not arrive."""
-    fact = entry.fact
-    assert isinstance(fact, e.StepSkipped)
-    if seen.round != 1 or seen.has_kept or seen.looped_to or fact.step in seen.visits:
-        return
-    if fact.reason == "need_unmet" and not _unmet_needs(seen, fact.step):
-        raise seen.broken("promise 4", f"'{fact.step}' was skipped, and all its needs are met", entry)
-    arrivals = seen.graph.nodes[fact.step].arrivals
-    if fact.reason == "no_arrival" and arrivals and all(arc.key in seen.taken for arc in arrivals):
-        raise seen.broken("promise 4", f"'{fact.step}' was skipped, and everybody has arrived", entry)
-
-
-def _unmet_needs(seen: Seen, step: str) -> list[str]:
-    groups = seen.workflow.groups
-    needed = [(name, n.on) for n in seen.steps[step].needs for name in (groups[n.of] if n.is_group else (n.of,))]
-    return [name for name, on in needed if seen.outcomes.get(name, "") not in _MEETS[on]]
-
-
-_MEETS = {
-    "success": ("completed", "stood_in", "allowed"),
-    "success_or_skipped": ("completed", "stood_in", "allowed", "skipped"),
-    "always": ("completed", "stood_in", "allowed", "skipped", "failed", "cancelled"),
-}
 
 
 def promise_4_commands_start_once(seen: Seen, entry: e.Entry) -> None:
@@ -428,6 +381,8 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_4_handlers_start_once: (e.HandlerStarted, e.HandlerSucceeded, e.HandlerFailed),
     promise_4_undo_goes_back_in_order: (e.UndoStarted,),
     promise_4_loops_fire_once: (e.LoopFired,),
+    promise_4_a_loop_edge_goes_alone: (e.StepCompleted,),
+    promise_4_remediations_bring_back_what_they_repaired: TERMINAL,
     promise_4_every_failure_says_where_it_went: (e.StepFailed,),
     promise_5_nothing_starts_early: (e.AttemptScheduled,),
     promise_6_a_stopped_run_starts_nothing: _STARTS,

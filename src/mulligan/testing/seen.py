@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core import events as e
+from ..core.failure import Failure
 from ..core.graph import Graph
 from ..core.workflow import END, Command, Workflow
 
@@ -53,6 +54,7 @@ class Seen:
         self.granted: dict[str, dict[int, int]] = {}
         self.tries: dict[str, int] = {}
         self.causes: dict[str, Counter[str]] = {}
+        self.last_failure: dict[str, Failure] = {}
         self.reserved: dict[str, e.RetryScheduled] = {}
         self.open_scripts: set[str] = set()
         self.scripts_run: set[tuple[str, int]] = set()
@@ -73,6 +75,8 @@ class Seen:
         self.ends: dict[tuple[str, int], str] = {}
         self.failures: list[e.StepFailed] = []
         self.looped_to: set[str] = set()
+        # Steps that their remediation brought back, or stood in for, with the visit that had failed.
+        self.repaired: set[tuple[str, int]] = set()
         # Undo.
         self.undoing: tuple[str, int] | None = None
         self.undone: set[tuple[str, int]] = set()
@@ -175,7 +179,13 @@ def _passed_over(seen: Seen, fact: e.StepSkipped | e.StepRestored, entry: e.Entr
 
 def _stood_in(seen: Seen, fact: e.StepStoodIn, entry: e.Entry) -> None:
     seen.outcomes[fact.step] = "stood_in"
+    seen.repaired.add((fact.step, seen.visits.get(fact.step, 0)))
     seen.taken.update(f"{fact.step}#{index}" for index in fact.taken)
+
+
+def _put_back(seen: Seen, fact: e.StepPutBack, entry: e.Entry) -> None:
+    if fact.cause == "rerun":
+        seen.repaired.add((fact.step, seen.visits.get(fact.step, 0)))
 
 
 def _parked(seen: Seen, fact: e.StepParked, entry: e.Entry) -> None:
@@ -208,6 +218,7 @@ def _failed(seen: Seen, fact: e.AttemptFailed, entry: e.Entry) -> None:
     seen.attempts[fact.place] = max(fact.attempt, seen.attempts.get(fact.place, 0))
     seen.results.add((fact.place, fact.attempt))
     seen.tries[fact.place] = seen.tries.get(fact.place, 0) + 1
+    seen.last_failure[fact.place] = fact.failure
     seen.forget_climb(fact.place)
 
 
@@ -217,6 +228,7 @@ def _succeeded(seen: Seen, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
 
 def _rejected(seen: Seen, fact: e.ResultRejected, entry: e.Entry) -> None:
     seen.tries[fact.place] = seen.tries.get(fact.place, 0) + 1
+    seen.last_failure[fact.place] = fact.failure
     seen.handlers.discard(fact.place)
 
 
@@ -298,6 +310,7 @@ _LEARN: dict[type[e.Fact], Callable[[Seen, Any, e.Entry], None]] = {
     e.StepSkipped: _passed_over,
     e.StepRestored: _passed_over,
     e.StepStoodIn: _stood_in,
+    e.StepPutBack: _put_back,
     e.StepParked: _parked,
     e.StepClassified: _classified,
     e.LoopTaken: _loop_taken,
