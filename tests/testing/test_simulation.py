@@ -6,8 +6,10 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -259,6 +261,24 @@ def test_an_engine_waits_while_another_holds_the_turn() -> None:
 
     assert not drive.engine.take_turn(1)
     assert len(drive.store.inbox(1)) == 1
+
+
+class Stubborn(Answers):
+    """Has no answer to anything, and is no expression's fault."""
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
+        raise ZeroDivisionError(expression.source)
+
+
+def test_an_error_in_a_turn_leaves_everything_as_it_was() -> None:
+    drive = Drive(workflow(step("a", when="asks")))
+    drive.engine.evaluator = Stubborn()
+
+    with pytest.raises(ZeroDivisionError):
+        drive.engine.take_turn(1)
+
+    assert drive.engine.state == Engine("fresh", 1, drive.store, drive.clock, Answers()).state
+    assert (drive.store.log(1), len(drive.store.inbox(1))) == ([], 1)
 
 
 def test_a_verb_that_is_refused_leaves_the_inbox_and_nothing_in_the_log() -> None:

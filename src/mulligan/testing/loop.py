@@ -16,6 +16,9 @@ from ..errors import InputInvalid, NotFound, Refused
 from ..ports import Clock, Commit, Conflict, fault
 from .store import MemoryStore, StoreFailed
 
+# More than any small workflow can bring about at once: a turn that gets here does not end.
+ENTRIES_PER_TURN_MAX = 10_000
+
 
 class Engine:
     """Drives one run in a store. Several may drive the same run: the store lets one write at a time."""
@@ -47,6 +50,9 @@ class Engine:
             self.state.rollback()
             self.catch_up()
             return False
+        except BaseException:
+            self.state.rollback()
+            raise
         fault("after_commit")
         self.state.commit()
         self.store.release_turn(turn)
@@ -61,6 +67,8 @@ class Engine:
                 for entry in follow(self.state, report, self.evaluator):
                     entries.append(entry)
                     effects.extend(fx.effects(self.state, entry.fact))
+                    if len(entries) > ENTRIES_PER_TURN_MAX:
+                        raise AssertionError(f"promise 10: one turn has brought {len(entries)} facts, and goes on")
             except (Refused, NotFound, InputInvalid):
                 # A verb that makes no sense is refused at the door, before it has changed anything.
                 self.refusals += 1
