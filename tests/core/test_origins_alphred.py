@@ -31,7 +31,7 @@ def route(run: History) -> Route:
 
 
 def test_an_edge_without_a_word_about_its_outcome_is_for_success() -> None:
-    """A10: the outcome of an edge is explicit, and success where nothing is said."""
+    """A6: the outcome of an edge is explicit, and success where nothing is said."""
     source = written("""
         steps:
           - {step: source, shell: x, next: [onward, {to: also}, {to: fix, on: failure}]}
@@ -48,7 +48,7 @@ def test_an_edge_without_a_word_about_its_outcome_is_for_success() -> None:
 
 
 def test_a_failure_edge_with_a_condition_is_refused() -> None:
-    """A11: failure edges are unconditional; a static filter is what may be said."""
+    """A7: failure edges are unconditional; a static filter is what may be said."""
     said = refusal("""
         steps:
           - {step: a, shell: x, next: [{to: fix, on: failure, when: "true"}]}
@@ -64,7 +64,7 @@ def test_a_failure_edge_with_a_condition_is_refused() -> None:
 
 
 def test_two_failure_edges_of_one_priority_are_refused() -> None:
-    """A12: a priority is unique per source and outcome, so that no choice is ambiguous."""
+    """A8: a priority is unique per source and outcome, so that no choice is ambiguous."""
     said = refusal("""
         steps:
           - {step: a, shell: x, next: [{to: b, on: failure, priority: 1}, {to: c, on: failure, priority: 1}]}
@@ -84,7 +84,7 @@ def test_two_failure_edges_of_one_priority_are_refused() -> None:
 
 
 def test_without_retries_a_failure_schedules_the_remediation_and_the_run_goes_on() -> None:
-    """A2, A5: a failure that cannot be retried is routed; the source stays failed, the run goes on and completes."""
+    """A1: a failure that cannot be retried is routed; the source stays failed, the run goes on and completes."""
     run = routed().fail("source")
     assert (run.queued, run.status, run["source"].status) == (["remediation"], "running", "failed")
 
@@ -95,7 +95,7 @@ def test_without_retries_a_failure_schedules_the_remediation_and_the_run_goes_on
 
 
 def test_after_its_last_retry_a_failure_schedules_the_remediation() -> None:
-    """A3: retries come first, and the route is looked for when they are used up."""
+    """A2: retries come first, and the route is looked for when they are used up."""
     run = routed(2).fail("source").fail("source")
     assert run.queued == ["source"]
 
@@ -105,7 +105,7 @@ def test_after_its_last_retry_a_failure_schedules_the_remediation() -> None:
 
 
 def test_a_source_that_completed_takes_success_edges_only() -> None:
-    """A13: of a completed source only success edges count, and the remediation is skipped."""
+    """A9: of a completed source only success edges count, and the remediation is skipped."""
     run = routed().ok("source")
 
     assert (run.queued, run.statuses["remediation"]) == (["onward"], "skipped")
@@ -113,7 +113,7 @@ def test_a_source_that_completed_takes_success_edges_only() -> None:
 
 
 def test_a_source_that_was_skipped_selects_no_edge() -> None:
-    """A14: sources that wait, run or were skipped select nothing, neither for success nor for failure."""
+    """A11: sources that wait, run or were skipped select nothing, neither for success nor for failure."""
     run = run_of("""
         steps:
           - {step: source, shell: x, when: "false", next: [onward, {to: remediation, on: failure}]}
@@ -126,7 +126,7 @@ def test_a_source_that_was_skipped_selects_no_edge() -> None:
 
 
 def test_among_several_failure_edges_the_lowest_priority_is_chosen_whatever_the_order_in_the_file() -> None:
-    """A15: the choice is static: by priority, then by the order in the file, the same in every run."""
+    """A12: the choice is static: by priority, then by the order in the file, the same in every run."""
     run = run_of("""
         steps:
           - step: source
@@ -143,7 +143,7 @@ def test_among_several_failure_edges_the_lowest_priority_is_chosen_whatever_the_
 
 
 def test_no_two_remediations_run_for_one_failure() -> None:
-    """A8: one failure is sent to one remediation; what is taken beside it is an alert and handles nothing."""
+    """A4: one failure is sent to one remediation; what is taken beside it is an alert and handles nothing."""
     run = run_of("""
         steps:
           - step: source
@@ -162,7 +162,7 @@ def test_no_two_remediations_run_for_one_failure() -> None:
 
 
 def test_a_paused_run_chooses_the_route_and_starts_it_after_resume() -> None:
-    """A19: the target is chosen while the run is paused, the run stays paused, and nothing starts before resume."""
+    """A18: the target is chosen while the run is paused, the run stays paused, and nothing starts before resume."""
     run = routed().started("source").pause().fail("source")
     assert (run.status, route(run).status) == ("paused", "selected")
 
@@ -172,7 +172,7 @@ def test_a_paused_run_chooses_the_route_and_starts_it_after_resume() -> None:
 
 
 def test_a_cancelled_run_schedules_no_remediation_and_says_so() -> None:
-    """A20: a run that is being cancelled keeps its end; the route is noted as not looked for."""
+    """A19: a run that is being cancelled keeps its end; the route is noted as not looked for."""
     run = run_of("    cancel_grace: finish" + ROUTED % 0).started("source").cancel().fail("source", 3)
 
     assert (run.status, run.statuses["remediation"]) == ("cancelled", "cancelled")
@@ -180,7 +180,7 @@ def test_a_cancelled_run_schedules_no_remediation_and_says_so() -> None:
 
 
 def test_without_a_failure_edge_the_run_fails() -> None:
-    """A4, A18: nodes without a failure route keep ending the run as failed, after what else can run has run."""
+    """A3: nodes without a failure route keep ending the run as failed, after what else can run has run."""
     run = run_of("steps: [{step: source, shell: x}, {step: other, shell: x}]").fail("source")
     assert run.queued == ["other"]
 
@@ -190,7 +190,7 @@ def test_without_a_failure_edge_the_run_fails() -> None:
 
 
 def test_an_operators_retry_may_end_in_a_failure_route() -> None:
-    """A23: a retried step that fails again for good is routed like any other."""
+    """A21: a retried step that fails again for good is routed like any other."""
     run = routed().fail("source").fail("remediation")
     assert run.status == "failed"
 
@@ -201,7 +201,7 @@ def test_an_operators_retry_may_end_in_a_failure_route() -> None:
 
 
 def test_everybody_who_asks_whether_a_failure_is_handled_gets_the_same_answer() -> None:
-    """A6, A27: end, the counts of the last event and the run's status come from one function."""
+    """A15: end, the counts of the last event and the run's status come from one function."""
     text = (ROUTED % 0) + "    end: {shell: 'judge ${run.failures[0].handled}'}\n"
 
     mended, broken = run_of(text).fail("source").ok("remediation"), run_of(text).fail("source").fail("remediation")
@@ -218,7 +218,7 @@ def test_everybody_who_asks_whether_a_failure_is_handled_gets_the_same_answer() 
 
 
 def test_the_remediation_is_given_the_envelope_of_the_failure() -> None:
-    """A7, A24: who failed, at which attempt and after how many retries, what it said, marked as not to be trusted."""
+    """A22: who failed, at which attempt and after how many retries, what it said, marked as not to be trusted."""
     run = routed(1).fail("source", 3).fail("source", 4, stderr_tail="no space left")
 
     assert commands(run)[0].splitlines() == [
@@ -259,7 +259,7 @@ def test_the_remediation_is_given_the_envelope_of_the_failure() -> None:
 
 
 def test_a_step_that_was_reached_by_success_is_given_no_failure_context() -> None:
-    """A24: the envelope is for who runs because of a failure route, and for nobody else."""
+    """A23: the envelope is for who runs because of a failure route, and for nobody else."""
     run = run_of("""
         steps:
           - {step: source, shell: x, next: [remediation, {to: remediation, on: failure}]}

@@ -33,7 +33,7 @@ def test_only_the_end_of_end_brings_the_last_event() -> None:
 
 
 def test_a_workflow_without_an_end_is_given_one_that_runs_no_command() -> None:
-    """N4, N5: a workflow without end gets one, and the default evaluates without doing anything."""
+    """N4: a workflow without end gets one, and the default evaluates without doing anything."""
     workflow = written("steps: [{step: a, shell: x}]")
 
     assert (workflow.end.name, workflow.end.action) == ("end", None)
@@ -87,7 +87,7 @@ def test_a_step_that_failed_for_good_fails_the_run_only_after_end() -> None:
 
 
 def test_a_run_fails_by_its_unhandled_failures_and_counts_them() -> None:
-    """N14, N16: one failed step fails the run; unlike in NoETL one that a remediation handled does not."""
+    """N14: one failed step fails the run; unlike in NoETL one that a remediation handled does not."""
     text = """
         steps:
           - {step: a, shell: x, next: {to: fix, on: failure}}
@@ -104,7 +104,7 @@ def test_a_run_fails_by_its_unhandled_failures_and_counts_them() -> None:
 
 @pytest.mark.parametrize(("verdict", "status"), [("completed", "completed"), ("failed", "failed")])
 def test_an_end_of_ones_own_decides_about_partial_success(verdict: str, status: str) -> None:
-    """N6, N15: an explicit end has an action, reads all results and has the last word."""
+    """N3: an explicit end has an action, reads all results and has the last word."""
     run = run_of("""
         steps: [{step: one, shell: x}, {step: two, shell: x}]
         end: {shell: 'judge ${size(run.failures)} ${run.steps.one.status} ${run.steps.two.output}', capture: json}
@@ -121,7 +121,7 @@ def test_an_end_of_ones_own_decides_about_partial_success(verdict: str, status: 
 
 
 def test_the_success_path() -> None:
-    """N20: step1, step2, step3, end, completed."""
+    """N19: step1, step2, step3, end, completed."""
     run = run_of("""
         steps:
           - {step: step1, shell: x, next: step2}
@@ -137,7 +137,7 @@ def test_the_success_path() -> None:
 
 
 def test_the_failure_path_of_a_single_step() -> None:
-    """N10, N21: step2 fails after its retries, what follows it is skipped, end evaluates, the run fails."""
+    """N20: step2 fails after its retries, what follows it is skipped, end evaluates, the run fails."""
     run = (
         run_of("""
         steps:
@@ -161,7 +161,7 @@ def test_the_failure_path_of_a_single_step() -> None:
 
 
 def test_the_implicit_routing_path() -> None:
-    """N22: a step that names no next and a workflow that has no end: both are led to the same place."""
+    """N21: a step that names no next and a workflow that has no end: both are led to the same place."""
     run = run_of("steps: [{step: step1, shell: x}]").ok("step1")
 
     assert story(run, *STEPS) == [
@@ -170,7 +170,7 @@ def test_the_implicit_routing_path() -> None:
 
 
 def test_the_parallel_failure_path() -> None:
-    """N11, N13, N23: a critical failure has the step beside it cancelled; end waits for both, and the run fails."""
+    """N22: a critical failure has the step beside it cancelled; end waits for both, and the run fails."""
     run = run_of("""
         steps:
           - {step: step1, shell: x, next: [step2a, step2b]}
@@ -192,7 +192,7 @@ def test_the_parallel_failure_path() -> None:
 
 
 def test_a_cancelled_step_may_be_left_to_complete_what_it_does() -> None:
-    """N12: cancelled steps complete their current operation, then go to end; what they did counts."""
+    """N13: cancelled steps complete their current operation, then go to end; what they did counts."""
     run = run_of("""
         fail_fast: always
         cancel_grace: finish
@@ -207,7 +207,7 @@ def test_a_cancelled_step_may_be_left_to_complete_what_it_does() -> None:
 
 
 def test_the_sub_workflow_failure_path(tmp_path: Path) -> None:
-    """N18, N24: the child's failure is the parent step's, and both runs reach an end of their own."""
+    """N23: the child's failure is the parent step's, and both runs reach an end of their own."""
     (tmp_path / "child.yaml").write_text("steps: [{step: step1, shell: x}, {step: step2, shell: x, needs: [step1]}]\n")
     (tmp_path / "parent.yaml").write_text("steps: [{step: step1, workflow: {file: child.yaml}}]\nend: {shell: x}\n")
     parent = History(load(tmp_path / "parent.yaml")).start()

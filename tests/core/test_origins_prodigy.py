@@ -36,12 +36,12 @@ def texts(handler: Handler) -> list[str]:
     ],
 )
 def test_a_handler_is_a_command_a_list_or_a_mapping(on_failure: str, expected: list[str]) -> None:
-    """P1, P10, P11: a single command, several commands, or the detailed form."""
+    """P1: a single command, several commands, or the detailed form."""
     assert texts(handler_of(on_failure)) == expected
 
 
 def test_a_handler_in_detail_says_strategy_timeout_and_capture() -> None:
-    """P8, P13, P22, P23: everything that FailureHandlerConfig has can be written."""
+    """P10: everything that FailureHandlerConfig has can be written."""
     found = handler_of("{commands: [x], strategy: fallback, timeout: 5m, capture: {url: output}}")
 
     assert (found.strategy, found.timeout, list(found.capture)) == ("fallback", 300.0, ["url"])
@@ -49,7 +49,7 @@ def test_a_handler_in_detail_says_strategy_timeout_and_capture() -> None:
 
 
 def test_a_workflow_without_handlers_loads_and_runs_as_ever() -> None:
-    """P14, P43: no handler, no cost and no change."""
+    """P15: no handler, no cost and no change."""
     run = run_of("steps: [{step: a, shell: x}]").fail("a")
 
     assert run.status == "failed"
@@ -60,7 +60,7 @@ def test_a_workflow_without_handlers_loads_and_runs_as_ever() -> None:
 
 
 def test_the_commands_of_a_handler_read_the_error() -> None:
-    """P5, P15, P16, P27: error.message, error.exit_code, error.step and error.timestamp, of the attempt that failed."""
+    """P5: error.message, error.exit_code, error.step and error.timestamp, of the attempt that failed."""
     run = run_of("""
         steps:
           - step: build
@@ -87,7 +87,7 @@ def test_a_handler_runs_only_when_its_step_fails() -> None:
 
 
 def test_a_handler_that_succeeds_marks_the_step_as_recovered_and_the_workflow_goes_on() -> None:
-    """P6, P17, P32: recovery is seen in the step, in the counts, and in that what follows runs."""
+    """P6: recovery is seen in the step, in the counts, and in that what follows runs."""
     run = run_of("""
         steps:
           - {step: a, shell: x, on_failure: [fix, check]}
@@ -102,7 +102,7 @@ def test_a_handler_that_succeeds_marks_the_step_as_recovered_and_the_workflow_go
 
 
 def test_a_handler_that_fails_marks_the_step_as_failed_with_both_failures() -> None:
-    """P7, P18: the step keeps its own failure, and that of its handler stands beside it."""
+    """P7: the step keeps its own failure, and that of its handler stands beside it."""
     run = run_of("steps: [{step: a, shell: x, on_failure: fix}, {step: b, shell: x, needs: [a]}]")
 
     run.fail("a", 7).fail("a.on_failure@1.0", 8)
@@ -117,7 +117,7 @@ def test_a_handler_that_fails_marks_the_step_as_failed_with_both_failures() -> N
 
 
 def test_a_command_that_is_best_effort_lets_the_handler_go_on_and_does_not_count() -> None:
-    """P24, P25: without continue_on_error the handler ends at the first failure. With it, unlike in Prodigy, it recovers."""
+    """P19: without continue_on_error the first failure ends the handler; with it, unlike there, it recovers."""
     text = "steps: [{{step: a, shell: x, on_failure: [{{shell: one, continue_on_error: {}}}, two]}}]"
 
     strict = run_of(text.format("false")).fail("a").fail("a.on_failure@1.0")
@@ -128,7 +128,7 @@ def test_a_command_that_is_best_effort_lets_the_handler_go_on_and_does_not_count
 
 
 def test_a_step_that_could_not_even_start_reaches_its_handler() -> None:
-    """P29: Prodigy returns such an error past the handler; here every failure climbs the same ladder."""
+    """P22: Prodigy returns such an error past the handler; here every failure climbs the same ladder."""
     run = run_of("""
         steps:
           - {step: list, shell: x}
@@ -139,7 +139,7 @@ def test_a_step_that_could_not_even_start_reaches_its_handler() -> None:
 
 
 def test_handler_failure_fatal_is_written_at_the_step_and_off_unless_said() -> None:
-    """P21: whether a failed handler is fatal is a switch of the step."""
+    """P8: whether a failed handler is fatal is a switch of the step."""
     quiet, fatal = (
         run_of(f"""
             steps:
@@ -156,7 +156,7 @@ def test_handler_failure_fatal_is_written_at_the_step_and_off_unless_said() -> N
 
 
 def test_on_success_is_there_for_symmetry() -> None:
-    """P20: commands after a success, and none of them after a failure or a recovery."""
+    """P21: commands after a success, and none of them after a failure or a recovery."""
     text = "steps: [{step: a, shell: x, on_success: [celebrate], on_failure: fix}]"
 
     assert run_of(text).ok("a").queued == ["a.on_success@1.0"]
@@ -167,7 +167,7 @@ def test_on_success_is_there_for_symmetry() -> None:
 
 
 def test_a_handler_of_a_handler_recovers_it_and_with_it_the_step() -> None:
-    """P4, P19, P35: handlers nest, each with the error it is for."""
+    """P4: handlers nest, each with the error it is for."""
     run = run_of("""
         steps:
           - step: a
@@ -185,7 +185,7 @@ def test_a_handler_of_a_handler_recovers_it_and_with_it_the_step() -> None:
 
 
 def test_retries_come_before_the_handler_and_the_handler_before_the_route() -> None:
-    """P12: handlers are one rung of one ladder, between the rules and the edges."""
+    """P23: handlers are one rung of one ladder, between the rules and the edges."""
     run = run_of("""
         steps:
           - {step: a, shell: x, retry: 1, on_failure: fix, next: {to: repair, on: failure}}
@@ -209,7 +209,7 @@ MAPPED = """
 
 
 def test_a_handler_of_a_map_runs_for_the_item_that_failed_and_for_no_other() -> None:
-    """P9, P36: MapReduce handlers are per item: the other items know nothing of it."""
+    """P25: MapReduce handlers are per item: the other items know nothing of it."""
     run = run_of(MAPPED).ok("types[0].0", "types[1].0").fail("types[1].1", 2)
     assert commands(run)[-1:] == ["fix-type-errors two.py 2"]
 
@@ -220,7 +220,7 @@ def test_a_handler_of_a_map_runs_for_the_item_that_failed_and_for_no_other() -> 
 
 
 def test_an_item_whose_handler_fails_is_a_failed_item() -> None:
-    """P9: the item has failed, the rest of the map goes on."""
+    """P25: the item has failed, the rest of the map goes on."""
     run = run_of(MAPPED).ok("types[0].0", "types[1].0", "types[0].1").fail("types[1].1", 2)
 
     run.fail("types[1].1.on_failure@2.0")
@@ -233,7 +233,7 @@ def test_an_item_whose_handler_fails_is_a_failed_item() -> None:
 
 
 def test_a_check_that_fails_is_handled_like_any_failure() -> None:
-    """P26: validate: a result that is found wanting reaches on_failure."""
+    """P13: validate: a result that is found wanting reaches on_failure."""
     run = run_of("""
         steps:
           - step: optimise
@@ -275,7 +275,7 @@ def scenario() -> History:
 
 
 def test_a_build_recovers_by_being_built_again_from_nothing() -> None:
-    """P37: clean, install, build: the last command's output is the step's."""
+    """P27: clean, install, build: the last command's output is the step's."""
     run = scenario().fail("build")
 
     run.ok("build.on_failure@1.0", "build.on_failure@1.1").ok("build.on_failure@1.2", output="bundle.js")
@@ -284,7 +284,7 @@ def test_a_build_recovers_by_being_built_again_from_nothing() -> None:
 
 
 def test_a_self_healing_step_is_run_again_after_each_repair() -> None:
-    """P39: with rerun the step itself says whether the repair helped."""
+    """P29: with rerun the step itself says whether the repair helped."""
     run = scenario().ok("build").fail("types").ok("types.on_failure@1.0").fail("types").ok("types.on_failure@2.0")
     assert run.queued == ["types"]
 
@@ -294,7 +294,7 @@ def test_a_self_healing_step_is_run_again_after_each_repair() -> None:
 
 
 def test_a_deployment_falls_back_and_the_log_says_so() -> None:
-    """P28, P38: a fallback completes the step by other means; unlike in Prodigy it counts as recovered, by name."""
+    """P28: a fallback completes the step by other means; unlike in Prodigy it counts as recovered, by name."""
     run = scenario().ok("build", "types").fail("deploy")
 
     run.ok("deploy.on_failure@1.0", "deploy.on_failure@1.1")
@@ -303,14 +303,14 @@ def test_a_deployment_falls_back_and_the_log_says_so() -> None:
 
 
 def test_a_cleanup_runs_and_the_failure_stays_one() -> None:
-    """P28, P40: cleaning up recovers nothing."""
+    """P30: cleaning up recovers nothing."""
     run = scenario().ok("build", "types", "deploy").fail("smoke", 9).ok("smoke.on_failure@1.0")
 
     assert (run.status, run["smoke"].failure.exit_code, run["smoke"].failure.handler_failure) == ("failed", 9, None)
 
 
 def test_a_named_handler_is_written_once_and_used_in_many_places() -> None:
-    """P41: handlers are composed from parts."""
+    """P32: handlers are composed from parts."""
     workflow = written("""
         handlers:
           clean: {commands: [make clean, make], strategy: fallback}
@@ -325,7 +325,7 @@ def test_a_named_handler_is_written_once_and_used_in_many_places() -> None:
 
 
 def test_a_handler_may_take_days_unless_it_has_a_time_limit() -> None:
-    """P22, P42: long recoveries are tasks like any other; a timeout is for those that must not be."""
+    """P33: long recoveries are tasks like any other; a timeout is for those that must not be."""
     text = "steps: [{{step: a, shell: x, on_failure: {{shell: wait-for-parts{}}}}}]"
     patient, limited = run_of(text.format("")).fail("a"), run_of(text.format(", timeout: 1h")).fail("a")
 

@@ -1,4 +1,4 @@
-"""Torc's failure handlers: rules, recovery scripts, and failures that wait to be classified. Numbers: docs/origins.md."""
+"""Torc's failure handlers: rules, recovery scripts, triage. The numbers are those of docs/origins.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECOVERED = """
 
 
 def test_a_named_policy_is_shared_by_steps_and_each_has_a_budget_of_its_own() -> None:
-    """T1, T2: a failure handler is named once, referred to by jobs, and counts per job."""
+    """T1: a failure handler is named once, referred to by jobs, and counts per job."""
     run = run_of(RECOVERED).fail("my_job").fail("my_job")
 
     run.fail("other")
@@ -38,7 +38,7 @@ def test_a_named_policy_is_shared_by_steps_and_each_has_a_budget_of_its_own() ->
 
 
 def test_the_exit_code_of_the_job_chooses_the_rule_whatever_the_order_in_the_file() -> None:
-    """T3, T6, T7: specific exit codes go before the catch-all that stands above them."""
+    """T5: specific exit codes go before the catch-all that stands above them."""
     run = run_of(RECOVERED).fail("my_job", 11).fail("other", 12)
 
     assert {fact.place: (fact.rule, fact.has_script) for fact in run.facts(e.RetryScheduled)} == {
@@ -48,7 +48,7 @@ def test_the_exit_code_of_the_job_chooses_the_rule_whatever_the_order_in_the_fil
 
 
 def test_a_rule_without_a_number_grants_three_retries_and_not_three_attempts() -> None:
-    """T5, T9: max_retries is 3 unless said; it counts retries, where Torc stops when attempt_id reaches it."""
+    """T4: max_retries is 3 unless said; it counts retries, where Torc stops when attempt_id reaches it."""
     run = run_of("steps: [{step: a, shell: x, retry: {rules: [{exit_codes: [10]}]}}]")
 
     for _ in range(4):
@@ -59,7 +59,7 @@ def test_a_rule_without_a_number_grants_three_retries_and_not_three_attempts() -
 
 
 def test_a_rule_that_names_nothing_to_match_is_refused() -> None:
-    """T4: a rule says exit codes or that it takes all; one that could never match is a mistake of the file."""
+    """T3: a rule says exit codes or that it takes all; one that could never match is a mistake of the file."""
     said = refusal("steps: [{step: a, shell: x, retry: {rules: [{max_retries: 2}]}}]")
 
     assert said == (
@@ -70,7 +70,7 @@ def test_a_rule_that_names_nothing_to_match_is_refused() -> None:
 
 
 def test_two_policies_of_one_name_are_refused() -> None:
-    """T23: the name of a failure handler is unique in its workflow."""
+    """T19: the name of a failure handler is unique in its workflow."""
     said = refusal("""
         retry_policies:
           mend: {max_retries: 1}
@@ -86,7 +86,7 @@ def test_two_policies_of_one_name_are_refused() -> None:
 
 
 def test_a_step_that_names_an_unknown_policy_is_refused() -> None:
-    """T2: a job refers to a handler that is there; it is said at load, not when the job fails."""
+    """T1: a job refers to a handler that is there; it is said at load, not when the job fails."""
     said = refusal("""
         retry_policies: {mend: {max_retries: 1}}
         steps: [{step: a, shell: x, retry: mned}]
@@ -103,7 +103,7 @@ def test_a_step_that_names_an_unknown_policy_is_refused() -> None:
 
 
 def test_the_first_attempt_is_number_one_and_each_retry_one_more() -> None:
-    """T10, T24: attempt_id starts at 1; the retry that is reserved is the next."""
+    """T8: attempt_id starts at 1; the retry that is reserved is the next."""
     run = run_of(RECOVERED)
     assert run["my_job"].attempt == 1
 
@@ -113,7 +113,7 @@ def test_the_first_attempt_is_number_one_and_each_retry_one_more() -> None:
 
 
 def test_the_script_is_told_what_failed_and_the_job_waits_for_it() -> None:
-    """T11, T19: reserve, then the script with the return code and the attempt that failed, then the job."""
+    """T16: reserve, then the script with the return code and the attempt that failed, then the job."""
     run = run_of(RECOVERED).fail("my_job", 10)
     assert (run["my_job"].status, commands(run)[0]) == ("backing_off", "./mend 10 1")
 
@@ -123,7 +123,7 @@ def test_the_script_is_told_what_failed_and_the_job_waits_for_it() -> None:
 
 
 def test_a_script_that_fails_does_not_stop_the_retry() -> None:
-    """T13: a bug in the recovery script blocks no legitimate retry."""
+    """T10: a bug in the recovery script blocks no legitimate retry."""
     run = run_of(RECOVERED).fail("my_job", 10).fail("my_job.script@1", 1)
 
     assert "my_job" in run.queued
@@ -131,7 +131,7 @@ def test_a_script_that_fails_does_not_stop_the_retry() -> None:
 
 
 def test_two_processes_that_report_one_failure_reserve_one_retry() -> None:
-    """T14: nobody can reserve a retry twice; the second report changes nothing."""
+    """T11: nobody can reserve a retry twice; the second report changes nothing."""
     run = run_of(RECOVERED).fail("my_job", 10)
 
     run.tell(r.TaskEnded(run.clock, "my_job", 1, Outcome(10)))
@@ -141,7 +141,7 @@ def test_two_processes_that_report_one_failure_reserve_one_retry() -> None:
 
 
 def test_a_job_that_ended_well_is_not_tried_again() -> None:
-    """T17: only a job that ran and failed is retried; a late failure of one that completed is refused."""
+    """T14: only a job that ran and failed is retried; a late failure of one that completed is refused."""
     run = run_of(RECOVERED).ok("my_job")
 
     run.tell(r.TaskEnded(run.clock, "my_job", 1, Outcome(10)))
@@ -151,7 +151,7 @@ def test_a_job_that_ended_well_is_not_tried_again() -> None:
 
 
 def test_a_failure_reported_by_an_earlier_round_reserves_nothing_in_this_one() -> None:
-    """T16: the run_id of a retry must be that of the current run; here an attempt of an old round is refused."""
+    """T13: the run_id of a retry must be that of the current run; here an attempt of an old round is refused."""
     run = run_of("steps: [{step: a, shell: x, retry: 1}]").fail("a").fail("a").retry()
 
     run.tell(r.TaskEnded(run.clock, "a", 2, Outcome(10)))
@@ -161,7 +161,7 @@ def test_a_failure_reported_by_an_earlier_round_reserves_nothing_in_this_one() -
 
 
 def test_a_failure_of_a_job_that_does_not_exist_is_refused() -> None:
-    """T15: a report about nothing is nothing, and the run goes on."""
+    """T12: a report about nothing is nothing, and the run goes on."""
     run = run_of(RECOVERED)
 
     run.tell(r.TaskEnded(run.clock, "no_such_job", 1, Outcome(10)))
@@ -171,7 +171,7 @@ def test_a_failure_of_a_job_that_does_not_exist_is_refused() -> None:
 
 
 def test_resources_are_raised_by_the_rule_for_the_failure_in_the_same_run() -> None:
-    """T26: what Torc leaves to workflow recovery (more memory after OOM, more time after a timeout) a rule does."""
+    """T23: what Torc leaves to workflow recovery (more memory after OOM, more time after a timeout) a rule does."""
     run = run_of("""
         retry_policies:
           grow:
@@ -210,7 +210,7 @@ RULE = "retry: {rules: [{exit_codes: [10], max_retries: 1}]}"
     ],
 )
 def test_the_outcome_of_recovery_says_what_becomes_of_the_job(rules: str, exit_codes: list[int], status: str) -> None:
-    """T27: retried; parked if there is no handler or no rule that matches; failed if the retries are used up."""
+    """T25: retried; parked if there is no handler or no rule that matches; failed if the retries are used up."""
     run = run_of(TRIAGED % rules)
 
     for code in exit_codes:
@@ -220,14 +220,14 @@ def test_the_outcome_of_recovery_says_what_becomes_of_the_job(rules: str, exit_c
 
 
 def test_a_parked_job_ends_nothing_and_blocks_what_depends_on_it() -> None:
-    """T29, T30: pending_failed is not terminal, and downstream jobs stay blocked instead of being cancelled."""
+    """T27: pending_failed is not terminal, and downstream jobs stay blocked instead of being cancelled."""
     run = run_of(TRIAGED % RULE).fail("my_job", 99).wait(1_000_000)
 
     assert (run.status, run.statuses) == ("running", {"my_job": "pending_failed", "after": "waiting"})
 
 
 def test_classified_as_retry_the_job_runs_again_and_the_rest_goes_on() -> None:
-    """T33: an agent says retry, with a reason; it is recorded who said it."""
+    """T30: an agent says retry, with a reason; it is recorded who said it."""
     run = run_of(TRIAGED % RULE).fail("my_job", 99).classify("my_job", "retry", reason="the licence server was down")
 
     assert run.follows[0] == e.StepClassified("my_job", 1, "retry", "the licence server was down", "someone")
@@ -235,14 +235,14 @@ def test_classified_as_retry_the_job_runs_again_and_the_rest_goes_on() -> None:
 
 
 def test_classified_as_fail_the_job_has_failed_and_what_depends_on_it_is_given_up() -> None:
-    """T34: an agent says fail; downstream jobs are skipped, and the run ends."""
+    """T31: an agent says fail; downstream jobs are skipped, and the run ends."""
     run = run_of(TRIAGED % RULE).fail("my_job", 99).classify("my_job", "fail")
 
     assert (run.status, run.statuses) == ("failed", {"my_job": "failed", "after": "skipped"})
 
 
 def test_a_parked_job_can_be_reset_with_the_failed_ones() -> None:
-    """T31: reset-status --failed-only includes parked jobs: cancel the run, and retry takes them up again."""
+    """T28: reset-status --failed-only includes parked jobs: cancel the run, and retry takes them up again."""
     run = run_of(TRIAGED % RULE).fail("my_job", 99).cancel().retry()
 
     assert (run.queued, run["my_job"].visit) == (["my_job"], 2)
