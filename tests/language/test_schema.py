@@ -14,6 +14,7 @@ from mulligan.language import load_text
 from mulligan.language.document import decode, parse
 from mulligan.language.keys import STEP, WORKFLOW
 from mulligan.language.nodes import plain
+from mulligan.language.reference import records
 from mulligan.language.schema import schema
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
@@ -130,3 +131,18 @@ def test_every_key_of_a_step_and_of_a_workflow_is_in_the_schema() -> None:
 
     assert set(definitions["step"]["properties"]) == set(STEP.keys)
     assert set(definitions["workflow"]["properties"]) == set(WORKFLOW.keys)
+
+
+def test_every_key_has_its_sentence() -> None:
+    keys = ((record.name, word, key) for record in records(WORKFLOW) for word, key in record.keys.items())
+
+    assert [f"{record}.{word}" for record, word, key in keys if not key.about] == []
+
+
+def test_a_delay_is_described_by_what_it_is_before() -> None:
+    definitions = schema()["$defs"]
+
+    assert definitions["rule"]["properties"]["delay"]["description"] == "how long to wait before the first retry"
+    assert definitions["edge"]["properties"]["delay"]["description"] == (
+        "edges that close a loop: how long to wait before the first time round"
+    )

@@ -88,26 +88,30 @@ BACKOFF = {
     "max_delay": Key(DURATION, "no delay is longer than this"),
     "jitter": Key(number(0, 1), "the share of a delay that is random"),
 }
+LOOP_BACKOFF = {
+    **BACKOFF,
+    "delay": Key(DURATION, "edges that close a loop: how long to wait before the first time round"),
+}
 
 ADJUST = Record(
     "adjust",
     {
         "memory": Key(FACTOR, "x1.5: half as much memory again, of the larger of asked and peak"),
-        "max_memory": Key(SIZE),
-        "cpus": Key(FACTOR),
-        "max_cpus": Key(number(0.001)),
+        "max_memory": Key(SIZE, "memory never grows beyond this"),
+        "cpus": Key(FACTOR, "x2: twice the processors"),
+        "max_cpus": Key(number(0.001), "processors never grow beyond this"),
         "timeout": Key(FACTOR, "x2: twice the time"),
-        "max_timeout": Key(DURATION),
+        "max_timeout": Key(DURATION, "the time never grows beyond this"),
     },
 )
 
 SCRIPT_RECORD = Record(
     "recovery_script",
     {
-        "shell": Key(Template("a shell command"), is_required=True),
+        "shell": Key(Template("a shell command"), "the script; the failure is in ${error}", is_required=True),
         "timeout": Key(DURATION, "default 5m"),
-        "env": Key(Deferred(lambda: ENV)),
-        "cwd": Key(Template("a folder")),
+        "env": Key(Deferred(lambda: ENV), "environment variables, beside those of the step"),
+        "cwd": Key(Template("a folder"), "the folder it runs in (default: the step's)"),
     },
 )
 SCRIPT = Either("a shell command", text=Template(), mapping=SCRIPT_RECORD)
@@ -143,9 +147,9 @@ RETRY = Either(
 RESOURCES = Record(
     "resources",
     {
-        "cpus": Key(number(0.001)),
-        "memory": Key(SIZE),
-        "gpus": Key(whole(0)),
+        "cpus": Key(number(0.001), "how many processors; a fraction is a share of one"),
+        "memory": Key(SIZE, "how much memory it may take"),
+        "gpus": Key(whole(0), "how many graphics processors"),
         "labels": Key(ListOf(TEXT, or_one=True), "a worker must have them all"),
     },
 )
@@ -155,18 +159,18 @@ HTTP = Record(
     "http",
     {
         "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
-        "url": Key(_node(Template("an address")), is_required=True),
-        "headers": Key(_node(MapOf(ANY_TEXT, pattern=r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"))),
-        "params": Key(_node(MapOf(TEMPLATED, pattern=r"(?s:.+)"))),
-        "json": Key(_node(TEMPLATED)),
-        "body": Key(_node(ANY_TEXT)),
+        "url": Key(_node(Template("an address")), "where the request goes", is_required=True),
+        "headers": Key(_node(MapOf(ANY_TEXT, pattern=r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")), "the request's headers"),
+        "params": Key(_node(MapOf(TEMPLATED, pattern=r"(?s:.+)")), "what follows the '?' of the address"),
+        "json": Key(_node(TEMPLATED), "a body that is sent as JSON"),
+        "body": Key(_node(ANY_TEXT), "a body that is sent as it is"),
         "expect": Key(ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success"),
     },
 )
 SQL = Record(
     "sql",
     {
-        "connection": Key(_node(Template("a connection")), is_required=True),
+        "connection": Key(_node(Template("a connection")), "the address of the database", is_required=True),
         "query": Key(_node(Template("a query")), "values in ${…} are bound, never text", is_required=True),
         "params": Key(_node(TEMPLATED), "values for the query's own parameters"),
     },
@@ -174,25 +178,26 @@ SQL = Record(
 AGENT = Record(
     "agent",
     {
-        "provider": Key(TEXT),
-        "prompt": Key(_node(Template("a prompt")), is_required=True),
-        "model": Key(_node(Template("a model"))),
-        "context": Key(_node(TEMPLATED)),
+        "provider": Key(TEXT, "which agent, such as claude"),
+        "prompt": Key(_node(Template("a prompt")), "what it is asked to do", is_required=True),
+        "model": Key(_node(Template("a model")), "which model of the provider's"),
+        "context": Key(_node(TEMPLATED), "what it is told beside the prompt"),
     },
 )
 CHILD = Record(
     "workflow_action",
     {
         "file": Key(TEXT, "relative to this file", is_required=True),
-        "inputs": Key(_node(MapOf(TEMPLATED))),
+        "inputs": Key(_node(MapOf(TEMPLATED)), "the inputs of the child run"),
     },
 )
-PYTHON = Record("python", {"call": Key(CALL, is_required=True)})
-WAIT = Record("wait", {"until": Key(_node(Template("a time such as 2030-01-31T09:00:00Z")), is_required=True)})
+PYTHON = Record("python", {"call": Key(CALL, "a function that workers can import", is_required=True)})
+_TIME = Template("a time such as 2030-01-31T09:00:00Z")
+WAIT = Record("wait", {"until": Key(_node(_TIME), "the moment at which it ends", is_required=True)})
 APPROVE = Record(
     "approve",
     {
-        "message": Key(_node(Template("a message")), is_required=True),
+        "message": Key(_node(Template("a message")), "what the person is asked", is_required=True),
         "timeout": Key(DURATION, "how long to wait for an answer"),
         "default": Key(Choice(("approve", "refuse")), "the answer when nobody gives one (default refuse)"),
     },
@@ -303,7 +308,7 @@ EDGE = Record(
         "exit_codes": EXIT_CODES,
         "handles": Key(FLAG, "false: taken beside the chosen one, and handles nothing"),
         "then": Key(Choice(("rerun", "continue")), "what the remediation's success does for this step"),
-        **BACKOFF,
+        **LOOP_BACKOFF,
     },
 )
 NEXT = ListOf(Either("a step's name", text=TEXT, number=STEP_NAME, mapping=EDGE), or_one=True)
@@ -317,8 +322,18 @@ TRIAGE = Record(
     },
 )
 
-SORT = Record("sort_by", {"by": Key(_node(EXPRESSION), is_required=True), "descending": Key(FLAG)})
-OVER_RECORD = Record("over", {"file": Key(_node(Template("a file"))), **COMMAND_KEYS}, one_of=(("file",), *_ONE_ACTION))
+SORT = Record(
+    "sort_by",
+    {
+        "by": Key(_node(EXPRESSION), "what the items are compared by", is_required=True),
+        "descending": Key(FLAG, "true: the largest first"),
+    },
+)
+OVER_RECORD = Record(
+    "over",
+    {"file": Key(_node(Template("a file")), "one item per line; a list if its name ends in .json"), **COMMAND_KEYS},
+    one_of=(("file",), *_ONE_ACTION),
+)
 MAP = Record(
     "map",
     {
@@ -343,9 +358,9 @@ MAP = Record(
 RANGE = Record(
     "range",
     {
-        "from": Key(number(-1e15), is_required=True),
-        "to": Key(number(-1e15), is_required=True),
-        "step": Key(number(1e-12)),
+        "from": Key(number(-1e15), "the first value", is_required=True),
+        "to": Key(number(-1e15), "no value is larger than this", is_required=True),
+        "step": Key(number(1e-12), "from one value to the next (default 1)"),
     },
 )
 MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(Json()), mapping=RANGE))
@@ -354,7 +369,7 @@ MATRIX = AnyOf("a mapping of lists, or {zip: …}", (MATRIX_ZIP, MATRIX_LISTS))
 
 STEP_KEYS = {
     "step": Key(Template("a name of letters, digits, '_' and '-'", ("string", "number")), "its name", is_required=True),
-    "description": Key(TEXT),
+    "description": Key(TEXT, "what it is for"),
     **COMMAND_KEYS,
     "map": Key(_node(MAP), "runs 'do' once per item"),
     "do": Key(COMMANDS_FORMS, "what runs for each item, one after the other"),
@@ -378,7 +393,7 @@ END_KEYS = {
     key: COMMAND_KEYS[key]
     for key in (*ACTION_KEYS, "retry", "on_failure", "validate", "timeout", "capture", "env", "cwd")
 }
-END = Record("end", {"description": Key(TEXT), **END_KEYS}, one_of=_ONE_ACTION)
+END = Record("end", {"description": Key(TEXT, "what it is for"), **END_KEYS}, one_of=_ONE_ACTION)
 
 DEFAULTS = Record(
     "defaults",
@@ -395,12 +410,16 @@ INPUT = Record(
         "type": Key(Choice(INPUT_TYPES), "default string"),
         "default": Key(_node(Json()), "required without one"),
         "enum": Key(_node(ListOf(Json(), at_least=1)), "the values it may have"),
-        "description": Key(TEXT),
+        "description": Key(TEXT, "what it is for"),
     },
 )
 SECRET = Record(
     "secret",
-    {"env": Key(TEXT, "an environment variable of the worker"), "file": Key(TEXT), "command": Key(TEXT)},
+    {
+        "env": Key(TEXT, "an environment variable of the worker"),
+        "file": Key(TEXT, "a file on the worker's host"),
+        "command": Key(TEXT, "a command that prints it, run by the worker"),
+    },
     one_of=(("env",), ("file",), ("command",)),
 )
 BREAKER = Record(
@@ -420,7 +439,7 @@ WORKFLOW = Record(
     "workflow",
     {
         "name": Key(TEXT, "what it is called (default: the file's name)"),
-        "description": Key(TEXT),
+        "description": Key(TEXT, "what it is for"),
         "inputs": Key(
             MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
             "typed inputs",
