@@ -357,6 +357,39 @@ def test_the_evaluator_of_the_core_evaluates_renders_and_judges() -> None:
     assert cel.condition(check("output.ok && true"), names) is True
 
 
+def test_the_evaluator_knows_the_environment_it_was_given_and_no_other() -> None:
+    cel = Cel(env={"REGION": "north"})
+
+    assert cel.evaluate(check("env.REGION"), {}) == "north"
+    assert cel.evaluate(check("env['REGION'] + '!'"), {}) == "north!"
+    assert cel.render(Template(parts=("to ", check("env.REGION"))), {}) == "to north"
+    assert cel.condition(check("env.REGION == inputs.x"), {"inputs": {"x": "north"}}) is True
+    assert cel.condition(check("has(env.HOME)"), {}) is False
+    assert cel.evaluate(check("has(env.HOME) ? env.HOME : 'nowhere'"), {}) == "nowhere"
+
+
+@pytest.mark.parametrize("source", ["env.HOME", "env['HOME']", "env.HOME + '!'", "size(env.HOME)", "env.HOME == 'x'"])
+def test_an_environment_variable_that_is_not_set_is_named(source: str) -> None:
+    with pytest.raises(ExpressionFailed) as failed:
+        Cel(env={"REGION": "north"}).evaluate(check(source), {})
+
+    assert failed.value.message == f"'{source}': environment variable 'HOME' is not set"
+
+
+def test_without_an_environment_no_variable_is_set() -> None:
+    with pytest.raises(ExpressionFailed) as failed:
+        Cel().evaluate(check("env.HOME"), {})
+
+    assert failed.value.data["reason"] == "environment variable 'HOME' is not set"
+
+
+def test_a_failure_that_has_other_reasons_is_not_put_down_to_the_environment() -> None:
+    with pytest.raises(ExpressionFailed) as failed:
+        Cel(env={"REGION": "north"}).evaluate(check("env.REGION + inputs.n"), {"inputs": {"n": 1}})
+
+    assert failed.value.data["reason"] == "'+' does not work on string and int"
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()

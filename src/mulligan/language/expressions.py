@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -147,9 +148,18 @@ def evaluate(expression: Expression, names: Mapping[str, Any]) -> Any:
     try:
         return _program(expression.source).evaluate(names)
     except CelFailed as failed:
-        raise _failed(expression, str(failed)) from failed
+        raise _failed(expression, _unset_variable(expression, names) or str(failed)) from failed
     except BadToken as bad:
         raise _failed(expression, bad.reason) from bad
+
+
+def _unset_variable(expression: Expression, names: Mapping[str, Any]) -> str:
+    """The words for an expression that failed and reads an environment variable that is not set, else nothing."""
+    if "env" not in expression.reads or "env" not in names:
+        return ""
+    read = (path[1] for path in _program(expression.source).paths if path[0] == "env" and len(path) > 1)
+    unset = next((name for name in read if name not in names["env"]), None)
+    return f"environment variable '{unset}' is not set" if unset else ""
 
 
 def render(template: Template, names: Mapping[str, Any]) -> Any:
@@ -181,16 +191,22 @@ def kind_of(value: Any) -> str:
 
 
 class Cel:
-    """The evaluator that the core is handed."""
+    """The evaluator that the core is handed. `env` are the environment variables that expressions may read."""
+
+    def __init__(self, env: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._env = dict(env)
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
-        return evaluate(expression, names)
+        return evaluate(expression, self._with_env(names, expression.reads))
 
     def render(self, template: Template, names: Mapping[str, Any]) -> Any:
-        return render(template, names)
+        return render(template, self._with_env(names, template.reads))
 
     def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
-        return condition(expression, names)
+        return condition(expression, self._with_env(names, expression.reads))
+
+    def _with_env(self, names: Mapping[str, Any], reads: tuple[str, ...]) -> Mapping[str, Any]:
+        return {**names, "env": self._env} if "env" in reads else names
 
 
 def _failed(expression: Expression, reason: str) -> ExpressionFailed:
@@ -202,6 +218,7 @@ class _PathProgram:
 
     def __init__(self, path: tuple[str | int, ...], paths: tuple[Path, ...]) -> None:
         self.reads = reads(paths)
+        self.paths = paths
         self._path = path
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
@@ -231,11 +248,11 @@ class _EngineProgram:
     def __init__(self, compiled: cel.Program, paths: tuple[Path, ...]) -> None:
         self.reads = reads(paths)
         # The shortest first: what is taken whole is not entered again.
-        self._paths = tuple(sorted(paths, key=len))
+        self.paths = tuple(sorted(paths, key=len))
         self._compiled = compiled
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
-        return cel.plain(self._compiled.evaluate(cel.checked_input(_pruned(names, self._paths))))
+        return cel.plain(self._compiled.evaluate(cel.checked_input(_pruned(names, self.paths))))
 
 
 def _pruned(names: Mapping[str, Any], paths: tuple[Path, ...]) -> dict[str, Any]:
