@@ -210,7 +210,8 @@ def test_a_workflow_survives_its_journey_as_json() -> None:
         inputs: {x: {type: object, default: {a: [1, 2.5, null]}}}
         steps:
           - {step: s, matrix: {i: 1..2}, shell: 'echo ${matrix.i}', retry: {recovery_script: make}}
-          - {step: m, needs: [s], map: {over: [1]}, do: [make], next: [{to: s_1, on: failure, then: rerun}]}
+          - {step: m, needs: [s], map: {over: [1]}, do: [make], next: [{to: fix, on: failure, then: rerun}]}
+          - {step: fix, shell: make}
         """
     )
 

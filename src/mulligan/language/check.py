@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from mulligan.core.graph import Graph
+from mulligan.core.graph import Arc, Graph
 from mulligan.core.workflow import END, Backoff, Need, Step, Workflow
 from mulligan.language.edges import EdgeDraft
+from mulligan.language.keys import BACKOFF
 from mulligan.language.links import Links, forward_links, need_links, readable, success_links, vertex
 from mulligan.language.nodes import Node, Refusal, Source
 from mulligan.language.reach import Reach, find_cycle
@@ -50,7 +51,7 @@ def _need_node(step: str, needed: str, resolved: Resolved) -> Node:
 
 
 def _check_loops(workflow: Workflow, resolved: Resolved, source: Source) -> None:
-    """The edge that closes a cycle is a `next` edge; delays are for those."""
+    """The edge that closes a cycle is a `next` edge; delays are for those, and `then` is not."""
     graph = Graph(workflow)
     links: Links = {name: [] for name in resolved.steps}
     for group, members in resolved.groups.items():
@@ -62,21 +63,29 @@ def _check_loops(workflow: Workflow, resolved: Resolved, source: Source) -> None
         for need in node.step.needs:
             links[vertex(need)].append(name)
         for arc in node.arcs:
-            if not arc.is_loop and arc.edge.backoff != Backoff():
-                _note_delay(name, arc.edge.index, resolved, source)
+            _note_senseless(name, arc, resolved, source)
     cycle = find_cycle(links)
     if cycle:
         raise _refuse_closed_by_need(cycle, resolved, source)
 
 
-def _note_delay(step: str, index: int, resolved: Resolved, source: Source) -> None:
-    edges = resolved.drafts[step].edges
-    if index >= len(edges):
+def _note_senseless(step: str, arc: Arc, resolved: Resolved, source: Source) -> None:
+    """A delay needs a loop, and `then` needs a way that does not lead back by itself."""
+    drafts = resolved.drafts[step].edges
+    if arc.edge.index >= len(drafts):
         return
-    key = next((key for key in ("delay", "factor", "max_delay", "jitter") if _has(edges[index], key)), "delay")
-    message = f"'{key}' is for edges that close a loop, and the one to '{edges[index].edge.to}' does not"
-    hint = "for a pause, put a step with 'wait' between them"
-    source.note(source.refuse("edge", message, edges[index].at(key), hint=hint))
+    draft = drafts[arc.edge.index]
+    if not arc.is_loop and arc.edge.backoff != Backoff():
+        key = next((key for key in BACKOFF if _has(draft, key)), "delay")
+        message = f"'{key}' is for edges that close a loop, and the one to '{draft.edge.to}' does not"
+        hint = "for a pause, put a step with 'wait' between them"
+        source.note(source.refuse("edge", message, draft.at(key), hint=hint))
+    if arc.is_loop and arc.edge.then:
+        message = f"'then' is for what follows a repair, and the edge to '{draft.edge.to}' leads back in a loop"
+        if arc.to == step:
+            message = f"'then' is for what follows a repair, and step '{step}' cannot repair itself"
+        hint = "remove 'then': the steps from there on run again as it is"
+        source.note(source.refuse("edge", message, draft.at("then"), hint=hint))
 
 
 def _has(draft: EdgeDraft, key: str) -> bool:
