@@ -14,13 +14,19 @@ from mulligan.core.state import State
 from mulligan.core.workflow import Handler, Map, Rule, Step, Workflow
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
-from mulligan.testing.liveness import Outside, promise_10_nobody_is_forgotten, promise_10_somebody_will_come
+from mulligan.testing.liveness import (
+    Outside,
+    promise_10_nobody_is_forgotten,
+    promise_10_somebody_will_come,
+    promise_10_the_story_can_be_told,
+)
 from mulligan.testing.promises import (
     FACT_PROMISES,
     Promises,
     check,
     promise_1_every_step_has_ended,
     promise_7_no_task_outlives_its_run,
+    promise_8_the_log_can_be_written_down,
     promise_8_the_log_replays,
     promise_9_no_secret_is_told,
 )
@@ -495,6 +501,15 @@ def test_a_task_that_outlives_its_run_is_found() -> None:
     assert str(caught.value) == "promise 7: the run has completed, and [('a', 1)] are still queued"
 
 
+def test_a_log_that_is_not_what_it_was_when_read_back_is_found() -> None:
+    pair = e.AttemptScheduled("a", 1, bindings={"V1": (1, 2)})
+
+    with pytest.raises(AssertionError) as caught:
+        promise_8_the_log_can_be_written_down([e.Entry(1, START, 0, pair)])
+
+    assert str(caught.value).splitlines()[0] == "promise 8: entry 1 is"
+
+
 def test_a_state_that_its_log_does_not_tell_is_found() -> None:
     run = running()
     run.state.run.reason = "made up"
@@ -514,6 +529,13 @@ def test_a_place_that_its_log_does_not_tell_is_named_alone() -> None:
 
     assert "'b'" in str(caught.value)
     assert "'a'" not in str(caught.value)
+
+
+def test_a_run_of_which_nothing_can_be_told_is_found() -> None:
+    with pytest.raises(AssertionError) as caught:
+        promise_10_the_story_can_be_told([])
+
+    assert str(caught.value) == "promise 10: nothing can be told of a run of 0 events"
 
 
 def test_a_secret_in_the_log_is_found_and_not_told_again() -> None:

@@ -5,14 +5,16 @@ A property that holds by construction proves nothing; this is the one that finds
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from ..core.events import Entry
 from ..core.flow import readiness
 from ..core.lives import is_engines_own
 from ..core.state import Place, State
+from ..core.story import story
 from ..core.workflow import END
 
 Key = tuple[str, int]
@@ -95,3 +97,9 @@ def promise_10_nobody_is_forgotten(state: State, outside: Outside) -> None:
         answer = readiness(state, place) if place.status == "waiting" else ""
         if answer:
             raise AssertionError(f"promise 10: '{place.key}' waits, and the answer is there: {answer}")
+
+
+def promise_10_the_story_can_be_told(log: Sequence[Entry]) -> None:
+    """What happened, and what is waited for, is told from the events alone."""
+    if not [line for line in story(iter(log)) if line.text.strip()]:
+        raise AssertionError(f"promise 10: nothing can be told of a run of {len(log)} events")

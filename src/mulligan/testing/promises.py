@@ -8,13 +8,14 @@ when a turn is over: `promise(state, outside)`. Those about the graph are in `ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from ..core import events as e
+from ..core.codec import decode_log, encode_log
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.turn import fold
@@ -27,7 +28,12 @@ from .causes import (
     promise_4_a_step_is_skipped_for_a_cause,
     promise_4_remediations_bring_back_what_they_repaired,
 )
-from .liveness import Outside, promise_10_nobody_is_forgotten, promise_10_somebody_will_come
+from .liveness import (
+    Outside,
+    promise_10_nobody_is_forgotten,
+    promise_10_somebody_will_come,
+    promise_10_the_story_can_be_told,
+)
 from .seen import RESULTS, STEP_ENDS, TERMINAL, Seen
 
 _NO_CAUSES: Counter[str] = Counter()
@@ -318,6 +324,12 @@ def promise_8_the_log_is_a_log(seen: Seen, entry: e.Entry) -> None:
         raise seen.broken("promise 8", "time went back", entry)
 
 
+def promise_8_the_log_can_be_written_down(log: Sequence[e.Entry]) -> None:
+    for entry, read in zip(log, decode_log(encode_log(log)), strict=True):
+        if entry != read:
+            raise AssertionError(f"promise 8: entry {entry.seq} is\n  {entry}\nand is read back as\n  {read}")
+
+
 def promise_8_the_log_replays(state: State, log: Iterable[e.Entry]) -> None:
     replayed = fold(state.workflow, log, state.graph)
     for table in ("run", "places", "arcs", "barriers", "failures", "undoables", "past", "routed"):
@@ -421,7 +433,9 @@ class Promises:
     def over(self, state: State, outside: Outside) -> None:
         """The history is over: everything was reported, and nothing may be left."""
         promise_7_no_task_outlives_its_run(state, outside)
+        promise_8_the_log_can_be_written_down(self.seen.log)
         promise_8_the_log_replays(state, self.seen.log)
+        promise_10_the_story_can_be_told(self.seen.log)
 
 
 def check(log: Iterable[e.Entry], state: State) -> None:
@@ -430,4 +444,5 @@ def check(log: Iterable[e.Entry], state: State) -> None:
     for entry in log:
         promises.see(entry)
     promise_1_every_step_has_ended(state, Outside())
+    promise_8_the_log_can_be_written_down(promises.seen.log)
     promise_8_the_log_replays(state, promises.seen.log)

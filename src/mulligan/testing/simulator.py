@@ -18,6 +18,7 @@ import msgspec
 
 from ..core import reports as r
 from ..core.classify import Outcome
+from ..core.codec import encode_log
 from ..core.events import Kept
 from ..core.failure import failure
 from ..core.fork import kept_results
@@ -116,7 +117,7 @@ class Simulation:
 
     def log_bytes(self) -> bytes:
         """The log as text, to compare histories by."""
-        return b"\n".join(msgspec.json.encode(entry) for entry in self.row.log)
+        return encode_log(self.row.log)
 
     def outside(self) -> Outside:
         timers = {key: timer.due for key, timer in self.row.timers.items()}
