@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from mulligan.core import events as e
-from mulligan.core.context import FAILURE_CHARS_MAX
 from mulligan.core.events import Passed, Route
 from mulligan.testing.history import History
 
@@ -277,9 +276,10 @@ def test_the_context_of_many_long_failures_is_bounded_and_always_the_same() -> N
     def told() -> str:
         run = run_of(text)
         for i in range(4):
-            run.fail(f"s{i}", code="EXCEPTION", message="long ago", trace="line\n" * 2000)
+            run.fail(f"s{i}", stderr_tail=f"{i}" * 2000, trace="line\n" * 2000)
         return commands(run)[0]
 
     included = [int(found) for found in re.findall(r"included_chars: (\d+)", told())]
-    assert len(included) == 4 and sum(included) <= FAILURE_CHARS_MAX
+    assert (len(included), sum(included)) == (4, 6_000)
+    assert told().count("method: head_tail") == 3
     assert told() == told()

@@ -195,8 +195,9 @@ def test_retries_back_off_exponentially_up_to_a_limit() -> None:
     """S33: base delay, factor and longest delay are written per rule; jitter has tests of its own."""
     run = agent().ok("plan")
 
-    for _ in range(3):
-        run.fail("validate", **reported("COLUMN_NOT_FOUND")).wait(5)
+    for delay in (1, 2, 3):
+        assert run.fail("validate", **reported("COLUMN_NOT_FOUND")).wait(delay - 0.5).queued == []
+        run.wait(0.5)
 
     reserved = [entry for entry in run.log if isinstance(entry.fact, e.RetryScheduled)]
     assert [(entry.fact.due - entry.at).total_seconds() for entry in reserved] == [1.0, 2.0, 3.0]
