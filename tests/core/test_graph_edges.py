@@ -407,3 +407,12 @@ def test_a_success_edge_to_end_starts_nothing_and_ends_nothing_early():
     run.ok("a")
 
     assert (run.status, run.queued) == ("running", ["b", "c"])
+
+
+def test_take_first_looks_at_the_lowest_priority_first_then_in_file_order() -> None:
+    edges = [edge("last"), edge("second", priority=2), edge("first", priority=1), edge("also", priority=2)]
+    flow = workflow(step("a", next=edges, take="first"), *(step(n) for n in ("last", "second", "first", "also")))
+
+    run = History(flow).start().ok("a")
+
+    assert run.queued == ["first"]

@@ -42,12 +42,16 @@ class Barrier:
 class Node:
     """A step and what touches it."""
 
-    __slots__ = ("arcs", "arrivals", "barriers", "dependents", "needs", "order", "step", "waits")
+    __slots__ = ("arcs", "arrivals", "barriers", "by_priority", "dependents", "needs", "order", "step", "waits")
 
     def __init__(self, step: Step, order: int) -> None:
         self.step = step
         self.order = order
         self.arcs: list[Arc] = [Arc(step.name, edge) for edge in step.edges]
+        # The order in which they are looked at: the lowest priority first, those without one last, in file order.
+        self.by_priority: tuple[Arc, ...] = tuple(
+            sorted(self.arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index))
+        )
         # Incoming arcs that count for the join: all but loops.
         self.arrivals: list[Arc] = []
         # Whoever needs this step, and on which condition.

@@ -19,7 +19,7 @@ def success_edges(now: Now, place: Place, output: object, *, with_always: bool =
     node = now.state.graph.nodes[place.key]
     kinds = ("success", "always") if with_always else ("success",)
     taken: list[Arc] = []
-    for arc in node.arcs:
+    for arc in node.by_priority:
         is_late = arc.edge.on == "success" and node.step.take == "first" and _has_success(taken)
         if arc.edge.on in kinds and not is_late and _is_open(now.state, arc) and _holds(now, place, arc.edge, output):
             taken.append(arc)
@@ -99,9 +99,8 @@ def alert_edges(state: State, place: Place, failure: Failure) -> tuple[int, ...]
 
 
 def _by_priority(state: State, step: str, *, handles: bool) -> list[Arc]:
-    arcs = [a for a in state.graph.nodes[step].arcs if a.edge.on == "failure" and a.edge.handles is handles]
-    # An edge without a priority comes after those that have one.
-    return sorted(arcs, key=lambda a: (a.edge.priority is None, a.edge.priority or 0, a.edge.index))
+    arcs = state.graph.nodes[step].by_priority
+    return [arc for arc in arcs if arc.edge.on == "failure" and arc.edge.handles is handles]
 
 
 def _misfit(state: State, arc: Arc, failure: Failure) -> str:
