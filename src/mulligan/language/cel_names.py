@@ -34,15 +34,17 @@ class UnknownFunction(BadToken):
 def analyse(found: list[Token]) -> Analysis:
     """The paths that the expression reads; BadToken for what we do not take although an engine might."""
     pairs = closing(found)
+    # So that the tokens around any token can be looked at: beyond the last and before the first there is the end.
+    found = [*found, _END, _END, _END]
     scopes = _scopes(found, pairs)
     paths: dict[Path, None] = {}
     for index, token in enumerate(found):
         if token.kind != "name":
             continue
-        before, after = _at(found, index - 1).text, _at(found, index + 1).text
+        before, after = found[index - 1].text, found[index + 1].text
         if after == "(":
             _require_known(token, METHODS if before == "." else FUNCTIONS)
-        elif after == "{" or (before == "." and not _ends_a_value(_at(found, index - 2))):
+        elif after == "{" or (before == "." and not _ends_a_value(found[index - 2])):
             raise BadToken(f"'{token.text}' is not expected here", token.offset, len(token.text))
         elif before != "." and _is_variable(token.text) and not _is_bound(token.text, index, scopes):
             paths[_path(found, index)] = None
@@ -58,10 +60,6 @@ def _read(path: Path) -> str:
     if path[0] in ("steps", "secrets"):
         return f"{path[0]}.{path[1] if len(path) > 1 else '*'}"
     return path[0]
-
-
-def _at(found: list[Token], index: int) -> Token:
-    return found[index] if 0 <= index < len(found) else _END
 
 
 def _require_known(token: Token, known: frozenset[str]) -> None:
@@ -81,8 +79,8 @@ def _scopes(found: list[Token], pairs: dict[int, int]) -> list[tuple[str, int, i
     """The variables that macros bind, each with the first and last token in which it holds."""
     scopes = []
     for index, token in enumerate(found):
-        is_macro = token.text in MACROS and _at(found, index - 1).text == "." and _at(found, index + 1).text == "("
-        if is_macro and _at(found, index + 2).kind == "name":
+        is_macro = token.text in MACROS and found[index - 1].text == "." and found[index + 1].text == "("
+        if is_macro and found[index + 2].kind == "name":
             scopes.append((found[index + 2].text, index + 2, pairs[index + 1]))
     return scopes
 
@@ -104,7 +102,10 @@ def _path(found: list[Token], index: int) -> Path:
 
 def _field(found: list[Token], index: int) -> tuple[str | int | None, int]:
     """The field or list index as written at `index`, and how many tokens it takes; None where there is none."""
-    sign, inner, end = _at(found, index).text, _at(found, index + 1), _at(found, index + 2).text
+    sign = found[index].text
+    if sign not in (".", "["):
+        return None, 0
+    inner, end = found[index + 1], found[index + 2].text
     if sign == "." and inner.kind == "name" and end != "(":
         return inner.text, 2
     if sign == "[" and end == "]":
@@ -116,12 +117,12 @@ def _field(found: list[Token], index: int) -> tuple[str | int | None, int]:
 
 
 def _plain(found: list[Token]) -> tuple[str | int, ...] | None:
-    first = _at(found, 0)
+    first = found[0]
     if first.kind != "name" or first.text in RESERVED or first.text in TYPE_NAMES:
         return None
     path: list[str | int] = [first.text]
     index = 1
-    while index < len(found):
+    while found[index] is not _END:
         field, width = _field(found, index)
         if field is None:
             return None

@@ -55,14 +55,16 @@ def tokens(source: str) -> list[Token]:
     """The tokens of `source` without blanks and comments; BadToken where it cannot be CEL."""
     found: list[Token] = []
     position = 0
-    while position < len(source):
-        match = _TOKEN.match(source, position)
-        if match is None:
-            raise _bad(source, position)
+    for match in _TOKEN.finditer(source):
+        start = match.start()
+        if start != position:
+            break
         kind = match.lastgroup or ""
         if kind != "space":
-            found.append(Token(kind, match.group(), position))
+            found.append(Token(kind, match.group(), start))
         position = match.end()
+    if position != len(source):
+        raise _bad(source, position)
     return found
 
 

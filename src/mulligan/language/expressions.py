@@ -98,15 +98,20 @@ def check(source: str, *, offset: int = 0) -> Expression:
     """A checked expression with the names it reads. `offset` is where `source` starts in the text around it."""
     body = source.strip()
     start = offset + len(source) - len(source.lstrip())
-    if "-" in body:
+    if "-" in body and "steps." in body:
         _refuse_hyphenated_step(body, start)
     try:
-        program = _program(body)
+        expression = _program(body).expression
     except BadToken as bad:
         raise _refused(body, bad, start) from bad
-    expression = Expression(source=body, reads=program.reads)
-    _refuse_mixed_secrets(expression, start)
+    if "secrets" in body:
+        _refuse_mixed_secrets(expression, start)
     return expression
+
+
+def paths(expression: Expression) -> tuple[Path, ...]:
+    """Every name that a checked expression reads, with the fields that follow it as written."""
+    return _program(expression.source).paths
 
 
 def _refuse_hyphenated_step(source: str, start: int) -> None:
@@ -157,7 +162,7 @@ def _unset_variable(expression: Expression, names: Mapping[str, Any]) -> str:
     """The words for an expression that failed and reads an environment variable that is not set, else nothing."""
     if "env" not in expression.reads or "env" not in names:
         return ""
-    read = (path[1] for path in _program(expression.source).paths if path[0] == "env" and len(path) > 1)
+    read = (path[1] for path in paths(expression) if path[0] == "env" and len(path) > 1)
     unset = next((name for name in read if name not in names["env"]), None)
     return f"environment variable '{unset}' is not set" if unset else ""
 
@@ -216,8 +221,8 @@ def _failed(expression: Expression, reason: str) -> ExpressionFailed:
 class _PathProgram:
     """A plain path, walked without an engine: any value comes back itself, however large, its keys in their order."""
 
-    def __init__(self, path: tuple[str | int, ...], paths: tuple[Path, ...]) -> None:
-        self.reads = reads(paths)
+    def __init__(self, source: str, path: tuple[str | int, ...], paths: tuple[Path, ...]) -> None:
+        self.expression = Expression(source, reads(paths))
         self.paths = paths
         self._path = path
 
@@ -245,8 +250,8 @@ def _member(value: Any, field: str | int, depth: int) -> Any:
 class _EngineProgram:
     """An expression for the engine, which gets the paths that it reads and nothing beside them."""
 
-    def __init__(self, compiled: cel.Program, paths: tuple[Path, ...]) -> None:
-        self.reads = reads(paths)
+    def __init__(self, source: str, compiled: cel.Program, paths: tuple[Path, ...]) -> None:
+        self.expression = Expression(source, reads(paths))
         # The shortest first: what is taken whole is not entered again.
         self.paths = tuple(sorted(paths, key=len))
         self._compiled = compiled
@@ -284,9 +289,9 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
         raise BadToken("it is empty", 0, 1)
     analysis = analyse(found)
     if analysis.plain is not None:
-        return _PathProgram(analysis.plain, analysis.paths)
+        return _PathProgram(source, analysis.plain, analysis.paths)
     try:
-        return _EngineProgram(cel.engine().compile(source), analysis.paths)
+        return _EngineProgram(source, cel.engine().compile(source), analysis.paths)
     except CelRefused as refused:
         raise _bad_token(source, found, refused) from refused
 

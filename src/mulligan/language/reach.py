@@ -16,6 +16,7 @@ class Reach:
 
     def __init__(self, links: Mapping[str, Sequence[str]]) -> None:
         self._links = links
+        self._targets: dict[str, frozenset[str]] = {}
         self._part, self._order = _parts(links)
         self._loops = {vertex for vertex, targets in links.items() if vertex in targets}
         self._sizes = [0] * len(self._order)
@@ -42,9 +43,15 @@ class Reach:
         """The answer if it takes no sweep."""
         if source == target:
             return source in self._loops or self._sizes[self._part[source]] > 1
-        if self._part[source] == self._part[target] or target in self._links[source]:
+        if self._part[source] == self._part[target] or target in self._targets_of(source):
             return True
         return False if self._part[source] < self._part[target] else None
+
+    def _targets_of(self, source: str) -> frozenset[str]:
+        """As a set: thousands may read one step that leads to thousands."""
+        if source not in self._targets:
+            self._targets[source] = frozenset(self._links[source])
+        return self._targets[source]
 
     def _swept(self, pairs: list[Pair]) -> set[Pair]:
         held: set[Pair] = set()

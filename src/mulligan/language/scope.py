@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from mulligan.core.workflow import Breaker, Expression, Input, Secret, Template, Workflow
 from mulligan.language import expressions
-from mulligan.language.cel_names import analyse
-from mulligan.language.cel_tokens import tokens
 from mulligan.language.expressions import ExpressionRefused, Hole
 from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.words import did_you_mean, listed
@@ -185,9 +182,9 @@ def checked(source: str, node: Scalar, offset: int, scope: Scope) -> Expression:
         expression = expressions.check(source, offset=offset)
     except ExpressionRefused as refused:
         raise _refuse(refused, node, scope) from None
-    if expression.reads:
-        for path in _paths(expression.source):
-            _judge(path, Place(expression.source, node, offset + len(source) - len(source.lstrip())), scope)
+    place = Place(expression.source, node, offset + len(source) - len(source.lstrip()))
+    for path in expressions.paths(expression):
+        _judge(path, place, scope)
     return expression
 
 
@@ -195,17 +192,6 @@ def _refuse(refused: ExpressionRefused, node: Scalar, scope: Scope) -> Refusal:
     return scope.source.refuse_in(
         "expression", refused.message, node, refused.offset, refused.length, hint=refused.hint
     )
-
-
-_PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
-
-
-@lru_cache(maxsize=16384)
-def _paths(source: str) -> tuple[tuple[str, ...], ...]:
-    """The paths that an expression reads. Most expressions are one path and nothing else."""
-    if _PLAIN_PATH.fullmatch(source):
-        return (tuple(source.split(".")),)
-    return analyse(tokens(source)).paths
 
 
 def _judge(path: tuple[str, ...], place: Place, scope: Scope) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -232,6 +233,7 @@ def _base(word: str) -> str:
     return _bare(word).rpartition("/")[2]
 
 
+@lru_cache(maxsize=4096)
 def _bare(word: str) -> str:
     """`word` without quotes and without what may expand to nothing: to the shell `e""val` and `${x}eval` are `eval`."""
     return _NOTHING.sub("", word)

@@ -99,7 +99,7 @@ def _unclosed(text: str, offset: int, names: Names) -> Ours | None:
 def _known(text: str, offset: int, close: int, names: Names) -> Ours | None:
     """The verdict on a hole in which a name of ours is mentioned, be it only as text."""
     source = text[offset + 2 : close]
-    is_ours = names.begins(_NEGATION.sub("", source))
+    is_ours = names.begins(_NEGATION.sub("", source, count=1))
     operated = _operated(text, offset, names)
     # To CEL `//` begins a comment; in the shell nobody writes one within `${…}`.
     if operated and text.startswith("//", operated.end):
