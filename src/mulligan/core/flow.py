@@ -263,7 +263,9 @@ def _come_to_nothing(state: State, name: str, visit: int) -> Iterable[FailureRec
         record = state.failures[place.failure_index]
         if not record.is_allowed and is_handled(state, record) is False:
             yield record
-    for sent in _sent_to(state, name, visit):
-        if not sent.is_allowed and is_handled(state, sent) is False:
-            yield sent
-            yield from _come_to_nothing(state, sent.step, sent.visit)
+    # A list that grows as it is walked: a chain of a thousand remediations is deeper than Python's stack.
+    sent = _sent_to(state, name, visit)
+    for record in sent:
+        if not record.is_allowed and is_handled(state, record) is False:
+            yield record
+            sent += _sent_to(state, record.step, record.visit)
