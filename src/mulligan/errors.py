@@ -90,8 +90,15 @@ class UnknownStep(NotFound):
     code = "step.unknown"
 
 
+# What the code of a problem begins with that refuses nothing.
+WARNING = "warning."
+
+
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing wrong with a file: where, what, and what to do. Lines and columns count from 1; 0 is "nowhere"."""
+    """One thing wrong with a file: where, what, and what to do. Lines and columns count from 1; 0 is "nowhere".
+
+    What is lawful and most likely a slip has a code that begins with `warning.`: it is shown, and refuses nothing.
+    """
 
     code: str
     message: str
@@ -102,10 +109,20 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     source_line: str = ""
     hint: str = ""
 
+    @property
+    def kind(self) -> str:
+        """`error`, or `warning`."""
+        return "warning" if self.code.startswith(WARNING) else "error"
+
+    @property
+    def shown_code(self) -> str:
+        """The code without what tells its kind."""
+        return self.code.removeprefix(WARNING)
+
     def render(self) -> str:
         """The problem as a terminal shows it: the sentence, the line itself, and a caret under the words."""
         place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
-        return f"error[{self.code}]: {place}{self.message}" + self._excerpt()
+        return f"{self.kind}[{self.shown_code}]: {place}{self.message}" + self._excerpt()
 
     def _excerpt(self) -> str:
         if not self.line:

@@ -16,11 +16,15 @@ name: release
 inputs:
   target: {type: string, default: staging}
 steps:
-  - {step: build, shell: make}
+  - {step: build, shell: "make ${inputs.target}"}
   - {step: deploy, needs: [build], shell: ./deploy.sh, next: [{to: repair, on: failure, then: rerun}]}
   - {step: repair, shell: ./repair.sh}
 """
 SMALL = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"
+DOUBTFUL = """\
+steps:
+  - {step: fetch, shell: ./fetch.sh, retry: {rules: [{codes: [TIMEOUTS]}]}}
+"""
 BAD = """\
 name: nightly
 steps:
@@ -92,6 +96,7 @@ def test_json_of_a_good_file_is_one_object():
         "name": "release",
         "steps": 3,
         "problems": [],
+        "warnings": [],
     }
 
 
@@ -114,7 +119,40 @@ def test_json_of_a_bad_file_has_its_problems_and_stderr_is_silent():
                 "hint": "did you mean 'fetch'?",
             }
         ],
+        "warnings": [],
     }
+
+
+def test_a_good_file_with_a_slip_is_warned_about_on_stderr_and_stays_good():
+    result = mulligan("validate", file("nightly.yaml", DOUBTFUL))
+
+    assert (result.exit_code, result.stdout) == (0, "nightly.yaml: ok, 1 step\n")
+    assert (
+        result.stderr
+        == """\
+warning[language.misspelt_code]: nightly.yaml:2:63: no failure has the code 'TIMEOUTS' unless a step reports it
+  2 |   - {step: fetch, shell: ./fetch.sh, retry: {rules: [{codes: [TIMEOUTS]}]}}
+    |                                                               ^^^^^^^^ did you mean 'TIMEOUT'?
+"""
+    )
+
+
+def test_json_of_a_good_file_with_a_slip_has_its_warnings_and_stderr_is_silent():
+    result = mulligan("validate", "--json", file("nightly.yaml", DOUBTFUL))
+
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert (answer["ok"], answer["problems"]) == (True, [])
+    assert answer["warnings"] == [
+        {
+            "code": "language.misspelt_code",
+            "message": "no failure has the code 'TIMEOUTS' unless a step reports it",
+            "file": "nightly.yaml",
+            "line": 2,
+            "column": 63,
+            "hint": "did you mean 'TIMEOUT'?",
+        }
+    ]
 
 
 def test_json_of_several_files_is_an_array_in_their_order():

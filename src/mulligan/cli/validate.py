@@ -10,9 +10,9 @@ import typer
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
-from mulligan.language import load
+from mulligan.language import Examined, examine
 
-_SHOWN = ("code", "message", "file", "line", "column", "hint")
+_SHOWN = ("message", "file", "line", "column", "hint")
 
 
 def validate(
@@ -23,7 +23,7 @@ def validate(
 ) -> int:
     """Check workflow files and say what is wrong, and where.
 
-    Nothing is run. The exit code is 0 if all files are good and 2 if any is refused.
+    Nothing is run. The exit code is 0 if all files are good, warnings or not, and 2 if any is refused.
     """
     verdicts = [_verdict(path) for path in files]
     if as_json:
@@ -35,18 +35,20 @@ def validate(
     return 2 if any(isinstance(verdict, LanguageError) for verdict in verdicts) else 0
 
 
-def _verdict(path: Path) -> Workflow | LanguageError:
+def _verdict(path: Path) -> Examined | LanguageError:
     try:
-        return load(path)
+        return examine(path)
     except LanguageError as refused:
         return refused
 
 
-def _tell(path: Path, verdict: Workflow | LanguageError) -> None:
+def _tell(path: Path, verdict: Examined | LanguageError) -> None:
     if isinstance(verdict, LanguageError):
         complain(verdict.render())
-    else:
-        show(f"{path}: ok, {_size(verdict)}")
+        return
+    for warning in verdict.warnings:
+        complain(warning.render())
+    show(f"{path}: ok, {_size(verdict.workflow)}")
 
 
 def _size(workflow: Workflow) -> str:
@@ -59,12 +61,14 @@ def _counted(word: str, count: int) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
-def _as_json(path: Path, verdict: Workflow | LanguageError) -> dict[str, Any]:
+def _as_json(path: Path, verdict: Examined | LanguageError) -> dict[str, Any]:
     if isinstance(verdict, LanguageError):
-        problems = [_problem_as_json(problem) for problem in verdict.problems]
-        return {"ok": False, "file": str(path), "name": None, "steps": None, "problems": problems}
-    return {"ok": True, "file": str(path), "name": verdict.name, "steps": len(verdict.steps), "problems": []}
+        found = {"ok": False, "file": str(path), "name": None, "steps": None}
+        return {**found, "problems": list(map(_problem_as_json, verdict.problems)), "warnings": []}
+    workflow, warnings = verdict
+    found = {"ok": True, "file": str(path), "name": workflow.name, "steps": len(workflow.steps)}
+    return {**found, "problems": [], "warnings": list(map(_problem_as_json, warnings))}
 
 
 def _problem_as_json(problem: Problem) -> dict[str, Any]:
-    return {field: getattr(problem, field) for field in _SHOWN}
+    return {"code": problem.shown_code, **{field: getattr(problem, field) for field in _SHOWN}}

@@ -1,6 +1,6 @@
 """The language: YAML or Python into one checked `core.workflow.Workflow`."""
 
 from mulligan.language.inputs import check_inputs
-from mulligan.language.loading import load, load_text
+from mulligan.language.loading import Examined, examine, lint, load, load_text
 
-__all__ = ["check_inputs", "load", "load_text"]
+__all__ = ["Examined", "check_inputs", "examine", "lint", "load", "load_text"]

@@ -148,6 +148,7 @@ def _named(form: Fields, scope: Scope, settings: Settings) -> tuple[Handler, boo
     if found is None:
         hint = did_you_mean(name, handlers.entries if handlers else ()) or "declare it under 'handlers:'"
         raise scope.source.refuse("unknown_handler", f"there is no handler '{name}'", form.at("use"), hint=hint)
+    scope.draft.used.add(("handlers", name))
     return named_handler(name, found, form.at("use"), scope, settings)
 
 

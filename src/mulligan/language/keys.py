@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mulligan.core.failure import CODES as CODES_OF_FAILURES
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
+from mulligan.language.codes import CODE
 from mulligan.language.shapes import (
     DURATION,
     FACTOR,
@@ -34,14 +34,7 @@ from mulligan.language.shapes import (
 ACTIONS = ("shell", "python", "http", "sql", "agent", "workflow", "wait", "approve")
 INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
-_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
 _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
-
-def _code(value: Any) -> str:
-    if not isinstance(value, str) or not _CODE.fullmatch(value):
-        raise ValueError(value)
-    return value
 
 
 def _pattern(value: Any) -> str:
@@ -60,12 +53,6 @@ def _call(value: Any) -> str:
     return value
 
 
-CODE = Value(
-    "an error code such as TIMEOUT",
-    _code,
-    {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"},
-    known=tuple(sorted(CODES_OF_FAILURES)),
-)
 PATTERN = Value("a regular expression", _pattern, {"type": "string", "minLength": 1, "format": "regex"})
 CALL = Value("a function such as package.module:function", _call, {"type": "string", "pattern": "^[A-Za-z_].*:.+$"})
 CODES = Key(ListOf(CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")

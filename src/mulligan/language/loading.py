@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
@@ -17,8 +18,25 @@ INCLUDE_DEPTH_MAX = 16
 FILE_BYTES_MAX = 64 * 1024 * 1024
 
 
+class Examined(NamedTuple):
+    """A checked workflow, and what is lawful in its file and most likely a slip, in the order of the file."""
+
+    workflow: Workflow
+    warnings: tuple[Problem, ...]
+
+
 def load(path: str | Path, *, text: str | None = None) -> Workflow:
     """The checked workflow in a file; `text` stands for what is in it. LanguageError where it is refused."""
+    return examine(path, text=text).workflow
+
+
+def lint(path: str | Path) -> list[Problem]:
+    """The warnings about a file: their codes begin with `warning.`. LanguageError where it is refused."""
+    return list(examine(path).warnings)
+
+
+def examine(path: str | Path, *, text: str | None = None) -> Examined:
+    """The checked workflow in a file with its warnings, in one reading."""
     path = Path(path)
     try:
         data = path.read_bytes() if text is None else _encoded(text)
@@ -32,7 +50,7 @@ def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
     """The checked workflow in a text. Files that it includes are looked for in the current folder."""
     data = text if isinstance(text, bytes) else _encoded(text)
     with _without_collections():
-        return _load(data, Path(file), (), {})
+        return _load(data, Path(file), (), {}).workflow
 
 
 @contextmanager
@@ -51,7 +69,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Workflow]) -> Workflow:
+def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Workflow]) -> Examined:
     name = path.name.partition(".")[0] or "workflow"
     try:
         if len(data) > FILE_BYTES_MAX:
@@ -62,7 +80,9 @@ def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Wo
         root = parse(source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None
-    return read_workflow(root, source, "workflow" if name.startswith("<") else name, Files(path.parent, stack, known))
+    files = Files(path.parent, stack, known)
+    workflow = read_workflow(root, source, "workflow" if name.startswith("<") else name, files)
+    return Examined(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
 
 
 class Files:
@@ -99,7 +119,7 @@ class Files:
         except (OSError, ValueError) as error:
             raise source.refuse("include", f"'{file}': {_why(error)}", node) from None
         try:
-            return _load(data, path, (*self.stack, real), self.known)
+            return _load(data, path, (*self.stack, real), self.known).workflow
         except LanguageError as error:
             source.problems.extend(error.problems[1:])
             raise Refusal(error.problems[0]) from None

@@ -9,7 +9,9 @@ import re
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from mulligan.errors import Problem
+import msgspec
+
+from mulligan.errors import WARNING, Problem
 
 PROBLEMS_MAX = 100
 
@@ -113,6 +115,8 @@ class Source:
         self.file = file
         self.problems: list[Problem] = []
         self.noting = Noting(self.problems)
+        # As keys: a policy is read wherever it is used, and what is said about it is said once.
+        self.warnings: dict[Problem, None] = {}
         self._lines: list[str] | None = None
 
     @property
@@ -148,6 +152,11 @@ class Source:
 
     def note(self, refusal: Refusal) -> None:
         self.noting.note(refusal)
+
+    def warn(self, code: str, message: str, node: Node, *, hint: str = "") -> None:
+        """Note what is lawful and most likely a slip."""
+        problem = self.refuse(code, message, node, hint=hint).problem
+        self.warnings[msgspec.structs.replace(problem, code=WARNING + problem.code)] = None
 
     def width(self, node: Node) -> int:
         """How many characters to underline: a scalar of one line whole, of anything longer its first one."""

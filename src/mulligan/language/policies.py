@@ -22,6 +22,7 @@ def read_retry(node: Node | None, scope: Scope, settings: Settings) -> Retry:
     if isinstance(form, Fields):
         return _policy(form, scope, settings)
     if isinstance(form, str) and isinstance(node, Scalar):
+        scope.draft.used.add(("retry_policies", form))
         return read_policy(form, node, scope, settings)
     if form is True:
         return Retry((Rule(any=True),))

@@ -80,6 +80,8 @@ class Draft:
     shell_interpreter: str | None = None
     python_interpreter: str | None = None
     uses: list[Use] = field(default_factory=list)
+    # What of the sections at the top is used: `("inputs", "target")`, or `("inputs", "*")` for all of them.
+    used: set[tuple[str, str]] = field(default_factory=set)
     used_handlers: dict[str, int] = field(default_factory=dict)
     children: dict[str, Workflow] = field(default_factory=dict)
     includes: Includes | None = None
@@ -220,6 +222,7 @@ def _judge_declared(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     """`inputs.x`, `secrets.x` and `files.x` are declared at the top of the file."""
     root = path[0]
     known: Any = scope.matrix if root == "matrix" else getattr(scope.draft, root)
+    scope.draft.used.add((root, path[1] if len(path) > 1 else "*"))
     if len(path) > 1 and path[1] not in known:
         word = "matrix value" if root == "matrix" else root.rstrip("s")
         hint = did_you_mean(path[1], known) or ("" if root == "matrix" else f"declare it under '{root}:'")

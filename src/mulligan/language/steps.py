@@ -189,7 +189,9 @@ def _files(fields: Fields, key: str, scope: Scope) -> tuple[str, ...]:
         if name and name not in declared:
             hint = did_you_mean(name, declared) or "declare it under 'files:'"
             scope.note(scope.source.refuse("unknown_file", f"there is no file '{shorten(name)}'", entry, hint=hint))
-    return tuple(dict.fromkeys(name for name in fields[key] if name in declared))
+    names = tuple(dict.fromkeys(name for name in fields[key] if name in declared))
+    scope.draft.used.update(("files", name) for name in names)
+    return names
 
 
 def _read_links(found: StepDraft, fields: Fields, scope: Scope) -> None:

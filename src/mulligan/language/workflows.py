@@ -27,6 +27,7 @@ from mulligan.language.scope import NOBODY, Draft, Includes, Scope
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import DURATION, Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
+from mulligan.language.unused import warn_unused
 from mulligan.language.values import value_template
 
 # Problems that take a link away: what then looks like a missing path may only be its shadow.
@@ -62,6 +63,7 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     files.add_needs(resolved, source)
     outputs = _outputs(fields, draft)
+    warn_unused(fields, draft)
     _check_unused(draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),

@@ -1,0 +1,157 @@
+"""What is lawful and most likely a slip: warned about, at its place, and never refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from mulligan.core.failure import CODES
+from mulligan.errors import LanguageError
+from mulligan.language import examine, lint
+from mulligan.language.codes import meant_code
+
+
+def warnings(text: str) -> str:
+    """What is said about a good file, as a terminal shows it."""
+    return "\n".join(warning.render() for warning in examine("w.yaml", text=dedent(text).lstrip("\n")).warnings)
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("TIMEOUTS", "TIMEOUT"),
+        ("TIME_OUT", "TIMEOUT"),
+        ("EXIT_NON_ZERO", "EXIT_NONZERO"),
+        ("CANCELED", "CANCELLED"),
+        # a status that we sum up
+        ("HTTP_503", "HTTP_5XX"),
+        ("HTTP_404", "HTTP_4XX"),
+        # codes of a step's own that only look a little like ours
+        ("DB_TIMEOUT", None),
+        ("CONNECTION_LOST", None),
+        ("QUOTA_EXCEEDED", None),
+    ],
+)
+def test_a_code_that_is_nearly_ours_is_told_apart_from_one_of_a_steps_own(code: str, meant: str | None) -> None:
+    assert meant_code(code) == meant
+
+
+def test_a_misspelt_code_is_warned_about_wherever_codes_stand() -> None:
+    text = """
+    breakers: {llm: {ignore: [HTTP_404]}}
+    steps:
+      - step: a
+        shell: make
+        breaker: llm
+        retry: {codes: TIMEOUTS}
+        next: [{to: b, on: failure, codes: [DISK_FULL, CANCELED]}]
+      - {step: b, shell: make}
+    """
+
+    said = warnings(text)
+
+    assert said == (
+        "warning[language.misspelt_code]: w.yaml:1:27: no failure has the code 'HTTP_404' unless a step reports it\n"
+        "  1 | breakers: {llm: {ignore: [HTTP_404]}}\n"
+        "    |                           ^^^^^^^^ did you mean 'HTTP_4XX'?\n"
+        "warning[language.misspelt_code]: w.yaml:6:20: no failure has the code 'TIMEOUTS' unless a step reports it\n"
+        "  6 |     retry: {codes: TIMEOUTS}\n"
+        "    |                    ^^^^^^^^ did you mean 'TIMEOUT'?\n"
+        "warning[language.misspelt_code]: w.yaml:7:52: no failure has the code 'CANCELED' unless a step reports it\n"
+        "  7 |     next: [{to: b, on: failure, codes: [DISK_FULL, CANCELED]}]\n"
+        "    |                                                    ^^^^^^^^ did you mean 'CANCELLED'?"
+    )
+
+
+def test_a_policy_that_many_steps_use_is_warned_about_once() -> None:
+    steps = "".join(f"  - {{step: s{i}, shell: make, retry: p}}\n" for i in range(5))
+
+    found = examine("w.yaml", text=f"retry_policies: {{p: {{codes: TIMEOUTS}}}}\nsteps:\n{steps}").warnings
+
+    assert [warning.code for warning in found] == ["warning.language.misspelt_code"]
+
+
+def test_none_of_our_own_codes_is_warned_about() -> None:
+    assert warnings(f"steps: [{{step: a, shell: make, retry: {{codes: [{', '.join(sorted(CODES))}]}}}}]") == ""
+
+
+def test_what_is_declared_and_never_used_is_warned_about() -> None:
+    text = """
+    inputs: {target: string}
+    secrets: {token: {env: TOKEN}}
+    files: {mesh: out/mesh}
+    retry_policies: {patient: {max_retries: 9}}
+    handlers: {tidy: make clean}
+    steps:
+      - {step: a, shell: make}
+    """
+
+    said = warnings(text)
+
+    assert said == (
+        "warning[language.unused_input]: w.yaml:1:10: the input 'target' is declared and never read\n"
+        "  1 | inputs: {target: string}\n"
+        "    |          ^^^^^^ remove it, or use it\n"
+        "warning[language.unused_secret]: w.yaml:2:11: the secret 'token' is declared and never read\n"
+        "  2 | secrets: {token: {env: TOKEN}}\n"
+        "    |           ^^^^^ remove it, or use it\n"
+        "warning[language.unused_file]: w.yaml:3:9: the file 'mesh' is declared and never read or written\n"
+        "  3 | files: {mesh: out/mesh}\n"
+        "    |         ^^^^ remove it, or use it\n"
+        "warning[language.unused_policy]: w.yaml:4:18: the retry policy 'patient' is declared and never used\n"
+        "  4 | retry_policies: {patient: {max_retries: 9}}\n"
+        "    |                  ^^^^^^^ remove it, or use it\n"
+        "warning[language.unused_handler]: w.yaml:5:12: the handler 'tidy' is declared and never used\n"
+        "  5 | handlers: {tidy: make clean}\n"
+        "    |            ^^^^ remove it, or use it"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # an input, in each kind of place that reads one
+        "inputs: {x: string}\nsteps: [{step: a, shell: 'echo ${inputs.x}'}]",
+        "inputs: {x: string}\nsteps: [{step: a, shell: make, when: \"inputs['x'] == '1'\"}]",
+        "inputs: {x: string}\nsteps: [{step: a, shell: make}]\noutputs: {y: '${inputs.x}'}",
+        "inputs: {x: string}\nsteps: [{step: a, shell: make}]\nend: {shell: 'echo ${inputs.x}'}",
+        "inputs: {x: string}\ndefaults: {env: {X: '${inputs.x}'}}\nsteps: [{step: a, shell: make}]",
+        # all inputs at once, and one that is computed
+        "inputs: {x: string, y: string}\nsteps: [{step: a, shell: make, when: size(inputs) > 1}]",
+        "inputs: {x: string}\nsteps: [{step: a, map: {over: [x]}, do: 'echo ${inputs[item]}'}]",
+        "secrets: {t: {env: T}}\nsteps: [{step: a, shell: make, env: {T: '${secrets.t}'}}]",
+        "files: {f: x}\nsteps: [{step: a, shell: make, writes: f}]",
+        "files: {f: x}\nsteps: [{step: a, shell: 'cat ${files.f}'}]",
+        "retry_policies: {p: {max_retries: 1}}\nsteps: [{step: a, shell: make, retry: p}]",
+        "retry_policies: {p: {max_retries: 1}}\ndefaults: {retry: p}\nsteps: [{step: a, shell: make}]",
+        "handlers: {h: make clean}\nsteps: [{step: a, shell: make, on_failure: {use: h}}]",
+        # a handler that another one uses
+        "handlers: {h: {shell: make, on_failure: {use: g}}, g: make}\n"
+        "steps: [{step: a, shell: make, on_failure: {use: h}}]",
+    ],
+)
+def test_what_is_used_anywhere_is_not_warned_about(text: str) -> None:
+    assert warnings(text) == ""
+
+
+def test_a_handler_that_only_an_unused_one_uses_is_unused() -> None:
+    text = "handlers: {g: make, h: {shell: make, on_failure: {use: g}}}\nsteps: [{step: a, shell: make}]"
+
+    found = examine("w.yaml", text=text).warnings
+
+    assert [warning.message for warning in found] == [
+        "the handler 'g' is declared and never used",
+        "the handler 'h' is declared and never used",
+    ]
+
+
+def test_a_file_that_is_refused_has_errors_and_no_warnings(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text("inputs: {x: string}\nsteps: [{step: a, shel: make}]\n", encoding="utf-8")
+
+    with pytest.raises(LanguageError) as refused:
+        lint(path)
+
+    assert [problem.code for problem in refused.value.problems] == ["language.unknown_key"]
