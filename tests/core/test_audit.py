@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mulligan.core.workflow import Backoff, Need
 from mulligan.testing.history import History, edge, step, workflow
 
 
@@ -15,3 +16,42 @@ def test_a_chain_of_remediations_that_all_fail_may_be_deeper_than_pythons_stack(
 
     assert run.status == "failed"
     assert run.ended.failed_steps_count == depth + 1
+
+
+def test_fail_fast_does_not_strike_at_a_failure_that_a_loop_takes_back():
+    way_back = edge("fetch", "failure", backoff=Backoff(delay=5))
+    steps = step("start", next=["fetch"]), step("fetch", next=["load"]), step("load", next=[way_back])
+    run = History(workflow(*steps, step("other"), fail_fast="always")).start()
+
+    run.ok("start", "fetch").fail("load")
+
+    assert run.queued == ["other"]
+    assert run.wait(5).queued == ["fetch", "other"]
+    assert run.ok("fetch", "load", "other").status == "completed"
+
+
+def test_fail_fast_strikes_when_the_loop_of_a_failure_comes_to_its_limit():
+    steps = step("start", next=["fetch"]), step("fetch", next=[edge("fetch", "failure")], max_visits=2)
+    run = History(workflow(*steps, step("other"), fail_fast="always")).start()
+
+    run.ok("start").fail("fetch").fail("fetch")
+
+    assert run.statuses == {"start": "completed", "fetch": "failed", "other": "cancelled"}
+
+
+def test_a_failure_sent_in_vain_is_settled_at_once_although_a_loop_elsewhere_waits():
+    # 'repair' was skipped for good when 'fetch' failed: no loop of 'poll' will ever change that.
+    run = History(
+        workflow(
+            step("gate"),
+            step("repair", needs=["gate"]),
+            step("fetch", next=[edge("repair", "failure", then="rerun")]),
+            step("report", needs=[Need("fetch", "always")]),
+            step("poll", next=[edge("poll", when="again", backoff=Backoff(delay=100))]),
+        ),
+        {"again": True},
+    ).start()
+
+    run.fail("gate").ok("poll").fail("fetch")
+
+    assert run.queued == ["report"]

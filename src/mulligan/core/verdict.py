@@ -22,7 +22,7 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
             status, index = past.status, past.failure_index
         elif place.visit < record.target_visit:
             # Not entered: it still may be, or it was passed over.
-            is_open = place.status == "waiting" or place.is_active or bool(place.queue) or bool(state.run.loops)
+            is_open = place.status == "waiting" or place.is_active or place.queue or _will_go_back(state, record)
             return None if is_open and state.run.stop is None else False
         else:
             status, index = place.status, place.failure_index
@@ -34,6 +34,14 @@ def is_handled(state: State, record: FailureRecord) -> bool | None:
             return False
         record = state.failures[index]
     return False
+
+
+def _will_go_back(state: State, record: FailureRecord) -> bool:
+    """Whether a loop is about to put back the step that a failure was sent to: the failure's own edge, or another."""
+    source = state.places[record.step]
+    if source.visit == record.visit and source.loop_edge is not None:
+        return True
+    return any(record.target in state.graph.region(loop.to) for loop in state.run.loops.values())
 
 
 def open_failures(state: State) -> Iterator[FailureRecord]:
