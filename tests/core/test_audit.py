@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import Backoff, Need
+from mulligan.core.workflow import Action, Backoff, Expression, Need, Template
+from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, edge, step, workflow
 
 
@@ -55,3 +56,31 @@ def test_a_failure_sent_in_vain_is_settled_at_once_although_a_loop_elsewhere_wai
     run.fail("gate").ok("poll").fail("fetch")
 
     assert run.queued == ["report"]
+
+
+def test_one_fix_of_two_sources_repairs_neither_once_the_first_has_stopped_the_run():
+    # 'a' has had its one visit, so its rerun fails at once, and that stops the run.
+    a = step("a", next=[edge("fix", "failure", then="rerun")], max_visits=1)
+    b = step("b", next=[edge("fix", "failure", then="rerun")])
+    run = History(workflow(a, b, step("fix"), fail_fast="always")).start()
+
+    run.fail("a").fail("b").ok("fix")
+
+    assert run.status == "failed"
+    assert run["b"].visit == 1
+
+
+def test_a_fix_stands_in_with_what_it_gave_although_another_source_has_called_it_again():
+    # The second visit of 'a' fails at once, for its expression, and visits 'fix' anew before 'b' is looked at.
+    def second_visit_fails(names):
+        return ExpressionFailed("no such key") if names["steps"]["a"]["visits"] > 1 else "x"
+
+    asking = Action("shell", {"text": "a"}, {"x": Template((Expression("look", ("steps.a",)),))})
+    a = step("a", action=asking, next=[edge("fix", "failure", then="rerun")])
+    b = step("b", next=[edge("fix", "failure", then="continue")])
+    run = History(workflow(a, b, step("fix")), {"look": second_visit_fails}).start()
+
+    run.fail("a").fail("b").ok("fix", output="repaired")
+
+    assert run["b"].settled == "stood_in"
+    assert run["b"].output == "repaired"

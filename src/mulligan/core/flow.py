@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 from ..errors import ExpressionFailed
 from . import events as e
@@ -207,30 +208,31 @@ def _repaired(now: Now, fix: Place, visit: int) -> Facts:
     if is_open and (_awaits(now.state, fix) or fix.loop_edge is not None):
         # It has a remediation of its own, or goes back in a loop: what comes of that decides.
         return
-    is_repaired = is_open and (fix.status == "completed" or fix.settled == "stood_in")
+    # Asked before anything follows: a source that fails again at once may visit the fix anew, or stop the run.
+    is_repaired, output = is_open and (fix.status == "completed" or fix.settled == "stood_in"), fix.output
     for record in _sent_to(now.state, fix.key, visit):
         source = now.state.places[record.step]
         if source.visit != record.visit or source.loop_edge is not None or not _awaits(now.state, source):
             continue
-        if not is_repaired:
+        if not is_repaired or now.state.run.stop is not None:
             yield e.StepSettled(source.key, "failed")
         elif record.then == "rerun":
             yield e.StepPutBack(source.key, "rerun", fix.key)
         else:
-            yield _stood_in(now, source, fix)
+            yield _stood_in(now, source, fix.key, output)
 
 
 def _sent_to(state: State, step: str, visit: int) -> list[FailureRecord]:
     return [state.failures[index] for index in state.routed.get((step, visit), ())]
 
 
-def _stood_in(now: Now, source: Place, fix: Place) -> e.StepStoodIn:
+def _stood_in(now: Now, source: Place, by: str, output: Any) -> e.StepStoodIn:
     try:
         # Its always edges were taken when it failed.
-        taken = success_edges(now, source, fix.output, with_always=False)
+        taken = success_edges(now, source, output, with_always=False)
     except ExpressionFailed as error:
-        return e.StepStoodIn(source.key, fix.key, fix.output, (), (error.message,))
-    return e.StepStoodIn(source.key, fix.key, fix.output, taken)
+        return e.StepStoodIn(source.key, by, output, (), (error.message,))
+    return e.StepStoodIn(source.key, by, output, taken)
 
 
 def strike(now: Now, name: str, visit: int) -> Facts:
