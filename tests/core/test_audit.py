@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import Action, Backoff, Expression, Need, Template
+from mulligan.core.effects import SetTimer
+from mulligan.core.workflow import Action, Backoff, Expression, Map, Need, Template, Triage
 from mulligan.errors import ExpressionFailed
-from mulligan.testing.history import History, edge, step, workflow
+from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
 def test_a_chain_of_remediations_that_all_fail_may_be_deeper_than_pythons_stack():
@@ -84,3 +85,42 @@ def test_a_fix_stands_in_with_what_it_gave_although_another_source_has_called_it
 
     assert run["b"].settled == "stood_in"
     assert run["b"].output == "repaired"
+
+
+def test_a_loop_that_waits_costs_the_end_of_a_step_elsewhere_nothing():
+    names = [f"poll{i}" for i in range(30)]
+    polls = [step(name, next=[edge(name, when="again", backoff=Backoff(delay=10))]) for name in names]
+    run = History(workflow(*polls), {"again": True}).start()
+
+    run.ok(*names)
+
+    # One when its loop was taken, one when what it waited for came to rest.
+    timers = [effect for effect in run.effects if isinstance(effect, SetTimer)]
+    assert len(timers) == 2 * len(names)
+
+
+def test_a_deadline_that_passes_in_the_delay_of_a_retry_cuts_the_next_attempt_of_a_map_short():
+    scripted = retry(1, recovery_script=command("clear"))
+    run = History(
+        workflow(step("m", map=Map(over=expression("list")), do=(command("one"),), rules=scripted, deadline=30)),
+        {"list": [1]},
+    ).start()
+
+    run.fail("m[0].0").wait(60).ok("m.script@1").started("m[0].0").wait(0).fail("m[0].0")
+
+    assert (run["m"].status, run["m"].failure.code) == ("failed", "TIMEOUT")
+
+
+def test_a_deadline_that_passes_in_a_handler_or_a_triage_cuts_the_next_attempt_of_an_approval_short():
+    asking = Action("approve", {"message": "go?"})
+    for fields in ({"on_failure": handler(rerun=1)}, {"triage": Triage("always")}):
+        run = History(workflow(step("a", action=asking, deadline=30, **fields))).start().approve("a", False)
+
+        run.wait(60)
+        if run.queued:
+            run.ok("a.on_failure@1.0")
+        else:
+            run.classify("a", "retry")
+        run.wait(0)
+
+        assert run["a"].failure.code == "TIMEOUT"

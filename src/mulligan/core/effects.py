@@ -77,8 +77,14 @@ def effects(state: State, fact: e.Fact) -> Iterable[Effect]:
 
 def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
     place = state.places.get(fact.place)
-    if place is not None and not is_engines_own(place.spec):
+    if place is None:
+        return
+    if not is_engines_own(place.spec):
         yield QueueTask(fact.place, fact.attempt)
+    elif place.spec.deadline is not None:
+        # With each attempt: one that came due in a delay, a handler or a triage was for nobody.
+        due = place.entered_at + timedelta(seconds=place.spec.deadline)
+        yield SetTimer("deadline", due, fact.place, place.visit)
 
 
 def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
@@ -90,12 +96,6 @@ def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
         yield StartChild(fact.place, fact.attempt)
     if fact.due is not None:
         yield SetTimer("attempt", fact.due, fact.place, fact.attempt)
-
-
-def _entered(state: State, fact: e.StepEntered) -> Iterable[Effect]:
-    place = state.places[fact.step]
-    if place.spec.deadline is not None and is_engines_own(place.spec):
-        yield SetTimer("deadline", place.entered_at + timedelta(seconds=place.spec.deadline), fact.step, fact.visit)
 
 
 def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
@@ -142,8 +142,11 @@ def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
 # The timer is set again then, so that the wait has an end whoever's clock is right.
 
 
-def _step_ended(state: State, fact: e.Fact) -> Iterable[Effect]:
-    return _loops_at_rest(state)
+def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[Effect]:
+    """Of the loops that waited for this step: a run may have thousands of others, each with a timer of its own."""
+    for loop in state.run.loops.values():
+        if loop.busy == 0 and fact.step in state.graph.region(loop.to):
+            yield SetTimer("loop", loop.due, loop.step, loop.edge)
 
 
 def _loops_at_rest(state: State) -> Iterable[Effect]:
@@ -181,7 +184,6 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RunResumed: _run_due,
     e.RunPaused: _paused,
     e.RunStopping: _run_stopping,
-    e.StepEntered: _entered,
     e.AttemptScheduled: _scheduled,
     e.AttemptStarted: _started,
     e.AttemptStopping: _stopping,
