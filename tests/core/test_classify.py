@@ -157,9 +157,7 @@ def test_of_a_long_trace_the_end_is_kept() -> None:
     assert found.trace == "y" * TRACE_CHARS_MAX
 
 
-@pytest.mark.parametrize(
-    "code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "HANDLER_FAILED"]
-)
+@pytest.mark.parametrize("code", ["WORKER_LOST", "INTERRUPTED", "CANCELLED", "RUN_TIMEOUT", "HANDLER_FAILED"])
 def test_an_action_cannot_speak_for_the_core(code: str) -> None:
     assert failure_of(code=code, message="so it says").code == "EXCEPTION"
 
