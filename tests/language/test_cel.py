@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mulligan.language import cel
+from mulligan.language.cel_names import is_surely_valid
+from mulligan.language.cel_tokens import BadToken, tokens
 
 NAMES: dict[str, Any] = {
     "inputs": {
@@ -264,3 +268,44 @@ def test_maps_come_out_in_one_order_whatever_the_engine(engine: cel.Engine) -> N
 
     assert list(result) == ["a", "m", "z"]
     assert list(result["m"]) == ["b", "y"]
+
+
+# What a sure expression may be made of, and what must make it unsure: escapes, reserved words, calls, signs, brackets.
+WORDS = st.sampled_from(
+    "inputs inputs.x steps.a.output index int string true false null in for while as 0 1 00 3.14 999999999999999999 "
+    "9223372036854775808 1e3 5u 0x1F 'a' \"b\" '' '\\q' 'it' r'a' b'a' '''a''' && || == != < <= > >= + - * / % ! ? : "
+    ". , ( ) [ ] { } ['a'] [0] .x .for .in .size() size(inputs) // ".split(" ")
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(WORDS, min_size=1, max_size=9), st.sampled_from(["", " "]))
+def test_what_is_surely_valid_is_compiled_by_both_engines(words: list[str], between: str) -> None:
+    source = between.join(words)
+    try:
+        is_sure = is_surely_valid(tokens(source))
+    except BadToken:
+        is_sure = False
+
+    for name in ("google", "rust") if is_sure else ():
+        cel.engine(name).compile(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_sure"),
+    [
+        ("steps.build.status == 'completed' && inputs.target != 'none'", True),
+        ("inputs.x in steps['a-b'].output || inputs.list[0] + 1 >= 2.5", True),
+        # what only an engine can judge
+        ("inputs.x == 'a\\q'", False),
+        ("inputs.x == -1", False),
+        ("size(inputs.x) > 1", False),
+        ("inputs.x for", False),
+        ("inputs.x ==", False),
+        ("inputs.x inputs.y", False),
+        ("9223372036854775808 > 1", False),
+        (" + ".join(["1"] * 50), False),
+    ],
+)
+def test_paths_and_literals_between_operators_are_surely_valid(source: str, is_sure: bool) -> None:
+    assert is_surely_valid(tokens(source)) is is_sure

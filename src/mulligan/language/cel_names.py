@@ -6,12 +6,18 @@ a computed index, at a method call, or where the fields end. An engine is handed
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from mulligan.language.cel import FUNCTIONS, MACROS, METHODS
 from mulligan.language.cel_tokens import KEYWORDS, RESERVED, TYPE_NAMES, BadToken, Token, closing, literal
 
 Path = tuple[str, ...]
+# One letter per token: l(iteral), n(ame), o(perator), a bracket or dot as it is, and x for all else.
+_OPERATORS = frozenset("&& || == != <= >= < > + - * / %".split())
+_PLAIN_TOKEN = re.compile(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -&(-\[\]-~]*'""")
+_OPERAND = r"(?:l|n(?:\.n|\[l\])*)"
+_SURELY = re.compile(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
 _END = Token("end", "", -1)
 
 
@@ -49,6 +55,24 @@ def analyse(found: list[Token]) -> Analysis:
         elif before != "." and _is_variable(token.text) and not _is_bound(token.text, index, scopes):
             paths[_path(found, index)] = None
     return Analysis(tuple(paths), _plain(found))
+
+
+def is_surely_valid(found: list[Token]) -> bool:
+    """Whether the grammar takes it without an engine's word: paths and plain literals between operators, no more.
+
+    Most conditions are of that kind, and compiling is most of the cost of checking one.
+    """
+    return _SURELY.fullmatch("".join(map(_letter, found))) is not None
+
+
+def _letter(token: Token) -> str:
+    if token.kind == "name":
+        if token.text in KEYWORDS:
+            return "o" if token.text == "in" else "l"
+        return "x" if token.text in RESERVED else "n"
+    if token.kind == "sign":
+        return "o" if token.text in _OPERATORS else token.text
+    return "l" if _PLAIN_TOKEN.fullmatch(token.text) else "x"
 
 
 def reads(paths: tuple[Path, ...]) -> tuple[str, ...]:

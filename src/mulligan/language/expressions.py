@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from mulligan.core.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError
 from mulligan.language import cel
 from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.cel_names import Path, UnknownFunction, analyse, reads
+from mulligan.language.cel_names import Path, UnknownFunction, analyse, is_surely_valid, reads
 from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing_brace, tokens
 
 SOURCE_CHARS_MAX = 8192
@@ -250,14 +250,17 @@ def _member(value: Any, field: str | int, depth: int) -> Any:
 class _EngineProgram:
     """An expression for the engine, which gets the paths that it reads and nothing beside them."""
 
-    def __init__(self, source: str, compiled: cel.Program, paths: tuple[Path, ...]) -> None:
+    def __init__(self, source: str, paths: tuple[Path, ...]) -> None:
         self.expression = Expression(source, reads(paths))
         # The shortest first: what is taken whole is not entered again.
         self.paths = tuple(sorted(paths, key=len))
-        self._compiled = compiled
+
+    @cached_property
+    def compiled(self) -> cel.Program:
+        return cel.engine().compile(self.expression.source)
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
-        return cel.plain(self._compiled.evaluate(cel.checked_input(_pruned(names, self.paths))))
+        return cel.plain(self.compiled.evaluate(cel.checked_input(_pruned(names, self.paths))))
 
 
 def _pruned(names: Mapping[str, Any], paths: tuple[Path, ...]) -> dict[str, Any]:
@@ -290,10 +293,17 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
     analysis = analyse(found)
     if analysis.plain is not None:
         return _PathProgram(source, analysis.plain, analysis.paths)
+    program = _EngineProgram(source, analysis.paths)
+    if not is_surely_valid(found):
+        _require_compiled(program, found)
+    return program
+
+
+def _require_compiled(program: _EngineProgram, found: list[Token]) -> None:
     try:
-        return _EngineProgram(source, cel.engine().compile(source), analysis.paths)
+        _ = program.compiled
     except CelRefused as refused:
-        raise _bad_token(source, found, refused) from refused
+        raise _bad_token(program.expression.source, found, refused) from refused
 
 
 def _bad_token(source: str, found: list[Token], refused: CelRefused) -> BadToken:

@@ -165,9 +165,11 @@ def _reader(words: list[str]) -> str | None:
     if _command(words) in ("source", "."):
         return _command(words)
     for index, word in enumerate(words):
+        if _base(word) not in _SHELLS:
+            continue
         rest = words[index + 1 :]
         has_script = any(not option.startswith("-") or _SCRIPT_OPTION.match(option) for option in rest)
-        if _base(word) in _SHELLS and (not has_script or "-s" in rest):
+        if not has_script or "-s" in rest:
             return word
     # After its host `ssh` may be given a command: then what it reads is for that command.
     return words[0] if _has_far_shell(words) and not _has_far_shell(words[:-1]) else None
