@@ -88,6 +88,9 @@ def _arrive(state: State, arc: Arc) -> None:
     target = state.touch(arc.to)
     join = state.graph.nodes[arc.to].step.join
     if target.status != "waiting":
+        if state.arcs.get(arc.key) == "taken":
+            # Its source was undone and runs again in a new round: it was visited for that, and keeps its result.
+            return
         if join != "first" and not _is_out_of_reach(target, join) and can_be_entered(state, arc.to):
             target.queue = (*target.queue, arc.key)
             state.put(state.arcs, arc.key, "arrived")
@@ -184,13 +187,17 @@ def put_back(state: State, names: Collection[str], *, is_loop: bool = False) -> 
 
 
 def _withdraw(state: State, name: str, names: Collection[str]) -> None:
-    """Take back that a step had settled. Who waits outside keeps an edge that was taken: no arrival is lost."""
+    """Take back that a step had settled. Who waits outside keeps an edge that was taken: no arrival is lost.
+
+    So does who keeps its result in a new round: a step that was undone and runs again is no new arrival there.
+    """
     node = state.graph.nodes[name]
     place = state.touch(name)
+    is_redone = place.is_undone and place.status == "completed"
     for arc in node.arcs:
         if arc.to == END or arc.is_loop:
             continue
-        if arc.to in names or state.places[arc.to].status != "waiting":
+        if arc.to in names or (state.places[arc.to].status != "waiting" and not is_redone):
             state.drop(state.arcs, arc.key)
     settled, place.settled = place.settled, ""
     if not settled:
