@@ -124,3 +124,48 @@ def test_a_deadline_that_passes_in_a_handler_or_a_triage_cuts_the_next_attempt_o
         run.wait(0)
 
         assert run["a"].failure.code == "TIMEOUT"
+
+
+def test_a_step_that_kept_its_result_is_not_visited_again_by_one_that_was_undone():
+    steps = step("rent", next=["install"], undo=command("return")), step("install", next=["test"]), step("test")
+    run = History(workflow(*steps)).start().ok("rent", "install").fail("test").ok("rent.undo@1")
+
+    run.retry().ok("rent", "test")
+
+    assert run.status == "completed"
+    assert {name: run[name].visit for name in run.statuses} == {"rent": 2, "install": 1, "test": 2}
+
+
+def test_an_alert_rings_again_in_the_round_in_which_a_step_fails_again():
+    run = History(workflow(step("a", next=[edge("page", "failure", handles=False)]), step("page"))).start()
+    run.fail("a").ok("page")
+
+    run.retry().fail("a")
+
+    assert run.queued == ["page"]
+
+
+def test_a_remediation_that_a_new_round_runs_again_is_told_of_the_failure_again():
+    told = Action("shell", {"text": "fix"}, {"m": Template((Expression("message", ("failure",)),))})
+    steps = step("a", next=[edge("fix", "failure")]), step("fix", action=told, next=["b"]), step("b")
+    run = History(workflow(*steps), {"message": lambda names: names["failure"]["message"]}).start()
+    run.fail("a", stderr_tail="disk full").ok("fix").fail("b")
+
+    run.retry(from_step="fix")
+
+    assert run["fix"].bindings == {"m": "disk full"}
+
+
+def test_a_remediation_is_not_told_of_the_failures_of_an_earlier_round_whose_step_ran_again():
+    told = Action("shell", {"text": "fix"}, {"m": Template((Expression("context", ("failure",)),))})
+    fix = step("fix", action=told, needs=["gate"])
+    run = History(
+        workflow(step("gate"), step("a", next=[edge("fix", "failure")]), fix),
+        {"context": lambda names: names["failure"]["context"]},
+    ).start()
+    run.fail("a", stderr_tail="disk full").cancel()
+
+    run.retry().ok("gate").fail("a", stderr_tail="no network")
+
+    assert "no network" in run["fix"].bindings["m"]
+    assert "disk full" not in run["fix"].bindings["m"]

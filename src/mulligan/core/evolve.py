@@ -100,6 +100,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     for name in steps:
         place = state.touch(name)
         place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
+        _send_again(state, place)
         requeue(state, name)
     end = state.touch(END)
     state.put(state.past, (END, end.visit), Past(end.status, end.failure_index))
@@ -278,7 +279,7 @@ def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:
 
 
 def _send_again(state: State, place: Place) -> None:
-    """What the failed visit was to repair and was told of, the visit that takes its place is."""
+    """What the last visit was to repair and was told of, the visit that takes its place is."""
     before, after = (place.key, place.visit), (place.key, place.visit + 1)
     for table in (state.routed, state.informed):
         if before in table:

@@ -231,7 +231,9 @@ def nearest_output(state: State, place: Place) -> Any:
 def failure_view(state: State, place: Place) -> dict[str, Any]:
     """`failure`: what a step reached by a failure edge gets: the newest failure's fields, and the context."""
     step = state.step_of(place)
-    records = [state.failures[index] for index in state.informed.get((step.key, step.visit), ())]
+    told = (state.failures[index] for index in state.informed.get((step.key, step.visit), ()))
+    # A failure of an earlier round whose step runs again in this one is news no more.
+    records = [record for record in told if not record.is_closed]
     view = error_view(records[-1].failure if records else None)
     view["context"] = failure_context(state.run.run_id, step.key, [_source(record) for record in records])
     return view
