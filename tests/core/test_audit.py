@@ -169,3 +169,13 @@ def test_a_remediation_is_not_told_of_the_failures_of_an_earlier_round_whose_ste
 
     assert "no network" in run["fix"].bindings["m"]
     assert "disk full" not in run["fix"].bindings["m"]
+
+
+def test_a_condition_that_cannot_be_read_closes_its_own_edge_of_a_step_that_may_fail_and_no_other():
+    may_fail = step("a", continue_on_error=True, next=[edge("b"), edge("c", when="output.size > 0")])
+    answers = {"output.size > 0": ExpressionFailed("no such key: size")}
+    run = History(workflow(may_fail, step("b"), step("c")), answers).start()
+
+    run.fail("a")
+
+    assert run.statuses == {"a": "failed", "b": "ready", "c": "skipped"}

@@ -25,7 +25,7 @@ from . import events as e
 from .events import Adjusted, Route
 from .failure import Failure
 from .life import Facts, complete, enter_command, fault, is_last_visit, schedule
-from .routes import alert_edges, always_edges, failure_route, goes_back, is_sent, success_edges
+from .routes import alert_edges, edges_after_failure, failure_route, goes_back, is_sent
 from .scope import Now, error_view
 from .state import Place, State
 from .stopping import conclude
@@ -413,23 +413,12 @@ def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: 
     if now.state.run.stop is not None:
         return ()
     if is_doomed(place, failure):
-        return _led_on(now, place, is_allowed=False)
+        return edges_after_failure(now, place, is_allowed=False)
     taken = set(alert_edges(now.state, place, failure))
     if chosen.edge is not None:
         taken.add(chosen.edge)
     if not is_sent(chosen):
-        taken.update(_led_on(now, place, is_allowed))
+        taken.update(edges_after_failure(now, place, is_allowed=is_allowed))
     elif not goes_back(now.state, place.key, taken):
-        taken.update(always_edges(now, place, with_loops=False))
+        taken.update(edges_after_failure(now, place, is_allowed=False, with_loops=False))
     return tuple(sorted(taken))
-
-
-def _led_on(now: Now, place: Place, is_allowed: bool) -> tuple[int, ...]:
-    """The edges of a step whose failure is sent nowhere: as if it had completed, if it may fail."""
-    if is_allowed:
-        try:
-            return success_edges(now, place, None)
-        except ExpressionFailed:
-            # Nothing came out of the step, so a condition may have nothing to read: then its edge is not taken.
-            pass
-    return always_edges(now, place, with_loops=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..errors import ExpressionFailed
 from .arrivals import can_be_entered, next_visit
@@ -16,14 +16,28 @@ from .workflow import END, Edge
 
 def success_edges(now: Now, place: Place, output: object, *, with_always: bool = True) -> tuple[int, ...]:
     """The success and always edges that are taken; a loop edge goes alone. May raise `ExpressionFailed`."""
-    node = now.state.graph.nodes[place.key]
     kinds = ("success", "always") if with_always else ("success",)
+    return _loop_alone(_open_edges(now, place, kinds, lambda edge: _holds(now, place, edge, output)))
+
+
+def edges_after_failure(now: Now, place: Place, *, is_allowed: bool, with_loops: bool = True) -> tuple[int, ...]:
+    """The always edges of a step that failed, and its success edges as well if it may fail.
+
+    Nothing came out of it, so a condition may have nothing to read: then that edge is not taken.
+    """
+    kinds = ("success", "always") if is_allowed else ("always",)
+    arcs = _open_edges(now, place, kinds, lambda edge: _holds_for_nothing(now, place, edge))
+    return _loop_alone([arc for arc in arcs if with_loops or not arc.is_loop])
+
+
+def _open_edges(now: Now, place: Place, kinds: tuple[str, ...], holds: Callable[[Edge], bool]) -> list[Arc]:
+    node = now.state.graph.nodes[place.key]
     taken: list[Arc] = []
     for arc in node.by_priority:
         is_late = arc.edge.on == "success" and node.step.take == "first" and _has_success(taken)
-        if arc.edge.on in kinds and not is_late and _is_open(now.state, arc) and _holds(now, place, arc.edge, output):
+        if arc.edge.on in kinds and not is_late and _is_open(now.state, arc) and holds(arc.edge):
             taken.append(arc)
-    return _loop_alone(taken)
+    return taken
 
 
 def _loop_alone(taken: list[Arc]) -> tuple[int, ...]:
@@ -46,21 +60,15 @@ def has_no_route(now: Now, place: Place, taken: tuple[int, ...]) -> bool:
     return any(edge.on == "success" for edge in edges) and not any(edges[index].on == "success" for index in taken)
 
 
-def always_edges(now: Now, place: Place, *, with_loops: bool) -> tuple[int, ...]:
-    """The always edges of a step that failed; one whose condition cannot be evaluated is not taken."""
-    found = []
-    for arc in now.state.graph.nodes[place.key].arcs:
-        if arc.edge.on == "always" and (with_loops or not arc.is_loop) and _is_open(now.state, arc):
-            try:
-                if _holds(now, place, arc.edge, None):
-                    found.append(arc)
-            except ExpressionFailed:
-                continue
-    return _loop_alone(found)
-
-
 def _holds(now: Now, place: Place, edge: Edge, output: object) -> bool:
     return edge.when is None or now.condition(edge.when, place, output=output)
+
+
+def _holds_for_nothing(now: Now, place: Place, edge: Edge) -> bool:
+    try:
+        return _holds(now, place, edge, None)
+    except ExpressionFailed:
+        return False
 
 
 def _is_open(state: State, arc: Arc) -> bool:
