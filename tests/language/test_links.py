@@ -250,3 +250,29 @@ def test_a_remediation_may_need_what_runs_whatever_happens() -> None:
     )
 
     assert found["fix"].needs == (Need("note"),)
+
+
+def test_a_success_edge_may_have_a_priority_and_equal_ones_are_no_matter():
+    found = workflow(
+        """
+        steps:
+          - {step: a, shell: x, take: first, next: [{to: b, priority: 2}, {to: c, priority: 1}, {to: d, priority: 1}]}
+          - {step: b, shell: x}
+          - {step: c, shell: x}
+          - {step: d, shell: x}
+        """
+    )
+
+    assert [edge.priority for edge in found.steps[0].edges] == [2, 1, 1]
+
+
+def test_an_undo_always_has_a_time_limit():
+    found = workflow(
+        """
+        steps:
+          - {step: a, shell: x, undo: y}
+          - {step: b, shell: x, undo: {shell: y, timeout: 1m}}
+        """
+    )
+
+    assert [step.undo.timeout for step in found.steps if step.undo] == [300.0, 60.0]

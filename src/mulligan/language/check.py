@@ -131,7 +131,7 @@ def _check_remediations(resolved: Resolved, source: Source) -> None:
 
 def _never_runs(failed: str, need: Need, is_awaited: bool, held: set[tuple[str, str]]) -> bool:
     if need.of == failed and not need.is_group:
-        return need.on != "always"
+        return need.on != "always" or is_awaited
     return (failed, vertex(need)) in held and (is_awaited or need.on == "success")
 
 

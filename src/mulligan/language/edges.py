@@ -15,7 +15,7 @@ from mulligan.language.shapes import STEP_NAME, Fields
 
 Link = TypeVar("Link")
 
-_FAILURE_ONLY = ("priority", "codes", "exit_codes", "handles", "then")
+_FAILURE_ONLY = ("codes", "exit_codes", "handles", "then")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _edge(node: Node, scope: Scope) -> EdgeDraft | None:
         on=on,
         when=condition(form.at("when"), after) if "when" in form else None,
         backoff=read_backoff(form),
-        **form.pick(*_FAILURE_ONLY),
+        **form.pick("priority", *_FAILURE_ONLY),
     )
     return EdgeDraft(edge, form.at("to"), form)
 
@@ -125,7 +125,7 @@ def _refuse_equal_priorities(found: list[EdgeDraft], scope: Scope) -> None:
     seen: dict[int, str] = {}
     for draft in found:
         priority = draft.edge.priority
-        if priority is None or not draft.edge.handles:
+        if priority is None or draft.edge.on != "failure" or not draft.edge.handles:
             continue
         if priority in seen:
             message = (

@@ -290,7 +290,10 @@ EDGE = Record(
         "to": Key(TEXT, "the step it leads to", is_required=True),
         "on": Key(Choice(("success", "failure", "always")), "default success"),
         "when": Key(_node(CONDITION), "taken only if this holds; not on failure edges"),
-        "priority": Key(whole(-1_000_000), "failure edges: the lowest that fits is taken"),
+        "priority": Key(
+            whole(-1_000_000),
+            "the lowest is looked at first: of failure edges the first that fits is taken, of others with take: first",
+        ),
         "codes": CODES,
         "exit_codes": EXIT_CODES,
         "handles": Key(FLAG, "false: taken beside the chosen one, and handles nothing"),

@@ -11,6 +11,7 @@ import msgspec
 from mulligan.core.workflow import (
     END,
     END_TIMEOUT_SECONDS,
+    Command,
     Step,
     Triage,
 )
@@ -166,13 +167,18 @@ def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     if "undo" in fields:
         with scope.noting:
             own = settings.merged(fields, scope).for_commands()
-            said["undo"] = read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own)
+            said["undo"] = _undo(read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own))
     for key in ("reads", "writes"):
         if key in fields:
             said[key] = _files(fields, key, scope)
     if fields.get("start"):
         said["is_start"] = True
     return said
+
+
+def _undo(command: Command) -> Command:
+    """An undo always has a time limit: it runs when a run is ending, and nothing may hold that up for ever."""
+    return command if command.timeout else msgspec.structs.replace(command, timeout=END_TIMEOUT_SECONDS)
 
 
 def _triage(form: Fields | bool) -> Triage | None:
