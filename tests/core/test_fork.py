@@ -54,6 +54,27 @@ def test_edges_taken_by_a_kept_step_are_taken_in_the_fork_too():
     assert run.statuses == {"choose": "completed", "left": "skipped", "right": "completed", "last": "ready"}
 
 
+@pytest.mark.parametrize("join", ["any", "all", "first", "each"])
+@pytest.mark.parametrize("order", [("a", "b", "met", "last"), ("last", "met", "b", "a")])
+def test_kept_steps_do_not_visit_each_other_again_whatever_the_join_and_the_order_in_the_file(join, order):
+    steps = {
+        "a": step("a", next=["met"]),
+        "b": step("b", next=["met"]),
+        "met": step("met", join=join, next=["last"]),
+        "last": step("last"),
+    }
+    flow = workflow(*(steps[name] for name in order))
+    old = History(flow).start().ok("a", "b")
+    while "met" in old.queued:
+        old.ok("met")
+    old.fail("last")
+
+    run = forked(old, flow, "last")
+
+    assert run.queued == ["last"]
+    assert run.ok("last").status == "completed"
+
+
 def test_what_failed_before_the_step_runs_again():
     flow = workflow(step("a"), step("b"), step("c", needs=["a", "b"]))
     old = History(flow).start().fail("a").ok("b")

@@ -89,7 +89,7 @@ def _arrive(state: State, arc: Arc) -> None:
     join = state.graph.nodes[arc.to].step.join
     if target.status != "waiting":
         if state.arcs.get(arc.key) == "taken":
-            # Its source was undone and runs again in a new round: it was visited for that, and keeps its result.
+            # It was visited for that, and keeps its result: in a new round whose source was undone, or in a fork.
             return
         if join != "first" and not _is_out_of_reach(target, join) and can_be_entered(state, arc.to):
             target.queue = (*target.queue, arc.key)

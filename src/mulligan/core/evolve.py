@@ -47,17 +47,22 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     state.add(Place(END, "step", state.workflow.end, "waiting"))
     for key, barrier in state.graph.barriers.items():
         state.put(state.barriers, key, (len(barrier.members), 0))
-    for kept in fact.kept:
-        _keep(state, kept)
+    _keep(state, fact.kept)
 
 
-def _keep(state: State, kept: e.Kept) -> None:
-    """A result taken over by a fork: as if the step had ended here."""
-    place = state.touch(kept.step)
-    set_status(state, place, kept.status)
-    place.output = kept.output
-    taken = [arc.edge.index for arc in state.graph.nodes[kept.step].arcs if arc.to in kept.taken]
-    settle(state, kept.step, kept.status, taken)
+def _keep(state: State, kept: Collection[e.Kept]) -> None:
+    """Results taken over by a fork: as if the steps had ended here, and had been visited for each other."""
+    steps = {one.step for one in kept}
+    for one in kept:
+        place = state.touch(one.step)
+        set_status(state, place, one.status)
+        place.output = one.output
+        for arc in state.graph.nodes[one.step].arcs:
+            if arc.to in steps and arc.to in one.taken:
+                state.put(state.arcs, arc.key, "taken")
+    for one in kept:
+        taken = [arc.edge.index for arc in state.graph.nodes[one.step].arcs if arc.to in one.taken]
+        settle(state, one.step, one.status, taken)
 
 
 def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
