@@ -82,6 +82,11 @@ def test_an_example_loads_and_is_called_what_its_file_is_called(path: Path) -> N
 
 
 @each_example
+def test_an_example_gives_no_cause_for_a_warning(path: Path) -> None:
+    assert lint(path) == []
+
+
+@each_example
 def test_an_example_fits_the_schema_that_editors_use(path: Path) -> None:
     written = plain(parse(decode(path.read_bytes(), path.name)))
 
@@ -163,7 +168,7 @@ def test_outputs_keep_the_types_of_their_expressions(tmp_path: Path) -> None:
     history = rehearsed("inputs", tmp_path, target="prod", regions='["east", "west"]')
 
     assert history.ended.outputs == {
-        "text": 'plan: 4 replicas in ["east","west"], team core',
+        "text": 'plan: 4 replicas in ["east","west"], team core\nprod gets 0.5 of the traffic',
         "replicas": 4,
         "is_real": True,
     }

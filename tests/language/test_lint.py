@@ -155,3 +155,33 @@ def test_a_file_that_is_refused_has_errors_and_no_warnings(tmp_path: Path) -> No
         lint(path)
 
     assert [problem.code for problem in refused.value.problems] == ["language.unknown_key"]
+
+
+def test_a_loop_that_starts_where_one_would_not_look_for_it_is_warned_about() -> None:
+    text = """
+        steps:
+          - {step: build, shell: make, next: [deploy]}
+          - {step: deploy, shell: make, next: [{to: build, on: failure}]}
+    """
+
+    assert warnings(text) == (
+        "warning[language.loop_start]: w.yaml:3:12: the run starts at 'deploy' and not at 'build', since a failure edge "
+        "leads to 'build'\n"
+        "  3 |   - {step: deploy, shell: make, next: [{to: build, on: failure}]}\n"
+        "    |            ^^^^^^ give the one that is to be first 'start: true'"
+    )
+
+
+def test_a_loop_whose_start_is_marked_or_the_first_is_as_expected() -> None:
+    marked = """
+        steps:
+          - {step: build, start: true, shell: make, next: [deploy]}
+          - {step: deploy, shell: make, next: [{to: build, on: failure}]}
+    """
+    first = """
+        steps:
+          - {step: poll, shell: make, next: [{to: nap, on: failure}]}
+          - {step: nap, wait: 1m, next: [poll]}
+    """
+
+    assert (warnings(marked), warnings(first)) == ("", "")

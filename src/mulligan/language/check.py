@@ -67,6 +67,27 @@ def _check_loops(workflow: Workflow, resolved: Resolved, source: Source) -> None
     cycle = find_cycle(links)
     if cycle:
         raise _refuse_closed_by_need(cycle, resolved, source)
+    _warn_surprising_starts(graph, resolved, source)
+
+
+def _warn_surprising_starts(graph: Graph, resolved: Resolved, source: Source) -> None:
+    """A closed loop starts at its first step that no failure edge leads to: say so where that is not the first."""
+    entered = {arc.to for node in graph.nodes.values() for arc in node.arcs if arc.is_loop}
+    for name in graph.starts:
+        if name not in entered or graph.nodes[name].step.is_start:
+            continue
+        ahead = graph.region(name)
+        first = next(
+            other for other in graph.nodes if other == name or (other in ahead and _leads_to(graph, other, name))
+        )
+        if first != name:
+            message = f"the run starts at '{name}' and not at '{first}', since a failure edge leads to '{first}'"
+            hint = "give the one that is to be first 'start: true'"
+            source.warn("loop_start", message, resolved.drafts[name].name_node, hint=hint)
+
+
+def _leads_to(graph: Graph, step: str, name: str) -> bool:
+    return any(arc.is_loop and arc.to == name for member in graph.region(step) for arc in graph.nodes[member].arcs)
 
 
 def _note_senseless(step: str, arc: Arc, resolved: Resolved, source: Source) -> None:

@@ -75,7 +75,7 @@ def _refuse_the_impossible(command: Command) -> None:
 
 class _Rehearsal:
     def __init__(self, workflow: Workflow, folder: Path, scratch: Path, slots: int, watch: Callable[..., None]) -> None:
-        self.history = History(workflow, evaluator=Cel())
+        self.history = History(workflow, evaluator=Cel(os.environ))
         self.folder = folder
         self.scratch = scratch
         self.slots = slots
