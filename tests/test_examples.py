@@ -20,7 +20,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mulligan.core.workflow import ENGINE_ACTIONS, Command, Workflow
-from mulligan.language import check_inputs, load
+from mulligan.language import check_inputs, lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.drawing import draw_mermaid, draw_svg
 from mulligan.language.nodes import plain
