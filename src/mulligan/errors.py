@@ -13,6 +13,8 @@
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
       ExpressionFailed                  expression.failed        422   2
+      Conflict                          store.conflict           409   1   somebody else has written the run
+      StaleLease                        task.stale_lease         409   1   a worker reports under a void lease
       CodecError                        codec                    500   1   an event that cannot be read
       Unlawful                          internal.unlawful        500   1   a bug of ours: a fact that may not follow
 
@@ -194,6 +196,20 @@ class ExpressionFailed(MulliganError):
     code = "expression.failed"
     http_status = 422
     exit_code = 2
+
+
+class Conflict(MulliganError):
+    """Somebody else has taken the run's turn, or written its log. Nothing of the commit was written."""
+
+    code = "store.conflict"
+    http_status = 409
+
+
+class StaleLease(MulliganError):
+    """The lease is void: it ran out, or was taken back. What was reported under it was not accepted."""
+
+    code = "task.stale_lease"
+    http_status = 409
 
 
 class CodecError(MulliganError):

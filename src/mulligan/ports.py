@@ -19,21 +19,6 @@ from .core.reports import Report, TimerKind
 from .core.scope import Evaluator as Evaluator
 from .core.state import State
 from .core.workflow import Workflow
-from .errors import MulliganError
-
-
-class Conflict(MulliganError):
-    """Somebody else has taken the run's turn, or written its log. Nothing of the commit was written."""
-
-    code = "store.conflict"
-    http_status = 409
-
-
-class StaleLease(MulliganError):
-    """The lease is void: it ran out, or was taken back. What was reported under it was not accepted."""
-
-    code = "task.stale_lease"
-    http_status = 409
 
 
 class Message(msgspec.Struct, frozen=True):

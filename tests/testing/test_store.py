@@ -12,8 +12,8 @@ from mulligan.core import effects as fx
 from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.state import State
-from mulligan.errors import UnknownRun
-from mulligan.ports import Commit, Conflict, Lease, StaleLease, Store, Task, Tasks, Turn
+from mulligan.errors import Conflict, StaleLease, UnknownRun
+from mulligan.ports import Commit, Lease, Store, Task, Tasks, Turn
 from mulligan.testing.clock import START
 from mulligan.testing.history import step, workflow
 from mulligan.testing.store import LEASE_SECONDS, TURN_SECONDS, MemoryStore, StoreFailed

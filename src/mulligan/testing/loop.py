@@ -12,8 +12,8 @@ from ..core.evolve import evolve
 from ..core.reports import Report
 from ..core.scope import Evaluator
 from ..core.turn import fold, follow
-from ..errors import InputInvalid, NotFound, Refused
-from ..ports import Clock, Commit, Conflict, fault
+from ..errors import Conflict, InputInvalid, NotFound, Refused
+from ..ports import Clock, Commit, fault
 from .store import MemoryStore, StoreFailed
 
 # More than any small workflow can bring about at once: a turn that gets here does not end.

@@ -25,7 +25,8 @@ from ..core.fork import kept_results
 from ..core.state import Place
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow
-from ..ports import FAULT_POINTS, Lease, StaleLease, fault
+from ..errors import StaleLease
+from ..ports import FAULT_POINTS, Lease, fault
 from .clock import JumpingClock
 from .faults import Crash, Faults, faults
 from .liveness import Outside

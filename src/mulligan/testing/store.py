@@ -16,8 +16,8 @@ from ..core import effects as fx
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TimerFired
 from ..core.workflow import Workflow
-from ..errors import MulliganError, UnknownRun
-from ..ports import Commit, Conflict, Lease, Message, StaleLease, Task, Timer, Turn
+from ..errors import Conflict, MulliganError, StaleLease, UnknownRun
+from ..ports import Commit, Lease, Message, Task, Timer, Turn
 
 StoreFault = Literal["error_before", "error_after", "conflict"]
 STORE_FAULTS: tuple[StoreFault, ...] = ("error_before", "error_after", "conflict")
