@@ -41,6 +41,6 @@ def test_an_error_is_shown_with_its_code_and_what_to_do():
     )
 
     assert error.render() == (
-        "error[run.finished]: run 42 completed, so there is nothing to cancel\n  to run it again: mulligan fork 42"
+        "error[run.finished]: run 42 completed, so there is nothing to cancel\n  mulligan fork 42"
     )
     assert error.data == {"run_id": 42}

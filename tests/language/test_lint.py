@@ -165,8 +165,8 @@ def test_a_loop_that_starts_where_one_would_not_look_for_it_is_warned_about() ->
     """
 
     assert warnings(text) == (
-        "warning[language.loop_start]: w.yaml:3:12: the run starts at 'deploy' and not at 'build', since a failure edge "
-        "leads to 'build'\n"
+        "warning[language.loop_start]: w.yaml:3:12: the run starts at 'deploy' and not at 'build', "
+        "since a failure edge leads to 'build'\n"
         "  3 |   - {step: deploy, shell: make, next: [{to: build, on: failure}]}\n"
         "    |            ^^^^^^ give the one that is to be first 'start: true'"
     )
