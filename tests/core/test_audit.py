@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mulligan.core.effects import SetTimer
-from mulligan.core.workflow import Action, Backoff, Expression, Map, Need, Template, Triage
+from mulligan.core.failure import CAUSES_MAX, failure
+from mulligan.core.workflow import Action, Backoff, Expression, Handler, Map, Need, Template, Triage
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
@@ -179,3 +180,41 @@ def test_a_condition_that_cannot_be_read_closes_its_own_edge_of_a_step_that_may_
     run.fail("a")
 
     assert run.statuses == {"a": "failed", "b": "ready", "c": "skipped"}
+
+
+def everything_below(found):
+    below = [*found.cause, *([found.handler_failure] if found.handler_failure else [])]
+    return [*below, *(deeper for one in below for deeper in everything_below(one))]
+
+
+def test_of_the_thousand_failures_of_a_child_run_the_nearest_fit_in_the_parents():
+    deep = failure("ITEMS_FAILED", cause=tuple(failure("TIMEOUT", f"item {i}") for i in range(10)))
+    run = History(workflow(step("a", action=Action("workflow", {"file": "child.yaml"})))).start()
+
+    run.child_ended("a", "failed", failures=(deep, *(failure("EXIT_NONZERO", f"step {i}") for i in range(1000))))
+
+    causes = run["a"].failure.cause
+    assert [one.message for one in causes] == ["", *(f"step {i}" for i in range(CAUSES_MAX - 1))]
+    assert len(everything_below(run["a"].failure)) == CAUSES_MAX
+
+
+def test_a_failure_of_handlers_of_handlers_stays_as_large_however_deep_they_are():
+    nested = None
+    for _ in range(60):
+        nested = Handler((command("fix", on_failure=nested),))
+    run = History(workflow(step("a", on_failure=nested))).start()
+
+    while run.queued:
+        run.fail(run.queued[0])
+
+    assert run.status == "failed"
+    sizes = [len(everything_below(fact.failure)) for fact in run.facts() if getattr(fact, "failure", None)]
+    assert max(sizes) == CAUSES_MAX + 1
+
+
+def test_causes_that_fit_are_kept_as_they_are():
+    inner = failure("EXIT_NONZERO", "inner", cause=(failure("TIMEOUT", "innermost"),))
+
+    found = failure("CHILD_FAILED", cause=(inner,))
+
+    assert found.cause == (inner,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import Any, Literal
 
@@ -37,6 +38,8 @@ ENGINE_CODES = frozenset(
 
 MESSAGE_CHARS_MAX = 2000
 TRACE_CHARS_MAX = 8000
+# A child run may have thousands of failures, and a handler's handler fails a level deeper: the nearest are kept.
+CAUSES_MAX = 40
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,4 +76,29 @@ def failure(code: str, message: str = "", **fields: Any) -> Failure:
     """A failure with the severity and retryability that the table gives its code."""
     fields.setdefault("severity", SEVERITY.get(code, "error"))
     fields.setdefault("retryable", RETRYABLE.get(code, True))
-    return Failure(code=code, message=message[-MESSAGE_CHARS_MAX:], **fields)
+    return Failure(code=code, message=message[-MESSAGE_CHARS_MAX:], **{**fields, "cause": _nearest(fields)})
+
+
+def _nearest(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
+    """The causes, and theirs, level by level: CAUSES_MAX of them all together. The log has the rest where it arose."""
+    causes: tuple[Failure, ...] = fields.get("cause", ())
+    near = list(causes[:CAUSES_MAX])
+    for one in near:
+        near += _below(one)[: CAUSES_MAX - len(near)]
+    return causes if len(near) < CAUSES_MAX else _only(causes, {id(one) for one in near})
+
+
+def _below(found: Failure) -> tuple[Failure, ...]:
+    return found.cause if found.handler_failure is None else (found.handler_failure, *found.cause)
+
+
+def _only(causes: tuple[Failure, ...], near: Set[int]) -> tuple[Failure, ...]:
+    return tuple(
+        msgspec.structs.replace(
+            one,
+            cause=_only(one.cause, near),
+            handler_failure=next(iter(_only((one.handler_failure,), near)), None) if one.handler_failure else None,
+        )
+        for one in causes
+        if id(one) in near
+    )
