@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.effects import SetTimer
+from mulligan.core.events import RunStopping
 from mulligan.core.failure import CAUSES_MAX, failure
 from mulligan.core.workflow import Action, Backoff, Expression, Handler, Map, Need, Template, Triage
 from mulligan.errors import ExpressionFailed
@@ -218,3 +219,13 @@ def test_causes_that_fit_are_kept_as_they_are():
     found = failure("CHILD_FAILED", cause=(inner,))
 
     assert found.cause == (inner,)
+
+
+def test_fail_fast_strikes_for_a_critical_failure_however_many_remediations_it_was_sent_through():
+    chain = [step(f"s{i}", next=[edge(f"s{i + 1}", "failure")]) for i in range(3)]
+    run = History(workflow(*chain, step("s3"), step("other"))).start()
+
+    run.fail("s0", reported=({"code": "SECURITY_VIOLATION"},)).fail("s1").fail("s2").fail("s3")
+
+    assert run.facts(RunStopping)[0].reason == "SECURITY_VIOLATION in 's0'"
+    assert run.statuses["other"] == "cancelled"
