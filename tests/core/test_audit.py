@@ -229,3 +229,15 @@ def test_fail_fast_strikes_for_a_critical_failure_however_many_remediations_it_w
 
     assert run.facts(RunStopping)[0].reason == "SECURITY_VIOLATION in 's0'"
     assert run.statuses["other"] == "cancelled"
+
+
+def test_details_that_an_event_has_no_room_for_are_left_out_and_their_size_is_said():
+    small, large = {"path": "/data"}, {"dump": "x" * 1_000_000}
+    errors = {"code": "A", "details": large}, {"code": "B", "details": small}
+    run = History(workflow(step("a"))).start()
+
+    run.fail("a", reported=errors)
+
+    found = run["a"].failure
+    assert (found.code, found.details) == ("A", {"dropped_bytes": 1_000_011})
+    assert found.cause[0].details == small

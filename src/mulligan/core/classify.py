@@ -11,6 +11,7 @@ from .failure import CODES, ENGINE_CODES, MESSAGE_CHARS_MAX, SEVERITY, TRACE_CHA
 # A step may report a thousand errors; an event has room for the first few of them.
 REPORTS_MAX = 20
 CODE_CHARS_MAX = 100
+DETAILS_BYTES_MAX = 16 * 1024
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -115,7 +116,7 @@ def _reported(report: Any, outcome: Outcome) -> Failure:
         return failure("EXCEPTION", str(report)[:MESSAGE_CHARS_MAX])
     code = str(report.get("code") or "EXCEPTION")[:CODE_CHARS_MAX]
     details = report.get("details")
-    details = dict(details) if isinstance(details, dict) else {}
+    details = _fitting(details) if isinstance(details, dict) else {}
     if code in ENGINE_CODES:
         details["reported_code"], code = code, "EXIT_NONZERO" if outcome.exit_code else "EXCEPTION"
     severity = report.get("severity")
@@ -127,3 +128,9 @@ def _reported(report: Any, outcome: Outcome) -> Failure:
     elif code not in CODES:
         fields["retryable"] = fields.get("severity", SEVERITY.get(code, "error")) != "critical"
     return failure(code, str(report.get("message") or outcome.stderr_tail.strip() or code), **fields)
+
+
+def _fitting(details: dict[str, Any]) -> dict[str, Any]:
+    """What a step says beside its error; of what an event has no room for, only how much it was."""
+    size = len(msgspec.json.encode(details))
+    return dict(details) if size <= DETAILS_BYTES_MAX else {"dropped_bytes": size}
