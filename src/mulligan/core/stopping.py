@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from . import events as e
-from .failure import failure
-from .life import Facts, enter_command, located
+from .failure import Failure
+from .life import Facts, enter_command
 from .scope import Now
 from .state import Place
 from .workflow import END, END_TIMEOUT_SECONDS
@@ -80,21 +80,18 @@ def conclude(now: Now, place: Place) -> Facts:
         yield e.HandlerStarted(place.key, place.attempt, handler.strategy, due)
         yield from enter_command(now, place, "handler", 0)
         return
-    has_failed = place.phase != "stopped" and place.failure is not None
+    found = None if place.phase == "stopped" else place.failure
     if place.role == "step":
-        yield _step_ended(now, place, has_failed)
-    elif has_failed and place.failure is not None:
-        yield e.CommandFailed(
-            place.key, place.parent, place.role, place.failure, place.index, place.spec.continue_on_error
-        )
+        yield _step_ended(place, found)
+    elif found is not None:
+        yield e.CommandFailed(place.key, place.parent, place.role, found, place.index, place.spec.continue_on_error)
     else:
         yield e.CommandCancelled(place.key, place.parent, place.role, place.index)
 
 
-def _step_ended(now: Now, place: Place, has_failed: bool) -> e.Fact:
-    if not has_failed:
+def _step_ended(place: Place, found: Failure | None) -> e.Fact:
+    if found is None:
         return e.StepCancelled(place.key, place.visit, "stopping")
-    found = place.failure or located(now, place, failure("CANCELLED", "the run was stopped"))
     return e.StepFailed(
         place.key,
         place.visit,
