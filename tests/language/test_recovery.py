@@ -102,6 +102,29 @@ def test_a_recovery_script_runs_where_the_step_runs_and_knows_the_error() -> Non
     )
 
 
+def test_a_policys_script_reads_what_is_known_where_the_policy_is_used() -> None:
+    top = """
+    retry_policies:
+      of_item: {recovery_script: "fix ${pkg.name}"}
+      of_matrix: {recovery_script: "fix ${matrix.i}"}
+    """
+
+    found = steps(
+        """
+        - {step: each, map: {over: [{name: x}], as: pkg}, do: [{shell: make, retry: of_item}]}
+        - {step: "s_{i}", matrix: {i: [7]}, shell: make, retry: of_matrix}
+        """,
+        top,
+    )
+
+    of_item = found["each"].do[0].rules[0].recovery_script
+    of_matrix = found["s_7"].rules[0].recovery_script
+    assert of_item and of_item.action
+    assert of_item.action.bindings == {"_pkg_name": Template((Expression("pkg.name", ("pkg",)),))}
+    assert of_matrix and of_matrix.action
+    assert of_matrix.action.bindings == {"_matrix_i": Template((Expression("7"),))}
+
+
 def test_a_recovery_script_may_have_its_own_time() -> None:
     found = step("shell: make\nretry: {recovery_script: {shell: ./clear.sh, timeout: 10s}}")
 

@@ -187,8 +187,9 @@ def _check_unused(draft: Draft, settings: Settings) -> None:
             with draft.source.noting:
                 named_handler(name, node, key, scope, settings)
     for name, (key, _) in (draft.policies.entries if draft.policies else {}).items():
-        with draft.source.noting:
-            read_policy(name, key, scope, settings)
+        if ("retry_policies", name) not in draft.used:
+            with draft.source.noting:
+                read_policy(name, key, scope, settings)
 
 
 def _cancel_grace(fields: Fields, source: Source) -> float | None:
