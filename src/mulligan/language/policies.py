@@ -51,8 +51,10 @@ def _policy(form: Fields, scope: Scope, settings: Settings) -> Retry:
 
 
 def _rules(node: Node, scope: Scope, settings: Settings) -> tuple[Rule, ...]:
-    if not isinstance(node, Sequence) or not node.items:
+    if not isinstance(node, Sequence):
         raise scope.source.refuse("type", f"'rules' is {describe(node)}, a list of rules is expected", node)
+    if not node.items:
+        raise scope.source.refuse("type", "'rules' is an empty list", node, hint="for no retries write 'retry: 0'")
     rules = []
     for item in node.items:
         with scope.noting:
