@@ -36,9 +36,7 @@ def test_codes_are_unique():
 
 
 def test_an_error_is_shown_with_its_code_and_what_to_do():
-    error = RunFinished(
-        "run 42 completed, so there is nothing to cancel", hint="to run it again: mulligan fork 42", run_id=42
-    )
+    error = RunFinished("run 42 completed, so there is nothing to cancel", hint="mulligan fork 42", run_id=42)
 
     assert error.render() == (
         "error[run.finished]: run 42 completed, so there is nothing to cancel\n  mulligan fork 42"
