@@ -189,6 +189,7 @@ def test_undo_is_a_command_that_knows_what_was_put_out() -> None:
             "shell", {"text": 'rm "${_output}"'}, {"_output": Template((Expression("output", ("output",)),))}
         ),
         rules=(Rule(any=True, max_retries=2),),
+        timeout=300.0,
         env={"A": Template(("b",))},
     )
 
