@@ -345,12 +345,15 @@ MAP = Record(
     },
 )
 
+# Within these a range has no more digits than a float keeps.
+RANGE_MAX = 1e15
+RANGE_STEP_MIN = 1e-12
 RANGE = Record(
     "range",
     {
-        "from": Key(number(-1e15), "the first value", is_required=True),
-        "to": Key(number(-1e15), "no value is larger than this", is_required=True),
-        "step": Key(number(1e-12), "from one value to the next (default 1)"),
+        "from": Key(number(-RANGE_MAX, RANGE_MAX), "the first value", is_required=True),
+        "to": Key(number(-RANGE_MAX, RANGE_MAX), "no value is larger than this", is_required=True),
+        "step": Key(number(RANGE_STEP_MIN, RANGE_MAX), "from one value to the next (default 1)"),
     },
 )
 MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(Json()), mapping=RANGE))

@@ -10,7 +10,7 @@ from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
 from mulligan.language.keys import MAP, SORT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
-from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope, condition, refuse_name, template
+from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope, condition, refuse_name, template, without_secrets
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.values import value_expression
@@ -44,7 +44,7 @@ def _over(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
         return {}
     node = fields.at("over")
     if isinstance(node, Sequence):
-        return {"over": value_expression(node, scope)}
+        return {"over": without_secrets(value_expression(node, scope), node, scope)}
     if isinstance(node, Mapping):
         return {"lister": _lister(node, scope, settings)}
     if not node.is_text:

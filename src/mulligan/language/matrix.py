@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from mulligan.language.keys import MATRIX_LISTS, MATRIX_ZIP
+from mulligan.language.keys import MATRIX_LISTS, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.scope import Scope
 from mulligan.language.shapes import NAME, Fields, refuse_not_json
@@ -36,6 +36,13 @@ def read_matrix(node: Node, scope: Scope) -> list[Values]:
     return [dict(zip(lists, values, strict=True)) for values in combinations]
 
 
+def written_names(node: Node) -> tuple[str, ...]:
+    """The names of a matrix that was refused: what reads them is not wrong for that."""
+    inner = node.get("zip") if isinstance(node, Mapping) else None
+    named = inner if isinstance(inner, Mapping) else node
+    return tuple(named.entries) if isinstance(named, Mapping) else ()
+
+
 def _lists(node: Node, scope: Scope) -> dict[str, list[Any]]:
     forms = MATRIX_LISTS.read(node, "'matrix'", scope.source)
     nodes = node.entries if isinstance(node, Mapping) else {}
@@ -56,7 +63,10 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
         if not found:
             message = f"'{name}' is {describe(node)}, a list or a range such as 1..10 is expected"
             raise scope.source.refuse("matrix", message, node, hint="write it as 1..10 or '0..1 step 0.25'")
-        start, stop, step = (_tidy(float(number or 1)) for number in found.groups())
+        written = [float(number or 1) for number in found.groups()]
+        if max(map(abs, written)) > RANGE_MAX:
+            raise scope.source.refuse("matrix", f"a range lies between {-RANGE_MAX:g} and {RANGE_MAX:g}", node)
+        start, stop, step = map(_tidy, written)
     return _range(start, stop, step, node, scope)
 
 
@@ -69,10 +79,12 @@ def _tidy(number: float) -> int | float:
 def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[Any]:
     if start is None or stop is None or step is None:
         return [0]  # refused already; what stands here is never used
-    if step <= 0 or stop < start:
+    if stop < start:
         raise scope.source.refuse(
             "matrix", "the range goes from high to low", node, hint="the smaller number comes first"
         )
+    if step < RANGE_STEP_MIN:
+        raise scope.source.refuse("matrix", f"the step of a range is at least {RANGE_STEP_MIN:g}", node)
     count = math.floor((stop - start) / step + 1e-9) + 1
     if count > COMBINATIONS_MAX:
         raise _too_many(count, node, scope)

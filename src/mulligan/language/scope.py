@@ -147,7 +147,7 @@ def condition(node: Node, scope: Scope) -> Expression:
     return without_secrets(expression, node, scope)
 
 
-def without_secrets(expression: Expression, node: Scalar, scope: Scope) -> Expression:
+def without_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:
     secret = next((name for name in expression.reads if name.startswith("secrets.")), None)
     if secret:
         raise scope.source.refuse(
@@ -223,6 +223,9 @@ def _judge_declared(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     root = path[0]
     known: Any = scope.matrix if root == "matrix" else getattr(scope.draft, root)
     scope.draft.used.add((root, path[1] if len(path) > 1 else "*"))
+    if root == "matrix" and len(path) == 1:
+        hint = f"write matrix.{min(known)}"
+        raise _unknown(path, 0, place, scope, "'matrix' must name the value it reads", hint)
     if len(path) > 1 and path[1] not in known:
         word = "matrix value" if root == "matrix" else root.rstrip("s")
         hint = did_you_mean(path[1], known) or ("" if root == "matrix" else f"declare it under '{root}:'")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from sys import float_info
 from typing import Any
 
 from mulligan.language import quantities
@@ -98,7 +99,7 @@ def number(least: float, most: float | None = None) -> Value:
     """A number between bounds."""
 
     def convert(value: Any) -> float:
-        if type(value) not in (int, float) or not value >= least or (most is not None and not value <= most):
+        if type(value) not in (int, float) or not least <= value <= (float_info.max if most is None else most):
             raise ValueError(value)
         return float(value)
 

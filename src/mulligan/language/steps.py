@@ -21,7 +21,7 @@ from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.keys import ACTIONS, STEP
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.maps import read_map
-from mulligan.language.matrix import base_name, read_matrix, step_names
+from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten
 from mulligan.language.scope import Draft, Scope, condition
 from mulligan.language.settings import Settings
@@ -80,8 +80,9 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     fields: Fields = STEP.read(node, label, source)
     scope = Scope(draft, label, reader=name)
     name, names, combinations = _named(name_node, fields, scope)
-    if combinations:
-        scope = replace(scope, matrix=frozenset(combinations[0]))
+    if "matrix" in fields:
+        values = combinations[0] if combinations else written_names(fields.at("matrix"))
+        scope = replace(scope, matrix=frozenset(values))
     step = Step(name=name, line=source.number(node), **_fields(fields, label, scope, settings))
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
     _read_links(found, fields, scope)
@@ -108,7 +109,10 @@ def _named(node: Scalar, fields: Fields, scope: Scope) -> tuple[str, list[str], 
     with scope.noting:
         if "matrix" in fields:
             combinations = read_matrix(fields.at("matrix"), scope)
-            return name, step_names(node, combinations, scope), combinations
+            names = step_names(node, combinations, scope)
+            if END in names:
+                raise scope.source.refuse("name", "a step of the matrix is called 'end', which runs last", node)
+            return name, names, combinations
         if not NAME.fullmatch(name):
             hint = "values in a name need a 'matrix'" if "{" in name else ""
             message = f"'{shorten(name)}' is not a name of letters, digits, '_' and '-'"
