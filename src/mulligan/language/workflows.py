@@ -125,10 +125,10 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
     if "defaults" not in fields:
         return Settings()
     scope = Scope(draft, "'defaults'", reader=NOBODY)
-    form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
-    draft.shell_interpreter = form.get("shell")
-    draft.python_interpreter = form.get("python")
     with draft.source.noting:
+        form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
+        draft.shell_interpreter = form.get("shell")
+        draft.python_interpreter = form.get("python")
         settings = Settings().merged(form, scope)
         read_retry(settings.retry, scope, settings)
         return replace(settings, timeout=None, default_timeout=settings.timeout)
