@@ -129,6 +129,41 @@ def test_in_a_sequence_each_step_needs_the_one_before_it() -> None:
     }
 
 
+def test_in_a_sequence_a_step_of_a_matrix_that_an_edge_leads_to_needs_nothing() -> None:
+    found = steps(
+        """
+        - {step: "a_{i}", matrix: {i: [1, 2]}, shell: make, next: "b_{i}"}
+        - {step: "b_{i}", matrix: {i: [1, 2, 3]}, shell: make}
+        - {step: c, shell: make}
+        """,
+        "order: sequential",
+    )
+
+    assert {name: each.needs for name, each in found.items() if each.needs} == {
+        "b_3": (Need("a", is_group=True),),
+        "c": (Need("b", is_group=True),),
+    }
+
+
+def test_in_a_sequence_matrices_without_a_name_of_their_own_are_told_apart() -> None:
+    found = steps(
+        """
+        - {step: "{i}", matrix: {i: [1, 2]}, shell: make}
+        - {step: "{i}", matrix: {i: [3, 4]}, shell: make}
+        """,
+        "order: sequential",
+    )
+
+    assert found["3"].needs == found["4"].needs == (Need("1 to 2", is_group=True),)
+
+
+def test_a_number_as_a_name_is_kept_as_it_is_written() -> None:
+    found = steps("- {step: 001, shell: make, next: 002}\n- {step: 002, shell: make, needs: [{step: 001}]}")
+
+    assert found["001"].edges == (Edge("002", 0),)
+    assert found["002"].needs == (Need("001"),)
+
+
 def test_a_pattern_is_a_group_of_all_steps_it_matches() -> None:
     found = workflow(
         """

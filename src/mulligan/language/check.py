@@ -92,10 +92,9 @@ def _leads_to(graph: Graph, step: str, name: str) -> bool:
 
 def _note_senseless(step: str, arc: Arc, resolved: Resolved, source: Source) -> None:
     """A delay needs a loop, and `then` needs a way that does not lead back by itself."""
-    drafts = resolved.drafts[step].edges
-    if arc.edge.index >= len(drafts):
+    draft = resolved.edges.get((step, arc.edge.index))
+    if draft is None:  # a name alone has neither
         return
-    draft = drafts[arc.edge.index]
     if not arc.is_loop and arc.edge.backoff != Backoff():
         key = next((key for key in BACKOFF if _has(draft, key)), "delay")
         message = f"'{key}' is for edges that close a loop, and the one to '{draft.edge.to}' does not"

@@ -69,14 +69,23 @@ def _need(node: Node, scope: Scope) -> NeedDraft | None:
         hint = "write 'step', 'matrix' or 'match'"
         raise scope.source.refuse("need", "an entry of 'needs' names one thing", form.node, hint=hint)
     kind = kinds[0]
-    return NeedDraft(kind, form[kind], form.get("on", "success"), form.at(kind)) if kind in form else None
+    if kind not in form:
+        return None
+    name, at = _reference(form, kind)
+    return NeedDraft(kind, name, form.get("on", "success"), at)
 
 
 def _target(node: Scalar, label: str, scope: Scope) -> str:
     if node.is_text and "{" in node.text:
         return node.text
-    name: str = STEP_NAME.read(node, f"an entry of {label}", scope.source)
-    return name
+    STEP_NAME.read(node, f"an entry of {label}", scope.source)
+    return node.text  # as the step's own name is: 007 is not 7
+
+
+def _reference(form: Fields, key: str) -> tuple[str, Node]:
+    """The name of a step as it is written, and where."""
+    node = form.at(key)
+    return node.text if isinstance(node, Scalar) else form[key], node
 
 
 def _edge(node: Node, scope: Scope) -> EdgeDraft | None:
@@ -88,15 +97,16 @@ def _edge(node: Node, scope: Scope) -> EdgeDraft | None:
     on = form.get("on", "success")
     _refuse_misplaced(form, on, scope)
     after = scope.knowing("output")
+    to, at = _reference(form, "to")
     edge = Edge(
-        to=form["to"],
+        to=to,
         index=0,
         on=on,
         when=condition(form.at("when"), after) if "when" in form else None,
         backoff=read_backoff(form),
         **form.pick("priority", *_FAILURE_ONLY),
     )
-    return EdgeDraft(edge, form.at("to"), form)
+    return EdgeDraft(edge, at, form)
 
 
 def _refuse_misplaced(form: Fields, on: str, scope: Scope) -> None:

@@ -13,6 +13,7 @@ from mulligan.language.shapes import (
     FLAG,
     SIZE,
     STEP_NAME,
+    STEP_NUMBER,
     TEXT,
     AnyOf,
     Choice,
@@ -272,22 +273,23 @@ HANDLER: Record = Record(
     one_of=(("use",), ("commands",), *_ONE_ACTION),
 )
 
+A_STEP = Either("a step's name", text=TEXT, number=STEP_NUMBER)
 NEED = Record(
     "need",
     {
-        "step": Key(TEXT, "a step"),
+        "step": Key(A_STEP, "a step"),
         "matrix": Key(TEXT, "all steps of a matrix"),
         "match": Key(PATTERN, "all steps whose whole name matches"),
         "on": Key(Choice(("success", "success_or_skipped", "always")), "default success"),
     },
     one_of=(("step",), ("matrix",), ("match",)),
 )
-NEEDS = ListOf(Either("a step's name", text=TEXT, number=STEP_NAME, mapping=NEED), or_one=True)
+NEEDS = ListOf(Either("a step's name", text=TEXT, number=STEP_NUMBER, mapping=NEED), or_one=True)
 
 EDGE = Record(
     "edge",
     {
-        "to": Key(TEXT, "the step it leads to", is_required=True),
+        "to": Key(A_STEP, "the step it leads to", is_required=True),
         "on": Key(Choice(("success", "failure", "always")), "default success"),
         "when": Key(_node(CONDITION), "taken only if this holds; not on failure edges"),
         "priority": Key(
@@ -301,7 +303,7 @@ EDGE = Record(
         **LOOP_BACKOFF,
     },
 )
-NEXT = ListOf(Either("a step's name", text=TEXT, number=STEP_NAME, mapping=EDGE), or_one=True)
+NEXT = ListOf(Either("a step's name", text=TEXT, number=STEP_NUMBER, mapping=EDGE), or_one=True)
 
 TRIAGE = Record(
     "triage",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -26,22 +27,43 @@ class Resolved:
     steps: dict[str, Step] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     drafts: dict[str, StepDraft] = field(default_factory=dict)
+    # Where an edge of a step was written, by the step and the edge's index; one that names a matrix has many indexes.
+    edges: dict[tuple[str, int], EdgeDraft] = field(default_factory=dict)
 
 
 def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Resolved:
     """The steps of a file with their links."""
     names = _Names(drafts, draft.source)
     resolved = Resolved()
-    previous: StepDraft | None = None
-    targets = {name for each in drafts for edge in each.edges for name in names.members(edge.edge.to)}
     for each in drafts:
-        implied = previous if is_sequential and each.needs is None and each.names[0] not in targets else None
-        for step in _Linker(each, names, resolved, draft, implied).steps():
+        for step in _Linker(each, names, resolved, draft).steps():
             if step.name not in resolved.steps:
                 resolved.steps[step.name] = step
                 resolved.drafts[step.name] = each
-        previous = each
+    if is_sequential:
+        _add_sequence(drafts, resolved)
     return resolved
+
+
+def _add_sequence(drafts: list[StepDraft], resolved: Resolved) -> None:
+    """Let each step need the one before it, unless it has needs or an edge leads to it."""
+    targets = {edge.to for step in resolved.steps.values() for edge in step.edges}
+    for before, each in pairwise(drafts):
+        names = [name for name in each.names if name not in targets and resolved.drafts.get(name) is each]
+        if each.needs is not None or not names:
+            continue
+        need = _whole(before, resolved)
+        for name in names:
+            resolved.steps[name] = msgspec.structs.replace(resolved.steps[name], needs=(need,))
+
+
+def _whole(draft: StepDraft, resolved: Resolved) -> Need:
+    """The need for a step, or for all steps of a matrix."""
+    if not draft.combinations:
+        return Need(draft.name)
+    name = draft.name or f"{draft.names[0]} to {draft.names[-1]}"
+    resolved.groups[name] = tuple(draft.names)
+    return Need(name, is_group=True)
 
 
 class _Matched(NamedTuple):
@@ -93,35 +115,25 @@ class _Names:
 class _Linker:
     """Gives one draft's steps their links."""
 
-    def __init__(
-        self, each: StepDraft, names: _Names, resolved: Resolved, draft: Draft, implied: StepDraft | None
-    ) -> None:
+    def __init__(self, each: StepDraft, names: _Names, resolved: Resolved, draft: Draft) -> None:
         self.draft = each
         self.names = names
         self.groups = resolved.groups
+        self.written = resolved.edges
         self.label = each.name_node.text
         self.scope = Scope(draft, f"step '{self.label}'")
-        self.implied = implied
         self.edge_binders = [binder(edge.edge) for edge in each.edges]
 
     def steps(self) -> Iterator[Step]:
         for step, values in self.draft.instances():
             needs = tuple(dict.fromkeys(self._needs(step.name, values)))
-            edges = tuple(self._edges(values))
+            edges = tuple(self._edges(step.name, values))
             yield msgspec.structs.replace(step, needs=needs, edges=edges) if needs or edges else step
 
     def _needs(self, step: str, values: Values) -> Iterator[Need]:
-        if self.implied:
-            yield self._whole(self.implied)
         for need in self.draft.needs or ():
             with self.scope.noting:
                 yield self._need(need, step, values)
-
-    def _whole(self, draft: StepDraft) -> Need:
-        if not draft.combinations:
-            return Need(draft.name)
-        name = draft.name or draft.name_node.text
-        return self._group(name, tuple(draft.names), "success")
 
     def _group(self, name: str, members: tuple[str, ...], on: NeedOn) -> Need:
         self.groups[name] = members
@@ -153,13 +165,15 @@ class _Linker:
         name = f"match {need.name}" + (f" without {step}" if step in known else "")
         return self._group(name, others, need.on)
 
-    def _edges(self, values: Values) -> Iterator[Edge]:
+    def _edges(self, step: str, values: Values) -> Iterator[Edge]:
         index = 0
         for draft, bind in zip(self.draft.edges, self.edge_binders, strict=True):
             edge = bind(values) if bind else draft.edge
             for target in self._targets(draft, values):
                 is_same = index == edge.index and target == edge.to
                 yield edge if is_same else msgspec.structs.replace(edge, to=target, index=index)
+                if draft.fields:
+                    self.written[step, index] = draft
                 index += 1
 
     def _targets(self, draft: EdgeDraft, values: Values) -> tuple[str, ...]:

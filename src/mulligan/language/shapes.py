@@ -111,6 +111,7 @@ def number(least: float, most: float | None = None) -> Value:
 TEXT = Value("a text", _text, {"type": "string", "minLength": 1})
 FLAG = Value("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
+STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})
 DURATION = Value(
     "a duration such as 30s",
     quantities.duration,
