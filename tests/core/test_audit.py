@@ -5,6 +5,7 @@ from __future__ import annotations
 from mulligan.core.effects import SetTimer
 from mulligan.core.events import RunStopping
 from mulligan.core.failure import CAUSES_MAX, failure
+from mulligan.core.life import files_due
 from mulligan.core.workflow import Action, Backoff, Expression, Handler, Map, Need, Template, Triage
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
@@ -129,13 +130,44 @@ def test_a_deadline_that_passes_in_a_handler_or_a_triage_cuts_the_next_attempt_o
 
 
 def test_a_step_that_kept_its_result_is_not_visited_again_by_one_that_was_undone():
-    steps = step("rent", next=["install"], undo=command("return")), step("install", next=["test"]), step("test")
-    run = History(workflow(*steps)).start().ok("rent", "install").fail("test").ok("rent.undo@1")
+    steps = step("rent", next=["announce", "test"], undo=command("return")), step("announce"), step("test")
+    run = History(workflow(*steps)).start().ok("rent", "announce").fail("test").ok("rent.undo@1")
 
     run.retry().ok("rent", "test")
 
     assert run.status == "completed"
-    assert {name: run[name].visit for name in run.statuses} == {"rent": 2, "install": 1, "test": 2}
+    assert {name: run[name].visit for name in run.statuses} == {"rent": 2, "announce": 1, "test": 2}
+
+
+def test_what_was_built_on_an_undone_step_is_built_again_before_what_failed_runs():
+    steps = [step("rent", undo=command("return")), step("install", needs=["rent"]), step("test", needs=["install"])]
+    run = History(workflow(*steps)).start().ok("rent", "install").fail("test").ok("rent.undo@1")
+
+    run.retry()
+
+    assert run.queued == ["rent"]
+    run.ok("rent", "install", "test")
+    assert run.status == "completed"
+
+
+def test_a_failure_is_gone_from_a_step_that_a_retry_made_good():
+    run = History(workflow(step("a", rules=retry(1)))).start().fail("a").ok("a")
+
+    assert (run["a"].status, run["a"].failure) == ("completed", None)
+
+
+def test_the_last_command_of_a_recovery_owes_the_files_that_its_step_declared():
+    recovery = Handler((command("x"), command("y", on_failure=handler("z"))))
+    steps = step("a", writes=("mesh",), on_failure=recovery), step("b", writes=("log",), on_failure=handler(rerun=1))
+    run = History(workflow(*steps)).start().fail("a").fail("b")
+
+    assert files_due(run.state, run["a.on_failure@1.0"]) == ()
+    # The step's own action runs again: it owes them itself.
+    assert files_due(run.state, run["b.on_failure@1.0"]) == ()
+    run.ok("a.on_failure@1.0")
+    assert files_due(run.state, run["a.on_failure@1.1"]) == ("mesh",)
+    run.fail("a.on_failure@1.1")
+    assert files_due(run.state, run["a.on_failure@1.1.on_failure@1.0"]) == ("mesh",)
 
 
 def test_an_alert_rings_again_in_the_round_in_which_a_step_fails_again():

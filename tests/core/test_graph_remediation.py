@@ -164,15 +164,36 @@ def test_an_always_edge_taken_by_the_failure_is_not_taken_again_by_the_stand_in(
     assert run.status == "completed"
 
 
-def test_a_condition_that_cannot_read_the_output_that_stands_in_is_not_taken_and_said():
+def test_a_stand_in_whose_edges_cannot_be_chosen_fails_the_source_after_all():
     run = repaired(
         "continue", step("b"), source={"next": [edge("b", when="bad")]}, bad=ExpressionFailed("no such key: 'x'")
     )
 
     run.ok("fix")
 
-    assert run.facts(e.StepStoodIn)[0].warnings == ("no such key: 'x'",)
-    assert run["b"].status == "skipped"
+    (record,) = run.state.failures
+    assert (record.failure.code, record.failure.message, record.target) == ("EXPRESSION_FAILED", "no such key: 'x'", "")
+    assert record.failure.cause[0].code == "EXIT_NONZERO"
+    assert (run["b"].status, run.status) == ("skipped", "failed")
+
+
+def test_a_stand_in_without_a_route_is_a_failure_where_the_source_says_so():
+    source = {"next": [edge("b", when="no")], "no_match": "fail"}
+    run = repaired("continue", step("b"), source=source, no=False)
+
+    run.ok("fix")
+
+    assert run.state.failures[0].failure.code == "NO_ROUTE"
+    assert run.status == "failed"
+
+
+def test_a_stand_in_without_a_route_is_recorded():
+    run = repaired("continue", step("b"), source={"next": [edge("b", when="no")]}, no=False)
+
+    run.ok("fix")
+
+    assert run["a"].no_route
+    assert run.status == "completed"
 
 
 @pytest.mark.parametrize("end", ["fail", "skip"])

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from ..errors import (
     InputInvalid,
     NothingToRetry,
@@ -116,14 +118,16 @@ def _retry(now: Now, report: r.RetryRequested) -> Facts:
 
 
 def steps_to_retry(state: State, from_step: str = "") -> tuple[str, ...]:
-    """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on."""
-    failed = {record.step for record in unhandled(state)}
-    again = state.graph.region(from_step) if from_step else frozenset()
-    return tuple(
-        place.key
-        for place in state.steps()
-        if place.key in failed or place.key in again or place.is_undone or place.status in ("cancelled", "skipped")
-    )
+    """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on.
+
+    And what lies between a step that was undone and another of these: it was built on what is no longer there.
+    """
+    again = {record.step for record in unhandled(state)}
+    again |= state.graph.region(from_step) if from_step else frozenset()
+    again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
+    undone = [place.key for place in state.steps() if place.is_undone]
+    again |= state.graph.between(undone, again)
+    return tuple(name for name in state.graph.nodes if name in again)
 
 
 # -- tasks ------------------------------------------------------------------------------
@@ -166,12 +170,8 @@ def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
         details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
-        found = located(now, place, _with_details(found, details))
+        found = located(now, place, msgspec.structs.replace(found, details=details))
         yield e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
-
-
-def _with_details(found: Any, details: dict[str, Any]) -> Any:
-    return type(found)(**{**{f: getattr(found, f) for f in found.__struct_fields__}, "details": details})
 
 
 def _was_stopped(now: Now, place: Place) -> bool:

@@ -71,7 +71,7 @@ def _next_undo(state: State) -> Undoable | None:
     stop = state.run.stop
     if (stop is not None and stop.now) or not state.undoables or verdict(state) == "completed":
         return None
-    return next((undoable for undoable in reversed(state.undoables) if not undoable.outcome), None)
+    return state.undoables[-1]
 
 
 def _undo(now: Now, undoable: Undoable) -> Facts:

@@ -248,14 +248,18 @@ class StepStoodIn(Fact):
     by: str
     output: Any = None
     taken: tuple[int, ...] = ()
-    warnings: tuple[str, ...] = ()
+    no_route: bool = False
 
 
 class StepSettled(Fact):
-    """Ended for good: nothing will visit it again or stand in for it. Only where that came later than its end."""
+    """Ended for good: nothing will visit it again or stand in for it. Only where that came later than its end.
+
+    With a failure: its remediation completed, and could not stand in for it after all.
+    """
 
     step: str
     outcome: str
+    failure: Failure | None = None
 
 
 class LoopTaken(Fact):

@@ -164,6 +164,9 @@ def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None
     place = enter(state, fact.step, fact)
     place.output, place.recovered_by, place.phase, place.no_route = fact.output, fact.recovered_by, "", fact.no_route
     place.due = None
+    if not fact.recovered_by:
+        # A retry made up for it: the step has no failure any more.
+        place.failure = None
     if fact.step == END:
         return
     _remember_loop(state, place, fact.taken)
@@ -251,7 +254,7 @@ def _inform(state: State, arc: Arc, index: int) -> None:
 
 def _step_cancelled(state: State, fact: e.StepCancelled, entry: e.Entry) -> None:
     place = enter(state, fact.step, fact)
-    place.phase, place.due = "", None
+    place.phase, place.due, place.output = "", None, None
     if fact.step != END:
         settle(state, fact.step, "cancelled")
 
@@ -293,14 +296,19 @@ def _send_again(state: State, place: Place) -> None:
 
 def _step_stood_in(state: State, fact: e.StepStoodIn, entry: e.Entry) -> None:
     place = enter(state, fact.step, fact)
-    place.output = fact.output
+    place.output, place.no_route = fact.output, fact.no_route
     _remember_loop(state, place, fact.taken)
     if place.loop_edge is None:
         settle(state, fact.step, "stood_in", fact.taken)
 
 
 def _step_settled(state: State, fact: e.StepSettled, entry: e.Entry) -> None:
-    enter(state, fact.step, fact)
+    place = enter(state, fact.step, fact)
+    if fact.failure is not None and place.failure_index is not None:
+        # What was sent to its remediation has come back as a failure that is sent nowhere.
+        place.failure = fact.failure
+        record = _replace(state.failures[place.failure_index], failure=fact.failure, target="", then="")
+        state.set_at(state.failures, place.failure_index, record)
     settle(state, fact.step, fact.outcome)
 
 

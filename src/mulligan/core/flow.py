@@ -13,7 +13,7 @@ from .failure import failure
 from .graph import Arc, Barrier
 from .ladder import delay_seconds
 from .life import Facts, located, schedule
-from .routes import success_edges
+from .routes import has_no_route, success_edges
 from .scope import Now
 from .state import FailureRecord, Place, State
 from .verdict import is_handled, open_failures
@@ -219,20 +219,29 @@ def _repaired(now: Now, fix: Place, visit: int) -> Facts:
         elif record.then == "rerun":
             yield e.StepPutBack(source.key, "rerun", fix.key)
         else:
-            yield _stood_in(now, source, fix.key, output)
+            yield _stood_in(now, source, record, fix.key, output)
 
 
 def _sent_to(state: State, step: str, visit: int) -> list[FailureRecord]:
     return [state.failures[index] for index in state.routed.get((step, visit), ())]
 
 
-def _stood_in(now: Now, source: Place, by: str, output: Any) -> e.StepStoodIn:
+def _stood_in(now: Now, source: Place, record: FailureRecord, by: str, output: Any) -> e.Fact:
+    """The fix takes the source's edges in its place; if none can be chosen, the source has failed after all."""
     try:
         # Its always edges were taken when it failed.
         taken = success_edges(now, source, output, with_always=False)
     except ExpressionFailed as error:
-        return e.StepStoodIn(source.key, by, output, (), (error.message,))
-    return e.StepStoodIn(source.key, by, output, taken)
+        return _not_stood_in(now, source, record, "EXPRESSION_FAILED", error.message)
+    no_route = has_no_route(now, source, taken)
+    if no_route and now.state.step(source.key).no_match == "fail":
+        return _not_stood_in(now, source, record, "NO_ROUTE", "none of its success edges holds")
+    return e.StepStoodIn(source.key, by, output, taken, no_route)
+
+
+def _not_stood_in(now: Now, source: Place, record: FailureRecord, code: str, message: str) -> e.StepSettled:
+    found = located(now, source, failure(code, message, cause=(record.failure,)))
+    return e.StepSettled(source.key, "failed", found)
 
 
 def strike(now: Now, name: str, visit: int) -> Facts:

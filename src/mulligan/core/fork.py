@@ -17,9 +17,19 @@ def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
     """
     if from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
-    again = graph.region(from_step)
+    again = _touched(old, graph, from_step)
     places = (old.places[name] for name in graph.nodes if name in old.places and name not in again)
     return tuple(_kept(old, place) for place in places if place.settled in ("completed", "stood_in", "skipped"))
+
+
+def _touched(old: State, graph: Graph, from_step: str) -> set[str]:
+    """What running the step again can touch: all behind it, and all behind a source that it stood in for."""
+    touched = set(graph.region(from_step))
+    for record in old.failures:
+        stands_in = record.then == "continue" and record.target in touched and record.step in graph.nodes
+        if stands_in and old.places[record.step].settled == "stood_in":
+            touched |= graph.region(record.step)
+    return touched
 
 
 def _kept(old: State, place: Place) -> Kept:

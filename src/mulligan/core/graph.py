@@ -6,9 +6,12 @@ of the step it asks about; only `region` walks further, and remembers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from .workflow import END, Edge, Step, Workflow
+
+# A chain of many loops would otherwise keep the rest of the chain for each of them.
+REGIONS_KEPT_MAX = 64
 
 # What is one hop before each vertex: a step, or a barrier.
 Sources = dict[str, list[str]]
@@ -86,18 +89,33 @@ class Graph:
     def region(self, start: str) -> frozenset[str]:
         """Every step reachable from `start`, itself included, over needs and edges. Loop edges lead back, not on."""
         if start not in self._regions:
+            if len(self._regions) >= REGIONS_KEPT_MAX:
+                self._regions.clear()
             self._regions[start] = frozenset(v for v in self._walk(start) if v in self.nodes)
         return self._regions[start]
 
+    def between(self, sources: Iterable[str], targets: Collection[str]) -> set[str]:
+        """The steps on a way from one of `sources` to one of `targets`, over needs and edges that are no loops."""
+        leads: dict[str, bool] = {}
+        stack = list(sources)
+        while stack:
+            vertex = stack[-1]
+            if vertex not in leads:
+                leads[vertex] = False
+                stack += [step for step in self._onward(vertex) if step not in leads]
+            else:
+                stack.pop()
+                leads[vertex] = leads[vertex] or any(leads[s] or s in targets for s in self._onward(vertex))
+        return {vertex for vertex, does in leads.items() if does and vertex in self.nodes}
+
     def after(self, vertex: str) -> Iterator[str]:
         """One hop on: the targets of its edges in file order, then who needs it. A barrier is a vertex of its own."""
-        if vertex in self.barriers:
-            yield from self.barriers[vertex].targets
-            return
-        node = self.nodes[vertex]
-        yield from (arc.to for arc in node.arcs if arc.to != END)
-        yield from (target for target, _ in node.dependents)
-        yield from (barrier.key for barrier in node.barriers)
+        return (hop.to if isinstance(hop, Arc) else hop for hop in self._hops(vertex))
+
+    def _onward(self, vertex: str) -> list[str]:
+        """As `after`, without the edges that lead back."""
+        hops = (hop for hop in self._hops(vertex) if not (isinstance(hop, Arc) and hop.is_loop))
+        return [hop.to if isinstance(hop, Arc) else hop for hop in hops]
 
     # -- building ------------------------------------------------------------------------------------------------
 
@@ -239,9 +257,7 @@ class Graph:
         seen = {start}
         found = [start]
         for vertex in found:
-            hops = (hop for hop in self._hops(vertex) if not (isinstance(hop, Arc) and hop.is_loop))
-            targets = (hop.to if isinstance(hop, Arc) else hop for hop in hops)
-            fresh = dict.fromkeys(target for target in targets if target not in seen)
+            fresh = dict.fromkeys(target for target in self._onward(vertex) if target not in seen)
             seen.update(fresh)
             found.extend(fresh)
         return found

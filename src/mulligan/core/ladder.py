@@ -20,6 +20,8 @@ from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from ..errors import ExpressionFailed
 from . import events as e
 from .events import Adjusted, Route
@@ -375,7 +377,7 @@ def route(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
 
 
 def _critical(failure: Failure) -> Failure:
-    return Failure(**{**{f: getattr(failure, f) for f in failure.__struct_fields__}, "severity": "critical"})
+    return msgspec.structs.replace(failure, severity="critical")
 
 
 def _chosen(now: Now, place: Place, failure: Failure) -> Route:
@@ -412,9 +414,10 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
 def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: bool) -> tuple[int, ...]:
     if now.state.run.stop is not None:
         return ()
-    if is_doomed(place, failure):
-        return edges_after_failure(now, place, is_allowed=False)
     taken = set(alert_edges(now.state, place, failure))
+    if is_doomed(place, failure):
+        # No route, but a bell may ring: nobody should sleep through the worst.
+        return tuple(sorted({*taken, *edges_after_failure(now, place, is_allowed=False)}))
     if chosen.edge is not None:
         taken.add(chosen.edge)
     if not is_sent(chosen):

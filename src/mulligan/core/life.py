@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from ..errors import ExpressionFailed
 from . import events as e
 from .failure import Failure, failure
@@ -29,22 +31,14 @@ def fault(now: Now, place: Place, code: str, message: str, **fields: Any) -> Fai
 
 def located(now: Now, place: Place, found: Failure, attempt: int | None = None) -> Failure:
     """The failure with where and when it happened filled in."""
-    step, item = now.state.step_of(place), _item_of(now.state, place)
-    return Failure(
-        code=found.code,
-        message=found.message,
-        severity=found.severity,
-        retryable=found.retryable,
-        exit_code=found.exit_code,
-        signal=found.signal,
+    step = now.state.step_of(place)
+    return msgspec.structs.replace(
+        found,
         step=step.key,
-        item=item,
+        item=_item_of(now.state, place),
         visit=step.visit,
         attempt=place.attempt if attempt is None else attempt,
         at=now.at,
-        details=found.details,
-        trace=found.trace,
-        cause=found.cause,
     )
 
 
@@ -221,3 +215,17 @@ def enter_command(now: Now, place: Place, role: e.Role, index: int, key: str = "
     key = key or command_key(place, role, index)
     yield e.CommandEntered(key, place.key, role, index)
     yield from schedule(now, now.state.places[key], "entered")
+
+
+def files_due(state: State, place: Place) -> tuple[str, ...]:
+    """The declared files that must be there when this attempt has ended well.
+
+    Its own; and for the last command of a handler that completes what it belongs to, that one's too.
+    """
+    parent = state.places.get(place.parent)
+    handler = parent.spec.on_failure if parent is not None and place.role == "handler" else None
+    if parent is None or handler is None:
+        return place.spec.writes
+    is_last = place.index == len(handler.commands) - 1
+    completes = handler.strategy in ("recovery", "fallback") and not handler.rerun
+    return (*place.spec.writes, *files_due(state, parent)) if is_last and completes else place.spec.writes

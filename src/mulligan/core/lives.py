@@ -265,10 +265,8 @@ def _undo_started(state: State, fact: e.UndoStarted, entry: e.Entry) -> None:
 
 
 def _undo_ended(state: State, fact: Any, entry: e.Entry) -> None:
-    outcome = "done" if isinstance(fact, e.UndoCompleted) else "failed"
-    for index, undoable in enumerate(state.undoables):
-        if (undoable.step, undoable.visit) == (fact.step, fact.visit):
-            state.set_at(state.undoables, index, _replace(undoable, outcome=outcome))
+    # Undos go back in order, each visit once: the one that has ended is always the last.
+    state.take_last(state.undoables)
     state.run.undoing, state.run.has_undone = "", True
     place = state.touch(fact.step)
     place.is_undone = True

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .context import FailedSource, failure_context
 from .failure import Failure
-from .state import FailureRecord, Place, State, undo_key
+from .state import FailureRecord, Place, State
 from .verdict import is_handled
 from .workflow import END, Action, Command, Expression, Template
 
@@ -223,7 +223,7 @@ def nearest_output(state: State, place: Place) -> Any:
     """`output`: for a check the output of what it checks, for an undo that of the visit it undoes."""
     for above in state.ancestors(place):
         if above.role == "undo":
-            return next((u.output for u in state.undoables if undo_key(u.step, u.visit) == above.key), None)
+            return state.undoables[-1].output
     parent = state.places.get(place.parent)
     return parent.output if parent is not None and place.role in ("validator", "success") else place.output
 

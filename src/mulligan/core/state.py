@@ -158,13 +158,11 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class Undoable(msgspec.Struct, frozen=True):
-    """A completed visit of a step that has an `undo`."""
+    """A completed visit of a step that has an `undo`, and has not been undone."""
 
     step: str
     visit: int
     output: Any = None
-    # "", "done" or "failed"
-    outcome: str = ""
 
 
 def undo_key(step: str, visit: int) -> str:
@@ -221,10 +219,11 @@ class Run(msgspec.Struct):
 
 
 _MISSING: Any = object()
+_TAKEN: Any = object()
 # A struct's own shallow copy: `copy.copy` would look for it at every call.
 _copy = methodcaller("__copy__")
 # What two states of one run are compared by.
-_TRUTH = ("run", "places", "arcs", "barriers", "failures", "recoveries", "undoables", "past", "routed", "informed")
+STATE_TABLES = tuple("run places arcs barriers failures recoveries undoables past routed informed".split())
 
 
 class State:
@@ -311,6 +310,11 @@ class State:
             self._journal.append((table, None, None))
         table.append(value)
 
+    def take_last(self, table: list[Any]) -> None:
+        value = table.pop()
+        if self._journal is not None:
+            self._journal.append((table, _TAKEN, value))
+
     def set_at(self, table: list[Any], index: int, value: Any) -> None:
         if self._journal is not None:
             self._journal.append((table, index, table[index]))
@@ -335,6 +339,8 @@ class State:
         for table, key, old in reversed(self._journal):
             if key is None:
                 table.pop()
+            elif key is _TAKEN:
+                table.append(old)
             elif old is _MISSING:
                 table.pop(key, None)
             else:
@@ -343,6 +349,6 @@ class State:
         self.commit()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and all(getattr(self, name) == getattr(other, name) for name in _TRUTH)
+        return isinstance(other, State) and all(getattr(self, name) == getattr(other, name) for name in STATE_TABLES)
 
     __hash__ = None  # type: ignore[assignment]

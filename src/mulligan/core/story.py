@@ -124,6 +124,9 @@ _SENTENCES: dict[type[e.Fact], Callable[[Any, datetime], _Said]] = {
     e.StepClassified: _classified,
     e.StepPutBack: lambda f, at: (f.step, f"goes again: '{f.by}' has completed", "try") if f.cause == "rerun" else None,
     e.StepStoodIn: lambda f, at: (f.step, f"'{f.by}' stands in for it", "good"),
+    e.StepSettled: lambda f, at: (
+        (f.step, f"nothing could stand in for it, {what(f.failure)}", "bad") if f.failure else None
+    ),
     e.LoopFired: lambda f, at: (f.step, f"back to '{f.to}'", "try"),
     e.AttemptFailed: lambda f, at: (f.place, f"attempt {f.attempt} failed, {what(f.failure)}", "bad"),
     e.AttemptSucceeded: lambda f, at: (f.place, f"warning, {what(f.warnings[-1])}", "wait") if f.warnings else None,

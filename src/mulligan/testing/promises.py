@@ -16,7 +16,7 @@ import msgspec
 
 from ..core import events as e
 from ..core.codec import decode_log, encode_log
-from ..core.state import State
+from ..core.state import STATE_TABLES, State
 from ..core.transitions import RUN_ENDED
 from ..core.turn import fold
 from ..core.verdict import is_handled
@@ -332,7 +332,7 @@ def promise_8_the_log_can_be_written_down(log: Sequence[e.Entry]) -> None:
 
 def promise_8_the_log_replays(state: State, log: Iterable[e.Entry]) -> None:
     replayed = fold(state.workflow, log, state.graph)
-    for table in ("run", "places", "arcs", "barriers", "failures", "undoables", "past", "routed"):
+    for table in STATE_TABLES:
         live, told = getattr(state, table), getattr(replayed, table)
         if live != told:
             raise AssertionError(f"promise 8: '{table}' is\n  {_difference(live, told)}")

@@ -23,6 +23,7 @@ from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
 from ..core.classify import Outcome
+from ..core.life import files_due
 from ..core.scope import failure_view, filled
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
@@ -188,7 +189,7 @@ class _Rehearsal:
             out, err = process.communicate()
         code = process.returncode
         output, problem = _output(out, place.spec.capture, files)
-        declared = self.history.state.workflow.files
+        declared, due = self.history.state.workflow.files, files_due(self.history.state, place)
         outcome = Outcome(
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
@@ -196,7 +197,7 @@ class _Rehearsal:
             stderr_tail=err.decode("utf-8", "replace")[-STDERR_TAIL_CHARS:],
             reported=_reported(files),
             output_error=problem,
-            missing_outputs=tuple(n for n in place.spec.writes if not (self.folder / declared.get(n, n)).exists()),
+            missing_outputs=tuple(n for n in due if not (self.folder / declared.get(n, n)).exists()),
         )
         self.reports.put(r.TaskEnded(_now(), place.key, attempt, outcome, output))
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from ..core import events as e
 from ..core.failure import Failure
 from ..core.graph import Graph
@@ -183,6 +185,16 @@ def _stood_in(seen: Seen, fact: e.StepStoodIn, entry: e.Entry) -> None:
     seen.taken.update(f"{fact.step}#{index}" for index in fact.taken)
 
 
+def _settled(seen: Seen, fact: e.StepSettled, entry: e.Entry) -> None:
+    if fact.failure is not None:
+        # Its remediation completed, and could not stand in for it: it has heard of it, and is not handled.
+        visit = fact.step, seen.visits.get(fact.step, 0)
+        seen.repaired.add(visit)
+        for index, failed in enumerate(seen.failures):
+            if (failed.step, failed.visit) == visit:
+                seen.failures[index] = msgspec.structs.replace(failed, route=e.Route("no_route"))
+
+
 def _put_back(seen: Seen, fact: e.StepPutBack, entry: e.Entry) -> None:
     if fact.cause == "rerun":
         seen.repaired.add((fact.step, seen.visits.get(fact.step, 0)))
@@ -310,6 +322,7 @@ _LEARN: dict[type[e.Fact], Callable[[Seen, Any, e.Entry], None]] = {
     e.StepSkipped: _passed_over,
     e.StepRestored: _passed_over,
     e.StepStoodIn: _stood_in,
+    e.StepSettled: _settled,
     e.StepPutBack: _put_back,
     e.StepParked: _parked,
     e.StepClassified: _classified,
