@@ -167,18 +167,23 @@ def named_handler(name: str, found: Node, used: Node, scope: Scope, settings: Se
 def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[Command, ...]:
     if "commands" not in form.node.entries:
         only = Fields(form.node, {key: form[key] for key in _COMMAND_ONLY if key in form})
-        if "capture" in form and isinstance(form.at("capture"), Scalar):
+        if _is_format(form):
             only.values["capture"] = CAPTURE.read(form.at("capture"), "'capture'", scope.source)
         return (Command(**acting(form, "'on_failure'", scope), **command_fields(only, scope, settings)),)
-    strays = [key for key in form.values if key in _COMMAND_ONLY]
+    strays = [key for key in form.values if key in _COMMAND_ONLY or (key == "capture" and _is_format(form))]
     if strays:
         message = f"'{strays[0]}' stands beside 'commands', and belongs to one of them"
         raise scope.source.refuse("stray_key", message, form.key(strays[0]), hint="move it into a command")
     return read_commands(form.at("commands"), "'commands'", scope, settings)
 
 
+def _is_format(form: Fields) -> bool:
+    """Whether `capture` is the format of one command, and not what the handler captures."""
+    return "capture" in form and isinstance(form.at("capture"), Scalar)
+
+
 def _captured(form: Fields, scope: Scope) -> dict[str, Expression]:
-    if "capture" not in form or isinstance(form.at("capture"), Scalar):
+    if "capture" not in form or _is_format(form):
         return {}
     after = scope.knowing("output")
     entries = HANDLER_CAPTURE.read(form.at("capture"), "'capture'", scope.source)
