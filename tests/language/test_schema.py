@@ -71,6 +71,7 @@ GOOD = [
     "handlers: {h: [ls], i: make, j: {shell: make, capture: json}}\nsteps: [{step: s, wait: 1, on_failure: {use: h}}]",
     "fail_fast: true\ncancel_grace: finish\nx-more: [1]\ninputs: {a: , b: integer}\nsteps: [{step: s, approve: 'ok?'}]",
     "end: {shell: make, timeout: PT5M}\norder: sequential\nsteps: [{step: s, sql: {connection: c, query: select 1}}]",
+    "steps: [{step: 1, shell: make, next: [2]}, {step: 2, shell: make, needs: [{step: 1}]}]",
     "outputs: {a: 1, b: {c: []}}\nsteps: [{step: s, wait: {until: '2030-01-01T00:00:00Z'}, resources: {memory: 4GB}}]",
 ]
 
@@ -115,6 +116,14 @@ BAD = [
     "steps: [{step: a, shell: make, resources: {memory: big}}]",
     "steps: {a: {shell: make}}",
     "name: x",
+    # what is neither a list nor any other form of the place
+    "steps: [{step: a, map: {over: 3}, do: make}]",
+    "steps: [{step: a, map: {over: {step: x}}, do: make}]",
+    "steps: [{step: a, matrix: {i: {to: 3}}, shell: make}]",
+    "steps: [{step: 1.5, shell: make}]",
+    "steps: [{step: a, shell: make, timeout: 5s1h}]",
+    "name: ' '\nsteps: [{step: a, shell: make}]",
+    "cancel_grace: later\nsteps: [{step: a, shell: make}]",
 ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
 from mulligan.language.codes import CODE
+from mulligan.language.quantities import duration
 from mulligan.language.shapes import (
     DURATION,
     FACTOR,
@@ -33,6 +34,8 @@ from mulligan.language.shapes import (
 )
 
 ACTIONS = ("shell", "python", "http", "sql", "agent", "workflow", "wait", "approve")
+# What runs is left to end by itself.
+FINISH = "finish"
 INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -330,7 +333,11 @@ MAP = Record(
     "map",
     {
         "over": Key(
-            _node(Either("a list, an expression, or a command", text=EXPRESSION, list=TEMPLATED, mapping=OVER_RECORD)),
+            _node(
+                Either(
+                    "a list, an expression, or a command", text=EXPRESSION, list=ListOf(TEMPLATED), mapping=OVER_RECORD
+                )
+            ),
             "a list, an expression, {file: …} or {shell: …}",
             is_required=True,
         ),
@@ -358,12 +365,13 @@ RANGE = Record(
         "step": Key(number(RANGE_STEP_MIN, RANGE_MAX), "from one value to the next (default 1)"),
     },
 )
-MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(Json()), mapping=RANGE))
+MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(ListOf(Json())), mapping=RANGE))
 MATRIX_ZIP = Record("matrix_zip", {"zip": Key(_node(MATRIX_LISTS), "the first with the first, and so on")})
 MATRIX = AnyOf("a mapping of lists, or {zip: …}", (MATRIX_ZIP, MATRIX_LISTS))
 
+_A_NAME = "a name of letters, digits, '_' and '-'"
 STEP_KEYS = {
-    "step": Key(Template("a name of letters, digits, '_' and '-'", ("string", "number")), "its name", is_required=True),
+    "step": Key(Either(_A_NAME, text=Template(_A_NAME), number=STEP_NUMBER), "its name", is_required=True),
     "description": Key(TEXT, "what it is for"),
     **COMMAND_KEYS,
     "map": Key(_node(MAP), "runs 'do' once per item"),
@@ -427,6 +435,11 @@ BREAKER = Record(
     },
 )
 
+GRACE = Value(
+    "a duration such as 30s or 'finish'",
+    lambda value: None if value == FINISH else duration(value),
+    {"anyOf": [{"const": FINISH}, *DURATION.json_schema["anyOf"]]},
+)
 FAIL_FAST = Choice(("on_critical", "always", "never"), {True: "always", False: "never"})
 _NAMES = r"[A-Za-z_][A-Za-z0-9_-]*"
 _NAMES_IN_WORDS = "letters, digits, '_' and '-'"
@@ -451,7 +464,7 @@ WORKFLOW = Record(
         "outputs": Key(MapOf(_node(TEMPLATED)), "what the run returns"),
         "timeout": Key(DURATION, "the time of the whole run"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
-        "cancel_grace": Key(Either("a duration or 'finish'", text=TEXT, number=DURATION), "default 10s"),
+        "cancel_grace": Key(GRACE, "how long what runs has to end when the run is cancelled (default 10s)"),
     },
     may_extend=True,
 )

@@ -23,7 +23,7 @@ DURATION_SECONDS_MAX = 100 * 366 * 86400.0
 SIZE_BYTES_MAX = 2**60
 
 # The same forms, for the JSON Schema.
-DURATION_PATTERN = r"^(?:(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+|P(?=.)[0-9.WDTHMS]+)$"
+DURATION_PATTERN = rf"^(?:(?=\d){_DURATION.pattern}|P(?=.)[0-9.WDTHMS]+)$"
 SIZE_PATTERN = r"^\d+(?:\.\d+)?\s*(?:[KMGTPkmgtp]i?[Bb]?|[Bb])$"
 FACTOR_PATTERN = r"^x\s*\d+(?:\.\d+)?$"
 

@@ -108,7 +108,7 @@ def number(least: float, most: float | None = None) -> Value:
     return Value(f"a number{bounds}", convert, {"type": "number", **limits})
 
 
-TEXT = Value("a text", _text, {"type": "string", "minLength": 1})
+TEXT = Value("a text", _text, {"type": "string", "pattern": r"\S"})
 FLAG = Value("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})

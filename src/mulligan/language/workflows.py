@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mulligan.core.workflow import (
-    CANCEL_GRACE_SECONDS,
     END,
     Breaker,
     Input,
@@ -25,7 +24,7 @@ from mulligan.language.policies import read_policy, read_retry
 from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.scope import NOBODY, Draft, Includes, Scope
 from mulligan.language.settings import Settings
-from mulligan.language.shapes import DURATION, Fields
+from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.unused import warn_unused
 from mulligan.language.values import value_template
@@ -77,8 +76,7 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
         secrets=draft.secrets,
         breakers=draft.breakers,
         children=draft.children,
-        cancel_grace=_cancel_grace(fields, source),
-        **fields.pick("fail_fast", "timeout"),
+        **fields.pick("fail_fast", "timeout", "cancel_grace"),
     )
     _check(workflow, resolved, draft)
     return workflow
@@ -190,14 +188,3 @@ def _check_unused(draft: Draft, settings: Settings) -> None:
         if ("retry_policies", name) not in draft.used:
             with draft.source.noting:
                 read_policy(name, key, scope, settings)
-
-
-def _cancel_grace(fields: Fields, source: Source) -> float | None:
-    if "cancel_grace" not in fields:
-        return CANCEL_GRACE_SECONDS
-    if fields["cancel_grace"] == "finish":
-        return None
-    with source.noting:
-        seconds: float = DURATION.read(fields.at("cancel_grace"), "'cancel_grace'", source)
-        return seconds
-    return None
