@@ -96,6 +96,35 @@ def test_sixteen_files_deep_are_fine(tmp_path: Path) -> None:
     assert load(path).steps
 
 
+def test_a_file_that_is_known_already_counts_as_deep_as_it_is(tmp_path: Path) -> None:
+    files = {f"w{i}.yaml": f"steps: [{{step: a, workflow: w{i + 1}.yaml}}]" for i in range(1, 20)}
+    root = "steps: [{step: late, workflow: w10.yaml}, {step: early, workflow: w1.yaml}]"
+    path = write(tmp_path, {"w0.yaml": root, **files, "w20.yaml": "steps: [{step: a, shell: make}]"})
+
+    with pytest.raises(LanguageError, match="workflows include each other more than 16 deep"):
+        load(path)
+
+
+def test_files_that_double_at_each_level_are_refused(tmp_path: Path) -> None:
+    twice = "steps: [{{step: a, workflow: {0}}}, {{step: b, workflow: ./{0}}}]"
+    files = {f"w{i}.yaml": twice.format(f"w{i + 1}.yaml") for i in range(15)}
+    path = write(tmp_path, {**files, "w15.yaml": "steps: [{step: a, shell: make}]"})
+
+    with pytest.raises(LanguageError, match="this is more than 10,000 workflows inside each other"):
+        load(path)
+
+
+def test_an_input_of_a_child_is_one_of_its_enum(tmp_path: Path) -> None:
+    child = "inputs: {n: {type: integer, enum: [1, 2]}}\nsteps: [{step: a, shell: 'make ${inputs.n}'}]"
+    path = write(tmp_path, {"w.yaml": "steps: [{step: a, workflow: {file: c.yaml, inputs: {n: 3}}}]", "c.yaml": child})
+
+    assert refused(path) == (
+        "error[language.input]: w.yaml:1:56: input 'n' of 'c.yaml' is not in its 'enum'\n"
+        "  1 | steps: [{step: a, workflow: {file: c.yaml, inputs: {n: 3}}}]\n"
+        "    |                                                        ^ it has '1' and '2'"
+    )
+
+
 def test_the_problems_of_a_child_are_told_with_its_own_lines(tmp_path: Path) -> None:
     path = write(
         tmp_path,

@@ -49,7 +49,7 @@ class Workflow:
         self._places = _Places()
         said = self._places.caller()
         self._root = self._places.mapping({"name": name, **keys}, said)
-        self._folder = Path(said.file).parent
+        self._file = Path(said.file)
 
     def input(self, name: str, type: str = "string", **keys: Any) -> Workflow:
         """Declare an input. Without a `default` it is required."""
@@ -102,7 +102,7 @@ class Workflow:
     def check(self) -> CheckedWorkflow:
         """The checked workflow, or a LanguageError with all that is wrong with it."""
         source = _PythonSource(self._places)
-        return read_workflow(self._root, source, "workflow", Files(self._folder, (), {}))
+        return read_workflow(self._root, source, "workflow", Files(self._file.parent, (self._file.resolve(),), {}))
 
     def _declare(self, section: str, name: str, keys: dict[str, Any]) -> Workflow:
         said = self._places.caller()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mulligan.core.workflow import Workflow
-from mulligan.language.inputs import fits
+from mulligan.language.inputs import fits, shown
 from mulligan.language.nodes import Mapping, Node, Scalar, plain
 from mulligan.language.scope import Scope
-from mulligan.language.words import did_you_mean
+from mulligan.language.words import did_you_mean, listed
 
 
 def refuse_bad_inputs(child: Workflow, file: str, file_node: Node, given: Mapping | None, scope: Scope) -> None:
@@ -20,6 +20,10 @@ def refuse_bad_inputs(child: Workflow, file: str, file_node: Node, given: Mappin
         elif not _has_holes(value) and not fits(plain(value), declared.type):
             message = f"input '{name}' of '{file}' is not of its type, {declared.type}"
             scope.note(scope.source.refuse("input", message, value))
+        elif not _has_holes(value) and declared.enum and plain(value) not in declared.enum:
+            hint = f"it has {listed(map(shown, declared.enum), 'and')}"
+            message = f"input '{name}' of '{file}' is not in its 'enum'"
+            scope.note(scope.source.refuse("input", message, value, hint=hint))
     for name, declared in child.inputs.items():
         if not declared.has_default and name not in entries:
             message = f"'{file}' requires the input '{name}'"

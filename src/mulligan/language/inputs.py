@@ -90,9 +90,8 @@ def _given(name: str, declared: Input, given: dict[str, Any]) -> Any:
         return declared.default
     value = convert(name, declared, given[name])
     if declared.enum and value not in declared.enum:
-        shown = _shown(value)
-        hint = did_you_mean(shown, [_shown(each) for each in declared.enum])
-        message = f"input '{name}' is '{shown}', {listed(map(_shown, declared.enum))} is expected"
+        hint = did_you_mean(shown(value), map(shown, declared.enum))
+        message = f"input '{name}' is '{shown(value)}', {listed(map(shown, declared.enum))} is expected"
         raise InputInvalid(message, hint=hint, input=name)
     return value
 
@@ -102,7 +101,7 @@ def convert(name: str, declared: Input, value: Any) -> Any:
     if isinstance(value, str) and declared.type != "string":
         value = _parsed(value)
     if not fits(value, declared.type):
-        message = f"input '{name}' is '{_shown(value)}', {_example(declared.type)} is expected"
+        message = f"input '{name}' is '{shown(value)}', {_example(declared.type)} is expected"
         raise InputInvalid(message, input=name)
     if not _is_storable(value):
         hint = "numbers have at most 64 bits, texts are Unicode"
@@ -132,7 +131,8 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(word)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as one would give it on the command line."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

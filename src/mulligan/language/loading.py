@@ -15,6 +15,8 @@ from mulligan.language.nodes import Node, Refusal, Source
 from mulligan.language.workflows import read_workflow
 
 INCLUDE_DEPTH_MAX = 16
+# Each place that names a file holds a copy of it: files that name others twice double at each level.
+INCLUDES_MAX = 10_000
 FILE_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -43,14 +45,14 @@ def examine(path: str | Path, *, text: str | None = None) -> Examined:
     except OSError as error:
         raise LanguageError([Problem("language.unreadable", _why(error), str(path))]) from None
     with _without_collections():
-        return _load(data, path, (path.resolve(),), {})
+        return _load(data, path, Files(path.parent, (path.resolve(),), {}))
 
 
 def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
     """The checked workflow in a text. Files that it includes are looked for in the current folder."""
     data = text if isinstance(text, bytes) else _encoded(text)
     with _without_collections():
-        return _load(data, Path(file), (), {}).workflow
+        return _load(data, Path(file), Files(Path(file).parent, (Path(file).resolve(),), {})).workflow
 
 
 @contextmanager
@@ -69,7 +71,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Workflow]) -> Examined:
+def _load(data: bytes, path: Path, files: Files) -> Examined:
     name = path.name.partition(".")[0] or "workflow"
     try:
         if len(data) > FILE_BYTES_MAX:
@@ -80,25 +82,45 @@ def _load(data: bytes, path: Path, stack: tuple[Path, ...], known: dict[Path, Wo
         root = parse(source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None
-    files = Files(path.parent, stack, known)
     workflow = read_workflow(root, source, "workflow" if name.startswith("<") else name, files)
     return Examined(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
 
 
-class Files:
-    """The files around one file. A file that leads back to itself is refused."""
+class Known(NamedTuple):
+    """A file that was loaded: its workflow, how many files deep what it includes goes, and how many that are in all."""
 
-    def __init__(self, folder: Path, stack: tuple[Path, ...], known: dict[Path, Workflow]) -> None:
+    workflow: Workflow
+    depth: int
+    size: int
+
+
+class Files:
+    """The files around one file, which is the last of `stack`. A file that leads back to itself is refused."""
+
+    def __init__(self, folder: Path, stack: tuple[Path, ...], known: dict[Path, Known]) -> None:
         self.folder = folder
         self.stack = stack
         self.known = known
+        self.depth = 0
+        self.size = 1
 
     def child(self, file: str, node: Node, source: Source) -> Workflow:
         path = self.folder / file
         real = self._resolved(path, file, node, source)
         if real not in self.known:
             self.known[real] = self._loaded(path, real, file, node, source)
-        return self.known[real]
+        child = self.known[real]
+        self._refuse_too_deep(len(self.stack) + child.depth, node, source)
+        self.depth = max(self.depth, child.depth + 1)
+        self.size += child.size
+        if self.size > INCLUDES_MAX:
+            raise source.refuse("include", f"this is more than {INCLUDES_MAX:,} workflows inside each other", node)
+        return child.workflow
+
+    def _refuse_too_deep(self, depth: int, node: Node, source: Source) -> None:
+        if depth > INCLUDE_DEPTH_MAX:
+            message = f"workflows include each other more than {INCLUDE_DEPTH_MAX} deep"
+            raise source.refuse("include_depth", message, node)
 
     def _resolved(self, path: Path, file: str, node: Node, source: Source) -> Path:
         try:
@@ -108,18 +130,17 @@ class Files:
         if real in self.stack:
             way = " → ".join(each.name for each in (*self.stack[self.stack.index(real) :], real))
             raise source.refuse("include_cycle", f"'{file}' includes itself: {way}", node)
-        if len(self.stack) > INCLUDE_DEPTH_MAX:
-            message = f"workflows include each other more than {INCLUDE_DEPTH_MAX} deep"
-            raise source.refuse("include_depth", message, node)
+        self._refuse_too_deep(len(self.stack), node, source)
         return real
 
-    def _loaded(self, path: Path, real: Path, file: str, node: Node, source: Source) -> Workflow:
+    def _loaded(self, path: Path, real: Path, file: str, node: Node, source: Source) -> Known:
         try:
             data = path.read_bytes()
         except (OSError, ValueError) as error:
             raise source.refuse("include", f"'{file}': {_why(error)}", node) from None
         try:
-            return _load(data, path, (*self.stack, real), self.known).workflow
+            inner = Files(path.parent, (*self.stack, real), self.known)
+            return Known(_load(data, path, inner).workflow, inner.depth, inner.size)
         except LanguageError as error:
             source.problems.extend(error.problems[1:])
             raise Refusal(error.problems[0]) from None
