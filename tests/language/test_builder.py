@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import timedelta
+from enum import Enum, IntEnum
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,46 @@ def without_lines(workflow: CheckedWorkflow) -> CheckedWorkflow:
     replace = msgspec.structs.replace
     steps = tuple(replace(step, line=0) for step in workflow.steps)
     return replace(workflow, steps=steps, end=replace(workflow.end, line=0))
+
+
+class Size(IntEnum):
+    SMALL = 3
+
+
+class Tool(str, Enum):  # noqa: UP042 - its text is not what str() makes of it
+    MAKE = "make"
+
+
+def test_a_member_of_an_enumeration_is_its_value() -> None:
+    made = Workflow("w").step("a", shell=Tool.MAKE, retry=Size.SMALL, env={"N": Size.SMALL})
+
+    assert without_lines(made.check()) == without_lines(
+        load_text("name: w\nsteps: [{step: a, shell: make, retry: 3, env: {N: 3}}]")
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (2**63, "the number 9223372036854775808 does not fit into 64 bits"),
+        ("a\0b", "the text holds the character U+0000, which no program takes"),
+        ("a\ud800", "the text holds the character U+D800, which no program takes"),
+        ({1}, "a workflow is made of plain values, and this is a set"),
+    ],
+)
+def test_what_no_file_could_say_python_cannot_say_either(value: object, message: str) -> None:
+    with pytest.raises(LanguageError) as caught:
+        Workflow("w").outputs(x=[value])
+
+    assert [problem.message for problem in caught.value.problems] == [message]
+
+
+def test_what_is_declared_twice_is_refused() -> None:
+    with pytest.raises(LanguageError) as caught:
+        Workflow("w").input("target").input("target", "integer")
+
+    [problem] = caught.value.problems
+    assert problem.message == f"'target' is here twice: first in line {problem.line}"
 
 
 def report(count: int) -> int:

@@ -25,8 +25,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from mulligan.core.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
+from mulligan.language.document import UNFIT
 from mulligan.language.loading import Files
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
 from mulligan.language.workflows import read_workflow
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -121,6 +123,10 @@ class Workflow:
         steps.items.append(self._places.mapping({"step": name, **keys}, said))
 
     def _set(self, mapping: Mapping, key: str, value: Node, said: _Said) -> None:
+        if key in mapping.entries:
+            first = self._places.said[mapping.key(key).line].line
+            message = f"'{shorten(key)}' is here twice: first in line {first}"
+            raise LanguageError([self._places.problem("duplicate_key", message, said, key, "remove one of them")])
         mapping.entries[key] = (self._places.scalar(key, said), value)
 
 
@@ -158,16 +164,24 @@ class _Places:
         return self.scalar(value, said)
 
     def scalar(self, value: Any, said: _Said) -> Scalar:
-        if isinstance(value, timedelta):
-            value = value.total_seconds()
-        if value is not None and not isinstance(value, str | int | float | bool):
-            raise LanguageError([self._problem_of_value(value, said)])
+        value = _plain(value)
+        if problem := self._problem_of_value(value, said):
+            raise LanguageError([problem])
         text = value if isinstance(value, str) else "" if value is None else _written(value)
         return Scalar(value, text, '"', self.index(said), 0, 0)
 
-    def _problem_of_value(self, value: Any, said: _Said) -> Problem:
-        message = f"a workflow is made of plain values, and this is a {type(value).__name__}"
-        return self.problem("value", message, said, "", "")
+    def _problem_of_value(self, value: Any, said: _Said) -> Problem | None:
+        """What no file could say either."""
+        if isinstance(value, str) and (unfit := UNFIT.search(value)):
+            message = f"the text holds the character U+{ord(unfit.group()):04X}, which no program takes"
+            return self.problem("character", message, said, "", "remove it")
+        if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+            message = f"the number {shorten(str(value))} does not fit into 64 bits"
+            return self.problem("number", message, said, "", "quote it to keep it as text")
+        if value is not None and not isinstance(value, str | int | float):
+            message = f"a workflow is made of plain values, and this is a {type(value).__name__}"
+            return self.problem("value", message, said, "", "")
+        return None
 
     def problem_of_function(self, name: str, said: _Said) -> Problem:
         message = f"no worker can import the function '{name}'"
@@ -199,6 +213,16 @@ class _PythonSource(Source):
     def place(self, scalar: Scalar, offset: int) -> None:
         """Text may be computed, so nothing points into it."""
         return None
+
+
+def _plain(value: Any) -> Any:
+    """A value as YAML would have read it: an enumeration's member is its text or number."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool):
+        return value
+    kind = next((kind for kind in (str, int, float) if isinstance(value, kind)), None)
+    return value if kind is None else value[:] if kind is str else kind(value)
 
 
 def _written(value: Any) -> str:

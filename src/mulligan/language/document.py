@@ -43,7 +43,7 @@ ALIASED_NODES_MAX = 200_000
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # What an escape in double quotes can bring in and nobody can take out again.
-_UNFIT = re.compile("[\0\ud800-\udfff]")
+UNFIT = re.compile("[\0\ud800-\udfff]")
 
 
 class _PurePythonParser(Reader, Scanner, Parser):
@@ -177,7 +177,7 @@ class _Builder:
         node = Scalar(event.value, event.value, style, start.line, start.column, end_column)
         if event.tag or style == "":
             node.value = self._value(event, node)
-        elif style == '"' and (unfit := _UNFIT.search(event.value)):
+        elif style == '"' and (unfit := UNFIT.search(event.value)):
             message = f"the text holds the character U+{ord(unfit.group()):04X}, which no program takes"
             raise self.source.refuse("character", message, node, hint="remove it")
         if event.anchor:
