@@ -10,6 +10,8 @@ import pytest
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 
+from .reading import refusal, workflow
+
 
 def test_steps_by_the_thousand_with_reads_across_are_checked() -> None:
     steps = ["  - {step: s0, shell: make}"]
@@ -85,3 +87,17 @@ def test_a_file_with_hundreds_of_typos_is_refused_without_comparing_them_all() -
 
     assert len(caught.value.problems) == 100
     assert caught.value.problems[7].hint == "did you mean 'build_7'?"
+
+
+def test_shell_text_nested_without_end_is_refused_as_shell_text() -> None:
+    assert (
+        refusal("steps: [{step: a, shell: '" + "${x:-" * 3000 + "'}]") == "the shell text is nested more than 64 deep"
+    )
+
+
+def test_a_query_with_thousands_of_values_is_read_in_one_pass() -> None:
+    rows = "insert into t values (${inputs.x}, 'it''s');\n      " * 5000
+
+    found = workflow(f"inputs: {{x: string}}\nsteps:\n- step: a\n  sql:\n    connection: c\n    query: |\n      {rows}")
+
+    assert len(found.steps[0].action.params["params"]) == 5000

@@ -22,8 +22,8 @@ from mulligan.language.words import listed
 Bindings = dict[str, Template]
 
 # Parts of a query in which a parameter would not be bound; what is left open at the end, a value would stand in.
-_SQL_CLOSED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/", re.DOTALL)
-_SQL_OPEN = re.compile(r"'|\"|--|/\*")
+_SQL_CLOSED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:[A-Za-z_]\w*)?\$).*?\1", re.DOTALL)
+_SQL_OPEN = re.compile(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
 
 
 def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
@@ -201,13 +201,15 @@ def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
 
 def _bound_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, dict[str, Any]]:
     """The query with a named parameter in the place of each `${…}`."""
-    text = ""
+    text, since = "", ""
     bound: dict[str, Any] = {}
     for part in holes(node, scope):
         if isinstance(part, str):
-            text += part
+            text, since = text + part, part
             continue
-        _refuse_quoted(text, part, node, scope)
+        # Nothing was open at the last hole, so what stands since then tells what is open here.
+        _refuse_quoted(since, part, node, scope)
+        since = ""
         name, binding = f"mulligan_{len(bound)}", f"b{len(bindings)}"
         bindings[binding] = Template((hole(part, node, scope),))
         bound[name] = {HOLE: binding}

@@ -55,8 +55,7 @@ class _Scanner:
 
     def commands(self, closer: str) -> None:
         """Read commands up to `closer`, which is `)` or, for the whole text, nothing."""
-        if self._depth > DEPTH_MAX:
-            raise ShellRefused(f"the shell text is nested more than {DEPTH_MAX} deep", self._at, 1)
+        self._refuse_too_deep()
         self._depth += 1
         words: list[str] = []
         cases: list[str] = []
@@ -79,6 +78,10 @@ class _Scanner:
                 self._word(words)
                 self._keyword(words, cases)
         self._depth -= 1
+
+    def _refuse_too_deep(self) -> None:
+        if self._depth > DEPTH_MAX:
+            raise ShellRefused(f"the shell text is nested more than {DEPTH_MAX} deep", self._at, 1)
 
     def _skip_blank(self, char: str) -> bool:
         """Pass over blanks, continued lines and comments, at the beginning of a word."""
@@ -428,7 +431,10 @@ class _Scanner:
             place = place._replace(danger=dangers.DOCUMENT_PATTERN)
         elif after[:1] in tuple("#%/^,") and place.quoting == "quoted":
             place = place._replace(quoting="pattern")
+        self._depth += 1
+        self._refuse_too_deep()
         self._until("}", place)
+        self._depth -= 1
         self._at += 1
 
     def _operator_danger(self, ours: Ours, place: Place) -> Danger | None:
