@@ -81,7 +81,8 @@ def main() -> None:
     print(f"lines        {text.count(chr(10)):,}")
     print(f"steps        {len(workflow.steps):,}")
     print(f"parsed       {parsed - start:.2f} s")
-    print(f"all of it    {loaded - parsed:.2f} s")
+    print(f"all of it    {loaded - parsed:.2f} s   (bar: under 2 s for 20,000 lines)")
+    print("\nharder than any bar: a step on every line")
     for name, hard in (("one-liners", one_line_steps(lines)), ("one is read", readers_of_one(lines))):
         start = time.perf_counter()
         load_text(hard, "hard.yaml")

@@ -394,3 +394,29 @@ def test_the_action_of_a_silent_end_is_never_queued() -> None:
     run = run_of(step("a", action=shell("x"))).ok("a")
 
     assert all(fact.place != "end" for fact in run.facts(e.AttemptScheduled))
+
+
+@pytest.mark.parametrize("said", [{"status": "failed", "reason": "so"}, '{"status": "failed", "reason": "so"}\n'])
+def test_end_may_print_its_verdict_as_text(said: object) -> None:
+    flow = workflow(step("a"), end=step("end", action=shell("report")))
+
+    run = History(flow).start().ok("a").ok("end", output=said)
+
+    assert (run.status, run.ended.reason) == ("failed", "so")
+
+
+@pytest.mark.parametrize("said", ["{nonsense", "{}", "all is well", {"status": "done"}, ["failed"], None])
+def test_what_end_says_otherwise_changes_nothing(said: object) -> None:
+    flow = workflow(step("a"), end=step("end", action=shell("report")))
+
+    run = History(flow).start().ok("a").ok("end", output=said)
+
+    assert run.status == "completed"
+
+
+def test_a_reason_alone_is_kept() -> None:
+    flow = workflow(step("a"), end=step("end", action=shell("report")))
+
+    run = History(flow).start().ok("a").ok("end", output={"reason": "as planned"})
+
+    assert (run.status, run.ended.reason) == ("completed", "as planned")

@@ -274,7 +274,7 @@ def test_with_collect_the_step_completes_and_tells_of_the_failures() -> None:
         "succeeded": 1,
         "failed": 1,
         "results": [None, "Y"],
-        "failures": [{"index": 0, "code": "EXIT_NONZERO", "message": "exit code 4", "exit_code": 4}],
+        "failures": [{"index": 0, "item": "x", "code": "EXIT_NONZERO", "message": "exit code 4", "exit_code": 4}],
     }
     assert run.status == "completed"
 

@@ -89,7 +89,7 @@ def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
         "a: is undone",
         "a.undo@1: attempt 1 failed, EXIT_NONZERO 1",
         "a: could not be undone, UNDO_FAILED: exit code 1",
-        "end: the run failed",
+        "end: the run failed, 1 step failed with nobody to handle it",
     ]
 
 

@@ -12,7 +12,7 @@ from mulligan.cli.demo import main
 def test_the_demo_shows_every_rung_and_ends_well(capsys: pytest.CaptureFixture[str]):
     code = main()
 
-    told = re.sub(r"^\d\d:\d\d:\d\d ", "", capsys.readouterr().err, flags=re.MULTILINE)
+    told = re.sub(r"^\d\d:\d\d:\d\d ", "", capsys.readouterr().out, flags=re.MULTILINE)
     assert code == 0
     for line in (
         r"fetch +rule 1 grants retry 1, in 0\.\ds, after its recovery script",

@@ -72,10 +72,32 @@ def test_the_format_follows_the_file_that_is_named():
     assert Path("release.svg").read_text().startswith("<svg ")
 
 
-def test_a_format_that_is_asked_for_wins_over_the_name():
-    mulligan("graph", "release.yaml", "--format", "mermaid", "-o", "release.svg")
+def test_a_name_that_says_otherwise_than_the_format_asked_for_is_refused():
+    result = mulligan("graph", "release.yaml", "--format", "mermaid", "-o", "release.svg")
 
-    assert Path("release.svg").read_text() == MERMAID
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "error[usage]: 'mermaid' was asked for, and 'release.svg' ends in '.svg'\n  leave one of them out\n"
+    )
+    assert not Path("release.svg").exists()
+
+
+@pytest.mark.parametrize("name", ["release.gif", "release.pdf"])
+def test_a_name_that_is_no_picture_of_ours_is_refused(name: str):
+    result = mulligan("graph", "release.yaml", "-o", name)
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error[usage]: '{Path(name).suffix}' is no format of a picture\n"
+        "  there are .svg, .png and, for Mermaid, .mmd\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["release.mmd", "release.md", "release"])
+def test_mermaid_may_be_written_to_a_file_of_its_own(name: str):
+    mulligan("graph", "release.yaml", "-o", name)
+
+    assert Path(name).read_text() == MERMAID
 
 
 def test_svg_can_go_to_stdout():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.core.workflow import Workflow
-from mulligan.errors import Refused
+from mulligan.errors import InputInvalid, Refused
 from mulligan.language import load_text
 from mulligan.testing.history import History
 from mulligan.testing.rehearsal import rehearse
@@ -151,7 +151,10 @@ def test_what_a_rehearsal_cannot_do_is_refused_before_it_starts(text: str, named
     with pytest.raises(Refused) as refused:
         rehearsed(text, tmp_path)
 
-    assert refused.value.message == f"a rehearsal carries out shell commands only, and one of these is {named}"
+    assert refused.value.render() == (
+        f"error[refused]: a rehearsal carries out shell commands only, and step 'a' has {named}\n"
+        "  tell its story with mulligan.testing.history instead, where you say how each task ends"
+    )
 
 
 def test_a_secret_is_refused_before_it_could_be_printed(tmp_path: Path):
@@ -160,7 +163,32 @@ def test_a_secret_is_refused_before_it_could_be_printed(tmp_path: Path):
     with pytest.raises(Refused) as refused:
         rehearsed(text, tmp_path)
 
-    assert refused.value.message == "a rehearsal looks up no secrets, and one of these commands reads one"
+    assert refused.value.render() == (
+        "error[refused]: a rehearsal looks up no secrets, and step 'a' reads one\n"
+        "  hand it over as an environment variable: ${env.NAME}"
+    )
+
+
+def test_a_folder_that_is_not_there_is_told_in_words(tmp_path: Path):
+    with pytest.raises(InputInvalid) as refused:
+        rehearsed("steps:\n  - {step: a, shell: 'true'}\n", tmp_path / "nowhere")
+
+    assert refused.value.message == f"'{tmp_path / 'nowhere'}' is not a folder"
+
+
+def test_a_command_that_cannot_be_started_fails_and_climbs(tmp_path: Path):
+    run = rehearsed(
+        """
+        steps:
+          - {step: a, shell: 'true', cwd: nope, next: [{to: b, on: failure}]}
+          - {step: b, shell: 'true'}
+        """,
+        tmp_path,
+    )
+
+    assert (run.status, run.statuses) == ("completed", {"a": "failed", "b": "completed"})
+    assert run["a"].failure is not None
+    assert run["a"].failure.code == "INPUT_INVALID"
 
 
 def test_every_turn_is_watched(tmp_path: Path):

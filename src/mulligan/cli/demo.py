@@ -37,7 +37,7 @@ MARKS = {
 
 def main() -> int:
     """Watch a small run break on every rung of the ladder, and end well."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(highlight=False)
     workflow = load(str(files("mulligan.cli") / "demo.yaml"))
     console.print(f"[bold]{workflow.name}[/]: {workflow.description}\n", soft_wrap=True)
     with tempfile.TemporaryDirectory(prefix="mulligan-demo-") as folder:
@@ -56,7 +56,7 @@ def _print(console: Console, entries: list[e.Entry]) -> None:
 
 def _sentence(line: Line) -> Text:
     text = Text(f"{line.at:%H:%M:%S} ", style="dim")
-    text.append(f"{line.place:<22} ", style="bold" if "." not in line.place else "")
+    text.append(f"{line.place:<11} ", style="bold" if "." not in line.place else "")
     return text.append(line.text, style=COLOURS[line.tone])
 
 

@@ -20,7 +20,14 @@ from mulligan.language.drawing.picture import picture
 Format = Literal["mermaid", "svg", "png"]
 # What Mermaid allows where nobody has set `maxEdges`, which a diagram cannot do for itself.
 _MERMAID_EDGES_MAX = 500
-_SUFFIXES: dict[str, Format] = {".svg": "svg", ".png": "png"}
+_SUFFIXES: dict[str, Format] = {
+    ".svg": "svg",
+    ".png": "png",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".md": "mermaid",
+    ".txt": "mermaid",
+}
 
 
 def graph(
@@ -39,12 +46,23 @@ def graph(
     if as_json:
         show_json(msgspec.to_builtins(picture(workflow)))
         return
-    form = form or _SUFFIXES.get(out.suffix.lower() if out else "", "mermaid")
+    form = _format(form, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {file.stem}.png")
     if form == "mermaid" and len(picture(workflow).links) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them, --format svg does not")
     _put(_drawn(workflow, form), out)
+
+
+def _format(asked: Format | None, out: Path | None) -> Format:
+    """The format asked for, else what the file's name ends in. A name that says otherwise is refused."""
+    suffix = out.suffix.lower() if out else ""
+    named = _SUFFIXES.get(suffix)
+    if suffix and named is None:
+        raise UsageRefused(f"'{suffix}' is no format of a picture", hint="there are .svg, .png and, for Mermaid, .mmd")
+    if asked and named and asked != named:
+        raise UsageRefused(f"'{asked}' was asked for, and '{out}' ends in '{suffix}'", hint="leave one of them out")
+    return asked or named or "mermaid"
 
 
 def _put(data: bytes, out: Path | None) -> None:

@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -79,8 +80,9 @@ def painted(text: str) -> str:
 
 
 def hush_stdout() -> None:
-    """After the reader of stdout has gone: let what is still buffered go nowhere, in silence."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """After stdout has gone or refused: let what is still buffered go nowhere, in silence."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_code_of(act: Callable[[], object]) -> int:
@@ -92,6 +94,8 @@ def exit_code_of(act: Callable[[], object]) -> int:
     except TyperException as error:
         return _explained(usage_refusal(error))
     except OSError as error:
+        # What is still buffered would be written, and refused, once more at exit.
+        hush_stdout()
         return _explained(system_trouble(error))
     except Exception as error:
         return _explained(bug(error))

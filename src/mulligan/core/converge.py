@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from typing import Any
 
 from ..errors import ExpressionFailed
@@ -126,13 +128,23 @@ def _final_status(state: State, end: Place) -> tuple[str, str]:
         return status, state.run.stop.reason if state.run.stop else ""
     if end.status == "failed":
         return "failed", f"end failed: {end.failure.code if end.failure else ''}"
-    said = end.output if isinstance(end.output, dict) else {}
-    wanted = said.get("status")
+    said = _said(end.output)
+    wanted, reason = said.get("status"), str(said.get("reason") or "")
     if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):
-        return wanted, str(said.get("reason") or "")
+        return wanted, reason
+    if reason:
+        return status, reason
     if state.run.is_time_up:
         return status, "the run took longer than its timeout"
     return status, ""
+
+
+def _said(output: Any) -> dict[str, Any]:
+    """What `end` returned, as an object or as the text of one: a shell command prints text."""
+    if isinstance(output, str) and output.lstrip().startswith("{"):
+        with suppress(ValueError):
+            output = json.loads(output)
+    return output if isinstance(output, dict) else {}
 
 
 def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:

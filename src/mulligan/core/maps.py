@@ -196,7 +196,7 @@ def judge(now: Now, place: Place) -> Facts:
     elif len(failed) > _tolerated(policy, len(views)):
         yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, len(views)))
     else:
-        yield e.AttemptSucceeded(place.key, place.attempt, output_of(views))
+        yield e.AttemptSucceeded(place.key, place.attempt, output_of(views, items.values))
 
 
 def _tolerated(policy: Map, total: int) -> float:
@@ -215,9 +215,9 @@ def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Fa
     return fault(now, place, "ITEMS_FAILED", message, cause=causes, details={"failed": len(failed), "total": total})
 
 
-def output_of(views: list[Place | None]) -> dict[str, Any]:
+def output_of(views: list[Place | None], values: list[Any]) -> dict[str, Any]:
     """The output of a map: results in item order, null where the item failed."""
-    failures = [_failure_of(view) for view in views if view is not None and view.status == "failed"]
+    failures = [_failure_of(view, values) for view in views if view is not None and view.status == "failed"]
     done = [view.output if view is not None and view.status == "completed" else None for view in views]
     succeeded = sum(view is not None and view.status == "completed" for view in views)
     return {
@@ -229,7 +229,8 @@ def output_of(views: list[Place | None]) -> dict[str, Any]:
     }
 
 
-def _failure_of(item: Place) -> dict[str, Any]:
+def _failure_of(item: Place, values: list[Any]) -> dict[str, Any]:
     found = item.failure
     assert found is not None
-    return {"index": item.index, "code": found.code, "message": found.message, "exit_code": found.exit_code}
+    view = {"code": found.code, "message": found.message, "exit_code": found.exit_code}
+    return {"index": item.index, "item": values[item.index], **view}

@@ -81,7 +81,8 @@ def _failed(fact: e.StepFailed, at: datetime) -> _Said:
 def _ended(fact: Any, at: datetime) -> _Said:
     verb = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}[type(fact)]
     degraded = ", not without help" if fact.degraded else ""
-    because = f": {fact.reason}" if fact.reason else ""
+    open_ = f", {_count(fact.failed_steps_count, 'step')} failed with nobody to handle it" if verb == "failed" else ""
+    because = f": {fact.reason}" if fact.reason else open_ if fact.failed_steps_count else ""
     return "end", f"the run {verb}{degraded}{because}", "good" if verb == "completed" else "bad"
 
 
@@ -136,12 +137,16 @@ _SENTENCES: dict[type[e.Fact], Callable[[Any, datetime], _Said]] = {
     e.RetryScheduled: _retry,
     e.HandlerStarted: lambda f, at: (f.place, f"its {f.strategy} handler runs", "try"),
     e.HandlerFailed: lambda f, at: (f.place, f"its handler failed too, {what(f.failure.cause[0])}", "bad"),
-    e.MapExpanded: lambda f, at: (f.place, f"{len(f.items)} items", "plain") if f.items is not None else None,
+    e.MapExpanded: lambda f, at: (f.place, _count(len(f.items), "item"), "plain") if f.items is not None else None,
     e.ItemFailed: lambda f, at: (f.place, f"item failed, {what(f.failure)}", "bad"),
     e.UndoStarted: lambda f, at: (f.step, "is undone", "try"),
     e.UndoFailed: lambda f, at: (f.step, f"could not be undone, {what(f.failure)}", "bad"),
     e.WarningRecorded: lambda f, at: (f.place, f"warning, {what(f.failure)}", "wait"),
 }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _by(fact: Any) -> str:

@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
@@ -28,7 +30,7 @@ from ..core.scope import failure_view, filled
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Command, Step, Workflow
-from ..errors import MulliganError, Refused
+from ..errors import InputInvalid, MulliganError, Refused
 from ..language.expressions import Cel, as_text
 from ..language.shell import environment_value
 from .history import History
@@ -46,8 +48,12 @@ def rehearse(
     watch: Callable[[State, list[e.Entry]], None] = lambda state, entries: None,
 ) -> History:
     """Run a workflow to its end in `folder`, or until it waits for a person. `watch` sees every turn."""
-    for command in _commands((*workflow.steps, workflow.end)):
-        _refuse_the_impossible(command)
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputInvalid(f"'{folder}' is not a folder", hint="make it first: a rehearsal runs its commands there")
+    for step in (*workflow.steps, workflow.end):
+        for command in _commands([step]):
+            _refuse_the_impossible(step.name, command)
     with tempfile.TemporaryDirectory(prefix="mulligan-rehearsal-") as scratch:
         return _Rehearsal(workflow, folder, Path(scratch), slots, watch).run(inputs or {})
 
@@ -63,15 +69,21 @@ def _commands(found: Iterable[Command | None]) -> Iterator[Command]:
             yield from _commands((*command.do, command.undo, command.map.lister if command.map else None))
 
 
-def _refuse_the_impossible(command: Command) -> None:
+def _refuse_the_impossible(step: str, command: Command) -> None:
     action = command.action
     if action is None:
         return
     if action.kind not in ("shell", "wait", "approve"):
-        raise Refused(f"a rehearsal carries out shell commands only, and one of these is '{action.kind}'")
+        raise Refused(
+            f"a rehearsal carries out shell commands only, and step '{step}' has '{action.kind}'",
+            hint="tell its story with mulligan.testing.history instead, where you say how each task ends",
+        )
     templates = (*action.bindings.values(), *command.env.values())
     if any(name.startswith("secrets") for template in templates for name in template.reads):
-        raise Refused("a rehearsal looks up no secrets, and one of these commands reads one")
+        raise Refused(
+            f"a rehearsal looks up no secrets, and step '{step}' reads one",
+            hint="hand it over as an environment variable: ${env.NAME}",
+        )
 
 
 class _Rehearsal:
@@ -107,10 +119,10 @@ class _Rehearsal:
         self.watch(self.history.state, self.history.last)
 
     def _start_tasks(self) -> None:
-        for key, attempt in sorted(self.history.tasks.items()):
-            if len(self.running) < self.slots:
-                del self.history.tasks[key]
-                self._start(self.history.state.places[key], attempt)
+        """As many as there are slots for. What cannot be started ends at once, and may queue others."""
+        while self.history.tasks and len(self.running) < self.slots:
+            key = min(self.history.tasks)
+            self._start(self.history.state.places[key], self.history.tasks.pop(key))
 
     def _take_next(self) -> None:
         """The next report, or the timers that came due while waiting for one."""
@@ -136,23 +148,33 @@ class _Rehearsal:
         params = filled(place.spec.action, place.bindings)
         files = Path(tempfile.mkdtemp(dir=self.scratch))
         try:
-            environment = self._environment(place, files)
-        except MulliganError as error:
-            self._tell(r.TaskEnded(_now(), place.key, attempt, Outcome(code="INPUT_INVALID", message=error.message)))
+            process = subprocess.Popen(
+                [params.get("interpreter", "bash"), "-c", params["text"]],
+                cwd=self.folder / str(place.bindings.get("cwd", "")),
+                env=self._environment(place, files),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (MulliganError, OSError) as error:
+            # What cannot be started has failed, and climbs like any failure.
+            outcome = Outcome(code="INPUT_INVALID", message=getattr(error, "message", str(error)))
+            self._tell(r.TaskEnded(_now(), place.key, attempt, outcome))
             return
-        process = subprocess.Popen(
-            [params.get("interpreter", "bash"), "-c", params["text"]],
-            cwd=self.folder / str(place.bindings.get("cwd", "")),
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
         self.running[place.key] = process
         self._tell(r.TaskStarted(_now(), place.key, attempt, "rehearsal", "here"))
-        arguments = (place, attempt, process, as_text(params.get("stdin")).encode(), files)
+        task = _Started(place.key, attempt, place.spec.capture, self._limit(place), self._files_due(place), files)
+        arguments = (task, process, as_text(params.get("stdin")).encode())
         threading.Thread(target=self._wait_for, args=arguments, daemon=True).start()
+
+    def _limit(self, place: Place) -> float | None:
+        adjusted = place.climb.adjusted
+        return (adjusted.timeout if adjusted else None) or place.spec.timeout
+
+    def _files_due(self, place: Place) -> dict[str, Path]:
+        declared = self.history.state.workflow.files
+        return {name: self.folder / declared.get(name, name) for name in files_due(self.history.state, place)}
 
     def _environment(self, place: Place, files: Path) -> dict[str, str]:
         step = self.history.state.step_of(place)
@@ -175,31 +197,40 @@ class _Rehearsal:
                 values[key] = environment_value(key, value)
         return {**os.environ, **values}
 
-    def _wait_for(
-        self, place: Place, attempt: int, process: subprocess.Popen[bytes], stdin: bytes, files: Path
-    ) -> None:
-        adjusted = place.climb.adjusted
-        limit = (adjusted.timeout if adjusted else None) or place.spec.timeout
+    def _wait_for(self, task: _Started, process: subprocess.Popen[bytes], stdin: bytes) -> None:
+        """In a thread of its own: it looks at nothing but its task."""
         is_late = False
         try:
-            out, err = process.communicate(stdin, timeout=limit)
+            out, err = process.communicate(stdin, timeout=task.limit)
         except subprocess.TimeoutExpired:
             is_late = True
             _kill(process)
             out, err = process.communicate()
         code = process.returncode
-        output, problem = _output(out, place.spec.capture, files)
-        declared, due = self.history.state.workflow.files, files_due(self.history.state, place)
+        output, problem = _output(out, task.capture, task.files)
         outcome = Outcome(
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             is_timed_out=is_late,
             stderr_tail=err.decode("utf-8", "replace")[-STDERR_TAIL_CHARS:],
-            reported=_reported(files),
+            reported=_reported(task.files),
             output_error=problem,
-            missing_outputs=tuple(n for n in due if not (self.folder / declared.get(n, n)).exists()),
+            missing_outputs=tuple(name for name, path in task.due.items() if not path.exists()),
         )
-        self.reports.put(r.TaskEnded(_now(), place.key, attempt, outcome, output))
+        self.reports.put(r.TaskEnded(_now(), task.place, task.attempt, outcome, output))
+
+
+class _Started(msgspec.Struct, frozen=True):
+    """What is to be known of a task when it ends."""
+
+    place: str
+    attempt: int
+    capture: str
+    limit: float | None
+    # The declared files that must be there then, by name.
+    due: dict[str, Path]
+    # Where it may write its output and its errors.
+    files: Path
 
 
 def _now() -> datetime:

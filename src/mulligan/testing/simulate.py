@@ -208,9 +208,16 @@ def _with_less_settings(workflow: Workflow) -> Iterator[Workflow]:
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} histories prove nothing")
+    return number
+
+
 def main(arguments: Sequence[str] | None = None, kind: type[Simulation] = Simulation) -> int:
     parser = argparse.ArgumentParser(prog="python -m mulligan.testing.simulate", description=__doc__)
-    parser.add_argument("--histories", type=int, default=2000, help="how many")
+    parser.add_argument("--histories", type=_at_least_one, default=2000, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes")
     options = parser.parse_args(arguments)
