@@ -63,6 +63,8 @@ def test_a_text_stays_a_text_where_one_is_asked_for() -> None:
 REFUSED = [
     ("count", "many", "input 'count' is 'many', a whole number such as 3 is expected"),
     ("count", "1.5", "input 'count' is '1.5', a whole number such as 3 is expected"),
+    ("count", "1e3", "input 'count' is '1e3', a whole number such as 3 is expected"),
+    ("count", "7" * 39 + "xyz", f"input 'count' is '{'7' * 39}…', a whole number such as 3 is expected"),
     ("count", True, "input 'count' is 'true', a whole number such as 3 is expected"),
     ("share", "NaN", "input 'share' is 'NaN', a number such as 1.5 is expected"),
     ("dry", "yes", "input 'dry' is 'yes', true or false is expected"),
@@ -83,12 +85,13 @@ def test_a_value_of_another_type_is_refused(name: str, given: Any, message: str)
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        # more than 64 bits, half a surrogate pair, no number, no JSON
+        # more than 64 bits, half a surrogate pair, no number, no JSON, a key that would come back as text
         ("count", "99999999999999999999999"),
         ("target", "\udcff"),
         ("share", float("nan")),
         ("list", [object()]),
         ("more", '{"a": 1e999}'),
+        ("more", {1: 2}),
     ],
 )
 def test_what_no_store_could_keep_is_refused(name: str, given: Any) -> None:

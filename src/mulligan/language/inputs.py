@@ -7,7 +7,7 @@ from typing import Any
 
 from mulligan.core.workflow import Input, Workflow
 from mulligan.errors import InputInvalid
-from mulligan.language.nodes import Node, Sequence, Source, plain
+from mulligan.language.nodes import Node, Sequence, Source, plain, shorten
 from mulligan.language.scalars import resolve
 from mulligan.language.shapes import Fields, refuse_not_json
 from mulligan.language.words import did_you_mean, listed
@@ -91,17 +91,18 @@ def _given(name: str, declared: Input, given: dict[str, Any]) -> Any:
     value = convert(name, declared, given[name])
     if declared.enum and value not in declared.enum:
         hint = did_you_mean(shown(value), map(shown, declared.enum))
-        message = f"input '{name}' is '{shown(value)}', {listed(map(shown, declared.enum))} is expected"
+        message = f"input '{name}' is '{shorten(shown(value))}', {listed(map(shown, declared.enum))} is expected"
         raise InputInvalid(message, hint=hint, input=name)
     return value
 
 
 def convert(name: str, declared: Input, value: Any) -> Any:
     """The value as its type. `-i n=3` is text until here."""
+    given = value
     if isinstance(value, str) and declared.type != "string":
         value = _parsed(value)
     if not fits(value, declared.type):
-        message = f"input '{name}' is '{shown(value)}', {_example(declared.type)} is expected"
+        message = f"input '{name}' is '{shorten(shown(given))}', {_example(declared.type)} is expected"
         raise InputInvalid(message, input=name)
     if not _is_storable(value):
         hint = "numbers have at most 64 bits, texts are Unicode"
@@ -114,10 +115,9 @@ def _is_storable(value: Any) -> bool:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
-        json.loads(text, parse_int=resolve)
+        return bool(json.loads(text, parse_int=resolve) == value)
     except (ValueError, TypeError, RecursionError):
         return False
-    return True
 
 
 def _parsed(text: str) -> Any:
