@@ -147,6 +147,8 @@ MATRICES = [
     ("s_{a}_{b}", "{zip: {a: [1, 2], b: [x, y]}}", ["s_1_x", "s_2_y"]),
     # values that make no name are counted
     ("s", "{a: [{x: 1}, {x: 2}]}", ["s_1", "s_2"]),
+    # nothing is called what JSON calls it
+    ("s", "{a: [null, 1]}", ["s_null", "s_1"]),
     # what a name cannot have becomes _
     ("s", "{a: [a b, c/d]}", ["s_a_b", "s_c_d"]),
 ]

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from mulligan.language.expressions import as_text
 from mulligan.language.keys import MATRIX_LISTS, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.scope import Scope
@@ -168,7 +169,7 @@ def _formatted(written: str, values: Values, numbers: dict[str, dict[str, int]],
         if isinstance(value, dict | list):
             value = numbers.get(name, {}).get(repr(value), 0)
         try:
-            return format(value, spec) if spec else str(value).lower() if isinstance(value, bool) else str(value)
+            return format(value, spec) if spec else value if isinstance(value, str) else as_text(value) or "null"
         except (ValueError, TypeError):
             raise scope.source.refuse(
                 "matrix", f"the value {value!r} does not take the format '{spec}'", node
