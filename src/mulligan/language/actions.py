@@ -32,13 +32,14 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     if not kinds and fields.has_strangers:
         return None  # most likely the action by another name, which was noted
     if not kinds:
-        raise scope.source.refuse(
-            "no_action", f"{label} has no action", fields.node, hint=f"add one of {listed(ACTIONS)}"
-        )
+        others = ("commands", "use") if label == "'on_failure'" else ()
+        hint = f"add one of {listed((*others, *ACTIONS))}"
+        raise scope.source.refuse("no_action", f"{label} has no action", fields.node, hint=hint)
     if len(kinds) > 1:
         kinds.sort(key=lambda kind: (fields.key(kind).line, fields.key(kind).column))
         message = f"{label} has {len(kinds)} actions: {' and '.join(map(repr, kinds))}"
-        raise scope.source.refuse("several_actions", message, fields.key(kinds[1]), hint="make each a step of its own")
+        hint = f"make each a {'step' if label.startswith('step ') else 'command'} of its own"
+        raise scope.source.refuse("several_actions", message, fields.key(kinds[1]), hint=hint)
     kind = kinds[0]
     _refuse_strays(fields, kind, scope)
     if kind not in fields:

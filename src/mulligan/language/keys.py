@@ -146,12 +146,13 @@ RESOURCES = Record(
 )
 ENV: Shape = MapOf(ANY_TEXT)
 
+HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 HTTP = Record(
     "http",
     {
         "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
         "url": Key(_node(Template("an address")), "where the request goes", is_required=True),
-        "headers": Key(_node(MapOf(ANY_TEXT, pattern=r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")), "the request's headers"),
+        "headers": Key(_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "the request's headers"),
         "params": Key(_node(MapOf(TEMPLATED, pattern=r"(?s:.+)")), "what follows the '?' of the address"),
         "json": Key(_node(TEMPLATED), "a body that is sent as JSON"),
         "body": Key(_node(ANY_TEXT), "a body that is sent as it is"),
