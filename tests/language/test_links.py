@@ -129,6 +129,20 @@ def test_in_a_sequence_each_step_needs_the_one_before_it() -> None:
     }
 
 
+def test_in_a_sequence_a_step_that_only_failures_lead_to_is_passed_over() -> None:
+    found = steps(
+        """
+        - {step: a, shell: make, next: {to: fix, on: failure, then: rerun}}
+        - {step: fix, shell: make clean}
+        - {step: b, shell: make}
+        """,
+        "order: sequential",
+    )
+
+    assert found["fix"].needs == ()
+    assert found["b"].needs == (Need("a"),)
+
+
 def test_in_a_sequence_a_step_of_a_matrix_that_an_edge_leads_to_needs_nothing() -> None:
     found = steps(
         """

@@ -46,9 +46,16 @@ def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Re
 
 
 def _add_sequence(drafts: list[StepDraft], resolved: Resolved) -> None:
-    """Let each step need the one before it, unless it has needs or an edge leads to it."""
-    targets = {edge.to for step in resolved.steps.values() for edge in step.edges}
-    for before, each in pairwise(drafts):
+    """Let each step need the one before it, unless it has needs or an edge leads to it.
+
+    A step that only failures lead to is no part of the sequence: where nothing fails it is skipped, and whoever needed
+    it would be skipped too.
+    """
+    edges = [edge for step in resolved.steps.values() for edge in step.edges]
+    targets = {edge.to for edge in edges}
+    repairs = targets - {edge.to for edge in edges if edge.on != "failure"}
+    line = [each for each in drafts if not repairs.issuperset(each.names)]
+    for before, each in pairwise(line):
         names = [name for name in each.names if name not in targets and resolved.drafts.get(name) is each]
         if each.needs is not None or not names:
             continue
