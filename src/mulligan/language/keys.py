@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
@@ -12,6 +13,7 @@ from mulligan.language.shapes import (
     DURATION,
     FACTOR,
     FLAG,
+    PLAIN,
     SIZE,
     STEP_NAME,
     STEP_NUMBER,
@@ -45,7 +47,9 @@ def _pattern(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(value)
     try:
-        re.compile(value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(value)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(value) from error
     return value
@@ -141,7 +145,7 @@ RESOURCES = Record(
         "cpus": Key(number(0.001), "how many processors; a fraction is a share of one"),
         "memory": Key(SIZE, "how much memory it may take"),
         "gpus": Key(whole(0), "how many graphics processors"),
-        "labels": Key(ListOf(TEXT, or_one=True), "a worker must have them all"),
+        "labels": Key(ListOf(PLAIN, or_one=True), "a worker must have them all"),
     },
 )
 ENV: Shape = MapOf(ANY_TEXT)
@@ -170,7 +174,7 @@ SQL = Record(
 AGENT = Record(
     "agent",
     {
-        "provider": Key(TEXT, "which agent, such as claude"),
+        "provider": Key(PLAIN, "which agent, such as claude"),
         "prompt": Key(_node(Template("a prompt")), "what it is asked to do", is_required=True),
         "model": Key(_node(Template("a model")), "which model of the provider's"),
         "context": Key(_node(TEMPLATED), "what it is told beside the prompt"),
@@ -456,7 +460,7 @@ WORKFLOW = Record(
         "defaults": Key(_node(DEFAULTS), "what holds where a step says nothing"),
         "retry_policies": Key(MapOf(_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
         "handlers": Key(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS), "named handlers"),
-        "files": Key(MapOf(TEXT), "names of files, for 'reads' and 'writes'"),
+        "files": Key(MapOf(PLAIN), "names of files, for 'reads' and 'writes'"),
         "secrets": Key(MapOf(SECRET), "where workers find secrets"),
         "breakers": Key(MapOf(BREAKER, _NAMES, names=_NAMES_IN_WORDS), "circuit breakers, shared by all runs"),
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),

@@ -68,6 +68,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _plain_text(value: Any) -> str:
+    if "${" in _text(value):
+        raise ValueError(value)
+    return _text(value)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(value)
@@ -109,6 +115,8 @@ def number(least: float, most: float | None = None) -> Value:
 
 
 TEXT = Value("a text", _text, {"type": "string", "pattern": r"\S"})
+# Where nothing is filled in: taken literally, a value would be looked for under the name '${…}'.
+PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "pattern": r"\S", "not": {"pattern": r"\$\{"}})
 FLAG = Value("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})

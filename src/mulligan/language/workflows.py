@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from mulligan.core.workflow import (
     END,
@@ -28,6 +29,8 @@ from mulligan.language.shapes import Fields
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.unused import warn_unused
 from mulligan.language.values import value_template
+
+Declared = TypeVar("Declared")
 
 # Problems that take a link away: what then looks like a missing path may only be its shadow.
 _LINK_PROBLEMS = frozenset(
@@ -89,20 +92,31 @@ def _check(workflow: Workflow, resolved: Resolved, draft: Draft) -> None:
 
 
 def _draft(fields: Fields, source: Source, includes: Includes | None) -> Draft:
-    draft = Draft(source, includes=includes)
+    draft = Draft(
+        source,
+        inputs=_stand_ins(fields, "inputs", Input()),
+        files=_stand_ins(fields, "files", ""),
+        secrets=_stand_ins(fields, "secrets", Secret()),
+        breakers=_stand_ins(fields, "breakers", Breaker()),
+        includes=includes,
+    )
     for name, form in fields.get("inputs", {}).items():
-        draft.inputs[name] = Input()
         with source.noting:
             draft.inputs[name] = read_input(name, form, source)
-    draft.files = fields.get("files", {})
-    draft.secrets = {name: _secret(name, form, source) for name, form in fields.get("secrets", {}).items()}
-    draft.breakers = {
-        name: Breaker(**form.pick("failures", "reset", "ignore", "when_open"))
-        for name, form in fields.get("breakers", {}).items()
-    }
+    draft.files.update(fields.get("files", {}))
+    for name, form in fields.get("secrets", {}).items():
+        draft.secrets[name] = _secret(name, form, source)
+    for name, form in fields.get("breakers", {}).items():
+        draft.breakers[name] = Breaker(**form.pick("failures", "reset", "ignore", "when_open"))
     draft.policies = _mapping(fields, "retry_policies")
     draft.handlers = _mapping(fields, "handlers")
     return draft
+
+
+def _stand_ins(fields: Fields, section: str, value: Declared) -> dict[str, Declared]:
+    """What stands for a refused entry of a section, so that what reads it is not refused as well."""
+    node = _mapping(fields, section)
+    return dict.fromkeys(node.entries, value) if node else {}
 
 
 def _mapping(fields: Fields, key: str) -> Mapping | None:
