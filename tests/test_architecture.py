@@ -19,7 +19,8 @@ SRC = Path(__file__).parent.parent / "src"
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
     *("errors", "core", "language", "formats", "ports", "store", "engine", "worker", "service"),
-    *("api", "cli", "dashboard", "mcp", "testing", "app"),
+    # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
+    *("api", "cli", "dashboard", "mcp", "testing", "app", "__main__"),
 )
 FACES = frozenset({"api", "cli", "dashboard", "mcp"})
 STRANGERS = frozenset({"store", "engine", "worker"})
@@ -34,6 +35,7 @@ PURE_MODULES = frozenset(
     {
         *(
             "__future__",
+            "contextlib",
             "abc",
             "bisect",
             "collections",

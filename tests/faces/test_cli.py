@@ -284,3 +284,19 @@ def test_paint_marks_the_head_and_the_carets_and_leaves_the_words():
         "  14 |     needs: [fetchh]\n"
         "     | \033[1m            ^^^^^^ did you mean 'fetch'?\033[0m"
     )
+
+
+def test_a_command_that_is_to_come_says_what_to_do_until_then():
+    result = mulligan("run", "nightly.yaml")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error[usage]: no such command 'run'\n"
+        "  durable runs come next; until then a workflow can be rehearsed: docs/testing.md\n"
+    )
+
+
+def test_the_package_itself_can_be_run():
+    child = subprocess.run([sys.executable, "-m", "mulligan", "--version"], capture_output=True, text=True, timeout=60)
+
+    assert (child.returncode, child.stdout, child.stderr) == (0, f"mulligan {__version__}\n", "")

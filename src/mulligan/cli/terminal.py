@@ -28,6 +28,10 @@ _COLOURS = (
 )
 
 
+# What people will try first, and this version cannot do yet.
+_COMING = re.compile(r"^No such command '(run|resume|retry|cancel|pause|show|list|logs|events|explain|worker)'")
+
+
 class UsageRefused(MulliganError):
     """The command line itself makes no sense."""
 
@@ -117,6 +121,8 @@ def usage_refusal(error: TyperException) -> UsageRefused:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "mulligan"
     hint = f"did you mean {advice}" if advice else f"how it is used: {path} --help"
+    if _COMING.search(sentence):
+        hint = "durable runs come next; until then a workflow can be rehearsed: docs/testing.md"
     return UsageRefused(sentence[:1].lower() + sentence[1:], hint=hint)
 
 

@@ -1,0 +1,5 @@
+"""`python -m mulligan`: the command line."""
+
+from mulligan.cli.main import main
+
+main()
