@@ -143,10 +143,19 @@ def _check_remediations(resolved: Resolved, source: Source) -> None:
     held = Reach(success_links(resolved)).holding((failed, vertex(need)) for failed, _, need, _ in asked)
     for failed, repair, need, is_awaited in asked:
         if _never_runs(failed, need, is_awaited, held):
-            node = _need_node(repair.name, vertex(need), resolved)
+            node, hint = _need_node(repair.name, vertex(need), resolved), "remove the need"
+            if (reads := _reading(repair, need, resolved)) and node is resolved.drafts[repair.name].name_node:
+                node, hint = reads, "a reader needs the writer: leave the file out of its 'reads'"
             what = f"needs '{need.of}'" + ("" if need.of == failed else f", which waits for '{failed}'")
             message = f"step '{repair.name}' repairs '{failed}' and {what}: it could never run"
-            source.note(source.refuse("remediation", message, node, hint="remove the need"))
+            source.note(source.refuse("remediation", message, node, hint=hint))
+
+
+def _reading(step: Step, need: Need, resolved: Resolved) -> Node | None:
+    """Where the step says that it reads what the needed one writes."""
+    writer = resolved.steps.get(need.of)
+    is_read = writer is not None and not need.is_group and not set(step.reads).isdisjoint(writer.writes)
+    return resolved.drafts[step.name].node.get("reads") if is_read else None
 
 
 def _never_runs(failed: str, need: Need, is_awaited: bool, held: set[tuple[str, str]]) -> bool:
