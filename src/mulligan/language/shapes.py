@@ -88,7 +88,7 @@ def _name(value: Any) -> str:
     return value
 
 
-def whole(least: int, most: int | None = None, *, example: str = "") -> Value:
+def whole(least: int, most: int | None = None) -> Value:
     """A whole number between bounds."""
 
     def convert(value: Any) -> int:
@@ -98,7 +98,7 @@ def whole(least: int, most: int | None = None, *, example: str = "") -> Value:
 
     bounds = f" from {least} to {most}" if most is not None else f" of at least {least}"
     limits = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
-    return Value(f"a whole number{bounds}{example}", convert, {"type": "integer", **limits})
+    return Value(f"a whole number{bounds}", convert, {"type": "integer", **limits})
 
 
 def number(least: float, most: float | None = None) -> Value:
@@ -139,7 +139,7 @@ FACTOR = Value(
 
 @dataclass(frozen=True)
 class Choice(Shape):
-    """One of a few words; `values` says what each means where that is not the word itself."""
+    """One of a few words; `flags` says which of them true and false stand for."""
 
     words: tuple[str, ...]
     flags: dict[bool, str] = field(default_factory=dict)
