@@ -302,10 +302,6 @@ def _deadline(place: Place) -> Any:
     return None if limit is None or place.phase else place.entered_at + timedelta(seconds=limit)
 
 
-def _retry_due(now: Now, place: Place) -> Facts:
-    yield from proceed(now, place)
-
-
 def _attempt_due(now: Now, place: Place) -> Facts:
     """A wait is over, an approval has expired, a child run's time is up."""
     action = place.spec.action
@@ -359,7 +355,7 @@ def _run_time_up(now: Now, _: Place | None) -> Facts:
 
 
 _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
-    "retry": _retry_due,
+    "retry": proceed,
     "attempt": _attempt_due,
     "handler": _handler_due,
     "triage": _triage_due,

@@ -16,14 +16,14 @@ from .flow import after_end, after_passing_over, enter, spread_kept, strike_late
 from .ladder import (
     after_classified,
     after_handler_command,
-    after_handler_failure,
     after_handler_success,
     after_script,
     climb,
+    climb_after_handler,
     lost,
 )
 from .life import Facts, after_success_command, after_validator, schedule, start, succeed
-from .maps import after_command, after_item, after_lister, expand, run_items
+from .maps import after_command, after_lister, expand, run_items
 from .scope import Now
 from .stopping import conclude, stop_all
 from .workflow import END
@@ -154,7 +154,7 @@ def _handler_succeeded(now: Now, fact: e.HandlerSucceeded) -> Facts:
 
 
 def _handler_failed(now: Now, fact: e.HandlerFailed) -> Facts:
-    yield from after_handler_failure(now, now.state.places[fact.place])
+    yield from climb_after_handler(now, now.state.places[fact.place])
 
 
 def _classified(now: Now, fact: e.StepClassified) -> Facts:
@@ -185,7 +185,7 @@ def _map_expanded(now: Now, fact: e.MapExpanded) -> Facts:
 
 
 def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled) -> Facts:
-    yield from after_item(now, now.state.places[fact.parent])
+    yield from run_items(now, now.state.places[fact.parent])
 
 
 _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts]] = {

@@ -41,11 +41,6 @@ def climb(now: Now, place: Place, failure: Failure) -> Facts:
     yield from _climb(now, place, failure, (retry, handle, triage, route))
 
 
-def climb_on(now: Now, place: Place, failure: Failure) -> Facts:
-    """The handler did not deal with it: the climb goes on at rung 3."""
-    yield from _climb(now, place, failure, (triage, route))
-
-
 def _climb(now: Now, place: Place, failure: Failure, rungs: tuple[Rung, ...]) -> Facts:
     if not now.may_start(place):
         yield from conclude(now, place)
@@ -285,30 +280,26 @@ def after_handler_success(now: Now, place: Place, fact: e.HandlerSucceeded) -> F
     """The table of strategies: who completes the step, and with what."""
     handler = _handler(place)
     if handler.strategy == "cleanup":
-        yield from _climb_after_handler(now, place)
+        yield from climb_after_handler(now, place)
     elif handler.strategy == "custom":
         if fact.output["status"] == "completed":
             yield from complete(now, place, fact.output.get("output"), "custom")
         else:
-            yield from _climb_after_handler(now, place)
+            yield from climb_after_handler(now, place)
     elif handler.rerun:
         yield from schedule(now, place, "rerun") if now.may_start(place) else conclude(now, place)
     else:
         yield from complete(now, place, fact.output, handler.strategy)
 
 
-def after_handler_failure(now: Now, place: Place) -> Facts:
-    """It is added to the step's own failure, and the climb goes on; or the failure becomes critical."""
-    yield from _climb_after_handler(now, place)
-
-
-def _climb_after_handler(now: Now, place: Place) -> Facts:
+def climb_after_handler(now: Now, place: Place) -> Facts:
+    """The handler did not deal with it, or failed: its failure is beside the step's own, and the climb goes on."""
     if place.phase == "stopped":
         # A cleanup handler of something that was stopped, not failed.
         yield from conclude(now, place)
         return
     assert place.failure is not None
-    yield from climb_on(now, place, place.failure)
+    yield from _climb(now, place, place.failure, (triage, route))
 
 
 # -- rung 3: triage ------------------------------------------------------------------------------

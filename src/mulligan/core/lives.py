@@ -15,7 +15,7 @@ from . import events as e
 from .failure import Failure
 from .lawful import enter
 from .state import NO_CLIMB, Items, Place, State, undo_key
-from .workflow import ENGINE_ACTIONS, Command
+from .workflow import ENGINE_ACTIONS, Command, Step
 
 _replace = msgspec.structs.replace
 _ITEM = Command()
@@ -165,27 +165,21 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
         parent.phase = "finishing"
 
 
+# Where the workflow says what a command does: its parent's own definition, the step it belongs to, its number.
+_SPECS: dict[str, Callable[[Command, Step, int], Command | None]] = {
+    "do": lambda parent, step, index: step.do[index],
+    "handler": lambda parent, step, index: parent.on_failure.commands[index] if parent.on_failure else None,
+    "success": lambda parent, step, index: parent.on_success[index],
+    "script": lambda parent, step, index: parent.rules[index].recovery_script,
+    "validator": lambda parent, step, index: parent.validator,
+    "undo": lambda parent, step, index: step.undo,
+    "lister": lambda parent, step, index: step.map.lister if step.map else None,
+}
+
+
 def command_spec(state: State, parent: Place, role: str, index: int) -> Command:
     """What the workflow says of a command below `parent`."""
-    spec = parent.spec
-    step = state.step(state.step_of(parent).key)
-    found = (
-        step.do[index]
-        if role == "do"
-        else spec.on_failure.commands[index]
-        if role == "handler" and spec.on_failure
-        else spec.on_success[index]
-        if role == "success"
-        else spec.rules[index].recovery_script
-        if role == "script"
-        else spec.validator
-        if role == "validator"
-        else step.undo
-        if role == "undo"
-        else step.map.lister
-        if role == "lister" and step.map
-        else None
-    )
+    found = _SPECS[role](parent.spec, state.step(state.step_of(parent).key), index)
     if found is None:
         raise Unlawful(f"'{parent.key}' has no {role} command {index}")
     return found

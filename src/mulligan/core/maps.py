@@ -176,10 +176,6 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
         yield e.ItemCompleted(item.key, item.parent, item.index, output, item.recovered_by)
 
 
-def after_item(now: Now, place: Place) -> Facts:
-    yield from run_items(now, place)
-
-
 # -- the verdict ------------------------------------------------------------------------------
 
 
