@@ -336,3 +336,27 @@ def test_a_failure_sent_to_a_remediation_that_was_skipped_before_is_settled_at_o
 
     assert run["b"].status == "skipped"
     assert run.ok("other").status == "failed"
+
+
+def test_an_edge_that_was_dead_is_taken_after_all_when_its_source_is_visited_again() -> None:
+    flow = workflow(
+        step("a", next=[edge("fix", "failure", then="rerun"), edge("bell", "failure", handles=False)]),
+        step("fix"),
+        step("bell", next=[edge("t", when="loud")]),
+        step("slow", next=[edge("t", when="never")]),
+        step("t"),
+    )
+    run = History(flow, {"loud": False, "never": False}).start()
+    run.fail("a").ok("bell").ok("fix")
+    before = run["t"].status
+
+    run.evaluator.answers["loud"] = True
+    run.fail("a").ok("bell").ok("fix").ok("a")
+    still = run["t"].status
+    run.ok("slow")
+
+    # It waits until the other edge is decided too.
+    assert (before, still) == ("waiting", "waiting")
+    assert run.queued == ["t"]
+    run.ok("t")
+    assert run.status == "completed"
