@@ -7,10 +7,8 @@ from datetime import timedelta
 from enum import Enum, IntEnum
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from mulligan.core.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.builder import Workflow
@@ -45,13 +43,7 @@ def test_python_and_yaml_make_the_same_workflow() -> None:
         """
     )
 
-    assert without_lines(release.check()) == without_lines(written)
-
-
-def without_lines(workflow: CheckedWorkflow) -> CheckedWorkflow:
-    replace = msgspec.structs.replace
-    steps = tuple(replace(step, line=0) for step in workflow.steps)
-    return replace(workflow, steps=steps, end=replace(workflow.end, line=0))
+    assert release.check() == written
 
 
 class Size(IntEnum):
@@ -65,9 +57,7 @@ class Tool(str, Enum):  # noqa: UP042 - its text is not what str() makes of it
 def test_a_member_of_an_enumeration_is_its_value() -> None:
     made = Workflow("w").step("a", shell=Tool.MAKE, retry=Size.SMALL, env={"N": Size.SMALL})
 
-    assert without_lines(made.check()) == without_lines(
-        load_text("name: w\nsteps: [{step: a, shell: make, retry: 3, env: {N: 3}}]")
-    )
+    assert made.check() == load_text("name: w\nsteps: [{step: a, shell: make, retry: 3, env: {N: 3}}]")
 
 
 @pytest.mark.parametrize(

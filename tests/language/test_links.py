@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import Backoff, Edge, Expression, Need, Triage
+from mulligan.core.workflow import Backoff, Edge, Expression, Need, Triage, encode
 
 from .reading import step, steps, workflow
 
@@ -97,8 +97,21 @@ def test_triage_may_be_just_true_or_false() -> None:
     assert step("shell: make\ntriage: false").triage is None
 
 
-def test_a_step_knows_its_line() -> None:
-    assert workflow("name: x\nsteps:\n  - {step: a, shell: make}\n").steps[0].line == 3
+def test_where_a_step_stands_in_its_file_is_no_part_of_the_workflow() -> None:
+    text = "name: x\nsteps:\n  - {step: a, shell: make}\n"
+
+    assert encode(workflow(f"# moved\n{text}")) == encode(workflow(text))
+
+
+def test_a_failure_edge_beside_the_chosen_one_may_lead_to_a_whole_matrix() -> None:
+    found = steps(
+        """
+        - {step: a, shell: make, next: [{to: tell, on: failure, handles: false}]}
+        - {step: "tell_{i}", shell: make, matrix: {i: [1, 2]}}
+        """
+    )
+
+    assert [edge.to for edge in found["a"].edges] == ["tell_1", "tell_2"]
 
 
 def test_in_a_sequence_each_step_needs_the_one_before_it() -> None:

@@ -185,3 +185,81 @@ def test_a_loop_whose_start_is_marked_or_the_first_is_as_expected() -> None:
     """
 
     assert (warnings(marked), warnings(first)) == ("", "")
+
+
+def test_the_braces_of_another_system_around_a_name_of_ours_are_warned_about() -> None:
+    text = """
+        inputs: {n: string}
+        steps:
+          - {step: a, shell: "echo {{ inputs.n }}", env: {N: "{{inputs.n}}", M: "${inputs.n}"}}
+    """
+    why = "is taken for text, and nothing is filled in"
+
+    assert warnings(text) == (
+        f"warning[language.foreign_template]: w.yaml:3:28: '{{{{ inputs.n }}}}' {why}\n"
+        '  3 |   - {step: a, shell: "echo {{ inputs.n }}", env: {N: "{{inputs.n}}", M: "${inputs.n}"}}\n'
+        "    |                            ^^^^^^^^^^^^^^ write ${inputs.n}\n"
+        f"warning[language.foreign_template]: w.yaml:3:55: '{{{{inputs.n}}}}' {why}\n"
+        '  3 |   - {step: a, shell: "echo {{ inputs.n }}", env: {N: "{{inputs.n}}", M: "${inputs.n}"}}\n'
+        "    |                                                       ^^^^^^^^^^^^ write ${inputs.n}"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # the templates of other programs
+        "docker ps --format '{{.Names}}'",
+        "helm template '{{ index .Values 0 }}'",
+        "echo '{{ user.name }}'",
+        # a root without a field is a word like any other
+        "echo '{{ output }}'",
+        # a text that was meant
+        "echo '$${{ inputs.n }}'",
+    ],
+)
+def test_braces_around_what_is_not_ours_are_not_warned_about(command: str) -> None:
+    assert warnings(f"steps:\n  - step: a\n    shell: {command}\n") == ""
+
+
+def test_an_items_name_where_there_is_no_item_is_warned_about() -> None:
+    text = """
+        steps:
+          - {step: a, shell: "rm -rf /data/${item}"}
+          - {step: b, map: {over: [1], as: pkg}, do: "echo ${pkg} ${index} ${item%.json}"}
+          - {step: c, shell: "echo ${pkg}"}
+    """
+    why = "so the shell expands a variable of its own, which is most likely empty"
+
+    assert warnings(text) == (
+        f"warning[language.unbound_item]: w.yaml:2:38: '${{item}}' is not known here, {why}\n"
+        '  2 |   - {step: a, shell: "rm -rf /data/${item}"}\n'
+        "    |                                      ^^^^\n"
+        f"warning[language.unbound_item]: w.yaml:3:70: '${{item}}' is not known here, {why}\n"
+        '  3 |   - {step: b, map: {over: [1], as: pkg}, do: "echo ${pkg} ${index} ${item%.json}"}\n'
+        "    |                                                                      ^^^^\n"
+        f"warning[language.unbound_item]: w.yaml:4:30: '${{pkg}}' is not known here, {why}\n"
+        '  4 |   - {step: c, shell: "echo ${pkg}"}\n'
+        "    |                              ^^^"
+    )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        # set by the script itself
+        "shell: 'item=1; echo ${item}'",
+        "shell: 'for item in a b; do echo ${item}; done'",
+        "shell: 'while read -r key item; do echo ${item}; done'",
+        "shell: 'local item; echo ${item}'",
+        # set by the step
+        "shell: 'echo ${item}', env: {item: x}",
+        # what holds where it is not set is said, or it is not the shell's to expand
+        "shell: 'echo ${item:-none}'",
+        "shell: 'echo $${item}'",
+        # bound
+        "map: {over: [1]}, do: {shell: 'echo ${item} ${index}', on_failure: 'echo ${item}'}",
+    ],
+)
+def test_a_variable_of_the_shell_that_is_called_like_an_item_is_not_warned_about(keys: str) -> None:
+    assert warnings(f"steps:\n  - {{step: a, {keys}}}\n") == ""

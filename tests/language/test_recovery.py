@@ -60,6 +60,23 @@ def test_a_policy_is_inlined_by_its_name_with_its_bounds() -> None:
     assert (found.rules, found.max_attempts, found.deadline) == ((Rule(any=True, max_retries=9),), 5, 3600.0)
 
 
+@pytest.mark.parametrize(
+    ("written", "retries"),
+    [
+        ("{max_attempts: 5}", 4),
+        ("{max_attempts: 1}", 0),
+        ("{codes: [TIMEOUT], max_attempts: 5}", 4),
+        # what is said holds, also where the attempts end first
+        ("{max_attempts: 5, max_retries: 2}", 2),
+        ("{max_attempts: 2, max_retries: 9}", 9),
+    ],
+)
+def test_a_rule_alone_that_bounds_its_attempts_has_a_retry_for_each(written: str, retries: int) -> None:
+    found = step(f"shell: make\nretry: {written}")
+
+    assert [rule.max_retries for rule in found.rules] == [retries]
+
+
 def test_a_steps_own_deadline_wins_over_its_policys() -> None:
     found = step("shell: make\nretry: {max_retries: 1, deadline: 1h}\ndeadline: 2h")
 

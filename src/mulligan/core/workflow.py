@@ -212,7 +212,6 @@ class Step(Command):
     max_visits: int = MAX_VISITS_DEFAULT
     is_start: bool = False
     matrix: dict[str, Any] = {}
-    line: int = 0
 
 
 class Input(_Frozen):

@@ -16,6 +16,7 @@ from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
 from mulligan.language.shapes import DURATION, Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, rewrite
+from mulligan.language.slips import warn_unbound_items
 from mulligan.language.values import HOLE, holed
 from mulligan.language.words import listed
 
@@ -76,6 +77,7 @@ def shell_action(node: Node, scope: Scope) -> Action:
     bindings: Bindings = {}
     if "${" in node.text:
         params["text"], bindings = _rewritten(node, scope)
+        warn_unbound_items(node, scope)
     return Action("shell", params, bindings)
 
 

@@ -176,10 +176,12 @@ def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_gr
             if not (use.may_be_itself and reader == use.step):
                 asked.append((use, reader))
     if asked and is_graph_sound:
-        held = Reach(forward_links(resolved)).holding((use.step, reader) for use, reader in asked)
-        for use, reader in asked:
-            if (use.step, reader) not in held:
-                source.note(_refuse_unreachable(use, reader, source))
+        reach = Reach(forward_links(resolved))
+        held = reach.holding((use.step, reader) for use, reader in asked)
+        unreached = [(use, reader) for use, reader in asked if (use.step, reader) not in held]
+        ahead = reach.holding((reader, use.step) for use, reader in unreached)
+        for use, reader in unreached:
+            source.note(_refuse_unreachable(use, reader, source, comes_after=(reader, use.step) in ahead))
 
 
 def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
@@ -195,7 +197,7 @@ def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
     return use.refuse("unknown_step", message, source, hint=hint)
 
 
-def _refuse_unreachable(use: Use, reader: str, source: Source) -> Refusal:
+def _refuse_unreachable(use: Use, reader: str, source: Source, *, comes_after: bool) -> Refusal:
     if use.step == reader:
         message, hint = (
             f"step '{reader}' reads its own result before it has one",
@@ -203,5 +205,5 @@ def _refuse_unreachable(use: Use, reader: str, source: Source) -> Refusal:
         )
     else:
         message = f"step '{reader}' reads '{use.step}', and no path leads from there to here"
-        hint = f"add '{use.step}' to its 'needs'"
+        hint = f"'{use.step}' comes after '{reader}'" if comes_after else f"add '{use.step}' to its 'needs'"
     return use.refuse("unreachable_step", message, source, hint=hint)

@@ -39,6 +39,8 @@ _MEANT_FUNCTIONS = {
     **{"float": "double", "defined": "has", "any": "exists", "lower": "lowerAscii", "upper": "upperAscii"},
     **{"strip": "trim", "startswith": "startsWith", "endswith": "endsWith", "find": "indexOf"},
 }
+# `${{ inputs.x }}`, as other systems write it.
+_DOUBLED = re.compile(r"\{\s*(.+?)\s*\}", re.DOTALL)
 _IS_NOT = re.compile(r"is\s+not\b")
 # A step's name with a hyphen after a dot; strings are passed over.
 _HYPHENATED_STEP = re.compile(rf"{STRING}|(?<![\w.])steps\.(?P<step>\w+(?:-\w+)+)")
@@ -346,7 +348,17 @@ def _refused(source: str, bad: BadToken, start: int) -> ExpressionRefused:
     return ExpressionRefused(message, start + bad.offset, bad.length, hint=_hint(source, bad))
 
 
+def _is_expression(source: str) -> bool:
+    try:
+        _program(source)
+    except BadToken:
+        return False
+    return True
+
+
 def _hint(source: str, bad: BadToken) -> str:
+    if (doubled := _DOUBLED.fullmatch(source)) and _is_expression(doubled[1]):
+        return f"write ${{{doubled[1]}}}"
     word = source[bad.offset : bad.offset + bad.length]
     meant = "!=" if _IS_NOT.match(source, bad.offset) else _MEANT.get(word)
     if isinstance(bad, UnknownFunction) and meant is None:

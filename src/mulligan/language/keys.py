@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
+from mulligan.language.clear_secrets import SecretShape
 from mulligan.language.codes import CODE
 from mulligan.language.quantities import duration
 from mulligan.language.shapes import (
@@ -421,7 +422,7 @@ INPUT = Record(
         "description": Key(TEXT, "what it is for"),
     },
 )
-SECRET = Record(
+SECRET = SecretShape(
     "secret",
     {
         "env": Key(TEXT, "an environment variable of the worker"),

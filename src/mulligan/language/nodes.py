@@ -14,6 +14,8 @@ import msgspec
 from mulligan.errors import WARNING, Problem
 
 PROBLEMS_MAX = 100
+# What is shown for what nobody may see.
+HIDDEN = "•••"
 
 # What YAML calls a line break; `str.splitlines` knows more of them, which would shift every line after.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -150,12 +152,30 @@ class Source:
         length = max(1, min(length, len(shown) - column))
         return Refusal(Problem(f"language.{code}", message, self.file, line + 1, column + 1, length, shown, hint))
 
+    def hide(self, scalar: Scalar) -> None:
+        """Forget what a scalar says: no message and no line that is shown has it. Its place stays the same."""
+        if scalar.value is None:
+            return
+        scalar.value = scalar.text = HIDDEN
+        if scalar.line < len(self.lines):
+            shown = self.lines[scalar.line]
+            # Of what goes on in further lines, which nobody is shown, all of the first.
+            end = scalar.end_column if scalar.end_column > scalar.column else len(shown)
+            hidden = HIDDEN[0] * (end - scalar.column)
+            self.lines[scalar.line] = shown[: scalar.column] + hidden + shown[end:]
+
     def note(self, refusal: Refusal) -> None:
         self.noting.note(refusal)
 
     def warn(self, code: str, message: str, node: Node, *, hint: str = "") -> None:
         """Note what is lawful and most likely a slip."""
-        problem = self.refuse(code, message, node, hint=hint).problem
+        self._warn(self.refuse(code, message, node, hint=hint).problem)
+
+    def warn_in(self, code: str, message: str, scalar: Scalar, offset: int, length: int, *, hint: str = "") -> None:
+        """A warning that points into the text of `scalar`."""
+        self._warn(self.refuse_in(code, message, scalar, offset, length, hint=hint).problem)
+
+    def _warn(self, problem: Problem) -> None:
         self.warnings[msgspec.structs.replace(problem, code=WARNING + problem.code)] = None
 
     def width(self, node: Node) -> int:

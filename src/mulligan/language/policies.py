@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.workflow import SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
+from mulligan.core.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import shell_action
 from mulligan.language.keys import ADJUST, BACKOFF, POLICY, RETRY, RULE, RULE_KEYS, SCRIPT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
@@ -67,12 +67,20 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
     _refuse_bad_matchers(form, matchers, scope, is_alone=is_alone)
     script = _script(form.at("recovery_script"), scope, settings) if "recovery_script" in form else None
     return Rule(
-        **form.pick("codes", "exit_codes", "pattern", "max_retries"),
+        **form.pick("codes", "exit_codes", "pattern"),
+        max_retries=_max_retries(form),
         any=not matchers or matchers == ["any"],
         backoff=read_backoff(form),
         recovery_script=script,
         adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
     )
+
+
+def _max_retries(form: Fields) -> int:
+    """As many as it says; else what the attempts leave, where a rule that stands alone bounds those."""
+    attempts: int = form.get("max_attempts", MAX_RETRIES_DEFAULT + 1)
+    retries: int = form.get("max_retries", attempts - 1)
+    return retries
 
 
 def _refuse_bad_matchers(form: Fields, matchers: list[str], scope: Scope, *, is_alone: bool) -> None:

@@ -190,5 +190,9 @@ class _Linker:
             targets = (END,) if name == END else self.names.members(name)
             if not targets:
                 raise self.names.refuse_unknown(name, draft.node, f"step '{self.label}' leads to")
+            if len(targets) > 1 and draft.edge.on == "failure" and draft.edge.handles:
+                message = f"'{name}' is a matrix, and a failure edge leads to one step"
+                hint = f"name one of its steps, such as '{targets[0]}', or add 'handles: false' to take them all"
+                raise self.scope.source.refuse("edge", message, draft.node, hint=hint)
             return targets
         return ()

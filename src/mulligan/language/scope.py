@@ -77,6 +77,8 @@ class Draft:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     policies: Mapping | None = None
     handlers: Mapping | None = None
+    # Names that some map of the file binds: anywhere else they are a slip.
+    item_names: frozenset[str] = frozenset()
     shell_interpreter: str | None = None
     python_interpreter: str | None = None
     uses: list[Use] = field(default_factory=list)

@@ -23,7 +23,7 @@ _SIMPLE = re.compile(r"\$\{(?P<path>(?P<root>[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+)\}
 _OPERATED = re.compile(rf"(?P<prefix>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}])", re.A)
 # What bash can read: a name or a special parameter, then nothing, a subscript or an operator, with no blank between.
 _SHELLS = re.compile(r"(?:[#!]?[A-Za-z_]\w*|[#!]?\d+|[#!]?[-@*?$!#])(?:[-#%/^,@:+=?\[*}]|$)", re.A)
-_FIELD = re.compile(r"!?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
+_FIELD = re.compile(r"(?:!|\{\s*)?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
 # `not` is no CEL, and no shell either: what follows it tells whose slip it is.
 _NEGATION = re.compile(r"\s*(?:!|not\s+)?", re.A)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.A)
@@ -107,7 +107,8 @@ def _known(text: str, offset: int, close: int, names: Names) -> Ours | None:
     try:
         expression = check(source, offset=offset + 2)
     except ExpressionRefused as refused:
-        if operated is None and is_ours:
+        # To bash two braces are a bad substitution, so it is not the shell's either.
+        if operated is None and (is_ours or source.startswith("{")):
             raise ShellRefused(refused.message, refused.offset, refused.length, refused.hint) from refused
         return operated
     unknown = [read for read in expression.reads if not names.known(read)]

@@ -83,7 +83,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     if "matrix" in fields:
         values = combinations[0] if combinations else written_names(fields.at("matrix"))
         scope = replace(scope, matrix=frozenset(values))
-    step = Step(name=name, line=source.number(node), **_fields(fields, label, scope, settings))
+    step = Step(name=name, **_fields(fields, label, scope, settings))
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
     _read_links(found, fields, scope)
     return found
@@ -223,7 +223,7 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     scope = Scope(draft, "'end'", reader=None)
     calm = replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
     said = {**acting(fields, "'end'", scope), **command_fields(fields, scope, calm)}
-    return Step(name=END, line=source.number(node), **said)
+    return Step(name=END, **said)
 
 
 def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:

@@ -17,6 +17,7 @@ from mulligan.core.workflow import (
 from mulligan.errors import LanguageError
 from mulligan.language import files
 from mulligan.language.check import check_graph, check_uses
+from mulligan.language.clear_secrets import hide_clear_secrets
 from mulligan.language.commands import named_handler
 from mulligan.language.inputs import read_input
 from mulligan.language.keys import DEFAULTS, WORKFLOW
@@ -26,6 +27,7 @@ from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.scope import NOBODY, Draft, Includes, Scope
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
+from mulligan.language.slips import item_names, warn_foreign_templates
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.unused import warn_unused
 from mulligan.language.values import value_template
@@ -58,14 +60,17 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
     if not isinstance(root, Mapping):
         hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
         raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
+    hide_clear_secrets(root, source)
     fields: Fields = WORKFLOW.read(root, "the workflow", source)
     draft = _draft(fields, source, includes)
+    draft.item_names = item_names(root)
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     files.add_needs(resolved, source)
     outputs = _outputs(fields, draft)
     warn_unused(fields, draft)
+    warn_foreign_templates(root, source)
     _check_unused(draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),

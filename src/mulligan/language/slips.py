@@ -1,0 +1,87 @@
+"""Lawful texts that are most likely a slip: another system's `{{ … }}`, and an item's name where there is no item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
+from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope
+
+# A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
+_FOREIGN = re.compile(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
+
+
+def item_names(root: Mapping) -> frozenset[str]:
+    """The names that the maps of a file give to what they run over, without those that some `env` sets."""
+    names = {"item", "index"}
+    variables = set(_env_names(root.get("defaults")))
+    steps = root.get("steps")
+    for step in steps.items if isinstance(steps, Sequence) else ():
+        mapped = step.get("map") if isinstance(step, Mapping) else None
+        name = mapped.get("as") if isinstance(mapped, Mapping) else None
+        if isinstance(name, Scalar):
+            names.add(name.text)
+        variables.update(_env_names(step))
+    return frozenset(names - variables)
+
+
+def _env_names(node: Node | None) -> Iterator[str]:
+    env = node.get("env") if isinstance(node, Mapping) else None
+    yield from env.entries if isinstance(env, Mapping) else ()
+
+
+def warn_unbound_items(node: Scalar, scope: Scope) -> None:
+    """Warn where a shell text reads the name of an item that is not bound there, and that it does not set itself."""
+    unbound = scope.draft.item_names - scope.bare_names
+    for match in _bare(unbound).finditer(node.text) if unbound else ():
+        name = match["name"]
+        if not _setting(name).search(node.text):
+            message = (
+                f"'${{{name}}}' is not known here, "
+                "so the shell expands a variable of its own, which is most likely empty"
+            )
+            scope.source.warn_in("unbound_item", message, node, match.start("name"), len(name))
+
+
+@lru_cache(maxsize=256)
+def _bare(names: frozenset[str]) -> re.Pattern[str]:
+    """`${item}`, also with an operator; one that says what holds where it is empty was meant for the shell."""
+    return re.compile(rf"(?<!\$)\$\{{#?(?P<name>{'|'.join(map(re.escape, sorted(names)))})(?:[}}#%/^,@]|:\d)", re.A)
+
+
+@lru_cache(maxsize=256)
+def _setting(name: str) -> re.Pattern[str]:
+    word = re.escape(name)
+    commands = "for|select|read|readarray|mapfile|getopts|local|declare|typeset|export|readonly|printf"
+    return re.compile(rf"(?<![\w$]){word}\+?=|\b(?:{commands})\b[^;\n|&]*?(?<![\w$.{{]){word}(?!\w)", re.A)
+
+
+def warn_foreign_templates(root: Mapping, source: Source) -> None:
+    """Warn about `{{ inputs.x }}`: where other systems fill in a value, we take it for text."""
+    if "{{" not in source.text:
+        return
+    items = item_names(root)
+    for key, value in root.items():
+        if not key.text.startswith("x-"):
+            for scalar in _texts(value):
+                _warn_foreign(scalar, items, source)
+
+
+def _texts(node: Node) -> Iterator[Scalar]:
+    """Every text but for Python code, in which `{{` is a brace."""
+    if isinstance(node, Scalar):
+        yield node
+        return
+    inner = node.items if isinstance(node, Sequence) else [each for key, each in node.items() if key.text != "python"]
+    for each in inner:
+        yield from _texts(each)
+
+
+def _warn_foreign(scalar: Scalar, items: frozenset[str], source: Source) -> None:
+    for match in _FOREIGN.finditer(scalar.text):
+        if match["root"] in (items | ROOTS | LOCAL_ROOTS if match["fields"] else items):
+            message = f"'{match[0]}' is taken for text, and nothing is filled in"
+            hint = f"write ${{{match['path']}}}"
+            source.warn_in("foreign_template", message, scalar, match.start(), len(match[0]), hint=hint)
