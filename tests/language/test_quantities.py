@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.language.quantities import duration, factor, size
+from mulligan.language.quantities import duration, factor, meant_duration, size
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,28 @@ def test_a_factor_is_a_number(written: object, number: float) -> None:
 def test_what_is_no_factor_is_an_error(written: object) -> None:
     with pytest.raises(ValueError):
         factor(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("5 minutes", "5m"),
+        ("5min", "5m"),
+        ("10 s", "10s"),
+        ("1 hour, 30 minutes", "1h30m"),
+        ("1.5 Hours", "1.5h"),
+        ("250 millis", "250ms"),
+        ("1:30:00", "1h30m"),
+        ("00:05:09", "5m9s"),
+        # hours and minutes, or minutes and seconds
+        ("1:30", None),
+        # nothing that we could say better
+        ("5 fortnights", None),
+        ("30 seconds 5 minutes", None),
+        ("0:00:00", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_a_duration_in_other_words_has_a_spelling_of_ours(written: str, meant: str | None) -> None:
+    assert meant_duration(written) == meant

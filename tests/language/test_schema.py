@@ -122,6 +122,8 @@ BAD = [
     "steps: [{step: a, matrix: {i: {to: 3}}, shell: make}]",
     "steps: [{step: 1.5, shell: make}]",
     "steps: [{step: a, shell: make, timeout: 5s1h}]",
+    "steps: [{step: a, shell: make, timeout: 0s}]",
+    "steps: [{step: a, shell: make, deadline: 0}]",
     "name: ' '\nsteps: [{step: a, shell: make}]",
     "cancel_grace: later\nsteps: [{step: a, shell: make}]",
 ]

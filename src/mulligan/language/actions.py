@@ -9,12 +9,13 @@ from typing import Any
 
 from mulligan.core.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.child_inputs import refuse_bad_inputs
+from mulligan.language.durations import DURATION
 from mulligan.language.expressions import Hole
 from mulligan.language.keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
-from mulligan.language.shapes import DURATION, Deferred, Fields, Record
+from mulligan.language.shapes import Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, rewrite
 from mulligan.language.slips import warn_unbound_items
 from mulligan.language.values import HOLE, holed

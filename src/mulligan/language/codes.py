@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
 from mulligan.core.failure import CODES
-from mulligan.language.nodes import Node, Source
+from mulligan.language.nodes import Node, Scalar, Source
 from mulligan.language.shapes import Value
 
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -20,7 +20,9 @@ _NEARNESS = 0.88
 
 @dataclass(frozen=True)
 class CodeShape(Value):
-    """An error code; one that is nearly ours is warned about."""
+    """An error code; one that is nearly ours is warned about. `number_hint` is for those who write a number."""
+
+    number_hint: str = ""
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         code = super().read(node, label, source)
@@ -28,6 +30,25 @@ class CodeShape(Value):
             message = f"no failure has the code '{code}' unless a step reports it"
             source.warn("misspelt_code", message, node, hint=f"did you mean '{meant}'?")
         return code
+
+    def hint(self, node: Scalar) -> str:
+        return self.number_hint if type(node.value) is int else super().hint(node)
+
+
+@dataclass(frozen=True)
+class ExitCodeShape(Value):
+    """An exit code; the word of a failure belongs elsewhere."""
+
+    def hint(self, node: Scalar) -> str:
+        return (
+            f"'{node.text}' belongs to 'codes'" if node.is_text and _CODE.fullmatch(node.text) else super().hint(node)
+        )
+
+
+def _exit_code(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= 255:
+        raise ValueError(value)
+    return value
 
 
 def _code(value: Any) -> str:
@@ -51,3 +72,6 @@ CODE = CodeShape(
     {"type": "string", "pattern": "^[A-Z][A-Z0-9_]*$"},
     known=tuple(sorted(CODES)),
 )
+# Where exit codes may stand beside it.
+MATCHED_CODE = replace(CODE, number_hint="a number belongs to 'exit_codes'")
+EXIT_CODE = ExitCodeShape("a whole number from 0 to 255", _exit_code, {"type": "integer", "minimum": 0, "maximum": 255})

@@ -8,10 +8,10 @@ from typing import Any
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
 from mulligan.language.clear_secrets import SecretShape
-from mulligan.language.codes import CODE
+from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
+from mulligan.language.durations import DURATION, LIMIT, DurationShape
 from mulligan.language.quantities import duration
 from mulligan.language.shapes import (
-    DURATION,
     FACTOR,
     FLAG,
     PLAIN,
@@ -64,8 +64,8 @@ def _call(value: Any) -> str:
 
 PATTERN = Value("a regular expression", _pattern, {"type": "string", "minLength": 1, "format": "regex"})
 CALL = Value("a function such as package.module:function", _call, {"type": "string", "pattern": "^[A-Za-z_].*:.+$"})
-CODES = Key(ListOf(CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
-EXIT_CODES = Key(ListOf(whole(0, 255), or_one=True, at_least=1), "exit codes that match")
+CODES = Key(ListOf(MATCHED_CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
+EXIT_CODES = Key(ListOf(EXIT_CODE, or_one=True, at_least=1), "exit codes that match")
 ANY_TEXT = Template(types=("string", "number", "boolean", "null"))
 CONDITION = Template("a condition", ("string", "boolean"))
 EXPRESSION = Template("an expression")
@@ -97,7 +97,7 @@ ADJUST = Record(
         "cpus": Key(FACTOR, "x2: twice the processors"),
         "max_cpus": Key(number(0.001), "processors never grow beyond this"),
         "timeout": Key(FACTOR, "x2: twice the time"),
-        "max_timeout": Key(DURATION, "the time never grows beyond this"),
+        "max_timeout": Key(LIMIT, "the time never grows beyond this"),
     },
 )
 
@@ -105,7 +105,7 @@ SCRIPT_RECORD = Record(
     "recovery_script",
     {
         "shell": Key(Template("a shell command"), "the script; the failure is in ${error}", is_required=True),
-        "timeout": Key(DURATION, "default 5m"),
+        "timeout": Key(LIMIT, "default 5m"),
         "env": Key(Deferred(lambda: ENV), "environment variables, beside those of the step"),
         "cwd": Key(Template("a folder"), "the folder it runs in (default: the step's)"),
     },
@@ -129,7 +129,7 @@ POLICY = Record(
         **RULE_KEYS,
         "rules": Key(Deferred(lambda: ListOf(RULE, at_least=1)), "codes win over exit_codes over pattern over any"),
         "max_attempts": Key(whole(1, 1_000_000), "bounds all rules together"),
-        "deadline": Key(DURATION, "bounds the whole visit in time"),
+        "deadline": Key(LIMIT, "bounds the whole visit in time"),
     },
 )
 RETRY = Either(
@@ -195,7 +195,7 @@ APPROVE = Record(
     "approve",
     {
         "message": Key(_node(Template("a message")), "what the person is asked", is_required=True),
-        "timeout": Key(DURATION, "how long to wait for an answer"),
+        "timeout": Key(LIMIT, "how long to wait for an answer"),
         "default": Key(Choice(("approve", "refuse")), "the answer when nobody gives one (default refuse)"),
     },
 )
@@ -236,8 +236,8 @@ COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a she
 
 COMMAND_KEYS = {
     **ACTION_KEYS,
-    "timeout": Key(DURATION, "the time of one attempt"),
-    "deadline": Key(DURATION, "the time of all attempts together"),
+    "timeout": Key(LIMIT, "the time of one attempt"),
+    "deadline": Key(LIMIT, "the time of all attempts together"),
     "retry": Key(_node(RETRY), "a number, a rule, {rules: […]}, or the name of a retry policy"),
     "on_failure": Key(HANDLER_FORMS, "what runs when the action has failed and no rule grants a retry"),
     "on_success": Key(COMMANDS_FORMS, "what runs after a success that was no recovery"),
@@ -261,7 +261,7 @@ COMMAND: Record = Record("command", COMMAND_KEYS, one_of=_ONE_ACTION)
 HANDLER_OPTIONS = {
     "commands": Key(COMMANDS_FORMS, "what runs, one after the other"),
     "strategy": Key(Choice(("recovery", "fallback", "cleanup", "custom")), "what its success means (default recovery)"),
-    "timeout": Key(DURATION, "the time of the whole handler"),
+    "timeout": Key(LIMIT, "the time of the whole handler"),
     "capture": Key(Deferred(lambda: HANDLER_CAPTURE), "the output of the step after a recovery: name → expression"),
     "rerun": Key(whole(0, 1000), "how often the step's own action runs again after the handler"),
     "handler_failure_fatal": Key(FLAG, "a handler that fails makes the failure critical"),
@@ -318,7 +318,7 @@ TRIAGE = Record(
     "triage",
     {
         "when": Key(Choice(("unmatched", "exhausted", "always")), "default unmatched: no rule matched"),
-        "timeout": Key(DURATION, "how long to wait for a verdict"),
+        "timeout": Key(LIMIT, "how long to wait for a verdict"),
         "default": Key(Choice(("retry", "fail")), "the verdict when nobody gives one (default fail)"),
     },
 )
@@ -441,7 +441,7 @@ BREAKER = Record(
     },
 )
 
-GRACE = Value(
+GRACE = DurationShape(
     "a duration such as 30s or 'finish'",
     lambda value: None if value == FINISH else duration(value),
     {"anyOf": [{"const": FINISH}, *DURATION.json_schema["anyOf"]]},
@@ -468,7 +468,7 @@ WORKFLOW = Record(
         "steps": Key(Deferred(lambda: ListOf(STEP, at_least=1)), "what is done", is_required=True),
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
         "outputs": Key(MapOf(_node(TEMPLATED)), "what the run returns"),
-        "timeout": Key(DURATION, "the time of the whole run"),
+        "timeout": Key(LIMIT, "the time of the whole run"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long what runs has to end when the run is cancelled (default 10s)"),
     },

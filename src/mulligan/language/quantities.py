@@ -15,6 +15,17 @@ _ISO = re.compile(
     r"(?:T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
 )
 _ISO_SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+# Other spellings of our units.
+_WORDS = {
+    **dict.fromkeys("ms msec msecs millis millisecond milliseconds".split(), "ms"),
+    **dict.fromkeys("s sec secs second seconds".split(), "s"),
+    **dict.fromkeys("m min mins minute minutes".split(), "m"),
+    **dict.fromkeys("h hr hrs hour hours".split(), "h"),
+    **dict.fromkeys("d day days".split(), "d"),
+}
+_WORDED_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_WORDED = re.compile(rf"(?:{_WORDED_PART.pattern}[\s,]*)+")
+_CLOCK = re.compile(r"0*(\d+):0?(\d+):0?(\d+)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
 _FACTOR = re.compile(r"x\s*(\d+(?:\.\d+)?)")
 
@@ -44,6 +55,16 @@ def _text_duration(text: str) -> float:
     if not parts or text.endswith("T"):
         raise ValueError(text)
     return _exact(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
+
+
+def meant_duration(text: str) -> str | None:
+    """Our spelling of `5 minutes`, `10 s` or `1:30:00`; None where it is anybody's guess."""
+    clock = _CLOCK.fullmatch(text)
+    parts = zip(clock.groups(), "hms", strict=True) if clock else _WORDED_PART.findall(text)
+    if not clock and not _WORDED.fullmatch(text):
+        return None
+    meant = "".join(f"{number}{_WORDS.get(word.lower(), '?')}" for number, word in parts if float(number))
+    return meant if _DURATION.fullmatch(meant) and meant else None
 
 
 def _exact(seconds: float) -> float:

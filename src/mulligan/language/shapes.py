@@ -15,7 +15,7 @@ from typing import Any
 
 from mulligan.language import quantities
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, plain, shorten
-from mulligan.language.words import closest_choice, closest_key, did_you_mean, listed
+from mulligan.language.words import closest_choice, closest_key, did_you_mean, key_hint, listed
 
 Schema = dict[str, Any]
 Definitions = dict[str, Any]
@@ -54,9 +54,13 @@ class Value(Shape):
                 return self.convert(node.value)
             except ValueError:
                 pass
-            hint = did_you_mean(node.text, self.known)
-            raise source.refuse("type", f"{label} is {describe(node)}, {self.expected} is expected", node, hint=hint)
+            message = f"{label} is {describe(node)}, {self.expected} is expected"
+            raise source.refuse("type", message, node, hint=self.hint(node))
         raise self.refuse(node, label, source)
+
+    def hint(self, node: Scalar) -> str:
+        """What was probably meant by a scalar that is refused."""
+        return did_you_mean(node.text, self.known)
 
     def schema(self, definitions: Definitions) -> Schema:
         return dict(self.json_schema)
@@ -120,11 +124,6 @@ PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "patter
 FLAG = Value("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})
-DURATION = Value(
-    "a duration such as 30s",
-    quantities.duration,
-    {"anyOf": [{"type": "string", "pattern": quantities.DURATION_PATTERN}, {"type": "number", "minimum": 0}]},
-)
 SIZE = Value(
     "a size such as 512MiB",
     quantities.size,
@@ -431,8 +430,7 @@ class Record(Shape):
         return Fields(node, values, has_strangers=any(word not in self.keys for word in node.entries))
 
     def _refuse_unknown(self, key: Scalar, node: Mapping, label: str, source: Source) -> Refusal:
-        meant = closest_key(key.text, self.keys)
-        hint = f"did you mean '{meant}'?" if meant else self._what_there_is(node)
+        hint = key_hint(key.text, self.keys) or self._what_there_is(node)
         return source.refuse("unknown_key", f"'{shorten(key.text)}' is not a key of {label}", key, hint=hint)
 
     def _what_there_is(self, node: Mapping) -> str:

@@ -10,7 +10,7 @@ _COMPARED_MAX = 100
 
 # Our key, and what other systems call it.
 _FOREIGN = {
-    "shell": "run command cmd script bash sh exec commands program",
+    "shell": "run command cmd script bash bash_command sh exec commands program",
     "python": "py code function",
     "http": "request url webhook curl rest",
     "sql": "query database db",
@@ -21,7 +21,7 @@ _FOREIGN = {
     "step": "id name task job node label",
     "steps": "jobs tasks nodes workflow stages",
     "needs": "depends_on depends dependson after requires dependencies upstream blocked_by cancel_on_blocking_failure",
-    "next": "then_to goto edges downstream on_complete transitions",
+    "next": "then then_to goto edges downstream on_complete transitions",
     "when": "if condition only_if unless case",
     "end": "finally always teardown cleanup on_exit",
     "map": "foreach for_each loop with_items each iterate items",
@@ -38,19 +38,19 @@ _FOREIGN = {
     "continue_on_error": "ignore_errors allow_failure continue_on_failure",
     "timeout": "timeout_seconds timeout_minutes time_limit max_time runtime expires",
     "max_visits": "max_iterations max_loops",
-    "env": "environment variables vars",
-    "cwd": "working_dir working_directory workdir dir chdir",
-    "capture": "register capture_output output_format save_as",
+    "env": "environment variables vars env_vars",
+    "cwd": "working_dir working_directory workdir directory dir chdir",
+    "capture": "stdout register capture_output output_format save_as",
     "resources": "requirements resource_requirements requests",
-    "cpus": "cpu num_cpus cores",
-    "memory": "mem ram",
+    "cpus": "cpu num_cpus cores threads",
+    "memory": "mem mem_mb ram",
     "gpus": "gpu num_gpus",
     "labels": "tags",
     "inputs": "params parameters arguments workload args with",
     "args": "with params parameters arguments kwargs",
     "outputs": "returns results output",
-    "reads": "input_files inputs consumes",
-    "writes": "output_files outputs produces artifacts",
+    "reads": "input_files inputs input consumes",
+    "writes": "output_files outputs output produces artifacts",
     "matrix": "parameters sweep strategy",
     "to": "target step goto",
     "codes": "error_codes code errors",
@@ -76,6 +76,24 @@ _FOREIGN = {
     "connection": "dsn url database",
     "on_item_failure": "on_error error_policy",
     "required": "optional",
+}
+
+# Where a key is known, what to do with words that belong elsewhere; a text that is empty says that we have no equal,
+# since a word that only looks like one of ours would mislead.
+_ELSEWHERE = {
+    "resources": {
+        **dict.fromkeys(
+            "cpu cpus num_cpus cores threads mem mem_mb memory ram gpu gpus num_gpus labels".split(),
+            "put it under 'resources'",
+        ),
+        **dict.fromkeys("container image partition tags queue pool".split(), ""),
+    },
+    "retry": {"max_attempts": "put it under 'retry'"},
+    "map": dict.fromkeys(
+        "parallel concurrency parallelism max_concurrency max_parallel".split(), "put it into 'map' as 'max_parallel'"
+    ),
+    "needs": dict.fromkeys("trigger_rule run_if".split(), "write it as 'on' of an entry of 'needs'"),
+    "next": dict.fromkeys("finally always".split(), "write it as 'end' at the top of the file"),
 }
 
 # Our choice, and what other systems call it.
@@ -122,8 +140,8 @@ _CHOICE_MEANINGS = _meanings(_FOREIGN_CHOICES)
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant by `word`."""
     known = list(known)
-    folded = {name.lower().replace("-", "_"): name for name in known}
-    if exact := folded.get(word.lower().replace("-", "_")):
+    folded = {_folded(name): name for name in known}
+    if exact := folded.get(_folded(word)):
         return exact
     near = get_close_matches(word, _shortlist(word, known), n=1, cutoff=0.6)
     return near[0] if near else None
@@ -146,13 +164,27 @@ def closest_key(word: str, known: Collection[str]) -> str | None:
     return _translated(word, known, _KEY_MEANINGS) or closest(word, known)
 
 
+def key_hint(word: str, known: Collection[str]) -> str:
+    """What to do about a key that is not known: where it belongs, or the one that was probably meant; or nothing."""
+    folded = _folded(word)
+    for ours, theirs in _ELSEWHERE.items():
+        if ours in known and folded in theirs:
+            return theirs[folded]
+    meant = closest_key(word, known)
+    return f"did you mean '{meant}'?" if meant else ""
+
+
 def closest_choice(word: str, known: Collection[str]) -> str | None:
     """The choice that was probably meant, as `closest_key` finds keys."""
     return _translated(word, known, _CHOICE_MEANINGS) or closest(word, known)
 
 
 def _translated(word: str, known: Collection[str], meanings: dict[str, list[str]]) -> str | None:
-    return next((ours for ours in meanings.get(word.lower().replace("-", "_"), ()) if ours in known), None)
+    return next((ours for ours in meanings.get(_folded(word), ()) if ours in known), None)
+
+
+def _folded(word: str) -> str:
+    return word.lower().replace("-", "_")
 
 
 def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:

@@ -1,0 +1,48 @@
+"""What is said about a key that we do not know: a hint that is wrong would be worse than none."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.language.keys import MAP, RESOURCES, STEP, WORKFLOW
+from mulligan.language.words import key_hint
+
+UNDER_RESOURCES = "put it under 'resources'"
+IN_MAP = "put it into 'map' as 'max_parallel'"
+TO_END = "write it as 'end' at the top of the file"
+ON_A_NEED = "write it as 'on' of an entry of 'needs'"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        # what belongs elsewhere
+        *((word, UNDER_RESOURCES) for word in ("threads", "cpus", "memory", "mem_mb", "gpus")),
+        *((word, IN_MAP) for word in ("parallel", "concurrency", "max_parallel")),
+        *((word, TO_END) for word in ("finally", "always")),
+        *((word, ON_A_NEED) for word in ("trigger_rule", "run_if")),
+        ("max_attempts", "put it under 'retry'"),
+        # what we call otherwise
+        *((word, "did you mean 'cwd'?") for word in ("directory", "dir", "working_dir", "working-dir")),
+        *((word, "did you mean 'shell'?") for word in ("bash", "bash_command")),
+        ("stdout", "did you mean 'capture'?"),
+        ("input", "did you mean 'reads'?"),
+        ("output", "did you mean 'writes'?"),
+        ("env_vars", "did you mean 'env'?"),
+        ("then", "did you mean 'next'?"),
+        # what has no equal here
+        *((word, "") for word in ("container", "image", "partition", "tags")),
+        # a slip
+        ("tiemout", "did you mean 'timeout'?"),
+        ("xyzzy", ""),
+    ],
+)
+def test_a_word_of_another_system_on_a_step_is_told_where_it_belongs(word: str, hint: str) -> None:
+    assert key_hint(word, STEP.keys) == hint
+
+
+def test_the_same_word_means_something_else_at_another_place() -> None:
+    assert key_hint("finally", WORKFLOW.keys) == "did you mean 'end'?"
+    assert key_hint("parallel", MAP.keys) == "did you mean 'max_parallel'?"
+    assert key_hint("tags", RESOURCES.keys) == "did you mean 'labels'?"
+    assert key_hint("threads", RESOURCES.keys) == "did you mean 'cpus'?"
