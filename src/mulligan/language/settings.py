@@ -9,6 +9,7 @@ from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.scope import Scope, template
 from mulligan.language.shapes import Fields
+from mulligan.language.shell_dangers import of_variable
 
 _KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry")
 
@@ -65,6 +66,9 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
                 scope.note(scope.source.refuse("name", f"'{name}' in 'env' is set by Mulligan itself", key))
             with scope.noting:
                 env[name] = template(value, scope)
+                if env[name].reads and (danger := of_variable(name)):
+                    message = f"'{name}' in 'env' {danger.reason}"
+                    raise scope.source.refuse("shell", message, value, hint=danger.hint)
     return env
 
 

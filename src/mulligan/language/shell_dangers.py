@@ -49,6 +49,7 @@ FAR_SHELL = Danger(
     "quote it for that shell: $(printf %q VALUE)",
 )
 PROMPT = Danger("goes into a prompt, which the shell evaluates again", "put it in another variable")
+STARTUP = Danger("names the file that bash runs when it starts", "write the name of the file itself")
 DOCUMENT_PATTERN = Danger(
     "is part of a pattern within a here-document, where it cannot be quoted", "put the result in a variable first"
 )
@@ -67,7 +68,11 @@ _WRAPPERS = frozenset("builtin command env exec nice nohup sudo time".split())
 _EVALUATORS = frozenset("alias bind compgen complete eval trap".split())
 _DECLARATIONS = frozenset("declare export local readonly typeset".split())
 _NAMERS = frozenset("getopts mapfile read readarray unset".split())
-_PROMPTS = ("PS0=", "PS1=", "PS2=", "PS3=", "PS4=", "PROMPT_COMMAND=")
+_VARIABLES = {
+    **dict.fromkeys(("PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND"), PROMPT),
+    "BASH_ENV": STARTUP,
+}
+_ASSIGNED = re.compile(r"['\"]*([A-Za-z_]\w*)\+?=")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*$")
 _SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*$|--command$")
@@ -95,8 +100,8 @@ def misuses(words: Sequence[str], before: str, integers: frozenset[str]) -> Dang
     """The danger of a hole that stands in a word of the command itself; `before` is the word up to it."""
     name = _command(words)
     last = words[-1] if words else ""
-    if before.startswith(_PROMPTS):
-        return PROMPT
+    if (assigned := _ASSIGNED.match(before)) and (danger := of_variable(assigned[1])):
+        return danger
     if _is_integer(before, integers):
         return TYPED
     if name in _DECLARATIONS:
@@ -105,6 +110,11 @@ def misuses(words: Sequence[str], before: str, integers: frozenset[str]) -> Dang
         return FAR_SHELL
     is_name = name in _NAMERS and (last in ("-a", "-C") or not last.startswith("-"))
     return NAME if is_name or (name in ("printf", "test", "[") and last == "-v") else None
+
+
+def of_variable(name: str) -> Danger | None:
+    """The danger of a value that a variable of this name holds, in shell text and in `env` alike."""
+    return _VARIABLES.get(name)
 
 
 def inherited(words: Sequence[str], before: str, integers: frozenset[str], danger: Danger | None) -> Danger | None:
