@@ -226,8 +226,8 @@ def test_an_items_name_where_there_is_no_item_is_warned_about() -> None:
     text = """
         steps:
           - {step: a, shell: "rm -rf /data/${item}"}
-          - {step: b, map: {over: [1], as: pkg}, do: "echo ${pkg} ${index} ${item%.json}"}
-          - {step: c, shell: "echo ${pkg}"}
+          - {step: b, map: {over: [1], as: pkg}, do: "echo ${pkg.x} ${index} ${item%.json}"}
+          - {step: c, shell: "echo ${run.id} ${pkg}"}
     """
     why = "so the shell expands a variable of its own, which is most likely empty"
 
@@ -235,12 +235,12 @@ def test_an_items_name_where_there_is_no_item_is_warned_about() -> None:
         f"warning[language.unbound_item]: w.yaml:2:38: '${{item}}' is not known here, {why}\n"
         '  2 |   - {step: a, shell: "rm -rf /data/${item}"}\n'
         "    |                                      ^^^^\n"
-        f"warning[language.unbound_item]: w.yaml:3:70: '${{item}}' is not known here, {why}\n"
-        '  3 |   - {step: b, map: {over: [1], as: pkg}, do: "echo ${pkg} ${index} ${item%.json}"}\n'
-        "    |                                                                      ^^^^\n"
-        f"warning[language.unbound_item]: w.yaml:4:30: '${{pkg}}' is not known here, {why}\n"
-        '  4 |   - {step: c, shell: "echo ${pkg}"}\n'
-        "    |                              ^^^"
+        f"warning[language.unbound_item]: w.yaml:3:72: '${{item}}' is not known here, {why}\n"
+        '  3 |   - {step: b, map: {over: [1], as: pkg}, do: "echo ${pkg.x} ${index} ${item%.json}"}\n'
+        "    |                                                                        ^^^^\n"
+        f"warning[language.unbound_item]: w.yaml:4:40: '${{pkg}}' is not known here, {why}\n"
+        '  4 |   - {step: c, shell: "echo ${run.id} ${pkg}"}\n'
+        "    |                                        ^^^"
     )
 
 
@@ -257,6 +257,9 @@ def test_an_items_name_where_there_is_no_item_is_warned_about() -> None:
         # what holds where it is not set is said, or it is not the shell's to expand
         "shell: 'echo ${item:-none}'",
         "shell: 'echo $${item}'",
+        "shell: \"echo '${item}'\"",
+        "shell: \"cat <<'EOF'\\n${item}\\nEOF\\n\"",
+        "shell: 'echo \\${item}'",
         # bound
         "map: {over: [1]}, do: {shell: 'echo ${item} ${index}', on_failure: 'echo ${item}'}",
     ],

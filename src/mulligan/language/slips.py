@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from mulligan.language import shell_holes
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope
+from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
+from mulligan.language.shell_holes import Names, ShellRefused
+from mulligan.language.shell_scan import scan
 
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
 _FOREIGN = re.compile(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
@@ -35,20 +39,28 @@ def _env_names(node: Node | None) -> Iterator[str]:
 def warn_unbound_items(node: Scalar, scope: Scope) -> None:
     """Warn where a shell text reads the name of an item that is not bound there, and that it does not set itself."""
     unbound = scope.draft.item_names - scope.bare_names
-    for match in _bare(unbound).finditer(node.text) if unbound else ():
-        name = match["name"]
+    found = list(_bare(unbound).finditer(node.text)) if unbound else []
+    expanded = _expanded(node.text, unbound | scope.bare_names) if found else set()
+    for name, offset in ((match["name"], match.start("name")) for match in found if match.start() in expanded):
         if not _setting(name).search(node.text):
-            message = (
-                f"'${{{name}}}' is not known here, "
-                "so the shell expands a variable of its own, which is most likely empty"
-            )
-            scope.source.warn_in("unbound_item", message, node, match.start("name"), len(name))
+            what = f"'${{{name}}}' is not known here"
+            message = f"{what}, so the shell expands a variable of its own, which is most likely empty"
+            scope.source.warn_in("unbound_item", message, node, offset, len(name))
+
+
+def _expanded(text: str, names: frozenset[str]) -> set[int]:
+    """Where the shell expands a `${…}` of ours or of these names: not in single quotes, and not after a backslash."""
+    try:
+        spots = scan(text, Names(names, shell_holes.ROOTS | {"matrix"})).spots
+    except ShellRefused:
+        return set()
+    return {spot.ours.offset for spot in spots if spot.danger not in (SINGLE_QUOTES, QUOTED_DOCUMENT)}
 
 
 @lru_cache(maxsize=256)
 def _bare(names: frozenset[str]) -> re.Pattern[str]:
     """`${item}`, also with an operator; one that says what holds where it is empty was meant for the shell."""
-    return re.compile(rf"(?<!\$)\$\{{#?(?P<name>{'|'.join(map(re.escape, sorted(names)))})(?:[}}#%/^,@]|:\d)", re.A)
+    return re.compile(rf"\$\{{#?(?P<name>{'|'.join(map(re.escape, sorted(names)))})(?:[}}#%/^,@]|:\d)", re.A)
 
 
 @lru_cache(maxsize=256)
