@@ -79,7 +79,7 @@ def test_a_failure_is_told_by(command: str, code: str, exit_code: int | None, tm
           - step: a
             writes: [made]
             capture: json
-            timeout: 300ms
+            timeout: {"200ms" if code == "TIMEOUT" else "1m"}
             shell: |
               {command}
         """,
