@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -231,10 +233,12 @@ def test_an_interrupt_is_exit_code_130(tmp_path: Path):
     pipe = tmp_path / "slow.yaml"
     os.mkfifo(pipe)
 
-    child = process("validate", str(pipe), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Who runs the tests in the background of a shell has SIGINT ignored, and children inherit that.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    child = process("validate", str(pipe), stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard)
     # Opening waits until the other side reads: from here on the program waits for us.
     with pipe.open("w"):
-        child.send_signal(2)
+        child.send_signal(signal.SIGINT)
         out, said = child.communicate(timeout=60)
 
     assert (child.returncode, out, said) == (130, b"", b"interrupted\n")
