@@ -206,9 +206,16 @@ DANGERS = [
     ("local -n ref=@", IS_TYPED, UNTYPED),
     ("PS4=@", "goes into a prompt, which the shell evaluates again", "put it in another variable"),
     ("PS4+=@", "goes into a prompt, which the shell evaluates again", "put it in another variable"),
+    ("PS4=$(echo @) make", "goes into a prompt, which the shell evaluates again", "put it in another variable"),
     *(
         (text, "names the file that bash runs when it starts", "write the name of the file itself")
-        for text in ("BASH_ENV=@ make", 'export BASH_ENV="@"', 'env "BASH_ENV=@" make', "BASH_ENV=conf/@ make")
+        for text in (
+            "BASH_ENV=@ make",
+            'export BASH_ENV="@"',
+            'env "BASH_ENV=@" make',
+            "BASH_ENV=conf/@ make",
+            "BASH_ENV=$(cat @) make",
+        )
     ),
     ("eval @", evaluated_by("eval"), THE_COMMAND),
     ('eval "echo $(cat @)"', evaluated_by("eval"), THE_COMMAND),

@@ -120,7 +120,7 @@ def of_variable(name: str) -> Danger | None:
 def inherited(words: Sequence[str], before: str, integers: frozenset[str], danger: Danger | None) -> Danger | None:
     """The danger of what a `$(…)` in this word prints, where the word itself is in `danger` or in none."""
     own = danger or misuses(words, before, integers)
-    return own if danger or own in _NUMERIC else None
+    return own if danger or own in (*_NUMERIC, PROMPT, STARTUP) else None
 
 
 def is_harmless(words: Sequence[str], danger: Danger | None) -> bool:
