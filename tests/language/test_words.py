@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.language.keys import MAP, RESOURCES, STEP, WORKFLOW
-from mulligan.language.words import key_hint
+from mulligan.language.words import key_hint, listed
 
 UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"
@@ -46,3 +46,10 @@ def test_the_same_word_means_something_else_at_another_place() -> None:
     assert key_hint("parallel", MAP.keys) == "did you mean 'max_parallel'?"
     assert key_hint("tags", RESOURCES.keys) == "did you mean 'labels'?"
     assert key_hint("threads", RESOURCES.keys) == "did you mean 'cpus'?"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [((), ""), (("a",), "'a'"), (("a", "b"), "'a' or 'b'"), (("a", "b", "c"), "'a', 'b' or 'c'")]
+)
+def test_words_are_listed_as_one_says_them(words: tuple[str, ...], said: str) -> None:
+    assert listed(words) == said

@@ -66,15 +66,11 @@ def _look_again(now: Now, place: Place) -> Facts:
             yield e.StepSettled(place.key, "failed")
         return
     if place.queue:
-        yield e.StepPutBack(place.key, "arrival", _source_of(now.state, place.queue[0]))
+        yield e.StepPutBack(place.key, "arrival", place.queue[0].rpartition("#")[0])
     elif not place.settled and place.loop_edge is None and now.state.graph.nodes[place.key].step.join == "each":
         arcs = now.state.graph.nodes[place.key].arrivals
         if all(now.state.arcs.get(arc.key) in ("taken", "dead") for arc in arcs):
             yield e.StepSettled(place.key, _outcome(now.state, place))
-
-
-def _source_of(state: State, arc_key: str) -> str:
-    return arc_key.rpartition("#")[0]
 
 
 def _awaits(state: State, place: Place) -> bool:

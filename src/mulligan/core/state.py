@@ -194,7 +194,6 @@ class Run(msgspec.Struct):
     round: int = 1
     seq: int = 0
     at: datetime = EPOCH
-    started_at: datetime = EPOCH
     inputs: dict[str, Any] = {}
     version: str = ""
     parent_run_id: int | None = None

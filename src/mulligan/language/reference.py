@@ -8,7 +8,7 @@ A test holds the page to what this module makes of the keys, so that it cannot f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from mulligan.core.failure import ENGINE_CODES, RETRYABLE, SEVERITY
@@ -28,6 +28,7 @@ from mulligan.language.shapes import (
     Template,
     Value,
 )
+from mulligan.language.words import joined
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference.md"
 
@@ -120,7 +121,7 @@ def _section(record: Record) -> Iterator[str]:
     yield f"## {_title(record)}\n"
     if record.one_of:
         choices = (" with ".join(f"`{word}`" for word in group) for group in record.one_of)
-        yield f"Exactly one of {listed(choices)}.\n"
+        yield f"Exactly one of {joined(choices)}.\n"
     borrowed = _borrowed(record)
     yield from (f"{sentence}\n" for sentence in borrowed.values())
     yield "| key | value | |\n|---|---|---|"
@@ -136,7 +137,7 @@ def _borrowed(record: Record) -> dict[frozenset[str], str]:
         if record is lender or len(same) < len(lender.keys) // 2:
             continue
         others = [word for word in lender.keys if word not in same and word not in record.keys]
-        but = f" but {listed((f'`{word}`' for word in others), 'and')}" if others else ""
+        but = f" but {joined((f'`{word}`' for word in others), 'and')}" if others else ""
         found[frozenset(same)] = f"It has all keys of {_link(lender)}{but}, and:"
     return found
 
@@ -154,12 +155,6 @@ def _marked(about: str) -> str:
     return re.sub(r"\$?\{[^}]*\}|\[[^]]*\]", lambda found: f"`{found[0]}`", about)
 
 
-def listed(words: Iterable[str], conjunction: str = "or") -> str:
-    """`a, b or c`."""
-    *most, last = words
-    return f"{', '.join(most)} {conjunction} {last}" if most else last
-
-
 def in_words(shape: Shape) -> str:
     """What may stand at a place, in a few words."""
     if isinstance(shape, Deferred):
@@ -167,20 +162,20 @@ def in_words(shape: Shape) -> str:
     if isinstance(shape, Record):
         return _link(shape)
     if isinstance(shape, Choice):
-        return listed(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
+        return joined(f"`{word}`" for word in (*shape.words, *(str(flag).lower() for flag in shape.flags)))
     if isinstance(shape, ListOf):
         return f"{in_words(shape.of)}, or a list of them" if shape.or_one else f"a list: {in_words(shape.of)}"
     if isinstance(shape, MapOf):
         return f"names, each with {in_words(shape.of)}"
     if isinstance(shape, Either | AnyOf):
-        return listed(dict.fromkeys(in_words(part) for part in _parts(shape)))
+        return joined(dict.fromkeys(in_words(part) for part in _parts(shape)))
     return _scalar_in_words(shape)
 
 
 def _scalar_in_words(shape: Shape) -> str:
     if isinstance(shape, Template):
         is_more = shape.expected == "a text" and shape.types != ("string",)
-        return (listed(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
+        return (joined(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
     if isinstance(shape, Json):
         return "any value"
     if isinstance(shape, Value | Nothing):

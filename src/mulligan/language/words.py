@@ -195,5 +195,10 @@ def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
 
 def listed(words: Iterable[str], last: str = "or") -> str:
     """`'a', 'b' or 'c'`."""
-    quoted = [f"'{word}'" for word in words]
-    return f" {last} ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+    return joined((f"'{word}'" for word in words), last)
+
+
+def joined(words: Iterable[str], last: str = "or") -> str:
+    """`a, b or c`; nothing for none."""
+    found = list(words)
+    return f"{', '.join(found[:-1])} {last} {found[-1]}" if len(found) > 1 else "".join(found)
