@@ -3,6 +3,7 @@
     MulliganError                       mulligan                 500   1
       Refused                           refused                  409   2   a verb that makes no sense now
         RunFinished                     run.finished             409   2
+        RunDriven                       run.driven               409   2   a live process has it
         RunNotFinished                  run.not_finished         409   2
         NothingToRetry                  run.nothing_to_retry     409   2
         StepNotParked                   step.not_parked          409   2
@@ -15,6 +16,8 @@
       ExpressionFailed                  expression.failed        422   2
       Conflict                          store.conflict           409   1   somebody else has written the run
       StaleLease                        task.stale_lease         409   1   a worker reports under a void lease
+      StoreUnavailable                  store.unavailable        503   1   it may come back: wait, or say so
+      StoreRefused                      store.refused            500   1   it cannot be used as it is
       CodecError                        codec                    500   1   an event that cannot be read
       Unlawful                          internal.unlawful        500   1   a bug of ours: a fact that may not follow
 
@@ -60,6 +63,12 @@ class Refused(MulliganError):
 
 class RunFinished(Refused):
     code = "run.finished"
+
+
+class RunDriven(Refused):
+    """A live process drives the run already."""
+
+    code = "run.driven"
 
 
 class RunNotFinished(Refused):
@@ -210,6 +219,19 @@ class StaleLease(MulliganError):
 
     code = "task.stale_lease"
     http_status = 409
+
+
+class StoreUnavailable(MulliganError):
+    """The store does not answer now: a lost connection, a lock that is held, a full disk. It may come back."""
+
+    code = "store.unavailable"
+    http_status = 503
+
+
+class StoreRefused(MulliganError):
+    """The store cannot be used as it is: a newer schema, no database at all, a folder that may not be written."""
+
+    code = "store.refused"
 
 
 class CodecError(MulliganError):

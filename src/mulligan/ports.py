@@ -1,79 +1,197 @@
-"""The few Protocols between the parts: what an engine asks of a store, a queue, a runner and a clock.
+"""The few Protocols between the parts: what an engine asks of a store, of the hands that run tasks, and of a clock.
 
-Small on purpose. A memory store (`mulligan.testing.store`) and the databases make the same promises, and one suite
-of tests holds them to it. The promises are in the docstrings; the data that passes through is plain.
+Small on purpose. Every store makes the same promises, and one suite of tests holds all of them to it. The promises
+are in the docstrings; the data that passes through is plain.
+
+A *worker* is a process that holds leases and turns under one name. Its death ends all of them: leases and turns have
+no clocks of their own. On one host a free lock file says that it is dead; elsewhere its heartbeat does, by the
+store's clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from .core.classify import Outcome
-from .core.effects import Effect
+from .core.effects import SetTimer, StopTask
 from .core.events import Entry
-from .core.reports import Report, TimerKind
+from .core.reports import AnyReport, Report, RunRequested
 from .core.scope import Evaluator as Evaluator
-from .core.state import State
-from .core.workflow import Workflow
+from .core.snapshot import Row
+from .core.tasks import Task
+
+# -- workers ---------------------------------------------------------------------------------------------------------
 
 
-class Message(msgspec.Struct, frozen=True):
-    """A report in a run's inbox."""
+class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A process that takes turns and runs tasks. Its name is never used again."""
 
-    id: int
-    run_id: int
-    report: Report
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """The short right to write a run. `fence` grows with each holder: an older one is refused."""
-
-    run_id: int
-    holder: str
-    fence: int
-    expires_at: datetime
-
-
-class Commit(msgspec.Struct, frozen=True):
-    """What one turn writes, together or not at all."""
-
-    entries: Sequence[Entry]
-    effects: Sequence[Effect]
-    # The messages that this turn has answered.
-    drained: Sequence[int]
-    # The state after the turn: the read model is written from it.
-    state: State
+    name: str
+    host: str
+    pid: int
+    # Held by the worker and its supervisor for as long as anything of theirs runs. "" where it has none.
+    lock: str = ""
+    # What it can take: for `doctor`, and for saying that nobody can ever take a task.
+    cpus: float = 0.0
+    memory: int = 0
+    gpus: int = 0
+    labels: tuple[str, ...] = ()
+    # Its heartbeat is too old by the store's clock: filled in when read.
+    is_expired: bool = False
 
 
-class Task(msgspec.Struct, frozen=True):
-    """What a worker executes. Known by its run, place and attempt: queued twice it is still one."""
+class Offer(msgspec.Struct, frozen=True):
+    """What a worker can take now, and where it is."""
 
-    run_id: int
-    place: str
-    attempt: int
+    cpus: float
+    memory: int
+    gpus: int
+    labels: tuple[str, ...]
+    host: str
+    tasks_max: int
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A worker's time-limited, fenced right to a task."""
+    """A worker's fenced right to a task. `token` grows with every lease of the store."""
 
     task: Task
     worker: str
     token: int
-    expires_at: datetime
 
 
-class Timer(msgspec.Struct, frozen=True):
-    """A time a run waits for. Known by all but its due time: set again, it is moved."""
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run to be made: its pinned workflow (canonical JSON) and what starts it. The store fills in its id."""
+
+    workflow: bytes
+    version: str
+    name: str
+    request: RunRequested
+    # The task of another run that waits for this one.
+    parent_place: str = ""
+    parent_attempt: int = 0
+
+
+class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the store knows of a run without opening it."""
 
     run_id: int
-    kind: TimerKind
+    workflow: str
+    version: str
+    status: str
+    round: int
+    seq: int
+    created_at: datetime
+    updated_at: datetime
+    degraded: bool = False
+    reason: str = ""
+    parent_run_id: int | None = None
+    parent_place: str = ""
+    parent_attempt: int = 0
+    # The run at the top of the tree of child runs: itself, where it is nobody's child.
+    root_run_id: int = 0
+    # The worker that holds its turn.
+    holder: str = ""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A run as it is kept: enough to go on with it."""
+
+    record: RunRecord
+    # Canonical JSON, as it was pinned.
+    workflow: bytes
+    rows: Sequence[Row]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A report in a run's inbox. `is_asking`: somebody waits for the answer."""
+
+    id: int
+    run_id: int
+    report: AnyReport
+    is_asking: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a report: taken (`error` is empty), or refused with an error of ours."""
+
+    error: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """The right to write a run. `fence` grows with each holder: an older one is refused."""
+
+    run_id: int
+    holder: str
+    fence: int
+
+
+class ChildReport(msgspec.Struct, frozen=True):
+    """A report to the child runs of a run that have not ended: to one attempt's, or (place "") to all of them."""
+
+    report: Report
+    place: str = ""
+    attempt: int = 0
+
+
+class Commit(msgspec.Struct):
+    """What one turn writes, together or not at all."""
+
+    turn: Turn
+    # The log's last seq before this.
+    after: int
+    entries: Sequence[Entry]
+    # What of the state's tables has changed: the snapshot and the read model.
+    rows: Sequence[Row]
+    # The run's line in the list, after the turn.
+    status: str
+    round: int
+    at: datetime
+    degraded: bool = False
+    reason: str = ""
+    # Tasks for whoever comes; and those that this worker takes at once (new, or queued before and still free).
+    queued: Sequence[Task] = ()
+    taken: Sequence[Task] = ()
+    # Tokens of this worker's leases whose end is in `entries`. One that is void makes the commit a Conflict.
+    ended: Sequence[int] = ()
+    stopped: Sequence[StopTask] = ()
+    timers: Sequence[SetTimer] = ()
+    # Messages that this turn has answered, each with the answer if it was asked for.
+    drained: Sequence[tuple[int, Answer | None]] = ()
+    children: Sequence[NewRun] = ()
+    told: Sequence[tuple[int, Report]] = ()
+    told_children: Sequence[ChildReport] = ()
+    # The round is over: its timers go, and the turn is given back.
+    is_last: bool = False
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a commit gave: the leases on `taken`, in order, and the ids of the child runs."""
+
+    leases: Sequence[Lease] = ()
+    children: Sequence[int] = ()
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """A task under this worker's lease that was asked to end: SIGTERM, grace, SIGKILL; None lets it finish."""
+
+    token: int
+    grace_seconds: float | None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A place that waits for a person, in any run: `kind` is the row's tag (parked, approval)."""
+
+    run_id: int
     place: str
-    number: int
-    due: datetime
+    kind: str
 
 
 class Clock(Protocol):
@@ -82,58 +200,169 @@ class Clock(Protocol):
 
 
 class Store(Protocol):
-    """Keeps runs. `commit` is the only writer of a run's state."""
+    """Keeps runs, their logs, inboxes, tasks and timers. `commit` is the only writer of a run's state.
 
-    def create(self, run_id: int, workflow: Workflow) -> None:
-        """Pin the workflow of a new run."""
+    Any method may raise `StoreUnavailable`: nothing is known then about whether it was done.
+    """
 
-    def workflow(self, run_id: int) -> Workflow:
-        """The workflow as it was pinned."""
+    # Whether several hosts may share it: then heartbeats count, and any worker may take any task.
+    is_shared: bool
 
-    def put(self, run_id: int, report: Report) -> int:
-        """Add a report to the run's inbox, with one insert. It stays there until a commit has drained it."""
+    def close(self) -> None: ...
 
-    def inbox(self, run_id: int) -> list[Message]:
-        """What waits in the run's inbox, oldest first."""
+    # -- workers
 
-    def log(self, run_id: int, after: int = 0) -> list[Entry]:
-        """The entries of the run's log behind `after`, in order."""
+    def register(self, worker: WorkerRecord) -> None:
+        """Make the worker known, alive from now on."""
 
-    def take_turn(self, run_id: int, holder: str, now: datetime) -> Turn | None:
-        """The right to write the run for a short while, or None while another holder has it."""
+    def beat(self, name: str) -> bool:
+        """The worker is alive. False if it was buried meanwhile: all its leases and turns are void."""
 
-    def commit(self, turn: Turn, commit: Commit) -> None:
-        """Write log, read model, tasks and timers, and drain the messages: all or nothing.
+    def retire(self, name: str) -> None:
+        """The worker ends by itself: its turns are given back; leases it still has are reported as lost."""
 
-        Raises `Conflict` if the turn is void, or if the log has grown behind the first entry. Any other error says
-        nothing about whether it was written: read the log to know.
+    def workers(self) -> list[WorkerRecord]:
+        """Those that are not buried, with `is_expired` by the store's clock."""
+
+    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+        """Void every lease and turn of a worker that is dead (its lock is free) or, else, whose heartbeat is too old.
+
+        Each leased task is reported to its run as LeaseExpired. Once, however many bury it; False if it is alive.
         """
 
-    def fire_timers(self, now: datetime) -> int:
-        """Move every timer that is due into its run's inbox as a report, and say how many. None is lost or early."""
+    # -- runs
 
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        """New runs with their requests in their inboxes, all or none. With a holder it has their turns at once."""
 
-class Tasks(Protocol):
-    """The queue of tasks and the leases on them."""
+    def run(self, run_id: int) -> RunRecord:
+        """`UnknownRun` if there is none."""
 
-    def lease(self, worker: str, now: datetime) -> Lease | None:
-        """Hand one task to `worker`, or None. No two workers ever hold the same task; a paused run hands out none."""
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        """The newest first, below `before`."""
 
-    def renew(self, token: int, now: datetime) -> Lease:
-        """A longer lease on the same task; `StaleLease` if it is void."""
+    def children(self, run_id: int) -> list[RunRecord]:
+        """The runs that were started by tasks of this one."""
+
+    def load(self, run_id: int) -> Loaded: ...
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """The entries of the run's log behind `after`, in order."""
+
+    def waiting(self) -> list[Waiting]:
+        """What waits for a person, over all runs that have not ended."""
+
+    # -- inboxes
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        """Add a report to the run's inbox, with one insert. It stays there until a commit has drained it."""
+
+    def answer(self, message_id: int) -> Answer | None:
+        """What became of a report that asked; None while nobody has drained it. Given once."""
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        """What waits in these runs' inboxes, oldest first."""
+
+    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        """The runs with a message waiting whose turn is free or the holder's own (below one root, if given)."""
+
+    # -- turns
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        """The right to write these runs, for those whose turn is free or the holder's already."""
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        """Give turns back; a void one is nothing."""
+
+    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+        """Write log, rows, tasks, timers, messages of all of them in one transaction: all or nothing.
+
+        Raises `Conflict` if a turn or an ended lease is void, or a log has grown behind `after`; which one it was is
+        found by committing one at a time. `StoreUnavailable` says nothing about whether it was written: read the
+        run to know.
+        """
+
+    # -- tasks
+
+    def queued(self, run_id: int) -> list[tuple[str, int]]:
+        """Place and attempt of the run's tasks that nobody has taken, oldest first."""
+
+    def held(self, worker: str) -> list[Lease]:
+        """The leases of a worker."""
+
+    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+        """Hand out the oldest free tasks that fit. No two workers ever hold one; a paused run hands out none.
+
+        For each, `TaskStarted` is put into its run's inbox in the same transaction.
+        """
 
     def report(self, token: int, report: Report) -> None:
-        """Accept the last report of a lease, once, and end the lease; `StaleLease` if it is void."""
+        """Accept the last report of a lease into the run's inbox, once, and end the lease; `StaleLease` if void."""
 
-    def expire(self, now: datetime) -> list[Lease]:
-        """Void the leases that ran out and report them to their runs. What that means is for the core to judge."""
+    def stops(self, worker: str) -> list[Stopped]:
+        """The worker's tasks that were asked to end and have not. Told again until they have."""
+
+    # -- time
+
+    def fire_timers(self, root_run_id: int | None = None) -> int:
+        """Move every timer that is due into its run's inbox as a report, and say how many. None is lost or early."""
+
+    def next_due(self, root_run_id: int | None = None) -> datetime | None:
+        """When the next timer is due."""
+
+    def has_news(self) -> bool:
+        """Whether another process may have written something for us since the last call. Cheap; never misses."""
+
+    def fileno(self) -> int | None:
+        """Readable when there may be news; None if one has to ask `has_news` now and then."""
 
 
-class Runner(Protocol):
-    """Carries out one action: one per kind, in a worker."""
+class Hands(Protocol):
+    """What runs tasks for an engine, in the same process: takes leases, says what became of them."""
 
-    def run(self, lease: Lease, params: dict[str, Any]) -> Outcome:
-        """Run it to its end and say what was seen. What that means is for the core to judge."""
+    name: str
+    host: str
+
+    def fits(self, task: Task) -> bool:
+        """Whether there is room for one more like this, counting what was taken since."""
+
+    def can_ever(self, task: Task) -> bool:
+        """Whether it could be taken if nothing else ran."""
+
+    def offer(self) -> Offer:
+        """The room there is."""
+
+    def reserve(self, task: Task) -> None:
+        """Keep room for a task that is about to be leased."""
+
+    def unreserve(self, task: Task) -> None:
+        """The lease came to nothing."""
+
+    def start(self, leases: Iterable[Lease]) -> None:
+        """Run them; what cannot be started is reported as ended. They have been reserved."""
+
+    def stop(self, token: int, grace_seconds: float | None) -> None:
+        """SIGTERM, grace, SIGKILL; None lets it finish. One that is not running is nothing."""
+
+    def stop_all(self, grace_seconds: float) -> None:
+        """End everything that runs; what ends so is reported as `TaskInterrupted`."""
+
+    def drop_all(self) -> None:
+        """Kill everything at once, and forget it: its leases are void."""
+
+    def watch(self, fd: int) -> None:
+        """Let `collect` return also when this descriptor is readable."""
+
+    def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
+        """What has ended, waiting up to `timeout` for the first. May return early with nothing."""
+
+    def renewed(self) -> None:
+        """The heartbeat has been accepted: what runs may go on."""
+
+    @property
+    def running(self) -> Collection[Lease]: ...
+
+    def close(self) -> None: ...
 
 
 # -- fault points ----------------------------------------------------------------------------------------------------

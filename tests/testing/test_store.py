@@ -13,10 +13,18 @@ from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.state import State
 from mulligan.errors import Conflict, StaleLease, UnknownRun
-from mulligan.ports import Commit, Lease, Store, Task, Tasks, Turn
 from mulligan.testing.clock import START
 from mulligan.testing.history import step, workflow
-from mulligan.testing.store import LEASE_SECONDS, TURN_SECONDS, MemoryStore, StoreFailed
+from mulligan.testing.store import (
+    LEASE_SECONDS,
+    TURN_SECONDS,
+    Commit,
+    Lease,
+    MemoryStore,
+    StoreFailed,
+    Task,
+    Turn,
+)
 
 WORKFLOW = workflow(step("a"))
 
@@ -63,13 +71,6 @@ def lease_of(store: MemoryStore, now: datetime = START) -> Lease:
 def everything(store: MemoryStore) -> tuple[Any, ...]:
     row = store.row(1)
     return (list(row.log), dict(row.inbox), dict(row.tasks), dict(row.timers), dict(row.children), row.status)
-
-
-def test_it_makes_the_promises_of_the_ports(store: MemoryStore) -> None:
-    as_store: Store = store
-    as_tasks: Tasks = store
-
-    assert as_store is as_tasks
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------

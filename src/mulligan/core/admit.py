@@ -59,6 +59,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.forked_from,
         report.kept,
         _run_due(now),
+        report.cwd,
     )
 
 

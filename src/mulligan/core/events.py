@@ -88,6 +88,7 @@ class RunStarted(Fact):
     forked_from: int | None = None
     kept: tuple[Kept, ...] = ()
     due: datetime | None = None
+    cwd: str = ""
 
 
 class RunPaused(Fact):

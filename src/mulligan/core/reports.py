@@ -27,6 +27,8 @@ class RunRequested(Report):
     parent_run_id: int | None = None
     forked_from: int | None = None
     kept: tuple[Kept, ...] = ()
+    # Where `run` was called: what the steps' folders are relative to.
+    cwd: str = ""
 
 
 class TaskStarted(Report):

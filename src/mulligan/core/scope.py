@@ -105,6 +105,15 @@ def _fill(value: Any, bindings: Mapping[str, Any]) -> Any:
     return value
 
 
+def holes(params: Any) -> frozenset[str]:
+    """The names of the bindings that fill the holes of an action's parameters."""
+    if isinstance(params, dict):
+        if len(params) == 1 and "${}" in params:
+            return frozenset({params["${}"]})
+        return frozenset().union(*map(holes, params.values()))
+    return frozenset().union(*map(holes, params)) if isinstance(params, list) else frozenset()
+
+
 def names(state: State, place: Place, reads: Iterable[str], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Just the names in `reads`, as an expression at `place` sees them."""
     found: dict[str, Any] = {}

@@ -197,6 +197,7 @@ class Run(msgspec.Struct):
     inputs: dict[str, Any] = {}
     version: str = ""
     parent_run_id: int | None = None
+    cwd: str = ""
     # How many steps are active, and how many wait (without `end`).
     active: int = 0
     waiting: int = 0

@@ -13,8 +13,8 @@ from ..core.reports import Report
 from ..core.scope import Evaluator
 from ..core.turn import fold, follow
 from ..errors import Conflict, InputInvalid, NotFound, Refused
-from ..ports import Clock, Commit, fault
-from .store import MemoryStore, StoreFailed
+from ..ports import Clock, fault
+from .store import Commit, MemoryStore, StoreFailed
 
 # More than any small workflow can bring about at once: a turn that gets here does not end.
 ENTRIES_PER_TURN_MAX = 10_000

@@ -26,14 +26,14 @@ from ..core.state import Place
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow
 from ..errors import StaleLease
-from ..ports import FAULT_POINTS, Lease, fault
+from ..ports import FAULT_POINTS, fault
 from .clock import JumpingClock
 from .faults import Crash, Faults, faults
 from .liveness import Outside
 from .loop import Engine
 from .promises import Promises, promise_9_no_secret_is_told
 from .seen import story
-from .store import STORE_FAULTS, MemoryStore
+from .store import STORE_FAULTS, Lease, MemoryStore
 from .workflows import SECRET, Dice, random_workflow
 
 RUN_ID = 1

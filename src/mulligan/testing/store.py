@@ -1,12 +1,12 @@
-"""A store in memory: runs, logs, inboxes, tasks with leases, timers; and store faults on demand.
+"""A small store for one run's simulation: log, inbox, tasks with leases, timers; and store faults on demand.
 
-Makes the promises of `ports.Store` and `ports.Tasks` by checking everything before it changes anything.
+Checks everything before it changes anything. The stores of the program make larger promises: `mulligan.ports.Store`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -14,10 +14,10 @@ import msgspec
 
 from ..core import effects as fx
 from ..core.events import Entry
-from ..core.reports import LeaseExpired, Report, TimerFired
+from ..core.reports import LeaseExpired, Report, TimerFired, TimerKind
+from ..core.state import State
 from ..core.workflow import Workflow
 from ..errors import Conflict, MulliganError, StaleLease, UnknownRun
-from ..ports import Commit, Lease, Message, Task, Timer, Turn
 
 StoreFault = Literal["error_before", "error_after", "conflict"]
 STORE_FAULTS: tuple[StoreFault, ...] = ("error_before", "error_after", "conflict")
@@ -30,6 +30,61 @@ class StoreFailed(MulliganError):
     """The connection broke. Whether anything was written is not known to the caller."""
 
     code = "store.failed"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A report in a run's inbox."""
+
+    id: int
+    run_id: int
+    report: Report
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """The short right to write a run. `fence` grows with each holder: an older one is refused."""
+
+    run_id: int
+    holder: str
+    fence: int
+    expires_at: datetime
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What one turn writes, together or not at all."""
+
+    entries: Sequence[Entry]
+    effects: Sequence[fx.Effect]
+    # The messages that this turn has answered.
+    drained: Sequence[int]
+    # The state after the turn.
+    state: State
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Known by its run, place and attempt: queued twice it is still one."""
+
+    run_id: int
+    place: str
+    attempt: int
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A worker's time-limited, fenced right to a task."""
+
+    task: Task
+    worker: str
+    token: int
+    expires_at: datetime
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """A time a run waits for. Known by all but its due time: set again, it is moved."""
+
+    run_id: int
+    kind: TimerKind
+    place: str
+    number: int
+    due: datetime
 
 
 class Child(msgspec.Struct):
@@ -65,7 +120,7 @@ class Row(msgspec.Struct):
 
 
 class MemoryStore:
-    """`ports.Store` and `ports.Tasks` in memory. `faults`: what the next commits suffer, in order (None: nothing)."""
+    """Runs in memory. `faults`: what the next commits suffer, in order (None: nothing)."""
 
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
