@@ -1,6 +1,221 @@
-"""The tables of a run as rows, and back: what a turn has changed, and the state that the rows hold."""
+"""The tables of a run as rows, and back: what a turn has changed, and the state that the rows hold.
+
+A row holds the values of a struct in the order of its fields, without their names. A field that a later release adds
+goes to the end of its struct and has a default, so that rows written before it can still be read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, get_type_hints
+
+import msgspec
+
+from .graph import Graph
+from .lives import command_spec
+from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Undoable
+from .workflow import END, Command, Workflow
+
 # kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", else ""), data (None: it goes)
 Row = tuple[str, str, str, bytes | None]
+
+_Counts = tuple[int, int, int, int, bool]
+# The latest data by key, of one kind.
+_Table = dict[str, bytes]
+
+_encode = msgspec.msgpack.Encoder().encode
+_ITEM = Command()
+
+
+def _reader(fields: Iterable[tuple[str, Any, Any]]) -> Callable[[bytes], tuple[Any, ...]]:
+    """Decodes values in the order of `fields` (name, type, default); those that are not there get their defaults."""
+    decode = msgspec.msgpack.Decoder(msgspec.defstruct("Values", list(fields), array_like=True)).decode
+    return lambda data: msgspec.structs.astuple(decode(data))
+
+
+def _fields(struct: type[msgspec.Struct], left_out: Iterable[str]) -> list[tuple[str, Any, Any]]:
+    hints = get_type_hints(struct)
+    known = (field for field in msgspec.structs.fields(struct) if field.name not in left_out)
+    return [(field.name, hints[field.name], _default(field)) for field in known]
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory)
+    return field.default
+
+
+# -- the run ---------------------------------------------------------------------------------------------------------
+
+# What may be large, and seldom changes: each is a row of its own, written when it is another than before.
+_LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted")
+_RUN_FIELDS = _fields(Run, _LARGE)
+_run_values = attrgetter(*(name for name, _, _ in _RUN_FIELDS))
+_run_large = attrgetter(*_LARGE)
+_read_run = _reader(_RUN_FIELDS)
+_read_large = {name: msgspec.msgpack.Decoder(get_type_hints(Run)[name]).decode for name in _LARGE}
+
+# -- places ----------------------------------------------------------------------------------------------------------
+
+# The key is the row's, the spec is the workflow's; of a map's items only the counts: the list is a row of its own.
+_PLACE_FIELDS = [
+    ("item_counts", _Counts | None, None) if name == "items" else (name, kind, default)
+    for name, kind, default in _fields(Place, ("key", "spec"))
+]
+_place_values = attrgetter(*(name for name, _, _ in _PLACE_FIELDS))
+_read_place = _reader(_PLACE_FIELDS)
+_ENTERED_AT = [name for name, _, _ in _PLACE_FIELDS].index("entered_seq")
+_read_items = msgspec.msgpack.Decoder(tuple[list[Any], tuple[int, ...]]).decode
+
+# -- the other tables ------------------------------------------------------------------------------------------------
+
+_READERS: dict[str, Callable[[bytes], Any]] = {
+    "arcs": msgspec.msgpack.Decoder(str).decode,
+    "barriers": msgspec.msgpack.Decoder(tuple[int, int]).decode,
+    "failures": msgspec.msgpack.Decoder(FailureRecord).decode,
+    "recoveries": msgspec.msgpack.Decoder(FailureRecord).decode,
+    "undoables": msgspec.msgpack.Decoder(Undoable).decode,
+    "past": msgspec.msgpack.Decoder(Past).decode,
+    "routed": msgspec.msgpack.Decoder(tuple[int, ...]).decode,
+    "informed": msgspec.msgpack.Decoder(tuple[int, ...]).decode,
+}
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def changes(state: State) -> list[Row]:
+    """What has changed since `state.begin()`: each key of a table that was touched, with its present value.
+
+    The run's own row is always there. Costs time in proportion to the turn, never to the run.
+    """
+    rows: list[Row] = [("run", "", "", _encode(_run_values(state.run)))]
+    now, before = _run_large(state.run), _run_large(state.run_before())
+    if now != before:
+        rows += [
+            (name, "", "", _encode(new)) for name, new, old in zip(_LARGE, now, before, strict=True) if new is not old
+        ]
+    places = state.places
+    for (table, key), old in state.touched().items():
+        if table == "places":
+            place = places.get(key)
+            rows.append((table, key, _tag(place), _encode(_place_values(place))) if place else (table, key, "", None))
+            rows += _items_rows(key, place, old)
+        else:
+            rows.append(_plain_row(table, key, getattr(state, table)))
+    return rows
+
+
+def _tag(place: Place) -> str:
+    """Which person the place waits for, if it does."""
+    if place.status == "pending_failed":
+        return "parked"
+    action = place.spec.action
+    is_asking = action is not None and action.kind == "approve" and place.status == "running" and not place.phase
+    return "approval" if is_asking else ""
+
+
+def _items_rows(key: str, place: Place | None, old: Place | None) -> list[Row]:
+    """The list of a map step, if it is another than before: what an item's end changes is in the place's own row."""
+    items = None if place is None else place.items
+    before = None if old is None else old.items
+    if items is before:
+        return []
+    if items is None:
+        return [("items", key, "", None)]
+    if before is not None and items.values is before.values and items.todo is before.todo:
+        return []
+    return [("items", key, "", _encode((items.values, items.todo)))]
+
+
+def _plain_row(name: str, key: Any, table: Any) -> Row:
+    if type(table) is list:
+        return name, str(key), "", _encode(table[key]) if key < len(table) else None
+    value = table.get(key)
+    return name, _text(key), "", None if value is None else _encode(value)
+
+
+def _text(key: str | tuple[str, int]) -> str:
+    """A table's key as text. The visit first: it ends at the colon, whatever the step is called."""
+    return key if isinstance(key, str) else f"{key[1]}:{key[0]}"
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None) -> State:
+    """The state that the rows hold: of each kind and key the last one counts."""
+    state = State(workflow, graph)
+    tables = _latest(rows)
+    for name in ("arcs", "barriers"):
+        getattr(state, name).update((key, _READERS[name](data)) for key, data in tables.get(name, {}).items())
+    for name in ("past", "routed", "informed"):
+        getattr(state, name).update((_pair(key), _READERS[name](data)) for key, data in tables.get(name, {}).items())
+    for name in ("failures", "recoveries", "undoables"):
+        listed = sorted(tables.get(name, {}).items(), key=lambda pair: int(pair[0]))
+        getattr(state, name).extend(_READERS[name](data) for _, data in listed)
+    _restore_run(state.run, tables)
+    _restore_places(state, tables.get("places", {}), tables.get("items", {}))
+    return state
+
+
+def _latest(rows: Iterable[Row]) -> dict[str, _Table]:
+    tables: dict[str, _Table] = {}
+    for kind, key, _, data in rows:
+        table = tables.setdefault(kind, {})
+        if data is None:
+            table.pop(key, None)
+        else:
+            table[key] = data
+    return tables
+
+
+def _pair(text: str) -> tuple[str, int]:
+    visit, _, step = text.partition(":")
+    return step, int(visit)
+
+
+def _restore_run(run: Run, tables: dict[str, _Table]) -> None:
+    if "run" in tables:
+        for (name, _, _), value in zip(_RUN_FIELDS, _read_run(tables["run"][""]), strict=True):
+            setattr(run, name, value)
+    for name in _LARGE:
+        if name in tables:
+            setattr(run, name, _read_large[name](tables[name][""]))
+
+
+def _restore_places(state: State, places: _Table, items: _Table) -> None:
+    """Steps in file order, then items, then commands in the order in which they were entered: parents first."""
+    for step in (*state.graph.nodes, END):
+        if step in places:
+            _restore_place(state, step, _read_place(places[step]), items)
+    below = [(key, _read_place(data)) for key, data in places.items() if key not in state.places]
+    below.sort(key=lambda one: (one[1][0] != "item", one[1][_ENTERED_AT], one[0]))
+    for key, values in below:
+        _restore_place(state, key, values, items)
+
+
+def _restore_place(state: State, key: str, values: tuple[Any, ...], items: _Table) -> None:
+    role, status, parent, index, *rest = values
+    place = Place(key, role, _spec(state, key, role, parent, index), status, parent, index, *rest)
+    counts: _Counts | None = place.items  # type: ignore[assignment]
+    if counts is not None:
+        place.items = _items(counts, items[key])
+    if place.climb == NO_CLIMB:
+        # One for all of them, as in a state that was never away: most places never fail.
+        place.climb = NO_CLIMB
+    state.places[key] = place
+
+
+def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command:
+    """What the workflow says of the place."""
+    if role == "step":
+        return state.step(key)
+    return _ITEM if role == "item" else command_spec(state, state.places[parent], role, index)
+
+
+def _items(counts: _Counts, data: bytes) -> Items:
+    values, todo = _read_items(data)
+    visit, entered, running, failed, is_judged = counts
+    return Items(values, visit, todo, entered, running, failed, is_judged)

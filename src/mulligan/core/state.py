@@ -22,7 +22,7 @@ from .workflow import END, Command, Step, Workflow
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Climb(msgspec.Struct, frozen=True):
+class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the ladder remembers of one visit: only places that failed have one."""
 
     # How often each rule granted a retry, and how many attempts failed (lost ones apart).
@@ -60,6 +60,11 @@ class Items(msgspec.Struct, frozen=True):
     failed: int = 0
     # The attempt has ended: its items are judged once, however many of them ended in one turn.
     is_judged: bool = False
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, bool]:
+        """What changes from item to item: small, whatever the length of the list."""
+        return self.visit, self.next, self.running, self.failed, self.is_judged
 
 
 class Place(msgspec.Struct):
@@ -118,6 +123,11 @@ class Place(msgspec.Struct):
     failure_index: int | None = None
 
     @property
+    def item_counts(self) -> tuple[int, int, int, int, bool] | None:
+        items = self.items
+        return None if items is None else items.counts
+
+    @property
     def is_active(self) -> bool:
         return self.status in ACTIVE
 
@@ -126,7 +136,7 @@ class Place(msgspec.Struct):
         return self.status in ENDED
 
 
-class FailureRecord(msgspec.Struct, frozen=True):
+class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A failed visit of a step, and where its failure was sent."""
 
     index: int
@@ -150,14 +160,14 @@ class FailureRecord(msgspec.Struct, frozen=True):
     is_closed: bool = False
 
 
-class Past(msgspec.Struct, frozen=True):
+class Past(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an earlier visit of a step ended."""
 
     status: str
     failure_index: int | None = None
 
 
-class Undoable(msgspec.Struct, frozen=True):
+class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
     """A completed visit of a step that has an `undo`, and has not been undone."""
 
     step: str
@@ -169,7 +179,7 @@ def undo_key(step: str, visit: int) -> str:
     return f"{step}.undo@{visit}"
 
 
-class Stop(msgspec.Struct, frozen=True):
+class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: StopCause
     now: bool = False
     by: str = ""
@@ -247,6 +257,8 @@ class State:
         self.routed: dict[tuple[str, int], tuple[int, ...]] = {}
         # Failures by the visit that is told of them: where they were routed, and whoever is alerted beside.
         self.informed: dict[tuple[str, int], tuple[int, ...]] = {}
+        # The tables by identity: the journal holds the tables themselves, and is read by their names.
+        self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None
         self._touched: set[str] = set()
         self._saved: Run | None = None
@@ -347,6 +359,28 @@ class State:
                 table[key] = old
         self.run = self._saved
         self.commit()
+
+    def run_before(self) -> Run:
+        """The run as it was at `begin`."""
+        assert self._saved is not None, "no turn is under way"
+        return self._saved
+
+    def touched(self) -> dict[tuple[str, Any], Any]:
+        """What may have changed since `begin`: table and key (in lists the index), and what stood there before.
+
+        None where nothing stood. Costs time in proportion to the turn, never to the run.
+        """
+        assert self._journal is not None, "no turn is under way"
+        found: dict[tuple[str, Any], Any] = {}
+        lengths: dict[str, int] = {}
+        # Backwards, as `rollback` goes: so the last word on a key is the oldest, and a list has its length of then.
+        for table, key, old in reversed(self._journal):
+            name = self._names[id(table)]
+            if key is None or key is _TAKEN:
+                length = lengths.get(name, len(table))
+                key, lengths[name] = (length, length + 1) if key is _TAKEN else (length - 1, length - 1)
+            found[name, key] = None if old is _MISSING else old
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and all(getattr(self, name) == getattr(other, name) for name in STATE_TABLES)
