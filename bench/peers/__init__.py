@@ -1,0 +1,1 @@
+"""What Mulligan is measured beside: the peers' environments, the workloads, the race and the tables."""

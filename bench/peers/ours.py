@@ -1,0 +1,91 @@
+"""Mulligan's own side: the workflow files of the workloads, and the command line that runs them."""
+
+from __future__ import annotations
+
+import compileall
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from peers.contestants import SCRIPTS, Task
+from peers.environments import NotRun
+from peers.processes import Command
+
+HOME = "home"
+_NO_OP = r"def main():\n    return None\n"
+# A line for each step that ran, in the order of running: what a resumed run did again can be read from it.
+_MARK = (
+    r"import time\n"
+    r"def main(step):\n"
+    r"    with open('marks', 'a') as marks:\n"
+    r"        print(step, time.time(), file=marks)\n"
+)
+_FAN = """\
+name: fan
+steps:
+  - step: "s_{{i}}"
+    matrix: {{i: 1..{count}}}
+    shell: "{shell}"
+  - {{step: join, needs: [{{matrix: s}}], shell: "{shell}"}}
+"""
+
+
+def chain(task: Task) -> Command:
+    """Python steps that do nothing, one after the other."""
+    steps = [f'{{step: s{i}, python: "{_NO_OP}"}}' for i in range(task.count)]
+    return _run(task, _sequence("chain", steps))
+
+
+def marked_chain(task: Task) -> Command:
+    """The same, each step leaving a line with its number and the time in the file `marks`."""
+    steps = [f'{{step: s{i}, python: "{_MARK}", args: {{step: {i}}}}}' for i in range(task.count)]
+    return _run(task, _sequence("chain", steps))
+
+
+def fan(shell: str) -> Callable[[Task], Command]:
+    """Shell steps beside each other, then one that needs them all."""
+    return lambda task: _run(task, _FAN.format(count=task.count, shell=shell))
+
+
+def hello(task: Task) -> Command:
+    """One step that says hello."""
+    return _run(task, "name: hello\nsteps: [{step: hello, shell: echo hello}]\n")
+
+
+def mulligan_runs(task: Task) -> Command:
+    """Many runs of three Python steps: `task.count` runs, `task.parallel` at a time, on `task.database` or SQLite."""
+    raise NotRun("not written yet: needs the interface of mulligan.app")
+
+
+def verb(folder: Path, *arguments: str, database: str = "") -> Command:
+    """`mulligan …` as a person would type it, with its home in the folder."""
+    script = Path(sys.executable).parent / "mulligan"
+    start = [str(script)] if script.exists() else [sys.executable, "-m", "mulligan"]
+    environment = {"MULLIGAN_HOME": str(folder / HOME)}
+    if "PYTHONPATH" in os.environ:  # where it is measured without being installed
+        places = os.environ["PYTHONPATH"].split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(place) for place in places)
+    if database:
+        environment["MULLIGAN_STORE"] = database
+    return Command([*start, *arguments], environment)
+
+
+def compile_bytecode() -> None:
+    """Compile Mulligan and the peers' scripts, so that no measurement pays for it."""
+    spec = importlib.util.find_spec("mulligan")
+    if spec is not None and spec.origin is not None:
+        compileall.compile_dir(Path(spec.origin).parent, quiet=1)
+    compileall.compile_dir(SCRIPTS, quiet=1)
+
+
+def _sequence(name: str, steps: list[str]) -> str:
+    return f"name: {name}\norder: sequential\nsteps:\n" + "".join(f"  - {step}\n" for step in steps)
+
+
+def _run(task: Task, workflow: str) -> Command:
+    file = task.folder / "workflow.yaml"
+    file.write_text(workflow)
+    arguments = ("run", str(file), "--home", str(task.folder / HOME), "--parallel", str(task.parallel), "--json")
+    return verb(task.folder, *arguments, database=task.database)

@@ -1,0 +1,17 @@
+"""Bare durable commits, the ceiling of every chain on SQLite: COUNT inserts of 300 bytes, each its own transaction."""
+
+from __future__ import annotations
+
+import sys
+
+import apsw
+
+count = int(sys.argv[1])
+connection = apsw.Connection("commits.db")
+connection.execute("PRAGMA journal_mode=WAL")
+connection.execute("PRAGMA synchronous=FULL")
+connection.execute("CREATE TABLE log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)")
+body = b"x" * 300
+for _ in range(count):
+    connection.execute("INSERT INTO log (body) VALUES (?)", (body,))
+connection.close()
