@@ -1,0 +1,50 @@
+"""What every store says no to, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.tasks import Task
+from ..errors import Conflict, StaleLease, UnknownRun
+from ..ports import Commit
+
+
+def unknown_run(run_id: int) -> UnknownRun:
+    return UnknownRun(f"there is no run {run_id}", run_id=run_id)
+
+
+def unknown_holder(name: str) -> Conflict:
+    return Conflict(f"worker '{name}' is not registered, so it cannot hold a turn", worker=name)
+
+
+def stale_lease(token: int) -> StaleLease:
+    return StaleLease(f"lease {token} is void: it has ended, or its worker was given up", token=token)
+
+
+def void_turn(commit: Commit) -> Conflict:
+    turn = commit.turn
+    return Conflict(
+        f"the turn of run {turn.run_id} is void: '{turn.holder}' no longer has it, "
+        f"or its log has grown behind {commit.after}",
+        run_id=turn.run_id,
+    )
+
+
+def void_lease(commit: Commit) -> Conflict:
+    return Conflict(f"run {commit.turn.run_id} has an ended task whose lease is void", run_id=commit.turn.run_id)
+
+
+def not_free(task: Task) -> Conflict:
+    return Conflict(
+        f"task '{task.place}' (attempt {task.attempt}) of run {task.run_id} is no longer free", run_id=task.run_id
+    )
+
+
+def check_one_each(commits: Sequence[Commit]) -> None:
+    """A batch holds one turn of a run: the second would have been decided on a state that is not written yet."""
+    seen: set[int] = set()
+    for commit in commits:
+        run_id = commit.turn.run_id
+        if run_id in seen:
+            raise Conflict(f"run {run_id} stands twice in one batch", run_id=run_id)
+        seen.add(run_id)

@@ -1,0 +1,25 @@
+"""What is left of an offer while tasks are taken out of it."""
+
+from __future__ import annotations
+
+from ..ports import Offer
+
+
+class Room:
+    """Counts down what a worker has offered."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._cpus, self._memory, self._gpus = offer.cpus, offer.memory, offer.gpus
+        self._tasks = offer.tasks_max
+
+    @property
+    def is_full(self) -> bool:
+        return self._tasks < 1
+
+    def takes(self, cpus: float, memory: int, gpus: int) -> bool:
+        """Whether there is room for one more like this; if so it is taken."""
+        if self.is_full or cpus > self._cpus or memory > self._memory or gpus > self._gpus:
+            return False
+        self._cpus, self._memory, self._gpus = self._cpus - cpus, self._memory - memory, self._gpus - gpus
+        self._tasks -= 1
+        return True

@@ -1,0 +1,198 @@
+-- Every statement of the SQLite store, by name.
+
+-- name: next_numbers
+UPDATE counters SET value = value + ?2 WHERE name = ?1 RETURNING value
+
+-- workers ------------------------------------------------------------------------------------------------------------
+
+-- name: register
+INSERT INTO workers (name, host, record, beat_at) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
+
+-- name: beat
+UPDATE workers SET beat_at = ? WHERE name = ? RETURNING 1
+
+-- name: is_registered
+SELECT 1 FROM workers WHERE name = ?
+
+-- name: workers
+SELECT record, beat_at < ? FROM workers ORDER BY name
+
+-- name: remove_worker
+DELETE FROM workers WHERE name = ? AND (? OR beat_at < ?) RETURNING 1
+
+-- name: void_turns
+UPDATE runs SET holder = '' WHERE holder = ?
+
+-- name: void_leases
+DELETE FROM tasks WHERE worker = ? RETURNING run_id, place, attempt
+
+-- runs ---------------------------------------------------------------------------------------------------------------
+
+-- name: insert_workflow
+INSERT OR IGNORE INTO workflows (version, body) VALUES (?, ?)
+
+-- name: insert_run
+INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?)
+
+-- name: run
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs WHERE run_id = ?
+
+-- name: runs
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs WHERE run_id < ?1 AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
+ORDER BY run_id DESC LIMIT ?3
+
+-- name: children
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs WHERE parent_run_id = ? ORDER BY run_id
+
+-- name: root
+SELECT root_run_id FROM runs WHERE run_id = ?
+
+-- name: workflow
+SELECT body FROM workflows WHERE version = ?
+
+-- name: rows
+SELECT kind, key, tag, data FROM rows WHERE run_id = ? ORDER BY kind, key
+
+-- name: log
+SELECT entry FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?
+
+-- name: waiting
+SELECT run_id, key, tag FROM rows JOIN runs USING (run_id)
+WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
+ORDER BY run_id, key
+
+-- inboxes ------------------------------------------------------------------------------------------------------------
+
+-- name: put
+INSERT INTO messages (run_id, report, is_asking, place, attempt)
+SELECT run_id, ?2, ?3, '', 0 FROM runs WHERE run_id = ?1
+RETURNING id
+
+-- name: tell
+INSERT INTO messages (run_id, report, is_asking, place, attempt) VALUES (?, ?, 0, ?, ?)
+
+-- name: tell_children
+INSERT INTO messages (run_id, report, is_asking, place, attempt)
+SELECT run_id, ?2, 0, '', 0 FROM runs
+WHERE parent_run_id = ?1 AND status NOT IN ('completed', 'failed', 'cancelled')
+      AND (?3 = '' OR (parent_place = ?3 AND parent_attempt = ?4))
+
+-- name: answer
+DELETE FROM answers WHERE message_id = ? RETURNING answer
+
+-- name: inbox
+SELECT id, run_id, report, is_asking FROM messages
+WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY id
+
+-- name: called
+SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
+WHERE holder IN ('', ?1) AND (?2 IS NULL OR root_run_id = ?2)
+ORDER BY run_id
+
+-- turns --------------------------------------------------------------------------------------------------------------
+
+-- name: take_turns
+UPDATE runs SET fence = fence + (holder = ''), holder = ?1
+WHERE run_id IN (SELECT value FROM json_each(?2)) AND holder IN ('', ?1)
+RETURNING run_id, fence
+
+-- name: release
+UPDATE runs SET holder = '' WHERE run_id = ? AND fence = ? AND holder = ?
+
+-- name: advance_run
+UPDATE runs SET seq = ?, status = ?, round = ?, updated_at = ?, degraded = ?, reason = ?
+WHERE run_id = ? AND fence = ? AND holder = ? AND seq = ?
+
+-- name: insert_event
+INSERT INTO events VALUES (?, ?, ?)
+
+-- name: put_row
+INSERT INTO rows VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET tag = excluded.tag, data = excluded.data
+
+-- name: delete_row
+DELETE FROM rows WHERE run_id = ? AND kind = ? AND key = ?
+
+-- name: drain
+DELETE FROM messages WHERE id = ?
+
+-- name: insert_answer
+INSERT OR IGNORE INTO answers VALUES (?, ?)
+
+-- name: set_timer
+INSERT INTO timers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET due = excluded.due
+
+-- name: delete_timers
+DELETE FROM timers WHERE run_id = ?
+
+-- name: delete_tasks
+DELETE FROM tasks WHERE run_id = ?
+
+-- tasks --------------------------------------------------------------------------------------------------------------
+
+-- name: is_told_of
+SELECT 1 FROM messages WHERE run_id = ? AND place = ? AND attempt = ?
+
+-- name: queue_task
+INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?)
+
+-- name: take_task
+INSERT INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE worker = ''
+
+-- name: end_lease
+DELETE FROM tasks WHERE ticket = ? AND worker = ? AND run_id = ?
+
+-- name: delete_queued
+DELETE FROM tasks WHERE run_id = ? AND place = ? AND attempt = ? AND worker = ''
+
+-- name: stop_leased
+UPDATE tasks SET is_stopping = 1, grace_seconds = ? WHERE run_id = ? AND place = ? AND attempt = ?
+
+-- name: queued
+SELECT place, attempt FROM tasks WHERE run_id = ? AND worker = '' ORDER BY ticket
+
+-- name: held
+SELECT task, ticket FROM tasks WHERE worker = ? ORDER BY ticket
+
+-- name: stops
+SELECT ticket, grace_seconds FROM tasks WHERE worker = ? AND is_stopping ORDER BY ticket
+
+-- name: free_tasks
+SELECT t.task, t.cpus, t.memory, t.gpus
+FROM tasks t INDEXED BY tasks_by_ticket JOIN runs r USING (run_id)
+WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
+      AND NOT EXISTS (
+          SELECT 1 FROM json_each(t.labels) WHERE value NOT IN (SELECT value FROM json_each(?4))
+      )
+      AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= ?6))
+      AND r.status <> 'paused' AND (?7 IS NULL OR r.root_run_id = ?7)
+ORDER BY t.ticket
+
+-- name: lease_task
+UPDATE tasks SET worker = ?, ticket = ? WHERE run_id = ? AND place = ? AND attempt = ?
+
+-- name: accept_report
+DELETE FROM tasks WHERE ticket = ? AND worker <> '' RETURNING run_id, place, attempt
+
+-- time ---------------------------------------------------------------------------------------------------------------
+
+-- name: due_timers
+SELECT run_id, kind, place, number FROM timers JOIN runs USING (run_id)
+WHERE due <= ?1 AND (?2 IS NULL OR root_run_id = ?2)
+ORDER BY due
+
+-- name: delete_timer
+DELETE FROM timers WHERE run_id = ? AND kind = ? AND place = ? AND number = ?
+
+-- name: next_due
+SELECT due FROM timers JOIN runs USING (run_id)
+WHERE ?1 IS NULL OR root_run_id = ?1
+ORDER BY due LIMIT 1

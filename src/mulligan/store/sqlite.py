@@ -1,0 +1,278 @@
+"""The store in one SQLite file: for one host, any number of processes, no server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import apsw
+from msgspec.structs import replace
+
+from ..core.codec import decode
+from ..core.events import Entry
+from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from ..ports import (
+    Answer,
+    Clock,
+    Commit,
+    Committed,
+    Lease,
+    Loaded,
+    Message,
+    NewRun,
+    Offer,
+    RunRecord,
+    Stopped,
+    Turn,
+    Waiting,
+    WorkerRecord,
+)
+from . import refusals
+from .clock import SystemClock
+from .encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
+from .room import Room
+from .sqlite_commit import SQL, insert_runs, take_numbers, write_batch
+from .sqlite_file import SqliteFile, each, fetched
+
+_NO_LIMIT = 2**63 - 1
+
+
+class SqliteStore:
+    """Runs in one file. `clock` is the store's own; a heartbeat older than `lease_seconds` is too old."""
+
+    is_shared = False
+
+    def __init__(
+        self, path: str | Path, *, clock: Clock | None = None, lease_seconds: float = 30.0, busy_seconds: float = 5.0
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._lease = timedelta(seconds=lease_seconds)
+        self._file = SqliteFile(Path(path), busy_seconds)
+        self._seen_version = self._file.version()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _oldest_beat(self) -> int:
+        """A heartbeat before this moment is too old."""
+        return micros(self._clock.now() - self._lease)
+
+    # -- workers
+
+    def register(self, worker: WorkerRecord) -> None:
+        row = (worker.name, worker.host, encoded(worker), micros(self._clock.now()))
+        self._file.read(SQL["register"], *row)
+
+    def beat(self, name: str) -> bool:
+        return bool(self._file.read(SQL["beat"], micros(self._clock.now()), name))
+
+    def retire(self, name: str) -> None:
+        self.bury(name, is_dead=True)
+
+    def workers(self) -> list[WorkerRecord]:
+        rows = self._file.read(SQL["workers"], self._oldest_beat())
+        return [_worker(record, bool(is_expired)) for record, is_expired in rows]
+
+    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+        def work(db: apsw.Connection) -> bool:
+            if not fetched(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
+                return False
+            db.execute(SQL["void_turns"], (name,))
+            lost = fetched(db, SQL["void_leases"], name)
+            at = self._clock.now()
+            db.executemany(
+                SQL["tell"],
+                [
+                    (run_id, encoded(LeaseExpired(at, place, attempt, name)), place, attempt)
+                    for run_id, place, attempt in lost
+                ],
+            )
+            return True
+
+        return self._file.write(work)
+
+    # -- runs
+
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        def work(db: apsw.Connection) -> list[Turn]:
+            if holder and not _is_registered(db, holder):
+                raise refusals.unknown_holder(holder)
+            return insert_runs(db, runs, holder)
+
+        return self._file.write(work)
+
+    def run(self, run_id: int) -> RunRecord:
+        rows = self._file.read(SQL["run"], run_id)
+        if not rows:
+            raise refusals.unknown_run(run_id)
+        return _record(rows[0])
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        behind = _NO_LIMIT if before is None else before
+        rows = self._file.read(SQL["runs"], behind, _array(statuses), limit)
+        return [_record(row) for row in rows]
+
+    def children(self, run_id: int) -> list[RunRecord]:
+        return [_record(row) for row in self._file.read(SQL["children"], run_id)]
+
+    def load(self, run_id: int) -> Loaded:
+        def work(db: apsw.Connection) -> Loaded:
+            record = fetched(db, SQL["run"], run_id)
+            if not record:
+                raise refusals.unknown_run(run_id)
+            ((body,),) = fetched(db, SQL["workflow"], record[0][2])
+            return Loaded(_record(record[0]), body, fetched(db, SQL["rows"], run_id))
+
+        return self._file.read_together(work)
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        rows = self._file.read(SQL["log"], run_id, after, _NO_LIMIT if limit is None else limit)
+        return [decode(data) for (data,) in rows]
+
+    def waiting(self) -> list[Waiting]:
+        return [Waiting(*row) for row in self._file.read(SQL["waiting"])]
+
+    # -- inboxes
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        rows = self._file.read(SQL["put"], run_id, encoded(report), is_asking)
+        if not rows:
+            raise refusals.unknown_run(run_id)
+        message_id: int = rows[0][0]
+        return message_id
+
+    def answer(self, message_id: int) -> Answer | None:
+        rows = self._file.read(SQL["answer"], message_id)
+        return answer_from(rows[0][0]) if rows else None
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        rows = self._file.read(SQL["inbox"], _array(run_ids))
+        return [Message(id_, run_id, report_from(data), bool(asks)) for id_, run_id, data, asks in rows]
+
+    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        return [run_id for (run_id,) in self._file.read(SQL["called"], holder, root_run_id)]
+
+    # -- turns
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        def work(db: apsw.Connection) -> list[Turn]:
+            if not _is_registered(db, holder):
+                return []
+            rows = fetched(db, SQL["take_turns"], holder, _array(run_ids))
+            return [Turn(run_id, holder, fence) for run_id, fence in sorted(rows)]
+
+        return self._file.write(work)
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        void = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
+        self._file.write(lambda db: db.executemany(SQL["release"], void))
+
+    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+        return self._file.write(lambda db: write_batch(db, commits))
+
+    # -- tasks
+
+    def queued(self, run_id: int) -> list[tuple[str, int]]:
+        return self._file.read(SQL["queued"], run_id)
+
+    def held(self, worker: str) -> list[Lease]:
+        return [Lease(task_from(data), worker, token) for data, token in self._file.read(SQL["held"], worker)]
+
+    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+        if offer.tasks_max < 1:
+            return []
+
+        def work(db: apsw.Connection) -> list[Lease]:
+            if not _is_registered(db, worker):
+                return []
+            tasks = self._fitting(db, offer, root_run_id)
+            tokens = take_numbers(db, "ticket", len(tasks))
+            leases = [Lease(task_from(data), worker, token) for data, token in zip(tasks, tokens, strict=True)]
+            self._hand_out(db, leases, offer.host)
+            return leases
+
+        return self._file.write(work)
+
+    def _fitting(self, db: apsw.Connection, offer: Offer, root_run_id: int | None) -> list[bytes]:
+        """The oldest free tasks for which there is room, one beside the other."""
+        wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
+        room, found = Room(offer), []
+        for data, *needs in each(db, SQL["free_tasks"], *wanted, self._oldest_beat(), root_run_id):
+            if room.takes(*needs):
+                found.append(data)
+            if room.is_full:
+                break
+        return found
+
+    def _hand_out(self, db: apsw.Connection, leases: Sequence[Lease], host: str) -> None:
+        at = self._clock.now()
+        for lease in leases:
+            task = lease.task
+            known_by = (task.run_id, task.place, task.attempt)
+            db.execute(SQL["lease_task"], (lease.worker, lease.token, *known_by))
+            started = TaskStarted(at, task.place, task.attempt, lease.worker, host)
+            db.execute(SQL["tell"], (task.run_id, encoded(started), task.place, task.attempt))
+
+    def report(self, token: int, report: Report) -> None:
+        def work(db: apsw.Connection) -> None:
+            rows = fetched(db, SQL["accept_report"], token)
+            if not rows:
+                raise refusals.stale_lease(token)
+            run_id, place, attempt = rows[0]
+            db.execute(SQL["tell"], (run_id, encoded(report), place, attempt))
+
+        self._file.write(work)
+
+    def stops(self, worker: str) -> list[Stopped]:
+        return [Stopped(token, grace) for token, grace in self._file.read(SQL["stops"], worker)]
+
+    # -- time
+
+    def fire_timers(self, root_run_id: int | None = None) -> int:
+        now = self._clock.now()
+        due = self.next_due(root_run_id)
+        if due is None or due > now:
+            return 0
+
+        def work(db: apsw.Connection) -> int:
+            timers = fetched(db, SQL["due_timers"], micros(now), root_run_id)
+            db.executemany(SQL["delete_timer"], timers)
+            fired = [(run_id, encoded(TimerFired(now, *timer)), "", 0) for run_id, *timer in timers]
+            db.executemany(SQL["tell"], fired)
+            return len(timers)
+
+        return self._file.write(work)
+
+    def next_due(self, root_run_id: int | None = None) -> datetime | None:
+        rows = self._file.read(SQL["next_due"], root_run_id)
+        return moment_from(rows[0][0]) if rows else None
+
+    def has_news(self) -> bool:
+        version = self._file.version()
+        if version == self._seen_version:
+            return False
+        self._seen_version = version
+        return True
+
+    def fileno(self) -> int | None:
+        return None
+
+
+def _is_registered(db: apsw.Connection, name: str) -> bool:
+    return bool(fetched(db, SQL["is_registered"], name))
+
+
+def _array(values: Collection[Any]) -> str:
+    return encoded(list(values)).decode()
+
+
+def _worker(data: bytes, is_expired: bool) -> WorkerRecord:
+    return replace(worker_from(data), is_expired=is_expired)
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    run_id, workflow, version, status, round_, seq, created, updated, degraded, *rest = row
+    moments = (moment_from(created), moment_from(updated))
+    return RunRecord(run_id, workflow, version, status, round_, seq, *moments, bool(degraded), *rest)

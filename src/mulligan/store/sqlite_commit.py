@@ -1,0 +1,162 @@
+"""What a turn writes, on SQLite: inside the transaction of its batch, the checks before the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import apsw
+from msgspec.structs import replace
+
+from ..core.codec import encode
+from ..core.tasks import Task
+from ..ports import Commit, Committed, Lease, NewRun, Turn
+from . import refusals
+from .encoding import encoded, micros
+from .sqlite_file import fetched
+from .statements import statements
+
+SQL = statements("sqlite")
+
+
+def take_numbers(db: apsw.Connection, name: str, count: int) -> Iterator[int]:
+    """The next `count` numbers of a counter."""
+    if not count:
+        return iter(())
+    ((last,),) = fetched(db, SQL["next_numbers"], name, count)
+    return iter(range(last - count + 1, last + 1))
+
+
+def write_batch(db: apsw.Connection, commits: Sequence[Commit]) -> list[Committed]:
+    """Write all of them, or raise `Conflict`: the caller's transaction takes back what was written."""
+    refusals.check_one_each(commits)
+    tickets = take_numbers(db, "ticket", sum(len(commit.taken) + len(commit.queued) for commit in commits))
+    return [_write(db, commit, tickets) for commit in commits]
+
+
+def _write(db: apsw.Connection, commit: Commit, tickets: Iterator[int]) -> Committed:
+    _advance_run(db, commit)
+    _write_rows(db, commit)
+    if commit.drained:
+        _drain(db, commit)
+    leases = _take(db, commit, tickets) if commit.taken else ()
+    if commit.queued:
+        rows = [_task_row(task, next(tickets), "") for task in commit.queued]
+        db.executemany(SQL["queue_task"], rows)
+    if commit.stopped:
+        _stop(db, commit)
+    if commit.timers:
+        run_id = commit.turn.run_id
+        timers = [(run_id, timer.kind, timer.place, timer.number, micros(timer.due)) for timer in commit.timers]
+        db.executemany(SQL["set_timer"], timers)
+    children = _start_children(db, commit) if commit.children else ()
+    _tell(db, commit)
+    if commit.is_last:
+        _end_round(db, commit.turn)
+    return Committed(leases, children)
+
+
+def _advance_run(db: apsw.Connection, commit: Commit) -> None:
+    """The fence: only who has the turn, and knows the whole log, moves the run on."""
+    turn = commit.turn
+    seq = commit.entries[-1].seq if commit.entries else commit.after
+    about = (seq, commit.status, commit.round, micros(commit.at), commit.degraded, commit.reason)
+    db.execute(SQL["advance_run"], (*about, turn.run_id, turn.fence, turn.holder, commit.after))
+    if db.changes() != 1:
+        raise refusals.void_turn(commit)
+    if commit.ended:
+        before = db.total_changes()
+        db.executemany(SQL["end_lease"], [(token, turn.holder, turn.run_id) for token in commit.ended])
+        if db.total_changes() - before != len(commit.ended):
+            raise refusals.void_lease(commit)
+
+
+def _write_rows(db: apsw.Connection, commit: Commit) -> None:
+    run_id = commit.turn.run_id
+    db.executemany(SQL["insert_event"], [(run_id, entry.seq, encode(entry)) for entry in commit.entries])
+    db.executemany(SQL["put_row"], [(run_id, *row) for row in commit.rows if row[3] is not None])
+    gone = [(run_id, row[0], row[1]) for row in commit.rows if row[3] is None]
+    if gone:
+        db.executemany(SQL["delete_row"], gone)
+
+
+def _drain(db: apsw.Connection, commit: Commit) -> None:
+    db.executemany(SQL["drain"], [(message_id,) for message_id, _ in commit.drained])
+    answers = [(message_id, encoded(answer)) for message_id, answer in commit.drained if answer is not None]
+    db.executemany(SQL["insert_answer"], answers)
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def _take(db: apsw.Connection, commit: Commit, tickets: Iterator[int]) -> Sequence[Lease]:
+    worker = commit.turn.holder
+    leases = [Lease(task, worker, next(tickets)) for task in commit.taken]
+    for lease in leases:
+        task = lease.task
+        # Somebody had it, and the run has not been told yet what became of it.
+        if fetched(db, SQL["is_told_of"], task.run_id, task.place, task.attempt):
+            raise refusals.not_free(task)
+        db.execute(SQL["take_task"], _task_row(task, lease.token, worker))
+        if db.changes() != 1:
+            raise refusals.not_free(task)
+    return leases
+
+
+def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
+    labels = encoded(task.labels).decode() if task.labels else "[]"
+    return (
+        *(task.run_id, task.place, task.attempt, ticket, worker),
+        *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
+    )
+
+
+def _stop(db: apsw.Connection, commit: Commit) -> None:
+    for stop in commit.stopped:
+        known_by = (commit.turn.run_id, stop.place, stop.attempt)
+        db.execute(SQL["delete_queued"], known_by)
+        db.execute(SQL["stop_leased"], (stop.grace_seconds, *known_by))
+
+
+# -- other runs ------------------------------------------------------------------------------------------------------
+
+
+def _start_children(db: apsw.Connection, commit: Commit) -> Sequence[Turn]:
+    turn = commit.turn
+    ((root,),) = fetched(db, SQL["root"], turn.run_id)
+    return insert_runs(db, commit.children, turn.holder, turn.run_id, root)
+
+
+def insert_runs(
+    db: apsw.Connection, runs: Sequence[NewRun], holder: str, parent: int | None = None, root: int | None = None
+) -> list[Turn]:
+    """New runs with their requests in their inboxes, below `parent` if there is one."""
+    run_ids = list(take_numbers(db, "run", len(runs)))
+    fence = 1 if holder else 0
+    pairs = list(zip(run_ids, runs, strict=True))
+    db.executemany(SQL["insert_workflow"], {run.version: (run.version, run.workflow) for run in runs}.values())
+    db.executemany(SQL["insert_run"], [(*_run_row(run_id, run, parent, root), holder, fence) for run_id, run in pairs])
+    requests = [(run_id, encoded(replace(run.request, run_id=run_id)), "", 0) for run_id, run in pairs]
+    db.executemany(SQL["tell"], requests)
+    return [Turn(run_id, holder, fence) for run_id in run_ids]
+
+
+def _run_row(run_id: int, run: NewRun, parent: int | None, root: int | None) -> tuple[object, ...]:
+    at = micros(run.request.at)
+    return (
+        *(run_id, run.name, run.version, at, at),
+        *(parent, run.parent_place, run.parent_attempt, run_id if root is None else root),
+    )
+
+
+def _tell(db: apsw.Connection, commit: Commit) -> None:
+    for run_id, report in commit.told:
+        # A run that is gone has nobody to tell.
+        fetched(db, SQL["put"], run_id, encoded(report), 0)
+    for told in commit.told_children:
+        db.execute(SQL["tell_children"], (commit.turn.run_id, encoded(told.report), told.place, told.attempt))
+
+
+def _end_round(db: apsw.Connection, turn: Turn) -> None:
+    db.execute(SQL["delete_timers"], (turn.run_id,))
+    db.execute(SQL["delete_tasks"], (turn.run_id,))
+    db.execute(SQL["release"], (turn.run_id, turn.fence, turn.holder))

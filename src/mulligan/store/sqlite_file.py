@@ -1,0 +1,177 @@
+"""One SQLite file: opened, migrated, written in transactions; what goes wrong is told in our words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import apsw
+
+from ..errors import MulliganError, StoreRefused, StoreUnavailable
+from .statements import missing
+
+Found = TypeVar("Found")
+
+# Says whose file it is to `file` and to us: "MULL".
+_APPLICATION_ID = 0x4D554C4C
+
+_SETTINGS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    # Larger than the default: a checkpoint costs two fsyncs, and a turn dirties about six pages.
+    "PRAGMA wal_autocheckpoint = 2000",
+    "PRAGMA cache_size = -8000",
+)
+
+
+def each(db: apsw.Connection, sql: str, *params: Any) -> Iterator[Any]:
+    """The rows that a statement gives, one by one, inside somebody's transaction."""
+    return iter(db.execute(sql, params))
+
+
+def fetched(db: apsw.Connection, sql: str, *params: Any) -> list[Any]:
+    """The rows that a statement gives, inside somebody's transaction."""
+    return db.execute(sql, params).fetchall()
+
+
+class SqliteFile:
+    """A connection to the file. One process may have several; one connection belongs to one thread."""
+
+    def __init__(self, path: Path, busy_seconds: float) -> None:
+        self.path = path
+        self._busy_seconds = busy_seconds
+        try:
+            _create_private(path)
+            self.db = apsw.Connection(str(path))
+        except (apsw.Error, OSError) as error:
+            raise self._cannot_open(error) from error
+        try:
+            self._prepare()
+        except BaseException:
+            self.db.close()
+            raise
+
+    def close(self) -> None:
+        try:
+            self.db.close()
+        except apsw.Error as error:
+            self._translate(error)
+
+    # -- use
+
+    def version(self) -> int:
+        """A number that changes when another connection has written."""
+        try:
+            return self.db.data_version()
+        except apsw.Error as error:
+            self._translate(error)
+
+    def read(self, sql: str, *params: Any) -> list[Any]:
+        """The rows that one statement gives, which is a transaction of its own."""
+        try:
+            return self.db.execute(sql, params).fetchall()
+        except apsw.Error as error:
+            self._translate(error)
+
+    def read_together(self, work: Callable[[apsw.Connection], Found]) -> Found:
+        """What `work` reads, all of it from one moment."""
+        return self._transact("BEGIN", work)
+
+    def write(self, work: Callable[[apsw.Connection], Found]) -> Found:
+        """Do `work` in one transaction: all of it is on the disk then, or nothing."""
+        return self._transact("BEGIN IMMEDIATE", work)
+
+    def _transact(self, begin: str, work: Callable[[apsw.Connection], Found]) -> Found:
+        db = self.db
+        try:
+            db.execute(begin)
+            found = work(db)
+            db.execute("COMMIT")
+            return found
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, apsw.Error):
+                self._translate(error)
+            raise
+
+    def _roll_back(self) -> None:
+        # After a full disk SQLite may have done it already, and may say so.
+        with suppress(apsw.Error):
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+
+    # -- opening
+
+    def _prepare(self) -> None:
+        try:
+            self.db.set_busy_timeout(int(self._busy_seconds * 1000))
+            found, application = self.db.pragma("user_version"), self.db.pragma("application_id")
+            if application != _APPLICATION_ID and not self._is_empty():
+                raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
+            for setting in _SETTINGS:
+                self.db.execute(setting).fetchall()
+        except apsw.Error as error:
+            self._translate(error)
+        if missing("sqlite", found, f"'{self.path}'"):
+            self.write(self._migrate)
+
+    def _is_empty(self) -> bool:
+        return not self.db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+
+    def _migrate(self, db: apsw.Connection) -> None:
+        """Asked again under the lock: another process may have come first."""
+        for migration in missing("sqlite", db.pragma("user_version"), f"'{self.path}'"):
+            db.execute(migration.sql)
+            db.pragma("user_version", migration.number)
+        db.pragma("application_id", _APPLICATION_ID)
+
+    # -- trouble
+
+    def _cannot_open(self, error: Exception) -> MulliganError:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        return StoreRefused(f"'{self.path}' cannot be opened: {_small(reason)}", hint=_OTHER_PLACE)
+
+    def _translate(self, error: apsw.Error) -> NoReturn:
+        raise self._told(error) from error
+
+    def _told(self, error: apsw.Error) -> MulliganError:
+        path = self.path
+        match error:
+            case apsw.BusyError() | apsw.LockedError():
+                return StoreUnavailable(
+                    f"'{path}' is locked by another process for more than {self._busy_seconds:g}s",
+                    hint=f"wait and try again, or see who has it: fuser '{path}'",
+                )
+            case apsw.FullError():
+                return StoreUnavailable(f"the disk is full: '{path}' cannot be written", hint="make room on its disk")
+            case apsw.NotADBError():
+                return StoreRefused(f"'{path}' is not a database", hint=_OTHER_FILE)
+            case apsw.CorruptError():
+                return StoreRefused(f"'{path}' is damaged: {error}", hint=_OTHER_COPY)
+            case apsw.CantOpenError():
+                return self._cannot_open(error)
+            case apsw.ReadOnlyError() | apsw.PermissionsError():
+                return StoreRefused(f"'{path}' may not be written by this user", hint=_OTHER_PLACE)
+            case apsw.IOError():
+                return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint="look at its disk")
+        return StoreUnavailable(f"'{path}' does not answer: {error}")
+
+
+_OTHER_COPY = "restore it from a copy, or use another --home"
+_OTHER_FILE = "name a file that does not exist yet, or one that Mulligan has made"
+_OTHER_PLACE = "name a folder that you may write with --home or $MULLIGAN_HOME"
+
+
+def _small(reason: str) -> str:
+    return reason[:1].lower() + reason[1:]
+
+
+def _create_private(path: Path) -> None:
+    """Make the file and its folder for this user alone: a run's outputs are nobody else's business."""
+    if path.exists():
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
