@@ -1,0 +1,354 @@
+"""The store in memory: the same promises for tests and simulations, as long as the process lives."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from ..core.events import Entry
+from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from ..core.transitions import RUN_ENDED
+from ..ports import (
+    Answer,
+    Clock,
+    Commit,
+    Committed,
+    Lease,
+    Loaded,
+    Message,
+    NewRun,
+    Offer,
+    RunRecord,
+    Stopped,
+    Turn,
+    Waiting,
+    WorkerRecord,
+)
+from . import refusals
+from .clock import SystemClock
+from .memory_shelf import KeptRun, KeptTask, KeptWorker, Shelf, Timer
+from .room import Room
+
+
+class MemoryStore:
+    """Runs in memory. Stores on one `shelf` see the same runs, as connections to one database do."""
+
+    is_shared = False
+
+    def __init__(self, *, clock: Clock | None = None, lease_seconds: float = 30.0, shelf: Shelf | None = None) -> None:
+        self.shelf = shelf or Shelf()
+        self._clock = clock or SystemClock()
+        self._lease = timedelta(seconds=lease_seconds)
+        self._own_writes = 0
+        self._seen_writes = self.shelf.writes
+
+    def close(self) -> None:
+        """What is on the shelf stays there for the others."""
+
+    def _wrote(self) -> None:
+        self.shelf.writes += 1
+        self._own_writes += 1
+
+    # -- workers
+
+    def register(self, worker: WorkerRecord) -> None:
+        self.shelf.workers[worker.name] = KeptWorker(worker, self._clock.now())
+        self._wrote()
+
+    def beat(self, name: str) -> bool:
+        worker = self.shelf.workers.get(name)
+        if worker is None:
+            return False
+        worker.beat_at = self._clock.now()
+        self._wrote()
+        return True
+
+    def retire(self, name: str) -> None:
+        self.bury(name, is_dead=True)
+
+    def workers(self) -> list[WorkerRecord]:
+        found = sorted(self.shelf.workers.items())
+        return [replace(worker.record, is_expired=self._is_expired(worker)) for _, worker in found]
+
+    def _is_expired(self, worker: KeptWorker) -> bool:
+        return worker.beat_at < self._clock.now() - self._lease
+
+    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+        worker = self.shelf.workers.get(name)
+        if worker is None or not (is_dead or self._is_expired(worker)):
+            return False
+        del self.shelf.workers[name]
+        for run in self.shelf.runs.values():
+            run.holder = "" if run.holder == name else run.holder
+        at = self._clock.now()
+        for kept in self._held(name):
+            self._end(kept, LeaseExpired(at, kept.task.place, kept.task.attempt, name))
+        self._wrote()
+        return True
+
+    # -- runs
+
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        if holder and holder not in self.shelf.workers:
+            raise refusals.unknown_holder(holder)
+        self._wrote()
+        return [self._create(run, holder) for run in runs]
+
+    def _create(self, new: NewRun, holder: str, parent: KeptRun | None = None) -> Turn:
+        run = self.shelf.add_run(new, parent)
+        run.holder, run.fence = holder, 1 if holder else 0
+        self.shelf.tell(run.run_id, replace(new.request, run_id=run.run_id))
+        return Turn(run.run_id, holder, run.fence)
+
+    def run(self, run_id: int) -> RunRecord:
+        return self.shelf.run(run_id).record()
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        found = [
+            run.record()
+            for run in reversed(self.shelf.runs.values())
+            if (before is None or run.run_id < before) and (not statuses or run.status in statuses)
+        ]
+        return found[:limit]
+
+    def children(self, run_id: int) -> list[RunRecord]:
+        return [run.record() for run in self.shelf.children(run_id)]
+
+    def load(self, run_id: int) -> Loaded:
+        run = self.shelf.run(run_id)
+        return Loaded(run.record(), run.new.workflow, [(*key, *row) for key, row in sorted(run.rows.items())])
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        run = self.shelf.runs.get(run_id)
+        behind = [entry for entry in run.log if entry.seq > after] if run else []
+        return behind[:limit]
+
+    def waiting(self) -> list[Waiting]:
+        return [
+            Waiting(run.run_id, key, tag)
+            for run in self.shelf.runs.values()
+            if run.status not in RUN_ENDED
+            for (_, key), (tag, _) in sorted(run.rows.items(), key=lambda row: row[0][1])
+            if tag
+        ]
+
+    # -- inboxes
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        self.shelf.run(run_id)
+        self._wrote()
+        return self.shelf.tell(run_id, report, is_asking=is_asking)
+
+    def answer(self, message_id: int) -> Answer | None:
+        return self.shelf.answers.pop(message_id, None)
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        wanted = set(run_ids)
+        return [kept.message for kept in self.shelf.messages.values() if kept.message.run_id in wanted]
+
+    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        told = sorted({kept.message.run_id for kept in self.shelf.messages.values()})
+        runs = (self.shelf.runs[run_id] for run_id in told)
+        return [run.run_id for run in runs if run.holder in ("", holder) and _is_below(run, root_run_id)]
+
+    # -- turns
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        if holder not in self.shelf.workers:
+            return []
+        self._wrote()
+        runs = (self.shelf.runs[run_id] for run_id in sorted(set(run_ids)) if run_id in self.shelf.runs)
+        return [_take_turn(run, holder) for run in runs if run.holder in ("", holder)]
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        for turn in turns:
+            run = self.shelf.runs.get(turn.run_id)
+            if run is not None and (run.holder, run.fence) == (turn.holder, turn.fence):
+                run.holder = ""
+        self._wrote()
+
+    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+        refusals.check_one_each(commits)
+        for commit in commits:
+            self._check(commit)
+        self._wrote()
+        return [self._write(commit) for commit in commits]
+
+    def _check(self, commit: Commit) -> None:
+        turn = commit.turn
+        run = self.shelf.runs.get(turn.run_id)
+        if run is None or (run.holder, run.fence, run.seq) != (turn.holder, turn.fence, commit.after):
+            raise refusals.void_turn(commit)
+        held = {kept.ticket for kept in self._held(turn.holder) if kept.task.run_id == turn.run_id}
+        if len(set(commit.ended) & held) != len(commit.ended):
+            raise refusals.void_lease(commit)
+        for number, task in enumerate(commit.taken):
+            if task in commit.taken[:number] or not self._is_free(commit, task.place, task.attempt):
+                raise refusals.not_free(task)
+
+    def _is_free(self, commit: Commit, place: str, attempt: int) -> bool:
+        """Nobody has it, and the run was told what became of it if somebody had."""
+        known_by = (commit.turn.run_id, place, attempt)
+        kept = self.shelf.tasks.get(known_by)
+        if kept is not None and kept.worker and kept.ticket not in commit.ended:
+            return False
+        drained = {message_id for message_id, _ in commit.drained}
+        return not any(told.about == known_by for id_, told in self.shelf.messages.items() if id_ not in drained)
+
+    # -- what a commit writes: nothing here says no
+
+    def _write(self, commit: Commit) -> Committed:
+        run = self.shelf.run(commit.turn.run_id)
+        run.advance(commit)
+        self._drain(commit)
+        for token in commit.ended:
+            self.shelf.remove_task(self._leased(token))
+        leases = [self._take(commit, kept) for kept in map(self.shelf.add_task, commit.taken)]
+        for task in commit.queued:
+            self.shelf.add_task(task)
+        for stop in commit.stopped:
+            self._stop((run.run_id, stop.place, stop.attempt), stop.grace_seconds)
+        for timer in commit.timers:
+            self.shelf.timers[run.run_id, timer.kind, timer.place, timer.number] = timer.due
+        children = [self._create(new, commit.turn.holder, run) for new in commit.children]
+        self._tell_others(commit)
+        if commit.is_last:
+            self._end_round(run)
+        return Committed(leases, children)
+
+    def _drain(self, commit: Commit) -> None:
+        for message_id, answer in commit.drained:
+            self.shelf.messages.pop(message_id, None)
+            if answer is not None:
+                self.shelf.answers[message_id] = answer
+
+    def _take(self, commit: Commit, kept: KeptTask) -> Lease:
+        kept.worker, kept.ticket = commit.turn.holder, self.shelf.next_ticket()
+        return Lease(kept.task, kept.worker, kept.ticket)
+
+    def _stop(self, known_by: tuple[int, str, int], grace_seconds: float | None) -> None:
+        kept = self.shelf.tasks.get(known_by)
+        if kept is None:
+            return
+        if kept.worker:
+            kept.is_stopping, kept.grace_seconds = True, grace_seconds
+        else:
+            self.shelf.remove_task(kept)
+
+    def _tell_others(self, commit: Commit) -> None:
+        for run_id, report in commit.told:
+            if run_id in self.shelf.runs:
+                self.shelf.tell(run_id, report)
+        for told in commit.told_children:
+            for child in self.shelf.children(commit.turn.run_id):
+                is_meant = told.place in ("", child.new.parent_place)
+                is_meant = is_meant and (not told.place or told.attempt == child.new.parent_attempt)
+                if is_meant and child.status not in RUN_ENDED:
+                    self.shelf.tell(child.run_id, told.report)
+
+    def _end_round(self, run: KeptRun) -> None:
+        run.holder = ""
+        for timer in [timer for timer in self.shelf.timers if timer[0] == run.run_id]:
+            del self.shelf.timers[timer]
+        for kept in [kept for kept in self.shelf.tasks.values() if kept.task.run_id == run.run_id]:
+            self.shelf.remove_task(kept)
+
+    # -- tasks
+
+    def queued(self, run_id: int) -> list[tuple[str, int]]:
+        free = (kept.task for kept in self._free() if kept.task.run_id == run_id)
+        return [(task.place, task.attempt) for task in free]
+
+    def held(self, worker: str) -> list[Lease]:
+        return [Lease(kept.task, worker, kept.ticket) for kept in self._held(worker)]
+
+    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+        if worker not in self.shelf.workers:
+            return []
+        room = Room(offer)
+        found = [kept for kept in self._open_to(offer, root_run_id) if room.takes(*kept.needs)]
+        if found:
+            self._wrote()
+        return [self._hand_out(kept, worker, offer.host) for kept in found]
+
+    def _open_to(self, offer: Offer, root_run_id: int | None) -> Iterator[KeptTask]:
+        """The free tasks that may run where the offer comes from, oldest first."""
+        hosts = {kept.record.host for kept in self.shelf.workers.values() if not self._is_expired(kept)}
+        for kept in self._free():
+            task, run = kept.task, self.shelf.run(kept.task.run_id)
+            is_elsewhere = task.host not in ("", offer.host) and task.host in hosts
+            is_open = run.status != "paused" and _is_below(run, root_run_id)
+            if is_open and not is_elsewhere and set(task.labels) <= set(offer.labels):
+                yield kept
+
+    def _hand_out(self, kept: KeptTask, worker: str, host: str) -> Lease:
+        task = kept.task
+        kept.worker, kept.ticket = worker, self.shelf.next_ticket()
+        started = TaskStarted(self._clock.now(), task.place, task.attempt, worker, host)
+        self.shelf.tell(task.run_id, started, about=kept.known_by)
+        return Lease(task, worker, kept.ticket)
+
+    def report(self, token: int, report: Report) -> None:
+        self._end(self._leased(token), report)
+        self._wrote()
+
+    def stops(self, worker: str) -> list[Stopped]:
+        return [Stopped(kept.ticket, kept.grace_seconds) for kept in self._held(worker) if kept.is_stopping]
+
+    def _end(self, kept: KeptTask, report: Report) -> None:
+        self.shelf.remove_task(kept)
+        self.shelf.tell(kept.task.run_id, report, about=kept.known_by)
+
+    def _free(self) -> list[KeptTask]:
+        return [kept for kept in self.shelf.tasks.values() if not kept.worker]
+
+    def _held(self, worker: str) -> list[KeptTask]:
+        held = (kept for kept in self.shelf.tasks.values() if kept.worker == worker)
+        return sorted(held, key=lambda kept: kept.ticket)
+
+    def _leased(self, token: int) -> KeptTask:
+        for kept in self.shelf.tasks.values():
+            if kept.worker and kept.ticket == token:
+                return kept
+        raise refusals.stale_lease(token)
+
+    # -- time
+
+    def fire_timers(self, root_run_id: int | None = None) -> int:
+        now = self._clock.now()
+        due = [timer for timer in self._timers(root_run_id) if self.shelf.timers[timer] <= now]
+        for timer in due:
+            del self.shelf.timers[timer]
+            run_id, kind, place, number = timer
+            self.shelf.tell(run_id, TimerFired(now, kind, place, number))
+        if due:
+            self._wrote()
+        return len(due)
+
+    def next_due(self, root_run_id: int | None = None) -> datetime | None:
+        first = next(iter(self._timers(root_run_id)), None)
+        return None if first is None else self.shelf.timers[first]
+
+    def _timers(self, root_run_id: int | None) -> list[Timer]:
+        found = [timer for timer in self.shelf.timers if _is_below(self.shelf.run(timer[0]), root_run_id)]
+        return sorted(found, key=self.shelf.timers.__getitem__)
+
+    def has_news(self) -> bool:
+        by_others = self.shelf.writes - self._own_writes
+        has_any, self._seen_writes = by_others != self._seen_writes, by_others
+        return has_any
+
+    def fileno(self) -> int | None:
+        return None
+
+
+def _is_below(run: KeptRun, root_run_id: int | None) -> bool:
+    return root_run_id is None or run.root_run_id == root_run_id
+
+
+def _take_turn(run: KeptRun, holder: str) -> Turn:
+    if not run.holder:
+        run.holder, run.fence = holder, run.fence + 1
+    return Turn(run.run_id, holder, run.fence)

@@ -1,0 +1,144 @@
+"""What a memory store keeps: plain dicts in the order of writing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from ..core.events import Entry
+from ..core.reports import Report, TimerKind
+from ..core.tasks import Task
+from ..ports import Answer, Commit, Message, NewRun, RunRecord, WorkerRecord
+from . import refusals
+from .encoding import encoded, report_from
+
+Timer = tuple[int, TimerKind, str, int]
+KnownBy = tuple[int, str, int]
+
+
+class KeptWorker(msgspec.Struct):
+    record: WorkerRecord
+    beat_at: datetime
+
+
+class KeptRun(msgspec.Struct):
+    """One run, with its log and the rows of its state by kind and key."""
+
+    run_id: int
+    new: NewRun
+    root_run_id: int
+    parent_run_id: int | None
+    updated_at: datetime
+    status: str = "running"
+    round: int = 1
+    seq: int = 0
+    degraded: bool = False
+    reason: str = ""
+    holder: str = ""
+    fence: int = 0
+    log: list[Entry] = []
+    rows: dict[tuple[str, str], tuple[str, bytes]] = {}
+
+    def record(self) -> RunRecord:
+        new = self.new
+        return RunRecord(
+            run_id=self.run_id,
+            workflow=new.name,
+            version=new.version,
+            status=self.status,
+            round=self.round,
+            seq=self.seq,
+            created_at=new.request.at,
+            updated_at=self.updated_at,
+            degraded=self.degraded,
+            reason=self.reason,
+            parent_run_id=self.parent_run_id,
+            parent_place=new.parent_place,
+            parent_attempt=new.parent_attempt,
+            root_run_id=self.root_run_id,
+            holder=self.holder,
+        )
+
+    def advance(self, commit: Commit) -> None:
+        self.log.extend(commit.entries)
+        self.seq = self.log[-1].seq if self.log else commit.after
+        self.status, self.round, self.updated_at = commit.status, commit.round, commit.at
+        self.degraded, self.reason = commit.degraded, commit.reason
+        for kind, key, tag, data in commit.rows:
+            if data is None:
+                self.rows.pop((kind, key), None)
+            else:
+                self.rows[kind, key] = (tag, data)
+
+
+class KeptTask(msgspec.Struct):
+    """A task that is queued, or leased: then it has a worker, and the ticket is the lease's token."""
+
+    task: Task
+    worker: str = ""
+    ticket: int = 0
+    is_stopping: bool = False
+    grace_seconds: float | None = None
+
+    @property
+    def known_by(self) -> KnownBy:
+        return self.task.run_id, self.task.place, self.task.attempt
+
+    @property
+    def needs(self) -> tuple[float, int, int]:
+        return self.task.cpus, self.task.memory or 0, self.task.gpus
+
+
+class KeptMessage(msgspec.Struct, frozen=True):
+    message: Message
+    # The task that a lease's message is about: until it is drained, the run does not know what became of the task.
+    about: KnownBy | None = None
+
+
+class Shelf:
+    """Everything that the memory stores of one program keep together."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, KeptWorker] = {}
+        self.runs: dict[int, KeptRun] = {}
+        self.messages: dict[int, KeptMessage] = {}
+        self.answers: dict[int, Answer] = {}
+        self.tasks: dict[KnownBy, KeptTask] = {}
+        self.timers: dict[Timer, datetime] = {}
+        self.writes = 0
+        self._last_message = 0
+        self._last_ticket = 0
+
+    def run(self, run_id: int) -> KeptRun:
+        if run_id not in self.runs:
+            raise refusals.unknown_run(run_id)
+        return self.runs[run_id]
+
+    def children(self, run_id: int) -> list[KeptRun]:
+        return [run for run in self.runs.values() if run.parent_run_id == run_id]
+
+    def add_run(self, new: NewRun, parent: KeptRun | None) -> KeptRun:
+        run_id = len(self.runs) + 1
+        root = run_id if parent is None else parent.root_run_id
+        run = KeptRun(run_id, new, root, None if parent is None else parent.run_id, new.request.at)
+        self.runs[run_id] = run
+        return run
+
+    def tell(self, run_id: int, report: Report, *, is_asking: bool = False, about: KnownBy | None = None) -> int:
+        """Put a report into a run's inbox, as a database would keep it: the reader gets one of its own."""
+        self._last_message += 1
+        message = Message(self._last_message, run_id, report_from(encoded(report)), is_asking)
+        self.messages[self._last_message] = KeptMessage(message, about)
+        return self._last_message
+
+    def add_task(self, task: Task) -> KeptTask:
+        """The task as it is kept; queued twice it is still one."""
+        return self.tasks.setdefault((task.run_id, task.place, task.attempt), KeptTask(task))
+
+    def remove_task(self, kept: KeptTask) -> None:
+        del self.tasks[kept.known_by]
+
+    def next_ticket(self) -> int:
+        self._last_ticket += 1
+        return self._last_ticket
