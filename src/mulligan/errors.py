@@ -28,7 +28,7 @@ An exception carries its data as fields, so that no face ever parses a sentence.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import msgspec
@@ -242,3 +242,14 @@ class Unlawful(MulliganError):
     """A fact that the table of lawful transitions does not know. It changes nothing."""
 
     code = "internal.unlawful"
+
+
+def error_by_code(code: str) -> type[MulliganError]:
+    """The class that an error's code stands for; `MulliganError` for one we do not know."""
+    return next((found for found in _below(MulliganError) if found.code == code), MulliganError)
+
+
+def _below(error: type[MulliganError]) -> Iterator[type[MulliganError]]:
+    yield error
+    for below in error.__subclasses__():
+        yield from _below(below)

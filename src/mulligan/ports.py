@@ -173,10 +173,10 @@ class Commit(msgspec.Struct):
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What a commit gave: the leases on `taken`, in order, and the ids of the child runs."""
+    """What a commit gave: the leases on `taken`, in order, and the turns of the child runs."""
 
     leases: Sequence[Lease] = ()
-    children: Sequence[int] = ()
+    children: Sequence[Turn] = ()
 
 
 class Stopped(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ Nobody but the language makes one by hand (tests use `mulligan.testing`).
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal, dataclass_transform
 
 import msgspec
@@ -263,6 +264,11 @@ class Workflow(_Frozen):
 def encode(workflow: Workflow) -> bytes:
     """The workflow as canonical JSON: equal workflows give equal bytes."""
     return msgspec.json.encode(workflow, order="sorted")
+
+
+def version(data: bytes) -> str:
+    """What a workflow's version is called: the hash of its canonical JSON."""
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def decode(data: bytes) -> Workflow:

@@ -1,0 +1,1 @@
+"""The shell around the core: drains inboxes, takes turns, commits them together, hands tasks out."""

@@ -1,0 +1,328 @@
+"""One run that this engine holds the turn of: its state in memory, what it is about to be told, and what follows.
+
+A turn answers all the reports that wait. Nothing is true before its commit is written: `confirm` once it is,
+`take_back` if it never was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..core import effects as fx
+from ..core import events as e
+from ..core import reports as r
+from ..core.classify import Outcome
+from ..core.scope import Evaluator, filled
+from ..core.snapshot import changes
+from ..core.state import State
+from ..core.tasks import Task, task
+from ..core.transitions import RUN_ENDED
+from ..core.turn import follow
+from ..core.verdict import unhandled
+from ..core.workflow import encode, version
+from ..errors import InputInvalid, NotFound, Refused
+from ..language import check_inputs
+from ..ports import Answer, ChildReport, Commit, Hands, Message, NewRun, RunRecord, Turn
+
+# A verb that makes no sense is refused at the core's door, before it has changed anything.
+REFUSALS = (Refused, NotFound, InputInvalid)
+# A turn that brings more than this at once is taken in pieces: its process shall not grow with its inbox.
+REPORTS_PER_TURN_MAX = 1000
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A report that waits for the run's next turn: from its inbox, or (with a token) of this worker's own task."""
+
+    report: r.Report
+    message_id: int | None = None
+    is_asking: bool = False
+    token: int | None = None
+
+
+class _Pending(msgspec.Struct):
+    """What the turn under way has gathered."""
+
+    after: int
+    entries: list[e.Entry] = []
+    # Tasks that this turn has queued, by place: those that our hands may still take, and those that they have not.
+    fresh: dict[str, Task] = {}
+    queued: dict[str, Task] = {}
+    taken: dict[str, Task] = {}
+    # Places whose tasks were queued by an earlier turn and are taken by this one, in order.
+    claimed: list[tuple[str, int]] = []
+    stopped: list[fx.StopTask] = []
+    timers: list[fx.SetTimer] = []
+    children: list[NewRun] = []
+    told: list[tuple[int, r.Report]] = []
+    told_children: list[ChildReport] = []
+    ended: list[int] = []
+    drained: list[tuple[int, Answer | None]] = []
+    answered: list[Told] = []
+    # Reports that follow in the same turn: a timer that has passed already, a task that our hands take.
+    next: deque[r.Report] = msgspec.field(default_factory=deque)
+    is_last: bool = False
+
+
+class Drive:
+    """A run in this engine's hands."""
+
+    def __init__(self, turn: Turn, record: RunRecord, state: State, evaluator: Evaluator, hands: Hands | None) -> None:
+        self.turn = turn
+        self.record = record
+        self.state = state
+        self.evaluator = evaluator
+        self.hands = hands
+        self.reports: deque[Told] = deque()
+        # Tasks of earlier turns that nobody has taken, oldest first; kept only where no one else may take them.
+        self.queue: deque[tuple[str, int]] = deque()
+        self.crashes = 0
+        # Messages of the inbox that are in `reports`, or in the turn under way.
+        self.delivered: set[int] = set()
+        self._pending: _Pending | None = None
+
+    @property
+    def run_id(self) -> int:
+        return self.turn.run_id
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state.run.status in RUN_ENDED
+
+    @property
+    def is_paused(self) -> bool:
+        return self.state.run.status == "paused"
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a turn has begun that is not written."""
+        return self._pending is not None
+
+    def deliver(self, message: Message) -> bool:
+        """Let a message of the inbox wait for the next turn; False if it does already."""
+        if message.id in self.delivered:
+            return False
+        self.delivered.add(message.id)
+        self.reports.append(Told(message.report, message.id, message.is_asking))
+        return True
+
+    # -- a turn ------------------------------------------------------------------------------------------------------
+
+    def answer(self, now: datetime, reports_max: int = REPORTS_PER_TURN_MAX) -> None:
+        """Tell the run what waits; what follows that there is room for is taken by our hands at once."""
+        pending = self._begin()
+        for _ in range(min(reports_max, len(self.reports))):
+            told = self.reports.popleft()
+            pending.answered.append(told)
+            self._answer(pending, told, now)
+
+    def claim(self, now: datetime) -> None:
+        """Take the oldest tasks of earlier turns, while there is room."""
+        while self.queue and self.hands is not None and not self.is_paused:
+            key, attempt = self.queue[0]
+            place = self.state.places.get(key)
+            if place is None or place.attempt != attempt or place.status != "ready":
+                self.queue.popleft()
+                continue
+            wanted = task(self.state, key)
+            if not self.hands.fits(wanted) and self.hands.can_ever(wanted):
+                return
+            pending = self._begin()
+            pending.claimed.append(self.queue.popleft())
+            self._take_or_refuse(pending, wanted, now)
+            self._follow(pending, now)
+
+    def _begin(self) -> _Pending:
+        if self._pending is None:
+            self.state.begin()
+            self._pending = _Pending(self.state.run.seq)
+        return self._pending
+
+    def _answer(self, pending: _Pending, told: Told, now: datetime) -> None:
+        answer = Answer()
+        try:
+            pending.next.append(_dated(told.report, now))
+            self._follow(pending, now)
+        except REFUSALS as error:
+            pending.next.clear()
+            answer = Answer(error.code, error.message, error.hint)
+        if told.token is not None:
+            pending.ended.append(told.token)
+        if told.message_id is not None:
+            pending.drained.append((told.message_id, answer if told.is_asking else None))
+
+    def _follow(self, pending: _Pending, now: datetime) -> None:
+        while pending.next:
+            for entry in follow(self.state, pending.next.popleft(), self.evaluator):
+                pending.entries.append(entry)
+                for effect in fx.effects(self.state, entry.fact):
+                    _CARRY_OUT[type(effect)](self, pending, effect, now)
+                if isinstance(entry.fact, _ENDS):
+                    self._end(pending, now)
+            if pending.fresh:
+                self._take(pending, now)
+
+    def _take(self, pending: _Pending, now: datetime) -> None:
+        """What this turn has queued goes to our own hands at once, while there is room; the rest waits."""
+        for key, wanted in pending.fresh.items():
+            if self.hands is None or self.is_paused or (self.hands.can_ever(wanted) and not self.hands.fits(wanted)):
+                pending.queued[key] = wanted
+            else:
+                self._take_or_refuse(pending, wanted, now)
+        pending.fresh.clear()
+
+    def _take_or_refuse(self, pending: _Pending, wanted: Task, now: datetime) -> None:
+        assert self.hands is not None
+        if not self.hands.can_ever(wanted):
+            outcome = Outcome(code="NO_CAPACITY", message="no worker here can ever take it: it asks for too much")
+            pending.queued[wanted.place] = wanted
+            pending.next.append(r.TaskEnded(now, wanted.place, wanted.attempt, outcome))
+            return
+        self.hands.reserve(wanted)
+        pending.taken[wanted.place] = wanted
+        pending.next.append(r.TaskStarted(now, wanted.place, wanted.attempt, self.hands.name, self.hands.host))
+
+    def _end(self, pending: _Pending, now: datetime) -> None:
+        """The round is over: whoever waits for this run as its child is told, with what came of it."""
+        pending.is_last = True
+        run, record = self.state.run, self.record
+        if record.parent_run_id is None:
+            return
+        failures = tuple(found.failure for found in unhandled(self.state))
+        status: Any = run.status
+        report = r.ChildEnded(
+            now, record.parent_place, record.parent_attempt, run.run_id, status, run.outputs, failures
+        )
+        pending.told.append((record.parent_run_id, report))
+
+    # -- what is written ---------------------------------------------------------------------------------------------
+
+    def commit(self) -> Commit | None:
+        """What the turn under way has to write; None if there is none."""
+        pending, run = self._pending, self.state.run
+        if pending is None:
+            return None
+        return Commit(
+            turn=self.turn,
+            after=pending.after,
+            entries=pending.entries,
+            rows=changes(self.state) if pending.entries else (),
+            status=run.status,
+            round=run.round,
+            at=run.at,
+            degraded=run.degraded,
+            reason=run.reason,
+            queued=list(pending.queued.values()),
+            taken=list(pending.taken.values()),
+            ended=pending.ended,
+            stopped=pending.stopped,
+            timers=pending.timers,
+            drained=pending.drained,
+            children=pending.children,
+            told=pending.told,
+            told_children=pending.told_children,
+            is_last=pending.is_last,
+        )
+
+    def confirm(self) -> list[e.Entry]:
+        """The commit is written: what it says is true now."""
+        pending = self._pending
+        assert pending is not None, "no turn is under way"
+        self.state.commit()
+        self.queue.extend((wanted.place, wanted.attempt) for wanted in pending.queued.values())
+        self.delivered.difference_update(message_id for message_id, _ in pending.drained)
+        self._pending = None
+        return pending.entries
+
+    def take_back(self) -> None:
+        """The commit was not written: everything is as before, and the reports wait again."""
+        pending = self._pending
+        if pending is None:
+            return
+        self.state.rollback()
+        self.reports.extendleft(reversed(pending.answered))
+        self.queue.extendleft(reversed(pending.claimed))
+        for wanted in pending.taken.values():
+            assert self.hands is not None
+            self.hands.unreserve(wanted)
+        self._pending = None
+
+
+_ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+
+
+def _dated(report: r.Report, now: datetime) -> r.Report:
+    """The report by our own clock: that of a worker elsewhere may be wrong; but never before the store says it was."""
+    return report if report.at >= now else msgspec.structs.replace(report, at=now)
+
+
+# -- effects ---------------------------------------------------------------------------------------------------------
+
+
+def _queue(drive: Drive, pending: _Pending, effect: fx.QueueTask, now: datetime) -> None:
+    pending.fresh[effect.place] = task(drive.state, effect.place)
+
+
+def _stop(drive: Drive, pending: _Pending, effect: fx.StopTask, now: datetime) -> None:
+    """What nobody has been given yet is simply not given; the rest is the store's to find."""
+    for tasks in (pending.fresh, pending.queued):
+        found = tasks.get(effect.place)
+        if found is not None and found.attempt == effect.attempt:
+            del tasks[effect.place]
+            return
+    pending.stopped.append(effect)
+
+
+def _set_timer(drive: Drive, pending: _Pending, effect: fx.SetTimer, now: datetime) -> None:
+    if effect.due <= drive.state.run.at:
+        pending.next.append(r.TimerFired(drive.state.run.at, effect.kind, effect.place, effect.number))
+    else:
+        pending.timers.append(effect)
+
+
+def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: datetime) -> None:
+    """The child run, in the same commit; what it is given is checked here, since expressions gave it."""
+    place = drive.state.places[effect.place]
+    assert place.spec.action is not None
+    params = filled(place.spec.action, place.bindings)
+    child = drive.state.workflow.children[params["file"]]
+    try:
+        inputs = check_inputs(child, params.get("inputs") or {})
+    except InputInvalid as error:
+        outcome = Outcome(code="INPUT_INVALID", message=error.message)
+        pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
+        return
+    data = encode(child)
+    run = drive.state.run
+    request = r.RunRequested(
+        now, 0, inputs, version(data), by=f"run {run.run_id}", parent_run_id=run.run_id, cwd=run.cwd
+    )
+    pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
+
+
+def _stop_child(drive: Drive, pending: _Pending, effect: fx.StopChild, now: datetime) -> None:
+    report = r.CancelRequested(now, f"run {drive.run_id}", "its parent asked it to end", effect.now)
+    pending.told_children.append(ChildReport(report, effect.place, effect.attempt))
+
+
+def _pause_children(drive: Drive, pending: _Pending, effect: fx.PauseChildren, now: datetime) -> None:
+    pending.told_children.append(ChildReport(r.PauseRequested(now, f"run {drive.run_id}", "its parent was paused")))
+
+
+def _resume_children(drive: Drive, pending: _Pending, effect: fx.ResumeChildren, now: datetime) -> None:
+    pending.told_children.append(ChildReport(r.ResumeRequested(now, f"run {drive.run_id}")))
+
+
+_CARRY_OUT: dict[type[fx.Effect], Callable[[Drive, _Pending, Any, datetime], None]] = {
+    fx.QueueTask: _queue,
+    fx.StopTask: _stop,
+    fx.SetTimer: _set_timer,
+    fx.StartChild: _start_child,
+    fx.StopChild: _stop_child,
+    fx.PauseChildren: _pause_children,
+    fx.ResumeChildren: _resume_children,
+}

@@ -1,0 +1,429 @@
+"""The engine's one loop: what has ended, what was asked, what is due; turns of all runs that have any; one commit.
+
+It is the only writer of the runs it drives, and it waits for nothing but in `Hands.collect`. Several engines may share
+a store: each drives the runs whose turns it holds, and what a dead one held is taken over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from ..core import events as e
+from ..core import reports as r
+from ..core.graph import Graph
+from ..core.scope import Evaluator
+from ..core.snapshot import restore
+from ..core.state import State
+from ..core.workflow import Workflow, decode
+from ..errors import Conflict, MulliganError, StaleLease, StoreUnavailable
+from ..ports import Clock, Commit, Committed, Hands, Lease, Store, Turn, fault
+from .drive import REPORTS_PER_TURN_MAX, Drive, Told
+
+# How long the loop waits at most: what tells nobody (a clock that was set, a dead engine's runs) is seen by then.
+IDLE_SECONDS = 1.0
+# How often a store that cannot call is asked for news.
+NEWS_SECONDS = 0.05
+# A turn that crashes this often has met a bug of ours: the run is paused, and disturbs no other.
+CRASHES_MAX = 3
+
+
+class Buried(MulliganError):
+    """This worker was taken for dead: its leases and turns are others' now."""
+
+    code = "worker.buried"
+
+
+class Watcher(Protocol):
+    """Somebody who looks on: a display, a test."""
+
+    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
+        """These facts have become true."""
+
+    def trouble(self, message: str) -> None:
+        """Something is wrong with the engine or the store, and what is done about it. "": it is over."""
+
+
+class Unwatched:
+    """Nobody looks on."""
+
+    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
+        pass
+
+    def trouble(self, message: str) -> None:
+        pass
+
+
+class Engine:
+    """Drives runs in a store under one worker's name; with `root_run_id` only that run and those it starts."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        evaluator: Evaluator,
+        name: str,
+        hands: Hands | None = None,
+        *,
+        root_run_id: int | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.evaluator = evaluator
+        self.name = name
+        self.hands = hands
+        self.root_run_id = root_run_id
+        self.watcher = watcher or Unwatched()
+        self.drives: dict[int, Drive] = {}
+        self._is_draining = False
+        # Drives with reports that wait, and with tasks that wait for room.
+        self._told: dict[int, Drive] = {}
+        self._queuing: dict[int, Drive] = {}
+        self._leases: dict[tuple[int, str, int], Lease] = {}
+        # What our hands have finished, until it has reached its run or the store.
+        self._ended: deque[tuple[Lease, r.Report]] = deque()
+        self._workflows: dict[str, tuple[Workflow, Graph]] = {}
+        self._next_due: datetime | None = None
+        self._must_look = True
+        self._looked_at = 0.0
+        self._may_have_tasks = True
+        fd = store.fileno()
+        self._patience_max = IDLE_SECONDS if fd is not None else NEWS_SECONDS
+        if hands is not None and fd is not None:
+            hands.watch(fd)
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+
+    def take_up(self, run_ids: Collection[int]) -> None:
+        """Drive these runs, as far as their turns are free."""
+        wanted = [run_id for run_id in run_ids if run_id not in self.drives]
+        if wanted:
+            self.adopt(self.store.take_turns(wanted, self.name))
+
+    def adopt(self, turns: Iterable[Turn]) -> None:
+        """Drive runs whose turns we have."""
+        for turn in turns:
+            loaded = self.store.load(turn.run_id)
+            workflow, graph = self._workflow(loaded.record.version, loaded.workflow)
+            state = restore(workflow, loaded.rows, graph)
+            drive = Drive(turn, loaded.record, state, self.evaluator, None if self._is_draining else self.hands)
+            self.drives[turn.run_id] = drive
+            if not self.store.is_shared:
+                drive.queue.extend(self.store.queued(turn.run_id))
+                self._queuing[turn.run_id] = drive
+            self._must_look = True
+
+    def remember(self, version: str, workflow: Workflow) -> None:
+        """A workflow that is about to be run: it need not be read again."""
+        self._workflows[version] = workflow, Graph(workflow)
+
+    def _workflow(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
+        """Runs of one version share one workflow and one graph."""
+        if version not in self._workflows:
+            self.remember(version, decode(data))
+        return self._workflows[version]
+
+    def drain(self) -> None:
+        """From now on nothing starts. What runs may end, and is written."""
+        self._is_draining = True
+        for drive in self.drives.values():
+            drive.hands = None
+
+    def let_go(self) -> None:
+        """Give every turn back: others may go on where we stop."""
+        turns = [drive.turn for drive in self.drives.values()]
+        for drives in (self.drives, self._told, self._queuing):
+            drives.clear()
+        self.store.release(turns)
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def tick(self, patience: float = IDLE_SECONDS) -> bool:
+        """Once round: gather, decide, commit, hand out. Waits up to `patience` for something; False if nothing came."""
+        self._collect(0.0 if self._must_look or self._told else self._until_due(patience))
+        self._fire_timers()
+        if self._must_look or self.store.has_news() or self._has_not_looked_for_long():
+            self._look()
+        return self._take_turns()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing runs here, nothing waits for a turn or for room."""
+        return self.is_settled and not any(drive.queue and not drive.is_paused for drive in self._queuing.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing runs here, and everything that has ended is written."""
+        return not (self._leases or self._told or self._must_look or self._ended)
+
+    def _until_due(self, patience: float) -> float:
+        patience = min(patience, self._patience_max)
+        if self._next_due is not None:
+            patience = min(patience, (self._next_due - self.clock.now()).total_seconds())
+        return max(0.0, patience)
+
+    def _collect(self, timeout: float) -> None:
+        if self.hands is None:
+            return
+        ended = self.hands.collect(timeout)
+        if ended:
+            fault("before_report")
+            self._ended.extend(ended)
+            self._may_have_tasks = True
+        self._deliver_ended()
+
+    def _deliver_ended(self) -> None:
+        """What our hands have finished goes to its run: straight, where we hold its turn, else through its inbox."""
+        while self._ended:
+            lease, report = self._ended[0]
+            drive = self.drives.get(lease.task.run_id)
+            if drive is None:
+                self._send(lease.token, report)
+            else:
+                self._tell(drive, Told(report, token=lease.token))
+            self._leases.pop(_key(lease), None)
+            self._ended.popleft()
+
+    def _tell(self, drive: Drive, told: Told) -> None:
+        drive.reports.append(told)
+        self._told[drive.run_id] = drive
+
+    def _send(self, token: int, report: r.Report) -> None:
+        try:
+            self.store.report(token, report)
+        except StaleLease:
+            # The task was given away: what became of it under our lease counts for nothing.
+            return
+
+    def _fire_timers(self) -> None:
+        if self._next_due is not None and self.clock.now() >= self._next_due:
+            self._must_look = self.store.fire_timers(self.root_run_id) > 0 or self._must_look
+            self._next_due = self.store.next_due(self.root_run_id)
+
+    def _has_not_looked_for_long(self) -> bool:
+        return self.store.is_shared and time.monotonic() - self._looked_at > IDLE_SECONDS
+
+    def _look(self) -> None:
+        """Somebody may have written to us: messages, tasks that others queued, tasks that are to end, timers."""
+        self._must_look = False
+        self._looked_at = time.monotonic()
+        self._may_have_tasks = True
+        self.take_up(self.store.called(self.name, self.root_run_id))
+        self._must_look = False
+        for message in self.store.inbox(self.drives.keys()):
+            drive = self.drives[message.run_id]
+            if drive.deliver(message):
+                self._told[drive.run_id] = drive
+        if self.hands is not None and self._leases:
+            for stop in self.store.stops(self.name):
+                self.hands.stop(stop.token, stop.grace_seconds)
+        self._next_due = self.store.next_due(self.root_run_id)
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    def _take_turns(self) -> bool:
+        now = self.clock.now()
+        drives, self._told = list(self._told.values()), {}
+        if drives:
+            fault("before_turn")
+        for drive in drives:
+            self._decide(drive, now)
+        drives += self._claim(now)
+        under_way = list({drive.run_id: drive for drive in drives if drive.is_under_way}.values())
+        if under_way:
+            fault("before_commit")
+            self._commit(under_way)
+        if self.store.is_shared:
+            self._lease()
+        return bool(under_way)
+
+    def _decide(self, drive: Drive, now: datetime) -> None:
+        try:
+            drive.answer(now, 1 if drive.crashes else REPORTS_PER_TURN_MAX)
+        except Exception as error:
+            self._crashed(drive, error, now)
+        else:
+            drive.crashes = 0
+        if drive.reports:
+            self._told[drive.run_id] = drive
+
+    def _crashed(self, drive: Drive, error: Exception, now: datetime) -> None:
+        """A bug of ours. The turn is taken back; where it crashes again and again the run is paused, and says why."""
+        drive.take_back()
+        drive.crashes += 1
+        if drive.crashes < CRASHES_MAX or not drive.reports:
+            return
+        poison = drive.reports.popleft()
+        reason = f"engine_error: {type(error).__name__}: {error}"
+        drive.reports.appendleft(Told(r.PauseRequested(now, "engine", reason)))
+        self.watcher.trouble(f"run {drive.run_id} is paused, a bug of ours: {reason} (told {poison.report!r})")
+
+    def _claim(self, now: datetime) -> list[Drive]:
+        """Tasks of earlier turns that there is room for now. Where others may take them too, the store is asked."""
+        if self.hands is None or self._is_draining or self.store.is_shared:
+            return []
+        waiting = list(self._queuing.values())
+        for drive in waiting:
+            drive.claim(now)
+            if not drive.queue:
+                del self._queuing[drive.run_id]
+        return waiting
+
+    def _commit(self, drives: list[Drive]) -> None:
+        commits = [commit for drive in drives if (commit := drive.commit()) is not None]
+        try:
+            written = self.store.commit(commits)
+        except Conflict:
+            self._commit_apart(drives)
+            return
+        except StoreUnavailable:
+            for drive in drives:
+                self._take_back(drive)
+            raise
+        fault("after_commit")
+        self._confirm(drives, commits, written)
+
+    def _take_back(self, drive: Drive) -> None:
+        drive.take_back()
+        self._told[drive.run_id] = drive
+        if drive.queue:
+            self._queuing[drive.run_id] = drive
+
+    def _commit_apart(self, drives: list[Drive]) -> None:
+        """One of them is no longer ours. Each alone: the others are written, and that one is let go."""
+        if len(drives) == 1:
+            self._lose(drives[0])
+            return
+        now = self.clock.now()
+        for drive in drives:
+            self._take_back(drive)
+        for drive in drives:
+            self._told.pop(drive.run_id, None)
+            self._decide(drive, now)
+            if drive.is_under_way:
+                self._commit([drive])
+
+    def _lose(self, drive: Drive) -> None:
+        """Another holder has written the run. What our own tasks have to say goes through its inbox."""
+        drive.take_back()
+        self._forget(drive)
+        for told in drive.reports:
+            if told.token is not None:
+                self._send(told.token, told.report)
+        self._must_look = True
+
+    def _forget(self, drive: Drive) -> None:
+        for drives in (self.drives, self._told, self._queuing):
+            drives.pop(drive.run_id, None)
+
+    def _confirm(self, drives: list[Drive], commits: list[Commit], written: list[Committed]) -> None:
+        started: list[Lease] = []
+        for drive, commit, gave in zip(drives, commits, written, strict=True):
+            entries = drive.confirm()
+            started.extend(gave.leases)
+            if drive.queue:
+                self._queuing[drive.run_id] = drive
+            if entries:
+                self.watcher.committed(drive.state, entries)
+            if commit.is_last:
+                self._forget(drive)
+            self._note(commit, gave)
+        fault("after_drain")
+        self._start(started)
+        self._stop(commits)
+
+    def _note(self, commit: Commit, gave: Committed) -> None:
+        """What the commit makes us look at next."""
+        for timer in commit.timers:
+            if self._next_due is None or timer.due < self._next_due:
+                self._next_due = timer.due
+        if gave.children:
+            self.adopt(gave.children)
+        if commit.told or commit.told_children:
+            self._must_look = True
+        if commit.queued:
+            self._may_have_tasks = True
+
+    def _start(self, leases: Sequence[Lease]) -> None:
+        if not leases:
+            return
+        assert self.hands is not None
+        self._leases.update((_key(lease), lease) for lease in leases)
+        fault("after_lease")
+        self.hands.start(leases)
+
+    def _stop(self, commits: list[Commit]) -> None:
+        for commit in commits:
+            for stop in commit.stopped:
+                lease = self._leases.get((commit.turn.run_id, stop.place, stop.attempt))
+                if lease is not None and self.hands is not None:
+                    self.hands.stop(lease.token, stop.grace_seconds)
+
+    def _lease(self) -> None:
+        """Where others queue tasks too, the store is asked for those that fit."""
+        if self.hands is None or self._is_draining or not self._may_have_tasks:
+            return
+        offer = self.hands.offer()
+        if offer.tasks_max < 1:
+            return
+        leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id)
+        self._may_have_tasks = len(leases) == offer.tasks_max
+        self._must_look = self._must_look or bool(leases)
+        for lease in leases:
+            self.hands.reserve(lease.task)
+        self._start(leases)
+
+    # -- trouble -----------------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Say that we are alive. `Buried` if nobody believed it any more."""
+        if not self.store.beat(self.name):
+            raise Buried(f"worker '{self.name}' was taken for dead: it did not answer in time")
+        if self.hands is not None:
+            self.hands.renewed()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass while the store does not answer. What ends meanwhile is kept."""
+        if self.hands is None:
+            time.sleep(seconds)
+        else:
+            self._ended.extend(self.hands.collect(seconds))
+
+    def recover(self) -> None:
+        """The store is back. What it says is true: what was written though we saw an error is not done again."""
+        self.beat()
+        unsent = self._unsent()
+        run_ids = list(self.drives)
+        for drives in (self.drives, self._told, self._queuing):
+            drives.clear()
+        self.take_up(run_ids)
+        held = {lease.token: lease for lease in self.store.held(self.name)}
+        self._ended = deque((held[token], report) for token, report in unsent.items() if token in held)
+        self._start_unstarted(held, unsent)
+        self._must_look = True
+
+    def _unsent(self) -> dict[int, r.Report]:
+        """What our own tasks have reported that may not have been written."""
+        unsent = {lease.token: report for lease, report in self._ended}
+        for drive in self.drives.values():
+            drive.take_back()
+            unsent.update((told.token, told.report) for told in drive.reports if told.token is not None)
+        return unsent
+
+    def _start_unstarted(self, held: dict[int, Lease], unsent: Collection[int]) -> None:
+        """Leases that the store gave us in a commit whose answer was lost."""
+        if self.hands is None:
+            return
+        running = {lease.token for lease in self.hands.running}
+        missing = [lease for token, lease in held.items() if token not in running and token not in unsent]
+        for lease in missing:
+            self.hands.reserve(lease.task)
+        self._start(missing)
+
+
+def _key(lease: Lease) -> tuple[int, str, int]:
+    return lease.task.run_id, lease.task.place, lease.task.attempt

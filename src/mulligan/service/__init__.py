@@ -1,0 +1,1 @@
+"""The verbs, once, for every face: what people and programs can ask of Mulligan."""

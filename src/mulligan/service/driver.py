@@ -1,0 +1,274 @@
+"""A worker process: an engine and its hands under one name, from registration to retirement.
+
+Drives one run to its end (`mulligan run`), or serves whatever comes (`mulligan worker`). Survives a store that goes
+away for a while, and an operator who presses Ctrl-C once or twice.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Literal
+
+import msgspec
+
+from ..core.transitions import RUN_ENDED
+from ..core.views import waits_for_people
+from ..core.workflow import CANCEL_GRACE_SECONDS
+from ..engine.engine import Buried, Engine, Unwatched, Watcher
+from ..engine.rescue import bury_the_dead
+from ..errors import MulliganError, StoreUnavailable
+from ..language.expressions import Cel
+from ..ports import Store, WorkerRecord
+from ..worker import lock
+from ..worker.hands import LocalHands
+from ..worker.processes import kill_leftovers
+from .home import Home, this_host
+
+Ending = Literal["ended", "waiting", "interrupted"]
+
+LEASE_SECONDS = 30.0
+# How soon a signal is seen.
+PATIENCE_SECONDS = 0.1
+# How long the engine waits between two questions to a store that does not answer: from, and at most.
+STORE_SECONDS, STORE_SECONDS_MAX = 0.1, 2.0
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """What a worker may use at once."""
+
+    cpus: float
+    memory: int
+    gpus: int = 0
+    labels: tuple[str, ...] = ()
+
+
+def machine(parallel: int | None = None) -> Capacity:
+    """What this machine has: its processors, unless another number is named, and its memory."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Capacity(float(parallel or cpus), memory)
+
+
+class Driver:
+    """One worker, alive while the context lasts. `has_hands` False: it takes turns and runs nothing."""
+
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        capacity: Capacity | None = None,
+        *,
+        watcher: Watcher | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self.home = home
+        self.store = store
+        self.capacity = capacity
+        self.watcher = watcher or Unwatched()
+        self.lease_seconds = lease_seconds
+        self.interrupts = 0
+        self._beaten_at = 0.0
+
+    def __enter__(self) -> Driver:
+        self._set_up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tear_down()
+
+    # -- one life under one name -------------------------------------------------------------------------------------
+
+    def _set_up(self, root_run_id: int | None = None) -> None:
+        host = this_host()
+        self.name = f"{host}.{os.getpid()}.{secrets.token_hex(3)}"
+        self.lock = lock.hold(self.home.locks, self.name)
+        self.hands = self._hands(host)
+        capacity = self.capacity or Capacity(0.0, 0)
+        self.store.register(
+            WorkerRecord(
+                self.name,
+                host,
+                os.getpid(),
+                self.lock.path,
+                capacity.cpus,
+                capacity.memory,
+                capacity.gpus,
+                capacity.labels,
+            )
+        )
+        self.engine = Engine(
+            self.store,
+            SystemClock(),
+            Cel(os.environ),
+            self.name,
+            self.hands,
+            root_run_id=root_run_id,
+            watcher=self.watcher,
+        )
+        self._beaten_at = time.monotonic()
+        self.rescue()
+
+    def _hands(self, host: str) -> LocalHands | None:
+        if self.capacity is None:
+            return None
+        return LocalHands(
+            name=self.name,
+            host=host,
+            folders=self.home.folders,
+            cpus=self.capacity.cpus,
+            memory=self.capacity.memory,
+            gpus=self.capacity.gpus,
+            labels=self.capacity.labels,
+            lock_fd=self.lock.fd,
+            lease_seconds=self.lease_seconds if self.store.is_shared else None,
+        )
+
+    def _tear_down(self) -> None:
+        """In order: nothing of ours runs any more when the store hears that we are gone."""
+        if self.hands is not None:
+            self.hands.close()
+        try:
+            self.engine.let_go()
+            self.store.retire(self.name)
+        except StoreUnavailable:
+            # Our lock is free in a moment: whoever comes next buries us.
+            pass
+        self.lock.release()
+
+    def rescue(self) -> None:
+        """Bury workers that died, and end what they left running on this host."""
+        host = this_host()
+        for worker in bury_the_dead(self.store, host, lock.is_free):
+            if worker.host == host:
+                kill_leftovers(worker.name)
+
+    # -- driving -----------------------------------------------------------------------------------------------------
+
+    def drive(self, run_id: int, wait_seconds: float = 0.0) -> Ending:
+        """Drive a run, and the runs it starts, until it has ended, waits for a person, or we are interrupted."""
+        self.engine.root_run_id = run_id
+        self.engine.take_up([run_id])
+        with self._signals():
+            while not self.interrupts:
+                self._once()
+                if self._has_ended(run_id):
+                    return "ended"
+                if self._waits(run_id, wait_seconds):
+                    return "waiting"
+            self._wind_up()
+        return "ended" if self._has_ended(run_id) else "interrupted"
+
+    def serve(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Take turns and tasks of all runs until we are interrupted."""
+        with self._signals():
+            while not self.interrupts and not until():
+                self._once()
+            self._wind_up()
+
+    def turn(self, run_id: int, until: Callable[[], bool]) -> None:
+        """Take the run's turns, and nothing else, until something is true."""
+        self.engine.root_run_id = run_id
+        self.engine.take_up([run_id])
+        while not until():
+            self._once()
+
+    def _has_ended(self, run_id: int) -> bool:
+        return run_id not in self.engine.drives and self.store.run(run_id).status in RUN_ENDED
+
+    def _waits(self, run_id: int, wait_seconds: float) -> bool:
+        """Whether only a person can move the run on: nothing runs, and no timer is due soon."""
+        if not self.engine.is_idle:
+            return False
+        states = [drive.state for drive in self.engine.drives.values()]
+        if not any(waits_for_people(state) for state in states):
+            return False
+        due = self.store.next_due(run_id)
+        return due is None or (due - datetime.now(UTC)).total_seconds() > wait_seconds
+
+    def _once(self) -> None:
+        try:
+            self._beat()
+            self.engine.tick(PATIENCE_SECONDS)
+        except StoreUnavailable as error:
+            self._outlast(error)
+        except Buried:
+            self._start_over()
+
+    def _beat(self) -> None:
+        if self.store.is_shared and time.monotonic() - self._beaten_at > self.lease_seconds / 3:
+            self._beaten_at = time.monotonic()
+            self.engine.beat()
+            self.rescue()
+
+    def _outlast(self, error: MulliganError) -> None:
+        """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
+        self.watcher.trouble(f"{error.message}; waiting for it")
+        pause = STORE_SECONDS
+        while self.interrupts < 1:
+            self.engine.wait(pause)
+            pause = min(STORE_SECONDS_MAX, pause * 2)
+            try:
+                self.engine.recover()
+            except StoreUnavailable:
+                continue
+            self.watcher.trouble("")
+            return
+
+    def _start_over(self) -> None:
+        """We were taken for dead: others have our work. All that we run ends, and we come back under a new name."""
+        self.watcher.trouble("this worker did not answer in time and was taken for dead; it starts anew")
+        root, run_ids = self.engine.root_run_id, list(self.engine.drives)
+        if self.hands is not None:
+            self.hands.drop_all()
+            self.hands.close()
+        self.lock.release()
+        self._set_up(root)
+        self.engine.take_up(run_ids)
+        self.watcher.trouble("")
+
+    # -- the operator ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM are noted, and acted on between two rounds of the loop."""
+        wanted = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self._note) for number in wanted}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.interrupts += 1
+
+    def _wind_up(self) -> None:
+        """Nothing starts; what runs has its grace, or with a second Ctrl-C none; what came of it is written."""
+        self.engine.drain()
+        if self.hands is None:
+            return
+        self.watcher.trouble("interrupted: waiting for what runs to end (once more to end it at once)")
+        self.hands.stop_all(CANCEL_GRACE_SECONDS)
+        is_hurried = False
+        while not self.engine.is_settled:
+            if self.interrupts > 1 and not is_hurried:
+                self.hands.stop_all(0.0)
+                is_hurried = True
+            try:
+                self.engine.tick(PATIENCE_SECONDS)
+            except (StoreUnavailable, Buried):
+                # What cannot be written now is void with our lock: it runs again when somebody resumes.
+                return
+        self.watcher.trouble("")

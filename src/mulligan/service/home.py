@@ -1,0 +1,64 @@
+"""Where runs are kept: a folder for files, and a store in it or elsewhere."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ..errors import StoreRefused
+from ..ports import Store
+from ..store import open_store
+from ..worker.folders import Folders
+
+HOME = ".mulligan"
+DATABASE = "mulligan.db"
+
+
+class Home(msgspec.Struct, frozen=True):
+    """A folder for logs and locks, and the store: a database in that folder, or the server that `store_url` names."""
+
+    folder: Path
+    store_url: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.store_url) or (self.folder / DATABASE).exists()
+
+    @property
+    def locks(self) -> Path:
+        return self.folder / "workers"
+
+    @property
+    def folders(self) -> Folders:
+        return Folders(self.folder)
+
+    def open(self, lease_seconds: float | None = None) -> Store:
+        """The store, made if it is not there, brought up to date if it is older."""
+        _make_private(self.folder)
+        where = self.store_url or str(self.folder / DATABASE)
+        return open_store(where) if lease_seconds is None else open_store(where, lease_seconds=lease_seconds)
+
+
+def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
+    """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
+    path = Path(folder or environ.get("MULLIGAN_HOME") or HOME)
+    return Home(path.absolute(), environ.get("MULLIGAN_STORE", ""))
+
+
+def this_host() -> str:
+    return socket.gethostname()
+
+
+def _make_private(folder: Path) -> None:
+    """The folder, for its owner alone: logs may say what others should not read."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreRefused(
+            f"'{folder}' cannot be made: {(error.strerror or str(error)).lower()}",
+            hint="choose another place with --home DIR or MULLIGAN_HOME",
+        ) from error

@@ -1,0 +1,57 @@
+"""What is refused before a run exists: what this version cannot do, and input files that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ..core.workflow import Command, Step, Workflow
+from ..errors import InputInvalid, Refused
+
+KINDS = frozenset({"shell", "python", "wait", "approve", "workflow"})
+
+
+def refuse_the_impossible(workflow: Workflow, cwd: Path) -> None:
+    """Raise before anything has started, rather than in the middle of the night."""
+    for step in (*workflow.steps, workflow.end):
+        for command in commands((step,)):
+            _refuse_command(step.name, command)
+    _refuse_missing_files(workflow, cwd)
+    for child in workflow.children.values():
+        refuse_the_impossible(child, cwd)
+
+
+def commands(found: Iterable[Command | None]) -> Iterator[Command]:
+    """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
+    for command in filter(None, found):
+        yield command
+        yield from commands((*command.on_success, command.validator))
+        yield from commands(rule.recovery_script for rule in command.rules)
+        yield from commands(command.on_failure.commands if command.on_failure else ())
+        if isinstance(command, Step):
+            yield from commands((*command.do, command.undo, command.map.lister if command.map else None))
+
+
+def _refuse_command(step: str, command: Command) -> None:
+    action = command.action
+    if action is not None and action.kind not in KINDS:
+        raise Refused(f"this version cannot run '{action.kind}' steps yet, and step '{step}' has one")
+    templates = (*(action.bindings.values() if action else ()), *command.env.values())
+    if any(name.startswith("secrets") for template in templates for name in template.reads):
+        raise Refused(
+            f"this version looks up no secrets yet, and step '{step}' reads one",
+            hint="hand it over as an environment variable: ${env.NAME}",
+        )
+
+
+def _refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
+    """A declared input that no step writes must be there."""
+    every = [command for step in workflow.steps for command in commands((step,))]
+    written = {name for command in every for name in command.writes}
+    for command in every:
+        for name in command.reads:
+            path = workflow.files.get(name, name)
+            if name not in written and not (cwd / path).exists():
+                raise InputInvalid(
+                    f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}"
+                )

@@ -1,0 +1,116 @@
+"""What can be known of runs: lists, states, logs, stories. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from ..core import events as e
+from ..core.snapshot import restore
+from ..core.state import STATE_TABLES, State
+from ..core.story import Line, tell
+from ..core.turn import fold
+from ..core.views import run_json
+from ..core.workflow import decode
+from ..errors import UnknownRun, UnknownStep
+from ..ports import RunRecord, Store
+from .home import Home
+
+# How many entries are read from the store at once.
+PAGE = 5_000
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """Whether a run's tables equal the fold of its log: the tables that differ, none if all is well."""
+
+    run_id: int
+    events: int
+    differing: tuple[str, ...] = ()
+
+
+class AttemptLog(msgspec.Struct, frozen=True):
+    """One attempt of a place, and what it wrote."""
+
+    place: str
+    attempt: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Reading:
+    """The verbs that only look."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    @cached_property
+    def store(self) -> Store:
+        """Opened when it is first asked for: a verb that is refused before touches nothing."""
+        return self.home.open()
+
+    def close(self) -> None:
+        if "store" in self.__dict__:
+            self.store.close()
+
+    def record(self, run_id: int) -> RunRecord:
+        """The run's line in the list; `UnknownRun` also where nothing was ever run."""
+        if not self.home.is_there:
+            raise UnknownRun(
+                f"there is no run {run_id}: '{self.home.folder}' has none",
+                hint="runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place",
+                run_id=run_id,
+            )
+        return self.store.run(run_id)
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        """The newest runs first; none where nothing was ever run."""
+        return self.store.runs(limit=limit, before=before, statuses=statuses) if self.home.is_there else []
+
+    def state(self, run_id: int) -> State:
+        """The run as its tables have it."""
+        self.record(run_id)
+        loaded = self.store.load(run_id)
+        return restore(decode(loaded.workflow), loaded.rows)
+
+    def show(self, run_id: int) -> dict[str, Any]:
+        """The run as `--json` prints it."""
+        return run_json(self.state(run_id))
+
+    def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
+        """The run's log behind `after`, a page at a time."""
+        self.record(run_id)
+        while page := self.store.log(run_id, after, PAGE):
+            yield from page
+            after = page[-1].seq
+
+    def explain(self, run_id: int) -> Iterator[Line]:
+        """The run's story, from its events alone."""
+        return (line for line in map(tell, self.events(run_id)) if line is not None)
+
+    def verify(self, run_id: int) -> Verified:
+        """Fold the log again, and compare with the tables."""
+        kept = self.state(run_id)
+        told = fold(kept.workflow, self.events(run_id), kept.graph)
+        differing = tuple(name for name in STATE_TABLES if getattr(kept, name) != getattr(told, name))
+        return Verified(run_id, told.run.seq, differing)
+
+    def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
+        """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number."""
+        if step not in self.state(run_id).places:
+            raise UnknownStep(f"'{step}' is not a step of run {run_id}", step=step)
+        facts = (entry.fact for entry in self.events(run_id))
+        scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
+        return [(fact.place, fact.attempt) for fact in scheduled if _is_of(step, fact.place)]
+
+    def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
+        """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
+        folders = self.home.folders
+        stdout, stderr = (path.read_bytes() if path.exists() else b"" for path in folders.logs(run_id, place, attempt))
+        return AttemptLog(place, attempt, stdout, stderr)
+
+
+def _is_of(step: str, place: str) -> bool:
+    return place == step or place.startswith((f"{step}[", f"{step}."))

@@ -1,0 +1,261 @@
+"""What people and programs can do with runs. Each verb is one method; each says what it refuses, and why.
+
+A verb on a run is a report in its inbox. Whoever drives the run answers it; where nobody does, we take its turn
+ourselves for as long as that takes. So a verb that makes no sense is refused at once, by the core, wherever the run is.
+"""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ..core import reports as r
+from ..core.admit import steps_to_retry
+from ..core.fork import kept_results
+from ..core.graph import Graph
+from ..core.state import State
+from ..core.transitions import RUN_ENDED
+from ..core.workflow import Workflow, encode, version
+from ..engine.engine import Watcher
+from ..errors import MulliganError, Refused, RunDriven, RunFinished, StoreUnavailable, UnknownRun, error_by_code
+from ..language import check_inputs
+from ..ports import Answer, NewRun, RunRecord, WorkerRecord
+from ..worker.lock import is_free
+from .driver import LEASE_SECONDS, Capacity, Driver
+from .home import Home, this_host
+from .possible import refuse_the_impossible
+from .reading import Reading
+
+# How long a verb waits for the process that drives the run to answer, and how often it looks.
+ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A workflow and its inputs, checked: ready to be started."""
+
+    workflow: Workflow
+    data: bytes
+    version: str
+    inputs: dict[str, Any]
+    cwd: Path
+
+
+def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path) -> Prepared:
+    """Check everything that can be checked before a run exists: inputs, files that must be there, what we can do."""
+    inputs = check_inputs(workflow, given)
+    refuse_the_impossible(workflow, cwd)
+    data = encode(workflow)
+    return Prepared(workflow, data, version(data), inputs, cwd)
+
+
+class Service(Reading):
+    """Every verb, over one home."""
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(home)
+        self.by = _user()
+
+    def driver(
+        self, capacity: Capacity | None, watcher: Watcher | None = None, lease_seconds: float = LEASE_SECONDS
+    ) -> Driver:
+        """A worker of our own, alive while its context lasts."""
+        return Driver(self.home, self.store, capacity, watcher=watcher, lease_seconds=lease_seconds)
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def start(self, prepared: Prepared, driver: Driver | None = None, *, times: int = 1) -> list[int]:
+        """New runs (usually one), all or none. With a driver they are its own at once; else whoever serves has them."""
+        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, cwd=str(prepared.cwd))
+        return self._create([self._new(prepared, request)] * times, prepared.workflow, driver)
+
+    def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
+        return NewRun(prepared.data, prepared.version, prepared.workflow.name, request)
+
+    def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
+        turns = self.store.create(runs, driver.name if driver else "")
+        if driver is not None:
+            driver.engine.remember(runs[0].version, workflow)
+            driver.engine.adopt(turns)
+        return [turn.run_id for turn in turns]
+
+    def fork(
+        self,
+        run_id: int,
+        from_step: str,
+        given: dict[str, Any],
+        workflow: Workflow | None = None,
+        driver: Driver | None = None,
+    ) -> int:
+        """A new run that keeps what the old one did up to a step, with other inputs or a corrected workflow."""
+        old, prepared, kept = self.plan_fork(run_id, from_step, given, workflow)
+        request = r.RunRequested(
+            _now(),
+            0,
+            prepared.inputs,
+            prepared.version,
+            by=self.by,
+            forked_from=run_id,
+            kept=kept,
+            cwd=old.run.cwd,
+        )
+        return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
+
+    def plan_fork(
+        self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None = None
+    ) -> tuple[State, Prepared, tuple[Any, ...]]:
+        """What a fork would start from: the old state, what is run, and the results that are kept."""
+        old = self.state(run_id)
+        if old.run.status not in RUN_ENDED and self._driver_of(self.store.run(run_id)) is not None:
+            raise Refused(
+                f"run {run_id} is {old.run.status}: it can be forked when it rests",
+                hint=f"pause it first: mulligan pause {run_id}",
+            )
+        chosen = workflow or old.workflow
+        kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
+        prepared = prepare(chosen, {**kept_inputs, **given}, Path(old.run.cwd))
+        return old, prepared, kept_results(old, Graph(chosen), from_step)
+
+    # -- telling a run something -------------------------------------------------------------------------------------
+
+    def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
+        """Stop the run: what runs gets its grace, cleanup and undo run, then `end`; with `now` only `end`."""
+        self.tell(run_id, r.CancelRequested(_now(), self.by, reason, now))
+
+    def pause(self, run_id: int, reason: str = "") -> None:
+        """Running commands end, nothing starts, until `resume`."""
+        self.tell(run_id, r.PauseRequested(_now(), self.by, reason))
+
+    def retry(self, run_id: int, *, from_step: str = "", reason: str = "") -> None:
+        """Open the next round: what failed, was cancelled, skipped or undone runs again."""
+        self.tell(run_id, r.RetryRequested(_now(), self.by, reason, from_step))
+
+    def plan_retry(self, run_id: int, from_step: str = "") -> tuple[str, ...]:
+        """The steps that `retry` would put back to waiting."""
+        return steps_to_retry(self.state(run_id), from_step)
+
+    def classify(
+        self,
+        run_id: int,
+        step: str,
+        verdict: Literal["retry", "fail"],
+        reason: str,
+        *,
+        memory: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Say what becomes of a parked step."""
+        self.tell(run_id, r.Classified(_now(), step, verdict, self.by, reason, memory, timeout))
+
+    def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
+        """Answer an approval that a run waits for."""
+        self.tell(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
+
+    def lift_pause(self, run_id: int) -> None:
+        """Let a paused run go on."""
+        self.tell(run_id, r.ResumeRequested(_now(), self.by))
+
+    def tell(self, run_id: int, report: r.Report) -> None:
+        """Put a report into the run's inbox, see that somebody answers it, and raise if it was refused."""
+        self.record(run_id)
+        answer = self._answer(run_id, self.store.put(run_id, report, is_asking=True))
+        if answer.error:
+            raise error_by_code(answer.error)(answer.message, hint=answer.hint)
+
+    def _answer(self, run_id: int, message_id: int) -> Answer:
+        found: list[Answer] = []
+
+        def is_answered() -> bool:
+            answer = None if found else self.store.answer(message_id)
+            if answer is not None:
+                found.append(answer)
+            return bool(found)
+
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not is_answered():
+            driver = self._driver_of(self.store.run(run_id))
+            if driver is None:
+                self._take_its_turn(run_id, is_answered)
+            elif time.monotonic() > deadline:
+                raise _unanswered(run_id, driver)
+            else:
+                time.sleep(LOOK_SECONDS)
+        return found[0]
+
+    def _take_its_turn(self, run_id: int, until: Callable[[], bool]) -> None:
+        """Nobody drives the run: we do, without running anything, until it has answered or somebody else has it."""
+        with self.driver(None) as driver:
+            driver.turn(run_id, lambda: until() or run_id not in driver.engine.drives)
+
+    # -- who drives a run --------------------------------------------------------------------------------------------
+
+    def resumable(self, run_id: int | None = None) -> int:
+        """The run that `resume` would take up: this one, or the newest that nobody drives. Refused if there is none."""
+        if run_id is not None:
+            self._refuse_resume(self.record(run_id))
+            return run_id
+        for record in self.runs(statuses=("new", "running", "paused")) if self.home.is_there else ():
+            if record.parent_run_id is None and self._driver_of(record) is None:
+                return record.run_id
+        raise Refused("there is no run to resume: none is unfinished and without a process that drives it")
+
+    def _refuse_resume(self, record: RunRecord) -> None:
+        if record.status in RUN_ENDED:
+            raise RunFinished(
+                f"run {record.run_id} {record.status}, so there is nothing to resume",
+                hint=f"to give it another round: mulligan retry {record.run_id}",
+            )
+        if record.parent_run_id is not None:
+            raise Refused(
+                f"run {record.run_id} is a child of run {record.parent_run_id}",
+                hint=f"resume that one: mulligan resume {record.root_run_id}",
+            )
+        driver = self._driver_of(record)
+        if driver is not None and record.status != "paused":
+            raise RunDriven(
+                f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
+                hint="it goes on there; to stop it: mulligan cancel {record.run_id}",
+            )
+
+    def is_driven(self, run_id: int) -> bool:
+        """Whether a live process has the run."""
+        return self._driver_of(self.store.run(run_id)) is not None
+
+    def _driver_of(self, record: RunRecord) -> WorkerRecord | None:
+        """The live worker that holds the run's turn."""
+        if not record.holder:
+            return None
+        found = next((worker for worker in self.store.workers() if worker.name == record.holder), None)
+        return found if found is not None and self._is_alive(found) else None
+
+    def _is_alive(self, worker: WorkerRecord) -> bool:
+        if worker.lock and (worker.host == this_host() or not self.store.is_shared):
+            return not is_free(worker.lock)
+        return not worker.is_expired
+
+
+def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:
+    return StoreUnavailable(
+        f"process {driver.pid} on {driver.host} drives run {run_id} and has not answered",
+        hint="what you asked is recorded, and done as soon as it looks; is it stopped?",
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # No name for this user id: a container, as a rule.
+        return "somebody"
+
+
+__all__ = ["Prepared", "Service", "UnknownRun", "prepare"]

@@ -1,0 +1,96 @@
+"""Hands that run nothing: each task ends as the test says, in the order the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+
+from ..core.classify import Outcome
+from ..core.reports import Report, TaskEnded, TaskInterrupted
+from ..core.tasks import Task
+from ..ports import Clock, Lease, Offer
+
+# What becomes of a task; None while it goes on.
+Ends = Callable[[Task], Outcome | None]
+
+
+def all_well(task: Task) -> Outcome:
+    return Outcome(exit_code=0)
+
+
+class FakeHands:
+    """Makes the promises of `ports.Hands` without a process. `started` lists every lease that was ever started."""
+
+    def __init__(self, name: str, clock: Clock, *, slots: int = 4, ends: Ends = all_well, host: str = "here") -> None:
+        self.name = name
+        self.host = host
+        self.clock = clock
+        self.slots = slots
+        self.ends = ends
+        self.started: list[Lease] = []
+        self.stopped: dict[int, float | None] = {}
+        self.reserved = 0
+        self._running: dict[int, Lease] = {}
+        self._interrupted: set[int] = set()
+
+    def fits(self, task: Task) -> bool:
+        return self.reserved < self.slots
+
+    def can_ever(self, task: Task) -> bool:
+        return task.cpus <= self.slots
+
+    def offer(self) -> Offer:
+        return Offer(float(self.slots - self.reserved), 2**40, 0, (), self.host, self.slots - self.reserved)
+
+    def reserve(self, task: Task) -> None:
+        self.reserved += 1
+
+    def unreserve(self, task: Task) -> None:
+        self.reserved -= 1
+
+    def start(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self.started.append(lease)
+            self._running[lease.token] = lease
+
+    def stop(self, token: int, grace_seconds: float | None) -> None:
+        if token in self._running:
+            self.stopped[token] = grace_seconds
+
+    def stop_all(self, grace_seconds: float) -> None:
+        self._interrupted.update(self._running)
+
+    def drop_all(self) -> None:
+        self._running.clear()
+        self.reserved = 0
+
+    def watch(self, fd: int) -> None:
+        """Nothing here waits."""
+
+    def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
+        """Every task whose end is known by now."""
+        found = [(lease, self._end(lease, self.clock.now())) for lease in self._running.values()]
+        ended = [(lease, report) for lease, report in found if report is not None]
+        for lease, _ in ended:
+            del self._running[lease.token]
+            self.reserved -= 1
+        return ended
+
+    def _end(self, lease: Lease, now: datetime) -> Report | None:
+        task = lease.task
+        if lease.token in self._interrupted:
+            return TaskInterrupted(now, task.place, task.attempt)
+        if lease.token in self.stopped and self.stopped[lease.token] is not None:
+            return TaskEnded(now, task.place, task.attempt, Outcome(signal=15))
+        outcome = self.ends(task)
+        return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome, task.place)
+
+    def renewed(self) -> None:
+        """Nothing here watches the time."""
+
+    @property
+    def running(self) -> Collection[Lease]:
+        return self._running.values()
+
+    def close(self) -> None:
+        self._running.clear()
