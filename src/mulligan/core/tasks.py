@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from .events import Role
+from .events import Adjusted, Role
+from .failure import Failure
 from .life import files_due
 from .scope import failure_view, filled, holes, nearest_failure
 from .state import Place, State
-from .workflow import Resources, Secret
-
-Capture = Literal["text", "json", "lines"]
+from .workflow import Action, Capture, Command, Resources, Secret
 
 _NO_RESOURCES = Resources()
+_NOT_ADJUSTED = Adjusted()
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,6 +58,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     told_attempt: int = 0
     # Declared files that must be there when it has ended well, by name.
     files: dict[str, str] = {}
+    # Where to find the secrets that its own templates read.
     secrets: dict[str, Secret] = {}
 
     @property
@@ -69,70 +70,80 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 def task(state: State, key: str) -> Task:
     """The task of the place's present attempt."""
     place = state.places[key]
-    step = state.step_of(place)
-    action = place.spec.action
+    spec = place.spec
+    action = spec.action
     assert action is not None, f"'{key}' has nothing to run"
-    wanted = place.spec.resources or _NO_RESOURCES
-    adjusted = place.climb.adjusted
-    about = nearest_failure(state, place) if place.role != "step" else None
+    is_step = place.role == "step"
+    step = place if is_step else state.step_of(place)
+    wanted = spec.resources or _NO_RESOURCES
+    adjusted = place.climb.adjusted or _NOT_ADJUSTED
+    about = None if is_step else _failure_about(state, place)
     return Task(
         run_id=state.run.run_id,
         place=key,
         attempt=place.attempt,
         kind=action.kind,
-        params=filled(action, place.bindings) if place.bindings else action.params,
+        params=filled(action, place.bindings) if action.bindings else action.params,
         workflow=state.workflow.name,
         version=state.run.version,
         step=step.key,
         visit=step.visit,
         role=place.role,
-        item=_item(state, place),
-        env=_environment(place),
+        item=None if is_step else _item(state, place),
+        env=_environment(place, action) if place.bindings else {},
         home=state.run.cwd,
         cwd=place.bindings.get("cwd", ""),
-        capture=place.spec.capture,
-        timeout=(adjusted.timeout if adjusted else None) or place.spec.timeout,
-        deadline=_deadline(place),
-        cpus=(adjusted.cpus if adjusted else None) or wanted.cpus or 1.0,
-        memory=(adjusted.memory if adjusted else None) or wanted.memory,
+        capture=spec.capture,
+        timeout=_either(adjusted.timeout, spec.timeout),
+        deadline=None if spec.deadline is None else place.entered_at + timedelta(seconds=spec.deadline),
+        cpus=_either(adjusted.cpus, _either(wanted.cpus, 1.0)),
+        memory=_either(adjusted.memory, wanted.memory),
         gpus=wanted.gpus or 0,
         labels=wanted.labels,
         host=_host(state, place),
-        context=_context(state, step, place),
+        context=_context(state, step, place) if state.informed else "",
         error_code=about.code if about else "",
         return_code=about.exit_code if about else None,
         told_attempt=state.places[place.parent].attempt if place.role == "script" else place.attempt,
         files={name: state.workflow.files.get(name, name) for name in files_due(state, place)},
-        secrets=state.workflow.secrets,
+        secrets=_secrets(state, spec) if place.bindings and state.workflow.secrets else {},
     )
+
+
+def _either(said: Any, otherwise: Any) -> Any:
+    """What was said, if anything was: nought is a value."""
+    return otherwise if said is None else said
+
+
+def _failure_about(state: State, place: Place) -> Failure | None:
+    """The failure that a script or a handler, or what belongs to one, is about."""
+    if any(above.role in ("script", "handler") for above in state.ancestors(place)):
+        return nearest_failure(state, place)
+    return None
 
 
 def _item(state: State, place: Place) -> int | None:
     return next((above.index for above in state.ancestors(place) if above.role == "item"), None)
 
 
-def _environment(place: Place) -> dict[str, Any]:
-    """The names that the action's text reads, and the step's `env`: bindings but for those that fill params."""
-    if not place.bindings:
-        return {}
-    action = place.spec.action
+def _environment(place: Place, action: Action) -> dict[str, Any]:
+    """The names that a shell text reads, and `env`: the bindings, but for those that fill params."""
     found: dict[str, Any] = {}
-    if action is not None and action.kind == "shell":
+    if action.kind == "shell" and action.bindings:
         fed = holes(action.params)
         found = {name: place.bindings[name] for name in action.bindings if name not in fed}
     found.update((name[4:], value) for name, value in place.bindings.items() if name.startswith("env."))
     return found
 
 
-def _deadline(place: Place) -> datetime | None:
-    limit = place.spec.deadline
-    return None if limit is None else place.entered_at + timedelta(seconds=limit)
-
-
 def _host(state: State, place: Place) -> str:
-    """What belongs to an attempt runs where the attempt ran."""
-    if place.role == "step" or place.spec.affinity == "any":
+    """What belongs to an attempt runs where the attempt ran; an attempt of its own, anywhere."""
+    if place.spec.affinity == "any":
         return ""
+    is_free = place.role == "step" or (place.role == "do" and place.index == 0)
+    if is_free:
+        # The handler has made things right for the rerun, where it ran.
+        return place.host if place.climb.reruns else ""
     return next((above.host for above in state.ancestors(place) if above.host), "")
 
 
@@ -141,3 +152,10 @@ def _context(state: State, step: Place, place: Place) -> str:
         return ""
     context: str = failure_view(state, place)["context"]
     return context
+
+
+def _secrets(state: State, spec: Command) -> dict[str, Secret]:
+    """Those that its own templates read. No other value of a task may name one, whatever it looks like."""
+    templates = [*spec.env.values(), *(spec.action.bindings.values() if spec.action else ())]
+    read = {name for template in (*templates, *([spec.cwd] if spec.cwd else ())) for name in template.reads}
+    return {name: secret for name, secret in state.workflow.secrets.items() if f"secrets.{name}" in read}
