@@ -65,7 +65,9 @@ class SqliteFile:
     def version(self) -> int:
         """A number that changes when another connection has written."""
         try:
-            return self.db.data_version()
+            # Not Connection.data_version(): that one changes with our own commits too.
+            ((version,),) = self.db.execute("PRAGMA data_version").fetchall()
+            return int(version)
         except apsw.Error as error:
             self._translate(error)
 
