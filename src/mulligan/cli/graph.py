@@ -6,16 +6,13 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 
 from mulligan.cli.files import write_file
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
-from mulligan.core.workflow import Workflow
-from mulligan.language import load
-from mulligan.language.drawing import draw_mermaid, draw_svg
-from mulligan.language.drawing.picture import picture
+from mulligan.service.definitions import Workflow, load
+from mulligan.service.drawings import draw_mermaid, draw_svg, drawn_links, picture_json
 
 Format = Literal["mermaid", "svg", "png"]
 # What Mermaid allows where nobody has set `maxEdges`, which a diagram cannot do for itself.
@@ -44,12 +41,12 @@ def graph(
     """Draw a workflow as Mermaid, SVG or PNG."""
     workflow = load(file)
     if as_json:
-        show_json(msgspec.to_builtins(picture(workflow)))
+        show_json(picture_json(workflow))
         return
     form = _format(form, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {file.stem}.png")
-    if form == "mermaid" and len(picture(workflow).links) > _MERMAID_EDGES_MAX:
+    if form == "mermaid" and drawn_links(workflow) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them, --format svg does not")
     _put(_drawn(workflow, form), out)
 

@@ -10,7 +10,7 @@ import typer
 
 from mulligan.cli.files import write_file
 from mulligan.cli.terminal import complain, show_json
-from mulligan.language.schema import schema as language_schema
+from mulligan.service.definitions import schema as language_schema
 
 
 def schema(

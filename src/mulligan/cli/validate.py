@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from mulligan.cli.terminal import complain, show, show_json
-from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
-from mulligan.language import Examined, examine
+from mulligan.service.definitions import Examined, Workflow, edges_count, examine
 
 _SHOWN = ("message", "file", "line", "column", "hint")
 
@@ -52,8 +51,7 @@ def _tell(path: Path, verdict: Examined | LanguageError) -> None:
 
 
 def _size(workflow: Workflow) -> str:
-    edges = sum(len(step.needs) + len(step.edges) for step in workflow.steps)
-    counts = (("step", len(workflow.steps)), ("edge", edges), ("input", len(workflow.inputs)))
+    counts = (("step", len(workflow.steps)), ("edge", edges_count(workflow)), ("input", len(workflow.inputs)))
     return ", ".join(_counted(word, count) for word, count in counts if count or word == "step")
 
 

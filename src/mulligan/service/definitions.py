@@ -1,0 +1,32 @@
+"""Workflow files for the faces: reading them, checking them, and the words in which people give values for them."""
+
+from __future__ import annotations
+
+from ..core.workflow import Workflow
+from ..errors import InputInvalid
+from ..language import Examined, examine, load
+from ..language import quantities as q
+from ..language.schema import schema
+
+__all__ = ["Examined", "Workflow", "duration", "edges_count", "examine", "load", "schema", "size"]
+
+
+def edges_count(workflow: Workflow) -> int:
+    """How many links its file has: needs and edges."""
+    return sum(len(step.needs) + len(step.edges) for step in workflow.steps)
+
+
+def duration(text: str) -> float:
+    """Seconds, as workflow files write them: `30s`, `1h30m`, or a number of seconds."""
+    try:
+        return q.duration(float(text) if text.replace(".", "", 1).isdigit() else text)
+    except ValueError:
+        raise InputInvalid(f"'{text}' is not a duration", hint="write it like 30s, 5m or 1h30m") from None
+
+
+def size(text: str) -> int:
+    """Bytes, as workflow files write them: `512MiB`, `4GB`, or a number of bytes."""
+    try:
+        return q.size(int(text) if text.isdigit() else text)
+    except ValueError:
+        raise InputInvalid(f"'{text}' is not a size", hint="write it like 512MiB or 4GB") from None
