@@ -54,8 +54,9 @@ def _cells(outcome: Outcome, result: Result, reference: Result) -> list[str]:
         return [*cells, "not run", "", "", "", ""]
     ratio = outcome.times_as_fast(reference, result)
     startup = f"{result.startup:.3f}" if result.startups else ""
+    rate = f"{1 / cost:,.1f}" if outcome.workload.is_net else ""
     times = "" if ratio is None or result is reference else f"{ratio:.2f}x"
-    return [*cells, f"{result.seconds:.3f}", startup, f"{1 / cost:,.1f}", times, f"{result.megabytes:.0f}"]
+    return [*cells, f"{result.seconds:.3f}", startup, rate, times, f"{result.megabytes:.0f}"]
 
 
 def flatness(outcomes: list[Outcome]) -> Iterator[Verdict]:
