@@ -18,7 +18,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "hyperqueue": ("hyperqueue==0.27.0",),
     "snakemake": ("snakemake==9.27.1",),
     "dagster": ("dagster==1.13.27",),
-    # Prefect's server does not start with newer releases of FastAPI, although it asks for no upper bound.
+    # Prefect's server does not start with FastAPI 0.162, although Prefect allows it; this is the oldest it allows.
     "prefect": ("prefect==3.8.8", "fastapi==0.139.0"),
 }
 
