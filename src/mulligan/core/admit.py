@@ -105,6 +105,14 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
     state, run = now.state, now.state.run
+    refuse_retry(state, report.from_step)
+    steps = steps_to_retry(state, report.from_step)
+    yield e.RunReopened(run.round + 1, report.by, report.reason, steps, _run_due(now))
+
+
+def refuse_retry(state: State, from_step: str) -> None:
+    """Raise where another round makes no sense."""
+    run = state.run
     if run.status not in RUN_ENDED:
         raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended")
     if run.status == "completed":
@@ -112,10 +120,8 @@ def _retry(now: Now, report: r.RetryRequested) -> Facts:
             f"run {run.run_id} completed, so there is nothing to retry",
             hint=f"to run it again from a step: mulligan fork {run.run_id} --from STEP",
         )
-    if report.from_step and report.from_step not in state.graph.nodes:
-        raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
-    steps = steps_to_retry(state, report.from_step)
-    yield e.RunReopened(run.round + 1, report.by, report.reason, steps, _run_due(now))
+    if from_step and from_step not in state.graph.nodes:
+        raise UnknownStep(f"'{from_step}' is not a step of run {run.run_id}", step=from_step)
 
 
 def steps_to_retry(state: State, from_step: str = "") -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import reports as r
-from ..core.admit import steps_to_retry
+from ..core.admit import refuse_retry, steps_to_retry
 from ..core.fork import kept_results
 from ..core.graph import Graph
 from ..core.state import State
@@ -111,7 +111,7 @@ class Service(Reading):
     ) -> tuple[State, Prepared, tuple[Any, ...]]:
         """What a fork would start from: the old state, what is run, and the results that are kept."""
         old = self.state(run_id)
-        if old.run.status not in RUN_ENDED and self._driver_of(self.store.run(run_id)) is not None:
+        if old.run.status not in RUN_ENDED and self.driver_of(self.store.run(run_id)) is not None:
             raise Refused(
                 f"run {run_id} is {old.run.status}: it can be forked when it rests",
                 hint=f"pause it first: mulligan pause {run_id}",
@@ -136,8 +136,10 @@ class Service(Reading):
         self.tell(run_id, r.RetryRequested(_now(), self.by, reason, from_step))
 
     def plan_retry(self, run_id: int, from_step: str = "") -> tuple[str, ...]:
-        """The steps that `retry` would put back to waiting."""
-        return steps_to_retry(self.state(run_id), from_step)
+        """The steps that `retry` would put back to waiting; refused where `retry` would be."""
+        state = self.state(run_id)
+        refuse_retry(state, from_step)
+        return steps_to_retry(state, from_step)
 
     def classify(
         self,
@@ -178,7 +180,7 @@ class Service(Reading):
 
         deadline = time.monotonic() + ANSWER_SECONDS
         while not is_answered():
-            driver = self._driver_of(self.store.run(run_id))
+            driver = self.driver_of(self.store.run(run_id))
             if driver is None:
                 self._take_its_turn(run_id, is_answered)
             elif time.monotonic() > deadline:
@@ -200,7 +202,7 @@ class Service(Reading):
             self._refuse_resume(self.record(run_id))
             return run_id
         for record in self.runs(statuses=("new", "running", "paused")) if self.home.is_there else ():
-            if record.parent_run_id is None and self._driver_of(record) is None:
+            if record.parent_run_id is None and self.driver_of(record) is None:
                 return record.run_id
         raise Refused("there is no run to resume: none is unfinished and without a process that drives it")
 
@@ -215,18 +217,18 @@ class Service(Reading):
                 f"run {record.run_id} is a child of run {record.parent_run_id}",
                 hint=f"resume that one: mulligan resume {record.root_run_id}",
             )
-        driver = self._driver_of(record)
+        driver = self.driver_of(record)
         if driver is not None and record.status != "paused":
             raise RunDriven(
                 f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
-                hint="it goes on there; to stop it: mulligan cancel {record.run_id}",
+                hint=f"it goes on there; to stop it: mulligan cancel {record.run_id}",
             )
 
     def is_driven(self, run_id: int) -> bool:
         """Whether a live process has the run."""
-        return self._driver_of(self.store.run(run_id)) is not None
+        return self.driver_of(self.store.run(run_id)) is not None
 
-    def _driver_of(self, record: RunRecord) -> WorkerRecord | None:
+    def driver_of(self, record: RunRecord) -> WorkerRecord | None:
         """The live worker that holds the run's turn."""
         if not record.holder:
             return None
