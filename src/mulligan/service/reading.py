@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +23,8 @@ from .home import Home
 
 # How many entries are read from the store at once.
 PAGE = 5_000
+# What a place begins with.
+STEP_NAME = re.compile(r"[\w-]+")
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -98,18 +102,33 @@ class Reading:
         return Verified(run_id, told.run.seq, differing)
 
     def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
-        """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number."""
-        if step not in self.state(run_id).places:
-            raise UnknownStep(f"'{step}' is not a step of run {run_id}", step=step)
+        """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number.
+
+        Also at a part of it: `build.undo@1`, `check[3]`.
+        """
+        self._step_of(run_id, step)
         facts = (entry.fact for entry in self.events(run_id))
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
         return [(fact.place, fact.attempt) for fact in scheduled if _is_of(step, fact.place)]
 
+    def _step_of(self, run_id: int, place: str) -> str:
+        """The name of the step that a place belongs to; `UnknownStep` where there is none."""
+        name = STEP_NAME.match(place)
+        if name is None or name.group() not in self.state(run_id).places:
+            raise UnknownStep(f"'{place}' is not a step of run {run_id}", step=place)
+        return name.group()
+
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
-        folders = self.home.folders
-        stdout, stderr = (path.read_bytes() if path.exists() else b"" for path in folders.logs(run_id, place, attempt))
-        return AttemptLog(place, attempt, stdout, stderr)
+        files = self.home.folders.attempt(run_id, place, attempt)
+        return AttemptLog(place, attempt, _content(files.out), _content(files.err))
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def _is_of(step: str, place: str) -> bool:
