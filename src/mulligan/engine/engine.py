@@ -150,6 +150,10 @@ class Engine:
             self._look()
         return self._take_turns()
 
+    def call(self) -> None:
+        """There is news for us in the store: look there on the next round."""
+        self._must_look = True
+
     @property
     def is_idle(self) -> bool:
         """Nothing runs here, nothing waits for a turn or for room."""
@@ -329,12 +333,18 @@ class Engine:
                 self._queuing[drive.run_id] = drive
             if entries:
                 self.watcher.committed(drive.state, entries)
-            if commit.is_last:
-                self._forget(drive)
+            if drive.has_ended:
+                self._part_with(drive, commit)
             self._note(commit, gave)
         fault("after_drain")
         self._start(started)
         self._stop(commits)
+
+    def _part_with(self, drive: Drive, commit: Commit) -> None:
+        """The run has ended: its last commit gave the turn back, a later one (a verb that was refused) does not."""
+        self._forget(drive)
+        if not commit.is_last:
+            self.store.release([drive.turn])
 
     def _note(self, commit: Commit, gave: Committed) -> None:
         """What the commit makes us look at next."""

@@ -1,0 +1,116 @@
+"""A world for engines: a store, a clock that jumps, hands that run nothing; and what a crash leaves of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.core.events import Entry
+from mulligan.core.state import State
+from mulligan.core.turn import fold
+from mulligan.core.workflow import Workflow, decode, encode, version
+from mulligan.engine.engine import Engine
+from mulligan.language import load_text
+from mulligan.language.expressions import Cel
+from mulligan.ports import NewRun, Store, WorkerRecord
+from mulligan.store import open_store
+from mulligan.testing.clock import JumpingClock
+from mulligan.testing.hands import Ends, FakeHands, all_well
+from mulligan.testing.promises import check
+
+
+class Seen:
+    """What an engine's watcher was shown."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.troubles: list[str] = []
+
+    def committed(self, state: State, entries: Any) -> None:
+        self.entries.extend(entries)
+
+    def trouble(self, message: str) -> None:
+        self.troubles.append(message)
+
+
+class World:
+    def __init__(self, store: Store, clock: JumpingClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.count = 0
+
+    def engine(self, *, slots: int = 4, ends: Ends = all_well, root_run_id: int | None = None) -> Engine:
+        """A new worker's engine."""
+        self.count += 1
+        name = f"w{self.count}"
+        self.store.register(WorkerRecord(name, "here", self.count))
+        hands = FakeHands(name, self.clock, slots=slots, ends=ends)
+        return Engine(self.store, self.clock, Cel({}), name, hands, root_run_id=root_run_id, watcher=Seen())
+
+    def start(self, text: str, engine: Engine | None = None, **inputs: Any) -> int:
+        """A new run of a workflow; with an engine it is its own at once."""
+        workflow = load_text(text)
+        data = encode(workflow)
+        request = r.RunRequested(self.clock.now(), 0, inputs, version(data))
+        new = NewRun(data, request.version, workflow.name, request)
+        (turn,) = self.store.create([new], engine.name if engine else "")
+        if engine is not None:
+            engine.adopt([turn])
+        return turn.run_id
+
+    def settle(self, *engines: Engine, ticks_max: int = 500) -> None:
+        """Let the engines work until nothing happens any more."""
+        quiet = 0
+        for _ in range(ticks_max):
+            is_busy = sum(engine.tick(0.0) for engine in engines) or not all(engine.is_settled for engine in engines)
+            # Twice: what is due is only known after a look.
+            quiet = 0 if is_busy else quiet + 1
+            if quiet == 2:
+                return
+        raise AssertionError(f"the engines still work after {ticks_max} rounds")
+
+    def pass_time(self, *engines: Engine, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.settle(*engines)
+
+    def bury(self, engine: Engine) -> None:
+        assert self.store.bury(engine.name, is_dead=True)
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def workflow(self, run_id: int) -> Workflow:
+        return decode(self.store.load(run_id).workflow)
+
+    def state(self, run_id: int) -> State:
+        """The run as its log tells it; every promise is checked on the way."""
+        log = self.store.log(run_id)
+        state = fold(self.workflow(run_id), log)
+        check(log, state)
+        return state
+
+    def statuses(self, run_id: int) -> dict[str, str]:
+        return {place.key: place.status for place in self.state(run_id).steps()}
+
+    def status(self, run_id: int) -> str:
+        return self.store.run(run_id).status
+
+    def facts(self, run_id: int) -> list[str]:
+        return [type(entry.fact).__name__ for entry in self.store.log(run_id)]
+
+
+STORES: dict[str, Callable[[Path, JumpingClock], Store]] = {
+    "memory": lambda folder, clock: open_store("memory:", clock=clock),
+    "sqlite": lambda folder, clock: open_store(folder / "mulligan.db", clock=clock),
+}
+
+
+@pytest.fixture(params=sorted(STORES))
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    clock = JumpingClock()
+    store = STORES[request.param](tmp_path, clock)
+    yield World(store, clock)
+    store.close()

@@ -1,0 +1,380 @@
+"""The engine's loop on real stores, with a clock that jumps and hands that run nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core import reports as r
+from mulligan.core.classify import Outcome
+from mulligan.ports import Answer, Commit
+
+from .conftest import World
+
+CHAIN = """
+order: sequential
+steps:
+  - {step: a, shell: make a}
+  - {step: b, shell: make b}
+  - {step: c, shell: make c}
+"""
+
+FAN = """
+steps:
+  - {step: a, shell: make a}
+  - {step: b, shell: make b}
+  - {step: c, shell: make c}
+  - {step: d, shell: make d, needs: [a, b, c]}
+"""
+
+
+def started(world: World, run_id: int) -> list[str]:
+    facts = (entry.fact for entry in world.store.log(run_id))
+    return [fact.place for fact in facts if isinstance(fact, e.AttemptStarted)]
+
+
+class Counting:
+    """A store that counts its commits."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.commits: list[list[Commit]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, commits: list[Commit]) -> Any:
+        self.commits.append(list(commits))
+        return self._store.commit(commits)
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_driven_to_its_end(world: World) -> None:
+    engine = world.engine()
+    run_id = world.start(CHAIN, engine)
+
+    world.settle(engine)
+
+    assert world.status(run_id) == "completed"
+    assert world.statuses(run_id) == {"a": "completed", "b": "completed", "c": "completed"}
+    assert engine.drives == {}
+
+
+def test_a_chain_costs_one_commit_a_step_and_one_to_begin_with(world: World) -> None:
+    world.store = counting = Counting(world.store)  # type: ignore[assignment]
+    engine = world.engine()
+    world.start(CHAIN, engine)
+
+    world.settle(engine)
+
+    assert len(counting.commits) == 1 + 3
+
+
+def test_the_turns_of_many_runs_share_one_commit(world: World) -> None:
+    world.store = counting = Counting(world.store)  # type: ignore[assignment]
+    engine = world.engine(slots=8)
+    for _ in range(5):
+        world.start(CHAIN, engine)
+
+    world.settle(engine)
+
+    assert [len(commits) for commits in counting.commits] == [5, 5, 5, 5]
+
+
+def test_tasks_beyond_the_room_wait_and_are_taken_as_it_is_freed(world: World) -> None:
+    engine = world.engine(slots=2)
+    run_id = world.start(FAN, engine)
+
+    engine.tick(0.0)
+
+    assert started(world, run_id) == ["a", "b"]
+    world.settle(engine)
+    assert started(world, run_id) == ["a", "b", "c", "d"]
+    assert world.status(run_id) == "completed"
+
+
+def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity(world: World) -> None:
+    engine = world.engine(slots=2)
+    run_id = world.start("steps: [{step: a, shell: make, resources: {cpus: 64}}]", engine)
+
+    world.settle(engine)
+
+    failure = world.state(run_id).failures[0].failure
+    assert (failure.code, failure.message) == ("NO_CAPACITY", "no worker here can ever take it: it asks for too much")
+
+
+def test_a_run_that_another_engine_drives_is_left_alone(world: World) -> None:
+    one, other = world.engine(ends=lambda task: None), world.engine()
+    run_id = world.start(CHAIN, one)
+    one.tick(0.0)
+
+    other.take_up([run_id])
+
+    assert other.drives == {}
+
+
+def test_an_engine_that_drains_starts_nothing_and_writes_what_ends(world: World) -> None:
+    engine = world.engine(slots=1)
+    run_id = world.start(CHAIN, engine)
+    engine.tick(0.0)
+
+    engine.drain()
+    world.settle(engine)
+
+    assert started(world, run_id) == ["a"]
+    assert world.statuses(run_id) == {"a": "completed", "b": "ready", "c": "waiting"}
+    engine.let_go()
+    next_engine = world.engine()
+    next_engine.take_up([run_id])
+    world.settle(next_engine)
+    assert world.status(run_id) == "completed"
+
+
+# -- what a run is told ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_is_answered(world: World) -> None:
+    engine = world.engine(ends=lambda task: None)
+    run_id = world.start(CHAIN, engine)
+    engine.tick(0.0)
+
+    message = world.store.put(run_id, r.PauseRequested(world.clock.now(), "me"), is_asking=True)
+    engine.call()
+    engine.tick(0.0)
+
+    assert world.store.answer(message) == Answer()
+    assert world.status(run_id) == "paused"
+
+
+def test_what_makes_no_sense_is_refused_with_the_reason(world: World) -> None:
+    engine = world.engine()
+    run_id = world.start(CHAIN, engine)
+    world.settle(engine)
+    message = world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"), is_asking=True)
+
+    engine.call()
+    world.settle(engine)
+
+    assert world.store.answer(message) == Answer(
+        "run.finished",
+        f"run {run_id} completed on 2026-01-01 at 00:00, so there is nothing to cancel",
+        f"to run it again from a step: mulligan fork {run_id} --from STEP",
+    )
+    assert engine.drives == {}
+
+
+def test_a_cancelled_run_ends_its_tasks_and_then_itself(world: World) -> None:
+    engine = world.engine(ends=lambda task: None)
+    run_id = world.start(CHAIN, engine)
+    engine.tick(0.0)
+    world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"))
+
+    engine.call()
+    world.settle(engine)
+
+    assert list(engine.hands.stopped.values()) == [10.0]  # type: ignore[union-attr]
+    assert world.status(run_id) == "cancelled"
+
+
+def test_a_paused_run_gives_out_nothing_until_it_is_resumed(world: World) -> None:
+    engine = world.engine(slots=1)
+    run_id = world.start(FAN, engine)
+    engine.tick(0.0)
+    world.store.put(run_id, r.PauseRequested(world.clock.now(), "me"))
+
+    engine.call()
+    world.settle(engine)
+
+    assert started(world, run_id) == ["a"]
+    world.store.put(run_id, r.ResumeRequested(world.clock.now(), "me"))
+    engine.call()
+    world.settle(engine)
+    assert world.status(run_id) == "completed"
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+RETRIED = "steps: [{step: a, shell: make, retry: {max_retries: 2, delay: 30s}}]"
+
+
+def fails_until(attempt: int) -> Any:
+    return lambda task: Outcome(exit_code=0 if task.attempt >= attempt else 1)
+
+
+def test_a_retry_waits_for_its_delay(world: World) -> None:
+    engine = world.engine(ends=fails_until(2))
+    run_id = world.start(RETRIED, engine)
+    world.settle(engine)
+
+    assert started(world, run_id) == ["a"]
+    world.pass_time(engine, seconds=29)
+    assert started(world, run_id) == ["a"]
+    world.pass_time(engine, seconds=1)
+    assert started(world, run_id) == ["a", "a"]
+    assert world.status(run_id) == "completed"
+
+
+def test_a_delay_of_nothing_is_over_in_the_same_commit(world: World) -> None:
+    world.store = counting = Counting(world.store)  # type: ignore[assignment]
+    engine = world.engine(ends=fails_until(3))
+    run_id = world.start("steps: [{step: a, shell: make, retry: {max_retries: 2, delay: 0s}}]", engine)
+
+    world.settle(engine)
+
+    assert world.status(run_id) == "completed"
+    assert len(counting.commits) == 1 + 3
+
+
+def test_a_timer_that_came_due_while_no_engine_was_there_fires_when_one_is(world: World) -> None:
+    engine = world.engine(ends=fails_until(2))
+    run_id = world.start(RETRIED, engine)
+    world.settle(engine)
+    world.bury(engine)
+    world.clock.advance(300)
+
+    other = world.engine(ends=fails_until(2))
+    other.take_up([run_id])
+    world.settle(other)
+
+    assert world.status(run_id) == "completed"
+
+
+# -- child runs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parent(tmp_path: Any) -> str:
+    (tmp_path / "child.yaml").write_text(
+        """
+name: child
+inputs: {n: {type: integer}}
+steps: [{step: work, shell: make}]
+outputs: {said: "${steps.work.output}"}
+"""
+    )
+    return f"""
+name: parent
+steps:
+  - {{step: call, workflow: {{file: {tmp_path}/child.yaml, inputs: {{n: 1}}}}}}
+  - {{step: after, needs: [call], shell: make}}
+"""
+
+
+def test_a_child_run_is_driven_and_its_end_reaches_its_parent(world: World, parent: str) -> None:
+    engine = world.engine()
+    run_id = world.start(parent, engine)
+
+    world.settle(engine)
+
+    (child,) = world.store.children(run_id)
+    assert (child.status, child.root_run_id, child.parent_place) == ("completed", run_id, "call")
+    assert world.state(run_id).places["call"].output == {"said": "work"}
+    assert world.status(run_id) == "completed"
+
+
+def test_a_child_that_fails_fails_the_step_that_called_it(world: World, parent: str) -> None:
+    engine = world.engine(ends=lambda task: Outcome(exit_code=3))
+    run_id = world.start(parent, engine)
+
+    world.settle(engine)
+
+    failure = world.state(run_id).failures[0].failure
+    assert (failure.code, [cause.exit_code for cause in failure.cause]) == ("CHILD_FAILED", [3])
+
+
+def test_cancelling_a_parent_cancels_its_child_first(world: World, parent: str) -> None:
+    engine = world.engine(ends=lambda task: None)
+    run_id = world.start(parent, engine)
+    engine.tick(0.0)
+    engine.tick(0.0)
+    world.store.put(run_id, r.CancelRequested(world.clock.now(), "me"))
+
+    engine.call()
+    world.settle(engine)
+
+    assert [record.status for record in world.store.children(run_id)] == ["cancelled"]
+    assert world.status(run_id) == "cancelled"
+
+
+# -- several engines -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_dead_engine_ran_runs_again_and_spends_no_retry(world: World) -> None:
+    engine = world.engine(ends=lambda task: None)
+    run_id = world.start(CHAIN, engine)
+    engine.tick(0.0)
+
+    world.bury(engine)
+    other = world.engine()
+    other.take_up([run_id])
+    world.settle(other)
+
+    assert world.status(run_id) == "completed"
+    assert world.facts(run_id).count("AttemptLost") == 1
+    assert started(world, run_id) == ["a", "a", "b", "c"]
+
+
+def test_what_a_buried_engine_reports_late_is_refused_and_changes_nothing(world: World) -> None:
+    engine = world.engine(ends=lambda task: None)
+    run_id = world.start(CHAIN, engine)
+    engine.tick(0.0)
+    world.bury(engine)
+    other = world.engine()
+    other.take_up([run_id])
+    world.settle(other)
+    log = world.store.log(run_id)
+
+    engine.hands.ends = lambda task: Outcome(exit_code=1)  # type: ignore[union-attr]
+    world.settle(engine)
+
+    assert world.store.log(run_id) == log
+    assert engine.drives == {}
+
+
+def test_a_turn_that_was_lost_costs_the_other_runs_of_the_batch_nothing(world: World) -> None:
+    engine = world.engine(ends=lambda task: None)
+    lost, kept = world.start(CHAIN, engine), world.start(CHAIN, engine)
+    engine.tick(0.0)
+    world.store.release([engine.drives[lost].turn])
+    other = world.engine(ends=lambda task: None)
+    other.take_up([lost])
+
+    engine.hands.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
+    world.settle(engine)
+
+    assert world.status(kept) == "completed"
+    # The report under a lease that still holds went to whoever has the run.
+    other.hands.ends = lambda task: Outcome(exit_code=0)  # type: ignore[union-attr]
+    other.call()
+    world.settle(other)
+    assert world.status(lost) == "completed"
+    assert world.facts(lost).count("AttemptLost") == 0
+
+
+# -- bugs of ours ----------------------------------------------------------------------------------------------------
+
+
+class Poisoned:
+    """An evaluator with a bug."""
+
+    def condition(self, *_: Any) -> bool:
+        raise ZeroDivisionError("a bug")
+
+    evaluate = render = condition
+
+
+def test_a_run_that_crashes_the_engine_again_and_again_is_paused_and_disturbs_no_other(world: World) -> None:
+    engine = world.engine()
+    poisoned = world.start("steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a], when: 1 == 1}]", engine)
+    healthy = world.start(CHAIN, engine)
+    engine.drives[poisoned].evaluator = Poisoned()  # type: ignore[assignment]
+
+    world.settle(engine)
+
+    assert world.status(healthy) == "completed"
+    assert world.status(poisoned) == "paused"
+    assert world.store.run(poisoned).reason == "engine_error: ZeroDivisionError: a bug"
