@@ -54,6 +54,7 @@ pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf bench/.envs
 	find src tests bench examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The project itself comes last and without a build environment of its own: its backend is one of the pins.
@@ -78,6 +79,6 @@ endef
 
 # Hashes of every file of a release, for every platform; no address of an index, no path of this machine.
 define compile
-$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --universal --python-version 3.11 \
+$(or $(UV),.venv-pins/bin/uv) --quiet --no-config pip compile pyproject.toml --extra postgres --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins" $(if $(UPGRADE),--upgrade)
 endef
