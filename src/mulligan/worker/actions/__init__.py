@@ -1,0 +1,1 @@
+"""One file per action: what it needs to start, and how its end is read."""

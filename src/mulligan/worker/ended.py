@@ -1,0 +1,58 @@
+"""How a task ended, as it was seen from outside, and the report that tells it."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from ..core.classify import Outcome
+from ..core.reports import TaskEnded
+from ..core.tasks import Task
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """What was measured of a process, or of a step in a warm one. Times are of the clock on the wall."""
+
+    # As `wait` gives it.
+    status: int
+    started: float
+    ended: float
+    cpu_seconds: float
+    peak_memory: int
+    # Why it was made to end: "timeout", "memory", "expired", "stopped", "interrupted"; "" if it ended by itself.
+    why: str = ""
+
+    @property
+    def exit_code(self) -> int | None:
+        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else None
+
+    @property
+    def signal(self) -> int | None:
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else None
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        return {
+            "started": _iso(self.started),
+            "ended": _iso(self.ended),
+            "wall_seconds": round(self.ended - self.started, 6),
+            "cpu_seconds": round(self.cpu_seconds, 6),
+            "peak_memory": self.peak_memory,
+        }
+
+
+def report(task: Task, outcome: Outcome, output: Any = None, ended: Ended | None = None) -> TaskEnded:
+    usage = ended.usage if ended else {}
+    return TaskEnded(datetime.now(UTC), task.place, task.attempt, outcome, output, usage)
+
+
+def refused(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
+    """The end of a task that could not be started."""
+    return report(task, Outcome(exit_code=None, code=code, message=message))
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,49 @@
+"""What a task finds in its environment: what every step is told, and the values that its text reads."""
+
+from __future__ import annotations
+
+from ..core.tasks import Task
+from ..language.shell import environment_value
+from ..ports import Lease
+from .folders import Attempt, Folders
+
+
+def of_worker(name: str, inherited: dict[str, str]) -> dict[str, str]:
+    """What is the same for all tasks of a worker."""
+    return {**inherited, "MULLIGAN_WORKER": name}
+
+
+def of_task(lease: Lease, files: Attempt, folders: Folders) -> dict[str, str]:
+    """What differs from task to task; InputInvalid where a value does not fit."""
+    task = lease.task
+    values = {
+        "MULLIGAN_RUN_ID": str(task.run_id),
+        "MULLIGAN_WORKFLOW": task.workflow,
+        "MULLIGAN_STEP": task.step,
+        "MULLIGAN_VISIT": str(task.visit),
+        "MULLIGAN_ATTEMPT": str(task.told_attempt or task.attempt),
+        "MULLIGAN_OUTPUT_DIR": folders.outputs(task.run_id),
+        "MULLIGAN_OUTPUT": files.output(lease.token),
+        "MULLIGAN_ERROR": files.error(lease.token),
+        "MULLIGAN_FENCE": str(lease.token),
+        "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
+    }
+    if task.item is not None:
+        values["MULLIGAN_ITEM"] = str(task.item)
+    if task.error_code:
+        values["MULLIGAN_ERROR_CODE"] = task.error_code
+    if task.return_code is not None:
+        values["MULLIGAN_RETURN_CODE"] = str(task.return_code)
+    if task.context:
+        values["MULLIGAN_FAILURE_CONTEXT"] = files.context(lease.token)
+    for name, value in task.env.items():
+        values[name] = environment_value(name, value)
+    return values
+
+
+def folder_of(task: Task) -> str:
+    """Where the task runs. Relative folders are relative to where `run` was called."""
+    folder = environment_value("cwd", task.cwd)
+    if folder.startswith("/"):
+        return folder
+    return f"{task.home}/{folder}" if folder else task.home or "/"

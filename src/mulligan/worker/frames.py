@@ -1,0 +1,40 @@
+"""Messages over a stream socket: a length, then plain values. Between a worker and its own supervisor only.
+
+Loaded by the supervisor too, which must stay small: nothing is imported that it does not need.
+"""
+
+from __future__ import annotations
+
+import marshal
+
+_LENGTH_BYTES = 4
+RECEIVE_BYTES = 1 << 18
+
+
+def frame(message: tuple) -> bytes:
+    """One message as bytes. `marshal` is safe here: both ends are the same interpreter, and ours."""
+    body = marshal.dumps(message)
+    return len(body).to_bytes(_LENGTH_BYTES, "little") + body
+
+
+class Frames:
+    """Cuts what arrives into messages, however it was cut on the way."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple]:
+        """The messages that are complete with `data`."""
+        self._buffer += data
+        found, start = [], 0
+        while (end := self._end(start)) is not None:
+            found.append(marshal.loads(self._buffer[start + _LENGTH_BYTES : end]))
+            start = end
+        del self._buffer[:start]
+        return found
+
+    def _end(self, start: int) -> int | None:
+        if len(self._buffer) - start < _LENGTH_BYTES:
+            return None
+        end = start + _LENGTH_BYTES + int.from_bytes(self._buffer[start : start + _LENGTH_BYTES], "little")
+        return end if len(self._buffer) >= end else None

@@ -1,0 +1,436 @@
+"""The hands of an engine: takes leases, has their tasks run, and says what became of them.
+
+One thread and one loop: `collect` waits for the supervisor, for the warm children and for what the engine watches.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import time
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..core.classify import Outcome
+from ..core.reports import LeaseExpired, Report, TaskInterrupted
+from ..core.tasks import Task
+from ..errors import InputInvalid
+from ..ports import Lease, Offer
+from .actions import python, shell
+from .cgroups import OomKills
+from .children import Child, ChildBroke, Step
+from .ended import Ended, refused, report
+from .environment import of_worker
+from .folders import Attempt, Folders
+from .processes import kill_marked
+from .room import Room
+from .supervision import Supervision, SupervisorGone
+from .timing import seconds_left
+
+SIGKILL = 9
+KILLED_STATUS = 128 + SIGKILL
+# From then on the log of a python step can be found under its attempt's name while it runs.
+LOGS_NAMED_AFTER_SECONDS = 0.2
+DROP_SECONDS_MAX = 10.0
+_NOT_EXECUTABLE = 126
+
+
+class Running(msgspec.Struct):
+    """A task that was taken and has not been told as ended."""
+
+    lease: Lease
+    files: Attempt
+    # The child that works at it, or 0: then it is a process of its own, known by its token.
+    child: int = 0
+    # What is told of it as soon as nothing of it is left.
+    held: Report | None = None
+
+
+class LocalHands:
+    """Runs tasks as processes of this host. See `mulligan.ports.Hands` for the promises."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        home: Path,
+        *,
+        cpus: float,
+        memory: int,
+        gpus: int = 0,
+        labels: tuple[str, ...] = (),
+        lock_fd: int | None = None,
+        lease_seconds: float | None = None,
+        grace_seconds: float = 10.0,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self._folders = Folders(home)
+        self._room = Room(cpus, memory, gpus, labels)
+        self._environment = of_worker(name, dict(os.environ))
+        self._path = self._environment.get("PATH", os.defpath)
+        self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
+        self._grace_seconds = grace_seconds
+        self._running: dict[int, Running] = {}
+        self._children: dict[int, Child] = {}
+        self._children_made = 0
+        self._done: list[tuple[Lease, Report]] = []
+        self._oom_kills = OomKills()
+        self._selector = selectors.DefaultSelector()
+        self._supervisor = self._launch()
+        self._selector.register(self._supervisor, selectors.EVENT_READ, self._hear_supervisor)
+        self._is_dropped = True
+
+    # -- room
+
+    def fits(self, task: Task) -> bool:
+        return self._room.fits(task)
+
+    def can_ever(self, task: Task) -> bool:
+        return self._room.can_ever(task)
+
+    def offer(self) -> Offer:
+        return self._room.offer(self.host)
+
+    def reserve(self, task: Task) -> None:
+        self._room.take(task)
+
+    def unreserve(self, task: Task) -> None:
+        self._room.give_back(task)
+
+    @property
+    def running(self) -> Collection[Lease]:
+        return [running.lease for running in self._running.values()]
+
+    # -- starting
+
+    def start(self, leases: Iterable[Lease]) -> None:
+        orders = []
+        for lease in leases:
+            task = lease.task
+            files = self._folders.attempt(task.run_id, task.place, task.attempt)
+            self._running[lease.token] = running = Running(lease, files)
+            try:
+                self._folders.make(task.run_id)
+                _refuse_secrets(task)
+                if task.kind == "shell":
+                    orders.append(("run", lease.token, *shell.order(lease, files, self._folders, self._path)))
+                elif task.kind == "python":
+                    self._start_python(running)
+                else:
+                    self._end(lease.token, refused(task, f"this version cannot run '{task.kind}' steps yet"))
+            except InputInvalid as error:
+                self._end(lease.token, refused(task, error.message))
+            except shell.NotFound as missing:
+                self._end(lease.token, _not_found(task, str(missing)))
+            except OSError as error:
+                self._end(lease.token, refused(task, f"its files cannot be written: {error.strerror}", "EXCEPTION"))
+        if orders:
+            self._supervisor.send(*orders)
+
+    def _start_python(self, running: Running) -> None:
+        lease = running.lease
+        message = python.message(lease, running.files, self._folders)
+        if not os.path.isdir(message["cwd"]):
+            self._end(lease.token, _not_started(lease.task, message["cwd"], 0, "there is no such folder"))
+            return
+        left = seconds_left(lease.task)
+        interpreter = python.interpreter_of(lease, self._path)
+        while True:
+            child = self._child_for(lease.task, interpreter)
+            now = time.monotonic()
+            step = Step(lease, running.files, time.time(), now, None if left is None else now + left)
+            try:
+                child.give(step, message)
+            except ChildBroke:
+                self._let_go(child)
+                continue
+            running.child = child.key
+            if lease.task.memory is not None:
+                self._supervisor.send(("limit", child.key, lease.task.memory))
+            return
+
+    def _child_for(self, task: Task, interpreter: str) -> Child:
+        """An idle child of the same workflow and interpreter, else a new one."""
+        idle = [child for child in self._children.values() if child.step is None and not child.is_leaving]
+        for child in idle:
+            if child.version == task.version and child.interpreter == interpreter:
+                return child
+        if len(self._children) >= self._room.cpus and idle:
+            self._let_go(min(idle, key=lambda child: child.idle_since))
+        return self._new_child(task.version, interpreter)
+
+    def _new_child(self, version: str, interpreter: str) -> Child:
+        slots = self._folders.slots(self.name)
+        os.makedirs(slots, exist_ok=True)
+        self._children_made += 1
+        child = Child(self._children_made, version, interpreter, slots)
+        self._children[child.key] = child
+        child.launch(self._supervisor)
+        self._selector.register(child, selectors.EVENT_READ, lambda: self._hear_child(child))
+        return child
+
+    def _let_go(self, child: Child) -> None:
+        """It gets no further step, and ends when it reads so. Its supervisor will say when it has."""
+        if child.fileno() >= 0:
+            self._selector.unregister(child)
+        child.close()
+
+    # -- stopping
+
+    def stop(self, token: int, grace_seconds: float | None) -> None:
+        if grace_seconds is not None and token in self._running:
+            self._stop(self._running[token], grace_seconds, "stopped")
+
+    def stop_all(self, grace_seconds: float) -> None:
+        for running in self._running.values():
+            self._stop(running, grace_seconds, "interrupted")
+
+    def _stop(self, running: Running, grace_seconds: float, why: str) -> None:
+        if running.child in self._children:
+            self._children[running.child].is_leaving = True
+        self._supervisor.send(("stop", running.child or running.lease.token, grace_seconds, why))
+
+    def drop_all(self) -> None:
+        for running in self._running.values():
+            self._room.give_back(running.lease.task)
+        self._running.clear()
+        self._done.clear()
+        for child in self._children.values():
+            child.step = None
+            child.is_leaving = True
+        self._is_dropped = False
+        self._supervisor.send(("drop",))
+        until = time.monotonic() + DROP_SECONDS_MAX
+        while not self._is_dropped and time.monotonic() < until:
+            self._wait(until - time.monotonic())
+
+    def renewed(self) -> None:
+        self._supervisor.send(("renew",))
+
+    def close(self) -> None:
+        for child in self._children.values():
+            child.close()
+        self._selector.close()
+        self._supervisor.close()
+        for child in self._children.values():
+            child.remove_slots()
+
+    # -- hearing
+
+    def watch(self, fd: int) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, None)
+
+    def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
+        if not self._done:
+            self._wait(timeout)
+        self._keep_time()
+        done, self._done = self._done, []
+        return done
+
+    def _wait(self, timeout: float | None) -> None:
+        due = self._next_due()
+        if due is not None:
+            patience = max(0.0, due - time.monotonic())
+            timeout = patience if timeout is None else min(timeout, patience)
+        for key, _ in self._selector.select(timeout):
+            if key.data is not None:
+                key.data()
+
+    def _end(self, token: int, report: Report) -> None:
+        """The task is over: its room is free, and the engine is told."""
+        running = self._running.pop(token)
+        self._room.give_back(running.lease.task)
+        self._done.append((running.lease, report))
+
+    def _hear_supervisor(self) -> None:
+        try:
+            messages = self._supervisor.receive()
+        except SupervisorGone:
+            self._replace_supervisor()
+            return
+        for kind, *rest in messages:
+            _HEARD[kind](self, *rest)
+
+    def _replace_supervisor(self) -> None:
+        """It was killed. What it ran is found by its environment and killed; all of it is lost."""
+        self._selector.unregister(self._supervisor)
+        self._supervisor.close()
+        for child in list(self._children.values()):
+            self._forget(child)
+        kill_marked(b"MULLIGAN_WORKER", os.fsencode(self.name))
+        for token in list(self._running):
+            self._end(token, self._lost(self._running[token].lease.task))
+        self._supervisor = self._launch()
+        self._selector.register(self._supervisor, selectors.EVENT_READ, self._hear_supervisor)
+        self._is_dropped = True
+
+    def _lost(self, task: Task) -> Report:
+        return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self.name)
+
+    def _on_ended(self, key: int, *measured: Any) -> None:
+        ended = Ended(*measured)
+        if key in self._children:
+            self._on_child_ended(self._children[key], ended)
+        elif key in self._running:
+            running = self._running[key]
+            self._end(key, self._told(running.lease, running.files, ended))
+
+    def _told(self, lease: Lease, files: Attempt, ended: Ended) -> Report:
+        """The report of a task whose process has ended."""
+        task = lease.task
+        if ended.why == "expired":
+            return self._lost(task)
+        if ended.why == "interrupted":
+            return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
+        is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
+        return shell.read_end(lease, files, ended, is_out_of_memory)
+
+    def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
+        """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""
+        if ended.signal != SIGKILL and ended.exit_code != KILLED_STATUS:
+            return False
+        return bool(task.memory and ended.peak_memory >= task.memory) or self._oom_kills.take_new()
+
+    def _on_refused(self, key: int, what: str, number: int, text: str) -> None:
+        """It could not be started."""
+        child = self._children.get(key)
+        token = key if child is None else child.step.lease.token if child.step else 0
+        if child is not None:
+            self._forget(child)
+        if token not in self._running:
+            return
+        running = self._running[token]
+        self._end(token, _not_started(running.lease.task, what, number, text))
+
+    def _on_swept(self, key: int) -> None:
+        """Nothing is left of what a step in a child had started."""
+        for token, running in list(self._running.items()):
+            if running.child == key and running.held is not None:
+                self._end(token, running.held)
+
+    def _on_dropped(self) -> None:
+        self._is_dropped = True
+
+    # -- children
+
+    def _hear_child(self, child: Child) -> None:
+        try:
+            answer = child.receive()
+        except ChildBroke:
+            self._selector.unregister(child)
+            child.close()
+            # One that talks nonsense lives on; one that has ended is nothing to stop.
+            self._supervisor.send(("stop", child.key, 0.0, "broken"))
+            return
+        if answer is not None and child.step is not None:
+            self._on_answer(child, answer)
+
+    def _on_answer(self, child: Child, answer: dict[str, Any]) -> None:
+        child.name_logs({1: answer["out"], 2: answer["err"]})
+        step = child.end_step()
+        lease = step.lease
+        ended = Ended(0, step.started, time.time(), answer["cpu"], answer["peak"])
+        told = python.read_answer(lease, step.files, answer, ended)
+        if lease.task.memory is not None:
+            self._supervisor.send(("limit", child.key, None))
+        if answer.get("worn"):
+            child.is_leaving = True
+            self._hold(child, lease, told, ("stop", child.key, 0.0, "worn"))
+        elif answer.get("forked"):
+            self._hold(child, lease, told, ("sweep", child.key))
+        else:
+            self._end(lease.token, told)
+
+    def _hold(self, child: Child, lease: Lease, told: Report, order: tuple) -> None:
+        """Tell the end only when nothing is left of what the step has started."""
+        self._running[lease.token].held = told
+        self._supervisor.send(order)
+
+    def _on_child_ended(self, child: Child, ended: Ended) -> None:
+        step = child.step
+        if step is not None:
+            child.name_logs()
+            child.end_step()
+        self._forget(child)
+        self._on_swept(child.key)
+        if step is None or step.lease.token not in self._running:
+            return
+        if ended.ended < step.started:
+            # It was gone before it got the step, and nobody had noticed.
+            self._start_python(self._running[step.lease.token])
+            return
+        own = msgspec.structs.replace(ended, started=step.started)
+        self._end(step.lease.token, self._told(step.lease, step.files, own))
+
+    def _forget(self, child: Child) -> None:
+        if child.fileno() >= 0:
+            self._selector.unregister(child)
+            child.close()
+        child.remove_slots()
+        del self._children[child.key]
+
+    # -- time
+
+    def _busy(self) -> list[tuple[Child, Step]]:
+        return [(child, child.step) for child in self._children.values() if child.step is not None]
+
+    def _next_due(self) -> float | None:
+        dues = [step.started_at + LOGS_NAMED_AFTER_SECONDS for _, step in self._busy() if not step.has_named_logs]
+        dues += [step.due for _, step in self._busy() if step.due is not None]
+        return min(dues, default=None)
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        for child, step in self._busy():
+            if not step.has_named_logs and step.started_at + LOGS_NAMED_AFTER_SECONDS <= now:
+                child.name_logs()
+            if step.due is not None and step.due <= now:
+                step.due = None
+                child.is_leaving = True
+                self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
+
+
+_HEARD: dict[str, Callable[..., None]] = {
+    "ended": LocalHands._on_ended,
+    "refused": LocalHands._on_refused,
+    "swept": LocalHands._on_swept,
+    "dropped": LocalHands._on_dropped,
+}
+
+
+def kill_leftovers(worker: str) -> bool:
+    """Kill whatever a dead worker of this host has left: for when it and its supervisor were killed at once."""
+    return kill_marked(b"MULLIGAN_WORKER", os.fsencode(worker))
+
+
+def _refuse_secrets(task: Task) -> None:
+    if task.secrets and any(map(_holds_secret, (task.params, task.env, task.cwd))):
+        raise InputInvalid("it reads a secret, and this version cannot look secrets up yet")
+
+
+def _holds_secret(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "${}" in value or any(map(_holds_secret, value.values()))
+    return isinstance(value, list) and any(map(_holds_secret, value))
+
+
+def _not_found(task: Task, program: str) -> Report:
+    """As a shell says it."""
+    return report(task, Outcome(exit_code=shell.NOT_FOUND, stderr_tail=f"{program}: command not found"))
+
+
+def _not_started(task: Task, what: str, number: int, text: str) -> Report:
+    """What the system said when the process was to be started."""
+    if what:
+        return refused(task, f"the folder '{what}' cannot be entered: {text}")
+    if number == errno.E2BIG:
+        return refused(task, "its values are too many for the environment of a process")
+    if number in (errno.EACCES, errno.ENOEXEC):
+        return report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=text))
+    return refused(task, f"it cannot be started: {text}", "EXCEPTION")

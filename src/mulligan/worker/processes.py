@@ -1,0 +1,143 @@
+"""Processes as /proc shows them: who descends from whom, what they hold, and how they are ended.
+
+Loaded by the supervisor too, which must stay small: nothing is imported that it does not need.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+SIGKILL = 9
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Process:
+    """One line of /proc/PID/stat: a process that is not a zombie."""
+
+    __slots__ = ("parent", "pid", "resident_bytes", "session")
+
+    def __init__(self, pid: int, parent: int, session: int, resident_bytes: int) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.session = session
+        self.resident_bytes = resident_bytes
+
+
+def snapshot() -> dict[int, Process]:
+    """Every live process that can be seen, by its id."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := _read(int(name))) is not None:
+            found[process.pid] = process
+    return found
+
+
+def _read(pid: int) -> Process | None:
+    """The process, or None if it is gone or only waits for its parent to notice."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        line = os.read(fd, 4096)
+    except OSError:
+        return None  # it went while it was looked at
+    finally:
+        os.close(fd)
+    # The name of the program is in brackets and may hold anything, brackets too.
+    fields = line[line.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return Process(pid, int(fields[1]), int(fields[3]), int(fields[21]) * PAGE_BYTES)
+
+
+def descendants(processes: dict[int, Process], roots: set[int]) -> set[int]:
+    """The live ones among `roots`, and all that come from them."""
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: set[int] = set()
+    open_pids = list(roots)
+    while open_pids:
+        pid = open_pids.pop()
+        open_pids += children.get(pid, ())
+        if pid in processes:
+            found.add(pid)
+    return found
+
+
+def children_of_this_process() -> set[int] | None:
+    """The direct children, zombies too, with one cheap read; None where the kernel does not tell."""
+    pid = os.getpid()
+    try:
+        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return {int(word) for word in _read_all(fd).split()}
+    finally:
+        os.close(fd)
+
+
+def environment_of(pid: int) -> dict[bytes, bytes]:
+    """The environment that the process was started with; empty if it is gone or not ours to read."""
+    try:
+        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
+    except OSError:
+        return {}
+    try:
+        pairs = (entry.partition(b"=") for entry in _read_all(fd).split(b"\0"))
+        return {name: value for name, _, value in pairs}
+    except OSError:
+        return {}
+    finally:
+        os.close(fd)
+
+
+def shared_fairly_bytes(pids: set[int]) -> int:
+    """What the processes hold together, where a page that several hold counts once. Dearer than the plain sum."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as lines:
+                total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+        except OSError:
+            continue  # gone meanwhile, or not ours to read
+    return total
+
+
+def send(pids: set[int], signal: int) -> None:
+    """Signal each; one that has gone is none."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> bool:
+    """Kill every process that was started with `name=value` in its environment, and what comes from them.
+
+    They are nobody's children here, so nothing tells of their death: it is looked for. False if one does not die.
+    """
+    until = time.monotonic() + patience_seconds
+    while found := _marked(name, value):
+        if time.monotonic() > until:
+            return False
+        send(found, SIGKILL)
+        time.sleep(0.002)
+    return True
+
+
+def _marked(name: bytes, value: bytes) -> set[int]:
+    processes = snapshot()
+    marked = {pid for pid in processes if environment_of(pid).get(name) == value}
+    return descendants(processes, marked) - {os.getpid()}
+
+
+def _read_all(fd: int) -> bytes:
+    pieces = []
+    while piece := os.read(fd, 1 << 16):
+        pieces.append(piece)
+    return b"".join(pieces)

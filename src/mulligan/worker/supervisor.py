@@ -1,0 +1,430 @@
+"""The small process that starts all tasks of a worker, waits for them, and lets none of them outlive it.
+
+It is the subreaper of everything below it: a daemon that forked twice or called `setsid` is its child in the end.
+Nothing of a task is left when its end is reported: what it put into the background is killed first. When the worker
+goes, however it goes, the socket closes and everything is killed; the worker's lock file stays held until then.
+
+It is started as `python -I -S` and imports little, for a process that is forked here counts the memory of this one
+as its own until it has become another program. So it stays a few MB, and speaks C modules where the Python module
+over them (`signal`, `socket`, `ctypes`) would bring half the library.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import _signal  # type: ignore[import-not-found]
+import _socket
+import os
+import select
+import time
+
+from . import processes
+from .frames import RECEIVE_BYTES, Frames, frame
+
+SIGTERM, SIGCONT, SIGKILL = _signal.SIGTERM, _signal.SIGCONT, _signal.SIGKILL
+PR_SET_CHILD_SUBREAPER = 36
+# How often one looks at what must die and has not, and at the memory of what has a limit.
+LINGER_SECONDS = 0.02
+MEMORY_SECONDS = 0.1
+# What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more.
+LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Python ignores these, and what is ignored stays so in a new program.
+RESTORED_SIGNALS = (_signal.SIGPIPE, _signal.SIGXFSZ)
+FDS_PER_MESSAGE_MAX = 16
+
+
+class Running:
+    """A process that was started, and what is known of its end."""
+
+    __slots__ = (
+        "due",
+        "is_done",
+        "is_swept",
+        "key",
+        "kill_at",
+        "memory",
+        "pid",
+        "started",
+        "started_at",
+        "usage",
+        "why",
+    )
+
+    def __init__(self, key: int, pid: int, timeout: float | None, memory: int | None) -> None:
+        self.key = key
+        self.pid = pid
+        self.started = time.time()
+        self.started_at = time.monotonic()
+        self.due = None if timeout is None else self.started_at + timeout
+        self.memory = memory
+        # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
+        self.why = ""
+        self.kill_at: float | None = None
+        # The main process is gone; what it left behind may not be.
+        self.is_done = False
+        # What comes from it is to die, and the main process is to live.
+        self.is_swept = False
+        self.usage: tuple = ()
+
+
+class Supervisor:
+    """Starts, watches and ends processes as the worker at the other end of the socket says."""
+
+    def __init__(self, sock_fd: int, worker: str, lease_seconds: float | None, grace_seconds: float) -> None:
+        self._sock = _socket.socket(fileno=sock_fd)
+        self._sock.setblocking(False)
+        self._worker = worker.encode("utf-8", "surrogateescape")
+        self._watchdog_seconds = None if lease_seconds is None else lease_seconds * 2 / 3
+        self._grace_seconds = grace_seconds
+        self._renewed_at = time.monotonic()
+        self._environment: dict[str, str] = {}
+        self._folder = ""
+        self._tasks: dict[int, Running] = {}
+        self._by_pid: dict[int, Running] = {}
+        self._waiting: dict[int, tuple] = {}
+        self._frames = Frames()
+        self._fds: list[int] = []
+        self._out = bytearray()
+        self._is_dropping = False
+        self._is_connected = True
+        self._next_look = 0.0
+        self._pipe, wakeup = os.pipe()
+        os.set_blocking(self._pipe, False)
+        os.set_blocking(wakeup, False)
+        _signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        self._poll = select.poll()
+        self._poll.register(self._pipe, select.POLLIN)
+
+    # -- the loop
+
+    def run(self) -> None:
+        """Serve until the worker is gone; then nothing below this process is left."""
+        while self._is_connected:
+            self._wait()
+            self._receive()
+            self._reap()
+            self._keep_time()
+            self._flush()
+        self._end_everything()
+
+    def _wait(self) -> None:
+        events = select.POLLIN | select.POLLOUT if self._out else select.POLLIN
+        self._poll.register(self._sock.fileno(), events)
+        due = self._next_due()
+        self._poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1)
+        try:
+            os.read(self._pipe, 4096)
+        except BlockingIOError:
+            pass  # it was not a signal that woke us
+
+    def _receive(self) -> None:
+        try:
+            room = _socket.CMSG_SPACE(4 * FDS_PER_MESSAGE_MAX)
+            data, ancillary, _, _ = self._sock.recvmsg(RECEIVE_BYTES, room, _socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, ancillary = b"", []
+        for _, _, packed in ancillary:
+            found = [int.from_bytes(packed[at : at + 4], "little") for at in range(0, len(packed) - 3, 4)]
+            self._fds += found
+        if not data:
+            self._is_connected = False
+        for message in self._frames.feed(data):
+            getattr(self, "_on_" + message[0])(*message[1:])
+
+    def _flush(self) -> None:
+        if not self._out or not self._is_connected:
+            return
+        try:
+            del self._out[: self._sock.send(self._out)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._is_connected = False
+
+    def _tell(self, *message: object) -> None:
+        self._out += frame(message)
+
+    # -- what the worker says
+
+    def _on_environment(self, environment: dict[str, str]) -> None:
+        """What every task gets, so that it is not sent with each."""
+        self._environment = environment
+
+    def _on_run(self, key: int, *order: object) -> None:
+        self._start(key, order)
+
+    def _on_next(self, key: int, *order: object) -> None:
+        """Start it when another one ends, without being told again."""
+        self._waiting[key] = order
+
+    def _on_stop(self, key: int, grace: float, why: str) -> None:
+        if self._waiting.pop(key, None) is not None:
+            now = time.time()
+            self._tell("ended", key, SIGTERM, now, now, 0.0, 0, why)
+        elif key in self._tasks:
+            self._stop(self._tasks[key], grace, why)
+
+    def _on_sweep(self, key: int) -> None:
+        """Kill what comes from a process that lives on, and say when nothing of it is left."""
+        if key in self._tasks:
+            self._tasks[key].is_swept = True
+            self._look_after([self._tasks[key]])
+
+    def _on_limit(self, key: int, memory: int | None) -> None:
+        if key in self._tasks:
+            self._tasks[key].memory = memory
+
+    def _on_renew(self) -> None:
+        self._renewed_at = time.monotonic()
+
+    def _on_drop(self) -> None:
+        """Kill everything; say when all of it is dead."""
+        self._waiting.clear()
+        self._is_dropping = True
+        for task in self._tasks.values():
+            self._stop(task, 0.0, "dropped")
+        self._say_if_dropped()
+
+    def _say_if_dropped(self) -> None:
+        if self._is_dropping and not self._tasks:
+            self._is_dropping = False
+            self._tell("dropped")
+
+    # -- starting
+
+    def _start(self, key: int, order: tuple) -> None:
+        argv, environment, folder, stdin, out, err, timeout, memory = order
+        stdin_fd = self._fds.pop(0) if stdin is None else -1
+        feed = (os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0) if stdin else (os.POSIX_SPAWN_DUP2, stdin_fd, 0)
+        try:
+            if self._enter(folder, key):
+                pid = os.posix_spawn(
+                    argv[0],
+                    argv,
+                    {**self._environment, **environment},
+                    file_actions=(
+                        feed,
+                        (os.POSIX_SPAWN_OPEN, 1, out, LOG_FLAGS, 0o666),
+                        (os.POSIX_SPAWN_OPEN, 2, err, LOG_FLAGS, 0o666),
+                    ),
+                    setsid=True,
+                    setsigdef=RESTORED_SIGNALS,
+                    setsigmask=(),
+                )
+                self._tasks[key] = self._by_pid[pid] = Running(key, pid, timeout, memory)
+        except OSError as error:
+            self._tell("refused", key, "", error.errno, error.strerror)
+        except ValueError as error:
+            self._tell("refused", key, "", 0, str(error))
+        finally:
+            if stdin_fd >= 0:
+                os.close(stdin_fd)
+
+    def _enter(self, folder: str, key: int) -> bool:
+        """Be in the folder where the next process starts. Mostly it is the last one's."""
+        if folder == self._folder:
+            return True
+        try:
+            os.chdir(folder)
+        except (OSError, ValueError) as error:
+            self._tell("refused", key, folder, 0, getattr(error, "strerror", None) or str(error))
+            return False
+        self._folder = folder
+        return True
+
+    # -- ending
+
+    def _reap(self) -> None:
+        """Note every process that has died, ours and those that fell to us."""
+        ended = []
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if not pid:
+                break
+            task = self._by_pid.get(pid)
+            if task is not None and not task.is_done:
+                task.is_done = True
+                cpu = usage.ru_utime + usage.ru_stime
+                task.usage = (status, task.started, time.time(), cpu, usage.ru_maxrss * 1024)
+                ended.append(task)
+        if ended:
+            self._look_after(ended)
+
+    def _look_after(self, tasks: list[Running]) -> None:
+        """Report those of which nothing is left; kill what is left of the others."""
+        if not any(task.is_swept for task in tasks):
+            # One read, and nearly always it says that nobody is there whom nobody knows.
+            children = processes.children_of_this_process()
+            if children is not None and children <= self._by_pid.keys():
+                for task in tasks:
+                    self._finish(task)
+                return
+        seen = processes.snapshot()
+        for task in tasks:
+            left = self._tree(task, seen)
+            if task.is_swept and not task.is_done:
+                left.discard(task.pid)
+            if left:
+                self._end_leftovers(task, left)
+            else:
+                self._finish(task)
+
+    def _end_leftovers(self, task: Running, left: set[int]) -> None:
+        """Those of a stopped task have the rest of its grace; what was left in the background of another has none."""
+        now = time.monotonic()
+        if task.kill_at is None or task.kill_at <= now or task.is_swept:
+            processes.send(left, SIGKILL)
+        self._next_look = now + LINGER_SECONDS
+
+    def _finish(self, task: Running) -> None:
+        if task.is_swept:
+            task.is_swept = False
+            self._tell("swept", task.key)
+        if not task.is_done:
+            return
+        del self._tasks[task.key], self._by_pid[task.pid]
+        self._tell("ended", task.key, *task.usage, task.why)
+        if self._waiting and task.key > 0:
+            key = next(iter(self._waiting))
+            self._start(key, self._waiting.pop(key))
+        self._say_if_dropped()
+
+    def _stop(self, task: Running, grace: float, why: str) -> None:
+        """SIGTERM to the whole tree now, SIGKILL when the grace is over. A second word can only shorten it."""
+        kill_at = time.monotonic() + grace
+        task.kill_at = kill_at if task.kill_at is None else min(kill_at, task.kill_at)
+        if task.why:
+            return
+        task.why = why
+        if not task.is_done and grace > 0:
+            tree = self._tree(task, processes.snapshot())
+            processes.send(tree, SIGTERM)
+            processes.send(tree, SIGCONT)  # one that is stopped could not hear it
+
+    # -- whose is what
+
+    def _tree(self, task: Running, seen: dict[int, processes.Process]) -> set[int]:
+        """The live processes of a task: those below its main process, and those that fell to us and are its own."""
+        me = os.getpid()
+        roots = {task.pid}
+        for process in seen.values():
+            if process.parent == me and process.pid not in self._by_pid and self._is_of(process, task):
+                roots.add(process.pid)
+        return processes.descendants(seen, roots)
+
+    def _is_of(self, process: processes.Process, task: Running) -> bool:
+        """By its session, else by what is in its environment. Who has left both is of whoever runs alone."""
+        if process.session in self._by_pid:
+            return process.session == task.pid
+        key = self._key_in(processes.environment_of(process.pid))
+        return key == task.key if key in self._tasks else len(self._tasks) == 1
+
+    def _key_in(self, environment: dict[bytes, bytes]) -> int | None:
+        if environment.get(b"MULLIGAN_WORKER") != self._worker:
+            return None
+        child, fence = environment.get(b"MULLIGAN_CHILD", b""), environment.get(b"MULLIGAN_FENCE", b"")
+        if child.isdigit():
+            return -int(child)
+        return int(fence) if fence.isdigit() else None
+
+    # -- time
+
+    def _next_due(self) -> float | None:
+        dues = [due for task in self._tasks.values() for due in self._dues(task)]
+        return min(dues) if dues else None
+
+    def _dues(self, task: Running) -> list[float]:
+        """When the task is to be looked at."""
+        if task.is_done or task.is_swept:
+            return [self._next_look]
+        found = []
+        if task.memory is not None and not task.why:
+            found.append(self._next_look)
+        if task.kill_at is not None:
+            found.append(task.kill_at)
+        elif task.due is not None:
+            found.append(task.due)
+        if self._watchdog_seconds is not None and task.kill_at is None:
+            found.append(self._expiry(task))
+        return found
+
+    def _expiry(self, task: Running) -> float:
+        assert self._watchdog_seconds is not None
+        return max(self._renewed_at, task.started_at) + self._watchdog_seconds
+
+    def _keep_time(self) -> None:
+        if not self._tasks:
+            return
+        now = time.monotonic()
+        for task in self._tasks.values():
+            self._keep_time_of(task, now)
+        if now < self._next_look:
+            return
+        if open_tasks := [task for task in self._tasks.values() if task.is_done or task.is_swept]:
+            self._next_look = now + LINGER_SECONDS
+            self._look_after(open_tasks)
+        limited = [task for task in self._tasks.values() if task.memory is not None and not task.why]
+        if limited:
+            self._next_look = now + (LINGER_SECONDS if open_tasks else MEMORY_SECONDS)
+            self._weigh(limited)
+
+    def _keep_time_of(self, task: Running, now: float) -> None:
+        if task.kill_at is not None:
+            if task.kill_at <= now and not task.is_done:
+                processes.send(self._tree(task, processes.snapshot()), SIGKILL)
+                task.kill_at = now + LINGER_SECONDS
+        elif task.due is not None and task.due <= now:
+            self._stop(task, self._grace_seconds, "timeout")
+        elif self._watchdog_seconds is not None and self._expiry(task) <= now:
+            # Somebody else may be given the task soon: nothing of it may be left then.
+            self._stop(task, 0.0, "expired")
+
+    def _weigh(self, tasks: list[Running]) -> None:
+        seen = processes.snapshot()
+        for task in tasks:
+            tree = self._tree(task, seen)
+            limit = task.memory or 0
+            # The sum counts a shared page for each that shares it: nobody is killed for that.
+            if sum(seen[pid].resident_bytes for pid in tree) > limit < processes.shared_fairly_bytes(tree):
+                self._stop(task, 0.0, "memory")
+
+    def _end_everything(self) -> None:
+        """Kill all that is below this process, until nothing is."""
+        while True:
+            seen = processes.snapshot()
+            processes.send(processes.descendants(seen, {os.getpid()}) - {os.getpid()}, SIGKILL)
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return
+            time.sleep(0.001)
+
+
+def become_subreaper() -> None:
+    """Whoever loses its parent below this process becomes its child, not that of process 1."""
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+    _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def _stay_through_signals() -> None:
+    """What is sent to a whole group is for the worker to judge. A handler, since what is ignored would be inherited."""
+    for signal in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT):
+        if _signal.getsignal(signal) != _signal.SIG_IGN:
+            _signal.signal(signal, lambda *_: None)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+
+
+def main(sock_fd: str, lock_fd: str, worker: str, lease_seconds: str, grace_seconds: str) -> None:
+    os.set_inheritable(int(sock_fd), False)
+    if lock_fd:
+        os.set_inheritable(int(lock_fd), False)
+    become_subreaper()
+    _stay_through_signals()
+    lease = float(lease_seconds) if lease_seconds else None
+    Supervisor(int(sock_fd), worker, lease, float(grace_seconds)).run()

@@ -1,0 +1,15 @@
+"""How long a task may take, from now on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ..core.tasks import Task
+
+
+def seconds_left(task: Task) -> float | None:
+    """The shorter of its timeout and what is left of its visit; None if it may take for ever."""
+    if task.deadline is None:
+        return task.timeout
+    left = max(0.0, (task.deadline - datetime.now(UTC)).total_seconds())
+    return left if task.timeout is None else min(left, task.timeout)
