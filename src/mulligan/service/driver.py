@@ -27,8 +27,7 @@ from ..errors import MulliganError, StoreUnavailable
 from ..language.expressions import Cel
 from ..ports import Store, WorkerRecord
 from ..worker import lock
-from ..worker.hands import LocalHands
-from ..worker.processes import kill_leftovers
+from ..worker.hands import LocalHands, kill_leftovers
 from .home import Home, this_host
 
 Ending = Literal["ended", "waiting", "interrupted"]
@@ -126,7 +125,7 @@ class Driver:
         return LocalHands(
             name=self.name,
             host=host,
-            folders=self.home.folders,
+            home=self.home.folder,
             cpus=self.capacity.cpus,
             memory=self.capacity.memory,
             gpus=self.capacity.gpus,

@@ -133,3 +133,10 @@ def _content(path: str) -> bytes:
 
 def _is_of(step: str, place: str) -> bool:
     return place == step or place.startswith((f"{step}[", f"{step}."))
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        return b""
