@@ -1,0 +1,335 @@
+"""A run as people and programs look at it: what `--json` prints, what is waited for, how far it is.
+
+From the state alone, and from nothing that the core decides by: what is handled says `verdict`, what a step looks
+like says `scope`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from . import events as e
+from .scope import filled, run_view, step_view
+from .state import FailureRecord, Items, Place, State
+from .story import what
+from .transitions import STATUSES
+from .workflow import END
+
+_Person = Literal["triage", "approval", "pause"]
+_Time = Literal["retry", "timer", "loop"]
+_World = Literal["worker", "task", "child"]
+_Run = Literal["needs", "edges", "items", "repair", "all"]
+WaitKind = _Person | _Time | _World | _Run
+# A step may wait for thousands of others, or of its own items: so many are named.
+NAMES_MAX = 10
+_STEP_KEYS = ("status", "visits", "attempts", "recovered", "handled", "output", "failure")
+
+# What rung 4 decided, by step and visit.
+_Routes = dict[tuple[str, int], e.Route]
+
+
+class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that is waited for: in words, and as data."""
+
+    kind: WaitKind
+    text: str
+    # The place that waits: the step itself, or what runs for it (a script, a handler's command, an item's).
+    place: str = ""
+    attempt: int = 0
+    # When it ends by itself, or by default.
+    due: datetime | None = None
+    worker: str = ""
+    # The steps that are waited for, the first of them by name; and how many they are, or how many items.
+    steps: list[str] = []
+    count: int = 0
+
+    @property
+    def is_for_a_person(self) -> bool:
+        return self.kind in get_args(_Person)
+
+    @property
+    def is_for_the_world(self) -> bool:
+        """A worker or a child run has it, or may take it."""
+        return self.kind in get_args(_World)
+
+
+# -- the run as JSON -------------------------------------------------------------------------------------------------
+
+
+def run_json(state: State, entries: Iterable[e.Entry] = ()) -> dict[str, Any]:
+    """The run as `--json` prints it. With its log, a failure's route also says why other edges were passed over."""
+    run, waits = state.run, _Waits(state)
+    view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
+    routes = {(f.step, f.visit): f.route for f in (entry.fact for entry in entries) if isinstance(f, e.StepFailed)}
+    return {
+        "run_id": run.run_id,
+        # A run that has not had its first turn is about to.
+        "status": "running" if run.status == "new" else run.status,
+        "degraded": run.degraded,
+        "round": run.round,
+        "steps": {name: _step_json(waits, name, seen, routes) for name, seen in view["steps"].items()},
+        "failures": view["failures"],
+        "outputs": run.outputs,
+        "end": _step_json(waits, END, step_view(state, END), routes) if state.places else None,
+        "reason": run.reason,
+        "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
+    }
+
+
+def _step_json(waits: _Waits, name: str, view: dict[str, Any], routes: _Routes) -> dict[str, Any]:
+    state, place = waits.state, waits.state.places[name]
+    record = None if place.failure_index is None else state.failures[place.failure_index]
+    return {
+        **{key: view[key] for key in _STEP_KEYS},
+        "failure_route": None if record is None else _route_json(record, routes.get((record.step, record.visit))),
+        "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
+        "warnings": view["warnings"],
+    }
+
+
+def _route_json(record: FailureRecord, route: e.Route | None) -> dict[str, Any]:
+    """Where a failure was sent. Without the log: to nobody, where it was sent to `end` or the run was stopping."""
+    status = "selected" if record.target else "no_route"
+    return {
+        "status": route.status if route else status,
+        "to": (route.to if route else record.target) or None,
+        "visit": (route.visit if route else record.target_visit) or None,
+        "then": record.then or None,
+        "reason": (route.reason or None) if route else None,
+        "passed": [msgspec.to_builtins(passed) for passed in route.passed] if route else [],
+    }
+
+
+# -- what is waited for ----------------------------------------------------------------------------------------------
+
+
+def waiting(state: State) -> list[Wait]:
+    """What the run as a whole waits for: persons, times, workers, child runs. Nothing, once it has ended."""
+    return list(_Waits(state).of_run())
+
+
+def waits_for_people(state: State) -> bool:
+    """Whether a person is waited for, and nothing else but time can move the run: no worker, no child run.
+
+    Timers are the caller's to look at: a due time may be a second or a year away.
+    """
+    is_asking = False
+    for wait in _Waits(state).of_run():
+        if wait.is_for_the_world:
+            return False
+        is_asking = is_asking or wait.is_for_a_person
+    return is_asking
+
+
+class _Waits:
+    """One look at what a state waits for. A group that many steps wait for is looked at once."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._groups: dict[str, list[str]] = {}
+
+    def of_run(self) -> Iterator[Wait]:
+        state, run = self.state, self.state.run
+        if run.status == "paused":
+            yield Wait("pause", f"the pause to be lifted{f': {run.reason}' if run.reason else ''}")
+        if run.status not in ("running", "paused") or not state.places:
+            return
+        for place in (*state.steps(), state.places[END]):
+            if place.is_active:
+                # That a place waits for the pause is said once, for the run.
+                yield from (wait for wait in self._of_active(place) if wait.kind != "pause")
+        if run.undoing:
+            yield from (_of_leaf(state, leaf) for leaf in _leaves(state, state.places[run.undoing]))
+        for loop in run.loops.values():
+            yield Wait("loop", f"the loop back to '{loop.to}', due at {_time(loop.due)}", loop.step, due=loop.due)
+
+    def of_step(self, place: Place) -> Iterator[Wait]:
+        """What a step that has not ended waits for."""
+        if place.is_active:
+            yield from self._of_active(place)
+        elif place.status == "waiting" and place.key == END:
+            yield Wait("all", "everything else to end", END)
+        elif place.status == "waiting":
+            yield from self._of_waiting(place)
+        elif place.failure_index is not None and not place.settled:
+            yield from _of_failed(place, self.state.failures[place.failure_index])
+
+    def _of_active(self, place: Place) -> Iterator[Wait]:
+        waits = [_of_leaf(self.state, leaf) for leaf in _leaves(self.state, place)]
+        if place.items is not None and place.status == "running" and not place.child:
+            yield _of_items(place, place.items)
+            waits = _most_telling(waits)
+        yield from waits
+        if place.status == "backing_off" and place.child:
+            yield _of_retry(place)
+
+    def _of_waiting(self, place: Place) -> Iterator[Wait]:
+        state, node = self.state, self.state.graph.nodes[place.key]
+        for on, verb in _ENDS.items():
+            single = [name for name, wanted in node.needs if wanted == on and not state.places[name].settled]
+            grouped = [self._unsettled(barrier.key) for barrier in node.waits if barrier.on == on]
+            names = list(dict.fromkeys([*single, *(name for group in grouped for name in group)]))
+            if names:
+                yield _of_steps("needs", place, names, f"{_listed(names)} {verb}")
+        sources = [arc.source for arc in node.arrivals if state.arcs.get(arc.key) not in ("taken", "dead")]
+        if sources:
+            names = list(dict.fromkeys(sources))
+            yield _of_steps("edges", place, names, f"an edge from {_listed(names)}")
+
+    def _unsettled(self, key: str) -> list[str]:
+        if key not in self._groups:
+            members = self.state.graph.barriers[key].members
+            self._groups[key] = [name for name in members if not self.state.places[name].settled]
+        return self._groups[key]
+
+
+def _most_telling(waits: list[Wait]) -> list[Wait]:
+    """Of the items of a map: all that a person must do; of the rest, which may be thousands, what runs first."""
+    asked = [wait for wait in waits if wait.kind in ("triage", "approval")]
+    rest = [wait for wait in waits if wait.kind not in ("triage", "approval")]
+    return asked + sorted(rest, key=lambda wait: not wait.is_for_the_world)[:NAMES_MAX]
+
+
+_ENDS = {"success": "to complete", "success_or_skipped": "to complete or be skipped", "always": "to end"}
+
+
+def _of_steps(kind: WaitKind, place: Place, names: list[str], text: str) -> Wait:
+    return Wait(kind, text, place.key, steps=names[:NAMES_MAX], count=len(names))
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:NAMES_MAX])
+    return f"{shown} and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else shown
+
+
+def _of_failed(place: Place, record: FailureRecord) -> Iterator[Wait]:
+    """It has failed, and not for good: a remediation may bring it back or stand in for it."""
+    if place.status == "failed" and record.then:
+        text = f"'{record.target}' to {'repair it' if record.then == 'rerun' else 'stand in for it'}"
+        yield Wait("repair", text, place.key, steps=[record.target], count=1)
+
+
+def _leaves(state: State, place: Place) -> Iterator[Place]:
+    """What runs for a place now: itself, or whatever is below it."""
+    if place.child:
+        yield from _leaves(state, state.places[place.child])
+    elif place.items is not None and place.status == "running":
+        for index in place.items.todo[: place.items.next]:
+            item = state.places[f"{place.key}[{index}]"]
+            if item.status == "running" and item.child:
+                yield from _leaves(state, state.places[item.child])
+    else:
+        yield place
+
+
+def _of_items(place: Place, items: Items) -> Wait:
+    left = len(items.todo) - items.next
+    failed = f", {items.failed} failed" if items.failed else ""
+    text = f"items: {items.running} running, {left} to come{failed}, of {len(items.values)}"
+    return Wait("items", text, place.key, place.attempt, count=items.running + left)
+
+
+# What runs for a step, in its owner's words.
+_ROLES = {
+    "script": "its recovery script",
+    "handler": "its handler",
+    "success": "its on_success",
+    "validator": "its check",
+    "lister": "its list of items",
+    "undo": "its undo",
+}
+
+
+def _of_leaf(state: State, place: Place) -> Wait:
+    wait = _of_place(state, place)
+    role = _ROLES.get(place.role)
+    return wait if role is None else msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
+
+
+def _of_place(state: State, place: Place) -> Wait:
+    if place.status == "pending_failed":
+        found = what(place.failure) if place.failure else "a failure"
+        return Wait("triage", f"a person to classify {found}", place.key, place.attempt, place.climb.parked_due)
+    if place.status == "backing_off":
+        return _of_retry(place)
+    if place.status == "ready":
+        if state.run.status == "paused":
+            return Wait("pause", "the pause to be lifted", place.key, place.attempt)
+        return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)
+    return _of_running(place)
+
+
+def _of_retry(place: Place) -> Wait:
+    due, attempt = place.climb.due, place.attempt + 1
+    when = f", due at {_time(due)}" if due else ""
+    return Wait("retry", f"attempt {attempt}{when}", place.key, attempt, due)
+
+
+def _of_running(place: Place) -> Wait:
+    action = place.spec.action
+    kind = action.kind if action else ""
+    asked = ", which was asked to end" if place.phase else ""
+    if action is not None and kind == "approve":
+        message = filled(action, place.bindings).get("message")
+        text = f"an approval{f': {message}' if message else ''}"
+        return Wait("approval", text, place.key, place.attempt, place.due)
+    if kind == "wait":
+        time = f", {_time(place.due)}" if place.due else ""
+        return Wait("timer", f"its time{time}", place.key, place.attempt, place.due)
+    if kind == "workflow":
+        return Wait("child", f"its child run{asked}", place.key, place.attempt, place.due)
+    where = f" on {place.worker}" if place.worker else ""
+    return Wait("task", f"attempt {place.attempt}{where}{asked}", place.key, place.attempt, worker=place.worker)
+
+
+def _time(due: datetime) -> str:
+    return f"{due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+# -- how far it is ---------------------------------------------------------------------------------------------------
+
+
+def progress(state: State) -> dict[str, int]:
+    """How many steps are in each status. Looks at every step: for a live display of a large run there is `Progress`."""
+    counts = Counter(place.status for place in state.steps()) if state.places else Counter()
+    return {status: counts[status] for status in STATUSES}
+
+
+class Progress:
+    """The counts of `progress`, kept up to date by what is new in the log: a look costs nothing.
+
+    To be told between turns: it reads the state as it stands when the entries are written.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._count()
+
+    def _count(self) -> None:
+        places = self.state.steps() if self.state.places else ()
+        self._statuses: dict[str, str] = {place.key: place.status for place in places}
+        self.counts = progress(self.state)
+
+    def see(self, entries: Iterable[e.Entry]) -> None:
+        """Take in entries that have become true. Facts that move many steps at once are counted anew."""
+        for entry in entries:
+            fact = entry.fact
+            if isinstance(fact, _WIDE):
+                self._count()
+                return
+            self._look(getattr(fact, "step", "") or getattr(fact, "place", ""))
+
+    def _look(self, name: str) -> None:
+        before = self._statuses.get(name)
+        if before is not None:
+            after = self._statuses[name] = self.state.places[name].status
+            self.counts[before] -= 1
+            self.counts[after] += 1
+
+
+_WIDE = (e.RunStarted, e.RunReopened, e.LoopFired)
