@@ -46,6 +46,9 @@ class Watcher(Protocol):
     def trouble(self, message: str) -> None:
         """Something is wrong with the engine or the store, and what is done about it. "": it is over."""
 
+    def tick(self) -> None:
+        """The loop has come round once more: several times a second, also where nothing happens."""
+
 
 class Unwatched:
     """Nobody looks on."""
@@ -54,6 +57,9 @@ class Unwatched:
         pass
 
     def trouble(self, message: str) -> None:
+        pass
+
+    def tick(self) -> None:
         pass
 
 

@@ -200,6 +200,7 @@ class Driver:
         try:
             self._beat()
             self.engine.tick(PATIENCE_SECONDS)
+            self.watcher.tick()
         except StoreUnavailable as error:
             self._outlast(error)
         except Buried:
@@ -267,6 +268,7 @@ class Driver:
                 is_hurried = True
             try:
                 self.engine.tick(PATIENCE_SECONDS)
+                self.watcher.tick()
             except (StoreUnavailable, Buried):
                 # What cannot be written now is void with our lock: it runs again when somebody resumes.
                 return
