@@ -19,6 +19,7 @@ from mulligan.core.snapshot import Row, changes, restore
 from mulligan.core.state import FailureRecord, Past, State, Undoable
 from mulligan.core.turn import fold, follow, turn
 from mulligan.core.workflow import Action, Handler, Map, Need, Rule, Triage, Workflow, decode
+from mulligan.errors import CodecError
 from mulligan.testing.history import (
     T0,
     Answers,
@@ -524,3 +525,46 @@ def test_a_run_in_every_kind_of_trouble_comes_back_whole():
     assert run.restored().run.stop == run.state.run.stop
     assert run.facts(e.RunStopping)[0].reason == "enough"
     assert run.restored().run.due == T0 + timedelta(seconds=60)
+
+
+# -- rows that are no run's ------------------------------------------------------------------------------------------
+
+DAMAGE: dict[str, tuple[Row, str]] = {
+    # A page of the database was lost or overwritten.
+    "bytes": (("places", "s0000", "", b"\xc1"), "MessagePack data is malformed: invalid opcode '\\xc1' (byte 0)"),
+    "type": (("arcs", "s0000#0", "", b"\x01"), "Expected `str`, got `int`"),
+    # A release that is newer than this one wrote a table that this one does not know.
+    "kind": (("dreams", "a", "", b"\x01"), "nothing is known of 'dreams'"),
+    # A row is missing in the middle of a list.
+    "gap": (("failures", "4", "", b"\x01"), "nothing is known of '0'"),
+    "key": (("past", "a", "", b"\x01"), "invalid literal for int() with base 10: 'a'"),
+}
+
+
+@pytest.mark.parametrize(("row", "reason"), DAMAGE.values(), ids=DAMAGE)
+def test_rows_that_cannot_be_read_are_refused_with_the_reason(row: Row, reason: str):
+    run = Kept(chain(1)).start()
+
+    with pytest.raises(CodecError) as refused:
+        restore(run.state.workflow, [*run.written, row])
+
+    assert refused.value.message == f"the tables of the run cannot be read: {reason}"
+
+
+def test_rows_of_another_workflow_are_refused():
+    run = Kept(workflow(step("other", on_failure=handler()))).start().fail("other")
+
+    with pytest.raises(CodecError) as refused:
+        restore(chain(1), run.table.rows.values())
+
+    assert refused.value.message == "the tables of the run cannot be read: nothing is known of 'other'"
+
+
+def test_a_command_whose_parent_is_gone_is_refused():
+    run = Kept(workflow(step("a", on_failure=handler()))).start().fail("a")
+    del run.table.rows["places", "a"]
+
+    with pytest.raises(CodecError) as refused:
+        run.restored()
+
+    assert refused.value.message == "the tables of the run cannot be read: nothing is known of 'a'"

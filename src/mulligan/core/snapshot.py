@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from ..errors import CodecError, Unlawful
 from .graph import Graph
 from .lives import command_spec
 from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Undoable
@@ -81,6 +82,8 @@ _READERS: dict[str, Callable[[bytes], Any]] = {
     "informed": msgspec.msgpack.Decoder(tuple[int, ...]).decode,
 }
 
+_KINDS = ("run", *_LARGE, "places", "items", *_READERS)
+
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
@@ -145,29 +148,35 @@ def _text(key: str | tuple[str, int]) -> str:
 
 
 def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None) -> State:
-    """The state that the rows hold: of each kind and key the last one counts."""
+    """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none."""
     state = State(workflow, graph)
-    tables = _latest(rows)
-    for name in ("arcs", "barriers"):
-        getattr(state, name).update((key, _READERS[name](data)) for key, data in tables.get(name, {}).items())
-    for name in ("past", "routed", "informed"):
-        getattr(state, name).update((_pair(key), _READERS[name](data)) for key, data in tables.get(name, {}).items())
-    for name in ("failures", "recoveries", "undoables"):
-        listed = sorted(tables.get(name, {}).items(), key=lambda pair: int(pair[0]))
-        getattr(state, name).extend(_READERS[name](data) for _, data in listed)
-    _restore_run(state.run, tables)
-    _restore_places(state, tables.get("places", {}), tables.get("items", {}))
+    try:
+        _fill(state, _latest(rows))
+    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, Unlawful) as error:
+        reason = f"nothing is known of {error}" if isinstance(error, KeyError) else str(error)
+        raise CodecError(f"the tables of the run cannot be read: {reason}") from error
     return state
 
 
+def _fill(state: State, tables: dict[str, _Table]) -> None:
+    for name in ("arcs", "barriers"):
+        getattr(state, name).update((key, _READERS[name](data)) for key, data in tables[name].items())
+    for name in ("past", "routed", "informed"):
+        getattr(state, name).update((_pair(key), _READERS[name](data)) for key, data in tables[name].items())
+    for name in ("failures", "recoveries", "undoables"):
+        table = tables[name]
+        getattr(state, name).extend(_READERS[name](table[str(index)]) for index in range(len(table)))
+    _restore_run(state.run, tables)
+    _restore_places(state, tables["places"], tables["items"])
+
+
 def _latest(rows: Iterable[Row]) -> dict[str, _Table]:
-    tables: dict[str, _Table] = {}
+    tables: dict[str, _Table] = {kind: {} for kind in _KINDS}
     for kind, key, _, data in rows:
-        table = tables.setdefault(kind, {})
         if data is None:
-            table.pop(key, None)
+            tables[kind].pop(key, None)
         else:
-            table[key] = data
+            tables[kind][key] = data
     return tables
 
 
@@ -177,11 +186,11 @@ def _pair(text: str) -> tuple[str, int]:
 
 
 def _restore_run(run: Run, tables: dict[str, _Table]) -> None:
-    if "run" in tables:
+    if tables["run"]:
         for (name, _, _), value in zip(_RUN_FIELDS, _read_run(tables["run"][""]), strict=True):
             setattr(run, name, value)
     for name in _LARGE:
-        if name in tables:
+        if tables[name]:
             setattr(run, name, _read_large[name](tables[name][""]))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -173,7 +174,9 @@ class _Waits:
         for on, verb in _ENDS.items():
             single = [name for name, wanted in node.needs if wanted == on and not state.places[name].settled]
             grouped = [self._unsettled(barrier.key) for barrier in node.waits if barrier.on == on]
-            names = list(dict.fromkeys([*single, *(name for group in grouped for name in group)]))
+            # One group, as large as it may be, is not copied for each of the many that wait for it.
+            is_one = len(grouped) == 1 and not single
+            names = grouped[0] if is_one else list(dict.fromkeys(chain(single, *grouped)))
             if names:
                 yield _of_steps("needs", place, names, f"{_listed(names)} {verb}")
         sources = [arc.source for arc in node.arrivals if state.arcs.get(arc.key) not in ("taken", "dead")]
