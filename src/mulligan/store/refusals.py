@@ -40,6 +40,15 @@ def not_free(task: Task) -> Conflict:
     )
 
 
+def unexpected(commits: Sequence[Commit], what: str) -> Conflict:
+    """The refusal of a batch in which a turn, a lease or a task was not as it should be."""
+    if len(commits) > 1:
+        return Conflict(f"a {what} in a batch of {len(commits)} runs is void: commit them one at a time")
+    if what == "turn":
+        return void_turn(commits[0])
+    return void_lease(commits[0]) if what == "lease" else not_free(commits[0].taken[0])
+
+
 def check_one_each(commits: Sequence[Commit]) -> None:
     """A batch holds one turn of a run: the second would have been decided on a state that is not written yet."""
     seen: set[int] = set()

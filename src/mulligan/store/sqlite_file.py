@@ -66,7 +66,7 @@ class SqliteFile:
         """A number that changes when another connection has written."""
         try:
             # Not Connection.data_version(): that one changes with our own commits too.
-            ((version,),) = self.db.execute("PRAGMA data_version").fetchall()
+            ((version,),) = fetched(self.db, "PRAGMA data_version")
             return int(version)
         except apsw.Error as error:
             self._translate(error)

@@ -1,0 +1,262 @@
+"""The store on a PostgreSQL server: for any number of hosts. Its clock is the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..core.codec import decode
+from ..core.events import Entry
+from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from ..ports import (
+    Answer,
+    Commit,
+    Committed,
+    Lease,
+    Loaded,
+    Message,
+    NewRun,
+    Offer,
+    RunRecord,
+    Stopped,
+    Turn,
+    Waiting,
+    WorkerRecord,
+)
+from . import refusals
+from .encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
+from .postgres_arrays import Bigints, Texts
+from .postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
+from .postgres_link import PostgresLink, Statement, Unexpected
+from .room import Room
+
+_NO_LIMIT = 2**63 - 1
+
+
+class PostgresStore:
+    """Runs on a server, in the first schema of the URL's search path. Heartbeats count by the server's clock."""
+
+    is_shared = True
+
+    def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
+        self._lease = int(lease_seconds * 1_000_000)
+        self._link = PostgresLink(url)
+
+    def close(self) -> None:
+        self._link.close()
+
+    # -- workers
+
+    def register(self, worker: WorkerRecord) -> None:
+        self._link.read("register", worker.name, worker.host, encoded(worker))
+
+    def beat(self, name: str) -> bool:
+        return bool(self._link.read("beat", name))
+
+    def retire(self, name: str) -> None:
+        self.bury(name, is_dead=True)
+
+    def workers(self) -> list[WorkerRecord]:
+        rows = self._link.read("workers", self._lease)
+        return [replace(worker_from(record), is_expired=is_expired) for record, is_expired in rows]
+
+    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+        def work() -> bool:
+            gone = self._link.ask("remove_worker", name, is_dead, self._lease)
+            if not gone:
+                return False
+            at = moment_from(gone[0][0])
+            self._link.ask("void_turns", name)
+            lost = self._link.ask("void_leases", name)
+            self._tell([(run, place, number, LeaseExpired(at, place, number, name)) for run, place, number in lost])
+            return True
+
+        return self._link.write(work)
+
+    def _tell(self, told: Sequence[tuple[int, str, int, Report]]) -> None:
+        """Put reports about tasks into the inboxes of their runs, and wake whoever holds those."""
+        if not told:
+            return
+        rows = [(run_id, encoded(report), place, attempt) for run_id, place, attempt, report in told]
+        self._link.ask("tell", *arrays(TOLD, rows))
+        self._link.ask("notify", self._link.channel, Texts(sorted({str(row[0]) for row in rows})))
+
+    # -- runs
+
+    def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
+        if not runs:
+            return []
+        turns = self._new_turns(len(runs), holder)
+        asked: list[Statement] = [("expect_worker", [holder])] if holder else []
+        asked += inserted(runs, turns, [None] * len(runs))
+        if not holder:
+            asked.append(("notify", [self._link.channel, Texts(str(turn.run_id) for turn in turns)]))
+        try:
+            self._link.together(asked)
+        except Unexpected as error:
+            raise refusals.unknown_holder(holder) from error
+        return turns
+
+    def _new_turns(self, count: int, holder: str) -> list[Turn]:
+        rows = self._link.read("new_run_ids", count) if count else []
+        return [Turn(run_id, holder, 1 if holder else 0) for (run_id,) in rows]
+
+    def run(self, run_id: int) -> RunRecord:
+        rows = self._link.read("run", run_id)
+        if not rows:
+            raise refusals.unknown_run(run_id)
+        return _record(rows[0])
+
+    def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
+        behind = _NO_LIMIT if before is None else before
+        wanted = Texts(statuses)
+        return [_record(row) for row in self._link.read("runs", behind, wanted, wanted, limit)]
+
+    def children(self, run_id: int) -> list[RunRecord]:
+        return [_record(row) for row in self._link.read("children", run_id)]
+
+    def load(self, run_id: int) -> Loaded:
+        def work() -> Loaded:
+            # The run's line is locked, so that nobody commits between the three.
+            record = self._link.ask("lock_run", run_id)
+            if not record:
+                raise refusals.unknown_run(run_id)
+            ((body,),) = self._link.ask("workflow", record[0][2])
+            return Loaded(_record(record[0]), body, self._link.ask("rows", run_id))
+
+        return self._link.write(work)
+
+    def log(self, run_id: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        rows = self._link.read("log", run_id, after, _NO_LIMIT if limit is None else limit)
+        return [decode(data) for (data,) in rows]
+
+    def waiting(self) -> list[Waiting]:
+        return [Waiting(*row) for row in self._link.read("waiting")]
+
+    # -- inboxes
+
+    def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:
+        rows = self._link.read("put", encoded(report), is_asking, run_id, self._link.channel)
+        if not rows:
+            raise refusals.unknown_run(run_id)
+        message_id: int = rows[0][0]
+        return message_id
+
+    def answer(self, message_id: int) -> Answer | None:
+        rows = self._link.read("answer", message_id)
+        return answer_from(rows[0][0]) if rows else None
+
+    def inbox(self, run_ids: Collection[int]) -> list[Message]:
+        rows = self._link.read("inbox", Bigints(run_ids))
+        return [Message(id_, run_id, report_from(data), asks) for id_, run_id, data, asks in rows]
+
+    def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
+        return [run_id for (run_id,) in self._link.read("called", holder=holder, root=root_run_id)]
+
+    # -- turns
+
+    def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
+        (rows,) = self._link.together([("take_turns", [holder, Bigints(run_ids)])])
+        return [Turn(run_id, holder, fence) for run_id, fence in sorted(rows)]
+
+    def release(self, turns: Iterable[Turn]) -> None:
+        rows = [(turn.run_id, turn.fence, turn.holder) for turn in turns]
+        self._link.together([("release", arrays((Bigints, Bigints, Texts), rows))])
+
+    def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+        if not commits:
+            return []
+        refusals.check_one_each(commits)
+        children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
+        asked = list(written(commits, children, self._link.channel))
+        with _refused(commits):
+            found = self._link.together(asked)
+        names = [name for name, _ in asked]
+        tickets = found[names.index("take_tasks")] if "take_tasks" in names else []
+        return committed(commits, tickets, children)
+
+    # -- tasks
+
+    def queued(self, run_id: int) -> list[tuple[str, int]]:
+        return self._link.read("queued", run_id)
+
+    def held(self, worker: str) -> list[Lease]:
+        return [Lease(task_from(data), worker, token) for data, token in self._link.read("held", worker)]
+
+    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+        if offer.tasks_max < 1:
+            return []
+        return self._link.write(lambda: self._hand_out(worker, offer, root_run_id))
+
+    def _hand_out(self, worker: str, offer: Offer, root_run_id: int | None) -> list[Lease]:
+        rows = self._link.ask(
+            "free_tasks",
+            worker=worker,
+            cpus=offer.cpus,
+            memory=offer.memory,
+            gpus=offer.gpus,
+            labels=encoded(offer.labels).decode(),
+            host=offer.host,
+            lease=self._lease,
+            root=root_run_id,
+            tasks_max=offer.tasks_max,
+        )
+        room = Room(offer)
+        tasks = [task_from(data) for data, _, *needs in rows if room.takes(*needs)]
+        if not tasks:
+            return []
+        at = moment_from(rows[0][1])
+        known_by = [(task.run_id, task.place, task.attempt) for task in tasks]
+        leased = self._link.ask("lease_tasks", worker, *arrays(KNOWN_BY, known_by))
+        tokens = {tuple(row[:3]): row[3] for row in leased}
+        self._tell([(*key, TaskStarted(at, *key[1:], worker, offer.host)) for key in known_by])
+        return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, known_by, strict=True)]
+
+    def report(self, token: int, report: Report) -> None:
+        if not self._link.read("report", token, encoded(report), self._link.channel):
+            raise refusals.stale_lease(token)
+
+    def stops(self, worker: str) -> list[Stopped]:
+        return [Stopped(token, grace) for token, grace in self._link.read("stops", worker)]
+
+    # -- time
+
+    def fire_timers(self, root_run_id: int | None = None) -> int:
+        first = self._link.read("next_due", root=root_run_id)
+        if not first or not first[0][1]:
+            return 0
+
+        def work() -> int:
+            rows = sorted(self._link.ask("due_timers", root=root_run_id), key=lambda row: row[1:])
+            self._tell([(run_id, "", 0, TimerFired(moment_from(now), *timer)) for now, _, run_id, *timer in rows])
+            return len(rows)
+
+        return self._link.write(work)
+
+    def next_due(self, root_run_id: int | None = None) -> datetime | None:
+        rows = self._link.read("next_due", root=root_run_id)
+        return moment_from(rows[0][0]) if rows else None
+
+    def has_news(self) -> bool:
+        return self._link.has_news()
+
+    def fileno(self) -> int | None:
+        return self._link.fileno()
+
+
+@contextmanager
+def _refused(commits: Sequence[Commit]) -> Iterator[None]:
+    """What the database did not find as expected, told of the one commit, or of the batch."""
+    try:
+        yield
+    except Unexpected as error:
+        raise refusals.unexpected(commits, error.what) from error
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    run_id, workflow, version, status, round_, seq, created, updated, *rest = row
+    return RunRecord(run_id, workflow, version, status, round_, seq, moment_from(created), moment_from(updated), *rest)

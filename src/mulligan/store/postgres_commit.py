@@ -1,0 +1,179 @@
+"""What a batch of turns writes, on PostgreSQL: a handful of statements over the rows of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..core.codec import encode
+from ..core.tasks import Task
+from ..ports import Commit, Committed, Lease, NewRun, Turn
+from .encoding import encoded, micros
+from .postgres_arrays import Array, Bigints, Blobs, Floats, Texts
+from .postgres_link import Statement
+
+# Rows as columns: the type of each.
+Columns = Sequence[type[Array]]
+
+
+def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """The rows as one array for each column; of none, empty ones."""
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return [column(list(found)) for column, found in zip(columns, values, strict=True)]
+
+
+_RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
+_NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts)
+_TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs)
+KNOWN_BY = (Bigints, Texts, Bigints)
+TOLD = (Bigints, Blobs, Texts, Bigints)
+
+
+def written(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -> Iterator[Statement]:
+    """The statements of a batch, the checks first; only those that have something to write."""
+    # In the order of the runs, so that two batches never wait for each other.
+    runs = sorted((_run(commit) for commit in commits), key=lambda row: row[0])
+    yield "advance_runs", [*arrays(_RUN, runs), len(commits)]
+    yield from _leases(commits)
+    yield from _state(commits)
+    yield from _inboxes(commits)
+    yield from _tasks(commits)
+    yield from _others(commits, children, channel)
+    over = Bigints(commit.turn.run_id for commit in commits if commit.is_last)
+    if over.values:
+        yield "delete_timers", [over]
+        yield "delete_tasks", [over]
+    yield from _news(commits, channel)
+
+
+def _run(commit: Commit) -> tuple[Any, ...]:
+    turn = commit.turn
+    seq = commit.entries[-1].seq if commit.entries else commit.after
+    return (
+        *(turn.run_id, turn.fence, turn.holder, commit.after, seq, commit.status, commit.round),
+        *(micros(commit.at), commit.degraded, commit.reason, commit.is_last),
+    )
+
+
+def _leases(commits: Sequence[Commit]) -> Iterator[Statement]:
+    ended = [(token, commit.turn.holder, commit.turn.run_id) for commit in commits for token in commit.ended]
+    if ended:
+        yield "end_leases", [*arrays((Bigints, Texts, Bigints), ended), len(ended)]
+
+
+def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
+    entries = [(commit.turn.run_id, entry.seq, encode(entry)) for commit in commits for entry in commit.entries]
+    if entries:
+        yield "insert_events", arrays((Bigints, Bigints, Blobs), entries)
+    # One statement may write a row once: the last wins.
+    rows = {(commit.turn.run_id, *row[:2]): row[2:] for commit in commits for row in commit.rows}
+    kept = [(*key, tag, data) for key, (tag, data) in rows.items() if data is not None]
+    if kept:
+        yield "put_rows", arrays((Bigints, Texts, Texts, Texts, Blobs), kept)
+    gone = [key for key, (_, data) in rows.items() if data is None]
+    if gone:
+        yield "delete_rows", arrays((Bigints, Texts, Texts), gone)
+    timers = {
+        (commit.turn.run_id, timer.kind, timer.place, timer.number): micros(timer.due)
+        for commit in commits
+        for timer in commit.timers
+    }
+    if timers:
+        rows_of_timers = [(*key, due) for key, due in timers.items()]
+        yield "set_timers", arrays((Bigints, Texts, Texts, Bigints, Bigints), rows_of_timers)
+
+
+def _inboxes(commits: Sequence[Commit]) -> Iterator[Statement]:
+    drained = [one for commit in commits for one in commit.drained]
+    if drained:
+        yield "drain", [Bigints(message_id for message_id, _ in drained)]
+    answers = [(message_id, encoded(answer)) for message_id, answer in drained if answer is not None]
+    if answers:
+        yield "insert_answers", arrays((Bigints, Blobs), answers)
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def _tasks(commits: Sequence[Commit]) -> Iterator[Statement]:
+    taken = [_task_row(task, commit.turn.holder) for commit in commits for task in commit.taken]
+    if taken:
+        yield "take_tasks", [*arrays(_TASK, taken), len(taken)]
+        yield "expect_free", arrays(KNOWN_BY, [row[:3] for row in taken])
+    queued = [_task_row(task, "") for commit in commits for task in commit.queued]
+    if queued:
+        yield "queue_tasks", arrays(_TASK, queued)
+
+
+def _task_row(task: Task, worker: str) -> tuple[Any, ...]:
+    labels = encoded(task.labels).decode() if task.labels else "[]"
+    return (
+        *(task.run_id, task.place, task.attempt, worker),
+        *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
+    )
+
+
+# -- others ----------------------------------------------------------------------------------------------------------
+
+
+def _others(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -> Iterator[Statement]:
+    stops = {
+        (commit.turn.run_id, stop.place, stop.attempt): stop.grace_seconds
+        for commit in commits
+        for stop in commit.stopped
+    }
+    if stops:
+        # In this order: a task that is leased between the two is found by the second.
+        yield "delete_queued", arrays(KNOWN_BY, stops)
+        rows = [(*known_by, grace) for known_by, grace in stops.items()]
+        yield "stop_leased", [*arrays((*KNOWN_BY, Floats), rows), channel]
+    if children:
+        new = [(child, commit.turn.run_id) for commit in commits for child in commit.children]
+        yield from inserted([run for run, _ in new], children, [parent for _, parent in new])
+    told = [(run_id, encoded(report), "", 0) for commit in commits for run_id, report in commit.told]
+    if told:
+        yield "tell", arrays(TOLD, told)
+    for commit in commits:
+        for to in commit.told_children:
+            about = {"place": to.place, "attempt": to.attempt, "parent": commit.turn.run_id}
+            yield "tell_children", {**about, "report": encoded(to.report), "channel": channel}
+
+
+def inserted(runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[int | None]) -> Iterator[Statement]:
+    """New runs under the ids of their turns, with their requests in their inboxes."""
+    bodies = {run.version: run.workflow for run in runs}
+    yield "insert_workflows", arrays((Texts, Blobs), bodies.items())
+    both = list(zip(runs, turns, parents, strict=True))
+    yield "insert_runs", arrays(_NEW_RUN, [_new_run(run, turn, parent) for run, turn, parent in both])
+    requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
+    yield "tell", arrays(TOLD, requests)
+
+
+def _new_run(run: NewRun, turn: Turn, parent: int | None) -> tuple[Any, ...]:
+    return (
+        *(turn.run_id, run.name, run.version, micros(run.request.at)),
+        *(parent, run.parent_place, run.parent_attempt, turn.holder),
+    )
+
+
+def _news(commits: Sequence[Commit], channel: str) -> Iterator[Statement]:
+    """Who waits for tasks, and who holds the runs that were told something."""
+    runs = {commit.turn.run_id for commit in commits if commit.queued}
+    runs.update(run_id for commit in commits for run_id, _ in commit.told)
+    if runs:
+        yield "notify", [channel, Texts(map(str, sorted(runs)))]
+
+
+def committed(commits: Sequence[Commit], tickets: Iterable[Sequence[Any]], children: Sequence[Turn]) -> list[Committed]:
+    """What each turn of the batch got: its leases by the tickets that the server gave, and its children's turns."""
+    tokens = {(run_id, place, attempt): ticket for run_id, place, attempt, ticket in tickets}
+    turns = iter(children)
+    return [
+        Committed(
+            [Lease(t, commit.turn.holder, tokens[t.run_id, t.place, t.attempt]) for t in commit.taken],
+            [next(turns) for _ in commit.children],
+        )
+        for commit in commits
+    ]

@@ -1,0 +1,211 @@
+"""The connections to a PostgreSQL server: opened when needed, dropped when broken; errors in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
+
+from ..errors import MulliganError, StoreRefused, StoreUnavailable
+from . import postgres_arrays
+from .statements import missing, statements
+
+Found = TypeVar("Found")
+Statement = tuple[str, Any]
+
+SQL = statements("postgres")
+
+# A connection that is silently gone is noticed within half a minute.
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    "application_name": "mulligan",
+}
+# Somebody else's transaction stood in the way, and ours was taken back: it can be done again.
+_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
+_TRIES_MAX = 5
+
+
+class Unexpected(Exception):
+    """`expect` in the database has found something else: the transaction is taken back."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class PostgresLink:
+    """One connection for statements and, once somebody asks for news, one that listens."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.Connection | None = None
+        self._listener: psycopg.Connection | None = None
+        self.where = _where(url)
+        with self._translated(), self.connected().transaction():
+            schema, _ = self.ask("schema")[0]
+            self._migrate(schema)
+        # Channels belong to a database; a name has 63 bytes at most.
+        self.channel = f"mulligan {schema}"[:60]
+
+    def close(self) -> None:
+        for connection in (self._connection, self._listener):
+            if connection is not None:
+                connection.close()
+        self._connection = self._listener = None
+
+    # -- use
+
+    def connected(self) -> psycopg.Connection:
+        """The connection for statements. Each is a transaction of its own, unless one was begun."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def ask(self, name: str, *params: Any, **named: Any) -> list[Any]:
+        """The rows of one statement, inside whatever transaction there is."""
+        cursor = self.connected().execute(SQL[name], named or params, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def read(self, name: str, *params: Any, **named: Any) -> list[Any]:
+        """The rows of one statement that is a transaction of its own."""
+        with self._translated():
+            return self.ask(name, *params, **named)
+
+    def together(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement, all in one transaction and one round trip. `Unexpected` takes all back."""
+        return self._again(lambda: self._pipeline(asked))
+
+    def _pipeline(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        connection = self.connected()
+        # What is sent before the pipeline's end is one transaction for the server.
+        with connection.pipeline():
+            cursors = [connection.execute(SQL[name], params, binary=True) for name, params in asked]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    def write(self, work: Callable[[], Found]) -> Found:
+        """Do `work`, which asks more than once, in one transaction."""
+
+        def transact() -> Found:
+            with self.connected().transaction():
+                return work()
+
+        return self._again(transact)
+
+    def _again(self, work: Callable[[], Found]) -> Found:
+        with self._translated():
+            for _ in range(_TRIES_MAX - 1):
+                try:
+                    return work()
+                except _AGAIN:
+                    pass
+            return work()
+
+    # -- news
+
+    def fileno(self) -> int:
+        with self._translated():
+            return self._listening().fileno()
+
+    def has_news(self) -> bool:
+        """Whether somebody else has notified us; also when nobody listened for a while."""
+        if self._listener is None:
+            self.fileno()
+            return True
+        try:
+            return self._consume(self._listener)
+        except psycopg.Error:
+            self._listener.close()
+            self._listener = None
+            self.fileno()
+            return True
+
+    def _consume(self, listener: psycopg.Connection) -> bool:
+        listener.pgconn.consume_input()
+        ours = self._connection.info.backend_pid if self._connection is not None else 0
+        has_any = False
+        while (notify := listener.pgconn.notifies()) is not None:
+            has_any = has_any or notify.be_pid != ours
+        return has_any
+
+    def _listening(self) -> psycopg.Connection:
+        if self._listener is None:
+            listener = self._connect()
+            listener.execute(f'LISTEN "{self.channel.replace(chr(34), chr(34) * 2)}"')
+            self._listener = listener
+        return self._listener
+
+    # -- opening
+
+    def _connect(self) -> psycopg.Connection:
+        given = conninfo_to_dict(self._url)
+        options = {name: value for name, value in _DEFAULTS.items() if name not in given}
+        connection = psycopg.connect(self._url, autocommit=True, prepare_threshold=0, **options)
+        postgres_arrays.register(connection)
+        return connection
+
+    def _migrate(self, schema: str | None) -> None:
+        if schema is None:
+            raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
+        if self._missing():
+            # Whoever waits here finds that another process has done it.
+            self.ask("lock_schema")
+            for number, sql in self._missing():
+                self.connected().execute(sql, prepare=False)
+                self.ask("create_schema_version")
+                self.ask("delete_schema_version")
+                self.ask("insert_schema_version", number)
+
+    def _missing(self) -> list[Any]:
+        _, has_version = self.ask("schema")[0]
+        found = self.ask("schema_version")[0][0] if has_version else 0
+        return missing("postgres", found, self.where)
+
+    # -- trouble
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Errors of the server and of the way to it in our words; a connection in doubt is not used again."""
+        try:
+            yield
+        except pg.RaiseException as error:
+            raise Unexpected(str(error.diag.message_primary)) from error
+        except psycopg.Error as error:
+            self._drop()
+            raise self._told(error) from error
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def _told(self, error: psycopg.Error) -> MulliganError:
+        said = " ".join(str(error).split())
+        match error:
+            case pg.DuplicateTable() | pg.DuplicateFunction() | pg.DuplicateObject():
+                return StoreRefused(
+                    f"{self.where} holds tables of another program: {said}",
+                    hint="give Mulligan a schema of its own: …?options=-csearch_path%3Dmulligan",
+                )
+            case pg.InsufficientPrivilege() | pg.ReadOnlySqlTransaction():
+                return StoreRefused(f"{self.where} may not be written: {said}", hint="ask its owner for the right to")
+            case pg.DiskFull():
+                return StoreUnavailable(f"the disk of {self.where} is full", hint="make room on its disk")
+            case psycopg.ProgrammingError() if not error.sqlstate:
+                return StoreRefused(f"{self.where} cannot be used: {said}")
+        return StoreUnavailable(f"{self.where} does not answer: {said}", hint="see that the server runs, and try again")
+
+
+def _where(url: str) -> str:
+    """The server as messages name it: never with its password."""
+    given = conninfo_to_dict(url)
+    host = given.get("host") or given.get("hostaddr") or "localhost"
+    return f"the PostgreSQL database '{given.get('dbname') or given.get('user') or ''}' on '{host}'"

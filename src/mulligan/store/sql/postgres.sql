@@ -1,0 +1,298 @@
+-- Every statement of the PostgreSQL store, by name. Those of a commit take the rows of all its turns as arrays.
+
+-- opening ------------------------------------------------------------------------------------------------------------
+
+-- name: schema
+SELECT current_schema(), to_regclass(format('%%I.schema_version', current_schema())) IS NOT NULL
+
+-- name: lock_schema
+SELECT pg_advisory_xact_lock(hashtextextended('mulligan ' || current_schema(), 0))
+
+-- name: create_schema_version
+CREATE TABLE IF NOT EXISTS schema_version (version bigint NOT NULL)
+
+-- name: schema_version
+SELECT version FROM schema_version
+
+-- name: delete_schema_version
+DELETE FROM schema_version
+
+-- name: insert_schema_version
+INSERT INTO schema_version VALUES (%s)
+
+-- workers ------------------------------------------------------------------------------------------------------------
+
+-- name: register
+INSERT INTO workers (name, host, record, beat_at) VALUES (%s, %s, %s, now_micros())
+ON CONFLICT (name) DO UPDATE SET host = excluded.host, record = excluded.record, beat_at = excluded.beat_at
+
+-- name: beat
+UPDATE workers SET beat_at = now_micros() WHERE name = %s RETURNING 1
+
+-- name: workers
+SELECT record, beat_at < now_micros() - %s::bigint FROM workers ORDER BY name
+
+-- name: remove_worker
+DELETE FROM workers WHERE name = %s AND (%s OR beat_at < now_micros() - %s::bigint) RETURNING now_micros()
+
+-- name: void_turns
+UPDATE runs SET holder = '' WHERE holder = %s
+
+-- name: void_leases
+DELETE FROM tasks WHERE worker = %s AND worker <> '' RETURNING run_id, place, attempt
+
+-- runs ---------------------------------------------------------------------------------------------------------------
+
+-- name: new_run_ids
+SELECT nextval('run_ids') FROM generate_series(1, %s::bigint)
+
+-- name: expect_worker
+WITH known AS (SELECT 1 FROM workers WHERE name = %s FOR KEY SHARE)
+SELECT expect('worker', (SELECT count(*) FROM known), 1)
+
+-- name: insert_workflows
+INSERT INTO workflows (version, body) SELECT * FROM unnest(%s::text[], %s::bytea[]) ORDER BY 1
+ON CONFLICT DO NOTHING
+
+-- name: insert_runs
+INSERT INTO runs (run_id, workflow, version, created_at, updated_at,
+                  parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence)
+SELECT n.run_id, n.workflow, n.version, n.at, n.at,
+       n.parent, n.place, n.attempt, coalesce(p.root_run_id, n.run_id), n.holder, (n.holder <> '')::int
+FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::text[])
+     AS n (run_id, workflow, version, at, parent, place, attempt, holder)
+LEFT JOIN runs p ON p.run_id = n.parent
+
+-- name: run
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs WHERE run_id = %s
+
+-- name: lock_run
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs WHERE run_id = %s FOR SHARE
+
+-- name: runs
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs WHERE run_id < %s::bigint AND (cardinality(%s::text[]) = 0 OR status = ANY (%s::text[]))
+ORDER BY run_id DESC LIMIT %s::bigint
+
+-- name: children
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs WHERE parent_run_id = %s ORDER BY run_id
+
+-- name: workflow
+SELECT body FROM workflows WHERE version = %s
+
+-- name: rows
+SELECT kind, key, tag, data FROM rows WHERE run_id = %s ORDER BY kind, key
+
+-- name: log
+SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIMIT %s::bigint
+
+-- name: waiting
+SELECT run_id, key, tag FROM rows JOIN runs USING (run_id)
+WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
+ORDER BY run_id, key
+
+-- inboxes ------------------------------------------------------------------------------------------------------------
+
+-- name: put
+WITH told AS (
+    INSERT INTO messages (run_id, report, is_asking) SELECT run_id, %s, %s FROM runs WHERE run_id = %s
+    RETURNING id, run_id
+)
+SELECT id, pg_notify(%s, run_id::text) FROM told
+
+-- name: tell
+INSERT INTO messages (run_id, report, place, attempt)
+SELECT t.run_id, t.report, t.place, t.attempt
+FROM unnest(%s::bigint[], %s::bytea[], %s::text[], %s::bigint[]) AS t (run_id, report, place, attempt)
+JOIN runs USING (run_id)
+
+-- name: tell_children
+WITH told AS (
+    INSERT INTO messages (run_id, report)
+    SELECT run_id, %(report)s FROM runs
+    WHERE parent_run_id = %(parent)s AND status NOT IN ('completed', 'failed', 'cancelled')
+          AND (%(place)s = '' OR (parent_place = %(place)s AND parent_attempt = %(attempt)s::bigint))
+    RETURNING run_id
+)
+SELECT pg_notify(%(channel)s, run_id::text) FROM told
+
+-- name: notify
+SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload
+
+-- name: answer
+DELETE FROM answers WHERE message_id = %s RETURNING answer
+
+-- name: inbox
+SELECT id, run_id, report, is_asking FROM messages WHERE run_id = ANY (%s::bigint[]) ORDER BY id
+
+-- name: called
+SELECT DISTINCT run_id FROM messages JOIN runs USING (run_id)
+WHERE holder IN ('', %(holder)s) AND (%(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint)
+ORDER BY run_id
+
+-- turns --------------------------------------------------------------------------------------------------------------
+
+-- name: take_turns
+WITH known AS (SELECT name FROM workers WHERE name = %s FOR KEY SHARE),
+free AS (
+    SELECT run_id FROM runs, known WHERE run_id = ANY (%s::bigint[]) AND holder IN ('', name)
+    ORDER BY run_id FOR UPDATE OF runs
+)
+UPDATE runs SET fence = fence + (holder = '')::int, holder = name
+FROM known, free WHERE runs.run_id = free.run_id
+RETURNING runs.run_id, fence
+
+-- name: release
+UPDATE runs SET holder = '' FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS t (run_id, fence, holder)
+WHERE runs.run_id = t.run_id AND runs.fence = t.fence AND runs.holder = t.holder
+
+-- name: advance_runs
+WITH moved AS (
+    UPDATE runs
+    SET seq = t.seq, status = t.status, round = t.round, updated_at = t.at, degraded = t.degraded <> 0,
+        reason = t.reason, holder = CASE WHEN t.is_last <> 0 THEN '' ELSE runs.holder END
+    FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::bigint[],
+                %s::bigint[], %s::bigint[], %s::text[], %s::bigint[])
+         AS t (run_id, fence, holder, after, seq, status, round, at, degraded, reason, is_last)
+    WHERE runs.run_id = t.run_id AND runs.fence = t.fence AND runs.holder = t.holder AND runs.seq = t.after
+    RETURNING 1
+)
+SELECT expect('turn', (SELECT count(*) FROM moved), %s::bigint)
+
+-- name: insert_events
+INSERT INTO events SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bytea[])
+
+-- name: put_rows
+INSERT INTO rows SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::bytea[])
+ON CONFLICT (run_id, kind, key) DO UPDATE SET tag = excluded.tag, data = excluded.data
+
+-- name: delete_rows
+DELETE FROM rows USING unnest(%s::bigint[], %s::text[], %s::text[]) AS t (run_id, kind, key)
+WHERE rows.run_id = t.run_id AND rows.kind = t.kind AND rows.key = t.key
+
+-- name: drain
+DELETE FROM messages WHERE id = ANY (%s::bigint[])
+
+-- name: insert_answers
+INSERT INTO answers SELECT * FROM unnest(%s::bigint[], %s::bytea[]) ON CONFLICT DO NOTHING
+
+-- name: set_timers
+INSERT INTO timers SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[])
+ON CONFLICT (run_id, kind, place, number) DO UPDATE SET due = excluded.due
+
+-- name: delete_timers
+DELETE FROM timers WHERE run_id = ANY (%s::bigint[])
+
+-- name: delete_tasks
+DELETE FROM tasks WHERE run_id = ANY (%s::bigint[])
+
+-- tasks --------------------------------------------------------------------------------------------------------------
+
+-- name: end_leases
+WITH ended AS (
+    DELETE FROM tasks USING unnest(%s::bigint[], %s::text[], %s::bigint[]) AS t (ticket, worker, run_id)
+    WHERE tasks.ticket = t.ticket AND tasks.worker = t.worker AND tasks.worker <> '' AND tasks.run_id = t.run_id
+    RETURNING 1
+)
+SELECT expect('lease', (SELECT count(*) FROM ended), %s::bigint)
+
+-- name: queue_tasks
+INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task)
+SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus,
+       labels::jsonb, host, task
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[], %s::text[],
+            %s::text[], %s::bytea[])
+     AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task)
+ON CONFLICT DO NOTHING
+
+-- name: take_tasks
+WITH taken AS (
+    INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task)
+    SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus, labels::jsonb, host, task
+    FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[],
+                %s::text[], %s::text[], %s::bytea[])
+         AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task)
+    ON CONFLICT (run_id, place, attempt)
+    DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE tasks.worker = ''
+    RETURNING run_id, place, attempt, ticket
+)
+SELECT taken.* FROM (SELECT expect('task', (SELECT count(*) FROM taken), %s::bigint)) AS e LEFT JOIN taken ON true
+
+-- Asked after the tasks were taken, so that it sees whatever became of them until then.
+-- name: expect_free
+SELECT expect('task', count(*), 0)
+FROM messages JOIN unnest(%s::bigint[], %s::text[], %s::bigint[]) AS t (run_id, place, attempt)
+     USING (run_id, place, attempt)
+
+-- name: delete_queued
+DELETE FROM tasks USING unnest(%s::bigint[], %s::text[], %s::bigint[]) AS t (run_id, place, attempt)
+WHERE tasks.run_id = t.run_id AND tasks.place = t.place AND tasks.attempt = t.attempt AND worker = ''
+
+-- name: stop_leased
+WITH stopped AS (
+    UPDATE tasks SET is_stopping = true, grace_seconds = t.grace_seconds
+    FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::float8[]) AS t (run_id, place, attempt, grace_seconds)
+    WHERE tasks.run_id = t.run_id AND tasks.place = t.place AND tasks.attempt = t.attempt AND worker <> ''
+    RETURNING tasks.run_id
+)
+SELECT pg_notify(%s, run_id::text) FROM stopped
+
+-- name: queued
+SELECT place, attempt FROM tasks WHERE run_id = %s AND worker = '' ORDER BY ticket
+
+-- name: held
+SELECT task, ticket FROM tasks WHERE worker = %s AND worker <> '' ORDER BY ticket
+
+-- name: stops
+SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND is_stopping ORDER BY ticket
+
+-- name: free_tasks
+WITH known AS (SELECT 1 FROM workers WHERE name = %(worker)s FOR KEY SHARE)
+SELECT t.task, now_micros(), t.cpus, t.memory, t.gpus
+FROM tasks t JOIN runs r USING (run_id)
+WHERE EXISTS (SELECT 1 FROM known)
+      AND t.worker = '' AND t.cpus <= %(cpus)s AND t.memory <= %(memory)s AND t.gpus <= %(gpus)s
+      AND t.labels <@ %(labels)s::jsonb
+      AND (t.host IN ('', %(host)s)
+           OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= now_micros() - %(lease)s::bigint))
+      AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
+ORDER BY t.ticket LIMIT %(tasks_max)s::bigint
+FOR UPDATE OF t SKIP LOCKED
+
+-- name: lease_tasks
+UPDATE tasks SET worker = %s, ticket = t.ticket
+FROM (
+    SELECT run_id, place, attempt, nextval('tickets') AS ticket
+    FROM unnest(%s::bigint[], %s::text[], %s::bigint[]) AS u (run_id, place, attempt)
+) AS t
+WHERE tasks.run_id = t.run_id AND tasks.place = t.place AND tasks.attempt = t.attempt
+RETURNING tasks.run_id, tasks.place, tasks.attempt, tasks.ticket
+
+-- name: report
+WITH ended AS (
+    DELETE FROM tasks WHERE ticket = %s AND worker <> '' RETURNING run_id, place, attempt
+), told AS (
+    INSERT INTO messages (run_id, report, place, attempt) SELECT run_id, %s, place, attempt FROM ended
+    RETURNING run_id
+)
+SELECT pg_notify(%s, run_id::text) FROM told
+
+-- time ---------------------------------------------------------------------------------------------------------------
+
+-- name: due_timers
+DELETE FROM timers USING runs
+WHERE timers.run_id = runs.run_id AND due <= now_micros()
+      AND (%(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint)
+RETURNING now_micros(), due, timers.run_id, kind, place, number
+
+-- name: next_due
+SELECT due, due <= now_micros() FROM timers JOIN runs USING (run_id)
+WHERE %(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint
+ORDER BY due LIMIT 1

