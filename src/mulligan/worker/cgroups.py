@@ -15,6 +15,11 @@ class OomKills:
         self._file = _events_file()
         self._seen = self._read()
 
+    @property
+    def can_tell(self) -> bool:
+        """Whether there is anything to read."""
+        return self._file is not None
+
     def take_new(self) -> bool:
         """Whether there was one more than was known; it is known then."""
         if self._read() <= self._seen:

@@ -29,6 +29,12 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Whoever does one of these may have left a process behind that is nobody's child here.
 FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
 INTERRUPTED_STATUS = 130
+# Variables that only a program started by the step reads from the C library.
+OWN_PREFIX = "MULLIGAN_"
+
+
+# `json.dumps` would make a new one at each call.
+_ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 
 
 class NotEncodable(Exception):
@@ -49,26 +55,27 @@ class Child:
 
     def serve(self) -> None:
         """Until the worker closes the socket."""
-        peak = PeakMemory()
+        meter = Meter()
         while head := self._stream.read(LENGTH_BYTES):
             message = json.loads(self._stream.read(int.from_bytes(head, "little")))
             self._reopen_logs(message["fresh"])
             self._has_forked = False
-            peak.reset()
-            cpu = _cpu_seconds()
             answer, output = self._run(message)
             _flush()
-            answer.update(cpu=_cpu_seconds() - cpu, peak=peak.read(), out=_size(1), err=_size(2))
+            answer["cpu"], answer["peak"] = meter.read()
+            answer["out"], answer["err"] = _size(1), _size(2)
             self._note_what_is_left(answer)
             self._send(answer, output)
+            meter.reset()
 
     def _notice(self, event: str, _: tuple) -> None:
         if event in FORKING_EVENTS:
             self._has_forked = True
+            self._surroundings.export()
 
     def _send(self, answer: dict, output: str) -> None:
         """The output is JSON already, and may be large: it is not written twice."""
-        body = f'{json.dumps(answer)[:-1]}, "output": {output}}}'.encode()
+        body = f'{_ENCODER.encode(answer)[:-1]}, "output": {output}}}'.encode()
         self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
 
     def _reopen_logs(self, fds: list) -> None:
@@ -89,7 +96,11 @@ class Child:
     def _run(self, message: dict) -> tuple:
         """The answer, and the result as JSON text."""
         try:
-            self._surroundings.set_up(message["env"], message["cwd"], message["home"])
+            self._surroundings.set_up(message["env"], message["unset"], message["home"])
+            try:
+                os.chdir(message["cwd"])
+            except (OSError, ValueError) as error:
+                return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             result = _awaited(self._function(message)(**message["args"]))
             return {}, _encoded(result)
         except NotEncodable as error:
@@ -99,6 +110,7 @@ class Child:
         except KeyboardInterrupt:
             return {"exit": INTERRUPTED_STATUS}, "null"
         except BaseException as error:  # whatever a step raises is its failure, not ours
+            self._show_lines()
             return _failure(error), "null"
 
     def _function(self, message: dict) -> types.FunctionType:
@@ -117,81 +129,105 @@ class Child:
         key = (name, code)
         if key not in self._programs:
             self._programs[key] = compile(code, name, "exec", dont_inherit=True)
-        # So that a traceback shows the lines.
-        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         return self._programs[key]
+
+    def _show_lines(self) -> None:
+        """Let a traceback show the lines of the steps: they are in no file."""
+        for name, code in self._programs:
+            linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
 
 
 class Surroundings:
-    """Folder, environment, arguments, search path and streams: what a step may change and the next must not see."""
+    """Environment, arguments, search path and streams: what a step may change and the next must not see."""
 
     def __init__(self) -> None:
         self._environment = dict(os.environ)
         self._told: dict[str, str] = {}
-        self._raw = self._raw_environment()
+        self._exported: set[str] = set()
+        self._raw = _raw_environment()
         self._path = list(sys.path)
         self._streams = sys.stdin, sys.stdout, sys.stderr
 
-    def set_up(self, told: dict, folder: str, home: str) -> None:
-        if self._raw_environment() != self._raw:
+    def set_up(self, changed: dict, removed: list, home: str) -> None:
+        """`changed` and `removed` are what differs from the step before: most of it is the same."""
+        if _raw_environment() != self._raw:
             self._restore_environment()
-        self._tell(told)
-        self._raw = self._raw_environment()
-        os.chdir(folder)
+        self._forget([*removed, *self._exported])
+        self._told.update(changed)
+        self._tell(changed if not self._exported else self._told)
+        self._exported.clear()
+        self._raw = _raw_environment()
+        if "multiprocessing.util" in sys.modules:
+            self.export()  # it starts processes and tells nobody
         self._path[0] = home
         if sys.path != self._path:
             sys.path[:] = self._path
         sys.argv[:] = [""]
         sys.stdin, sys.stdout, sys.stderr = self._streams
 
+    def export(self) -> None:
+        """Hand our own variables to the C library too, for a process that is about to be started.
+
+        Most steps start none, and the library keeps every value that a variable ever had, for ever.
+        """
+        for name, value in self._told.items():
+            if name not in self._exported and name.startswith(OWN_PREFIX):
+                os.putenv(name, value)
+                self._exported.add(name)
+
     def _tell(self, told: dict) -> None:
-        """Only what differs from the last step: most of it is the same."""
-        for name in self._told.keys() - told.keys():
+        for name, value in told.items():
+            if name.startswith(OWN_PREFIX):
+                os.environ._data[os.fsencode(name)] = os.fsencode(value)  # type: ignore[attr-defined]
+            else:
+                os.environ[name] = value
+
+    def _forget(self, names: list) -> None:
+        for name in names:
             if name in self._environment:
                 os.environ[name] = self._environment[name]
-            else:
+            elif name in os.environ:
                 del os.environ[name]
-        for name, value in told.items():
-            if self._told.get(name) != value:
-                os.environ[name] = value
-        self._told = told
 
     def _restore_environment(self) -> None:
+        """A step has changed it: all of it is set anew."""
         os.environ.clear()
         os.environ.update(self._environment)
-        self._told = {}
-
-    @staticmethod
-    def _raw_environment() -> dict:
-        """The bytes under `os.environ`: comparing those takes a hundredth of the time."""
-        return dict(os.environ._data)  # type: ignore[attr-defined]
+        self._tell(self._told)
 
 
-class PeakMemory:
-    """The largest size since the last reset, in bytes. Where the kernel does not reset: since the start."""
+def _raw_environment() -> dict:
+    """The bytes under `os.environ`: comparing those takes a hundredth of the time."""
+    return dict(os.environ._data)  # type: ignore[attr-defined]
+
+
+class Meter:
+    """What a step has used: cpu seconds, and the largest size in bytes. Where the kernel cannot reset that: of all."""
 
     def __init__(self) -> None:
         try:
             self._fd = os.open("/proc/self/clear_refs", os.O_WRONLY)
         except OSError:
             self._fd = -1
+        self.reset()
 
     def reset(self) -> None:
-        if self._fd >= 0:
-            try:
-                os.write(self._fd, b"5")
-            except OSError:
-                self._fd = -1
+        self._cpu = self._read_cpu(resource.getrusage(resource.RUSAGE_SELF))
+        if self._fd < 0:
+            return
+        try:
+            os.write(self._fd, b"5")
+        except OSError:
+            self._fd = -1
 
-    def read(self) -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    def read(self) -> tuple:
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        return self._read_cpu(own) - self._cpu, own.ru_maxrss * 1024
 
-
-def _cpu_seconds() -> float:
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )
+    @staticmethod
+    def _read_cpu(own: resource.struct_rusage) -> float:
+        below = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime
 
 
 def _has_children() -> bool:
@@ -285,7 +321,7 @@ def _trace(error: BaseException) -> str:
 def _encoded(output: object) -> str:
     """`output` as JSON text, or NotEncodable with the place of what is none."""
     try:
-        text = json.dumps(output, allow_nan=False, ensure_ascii=False)
+        text = _ENCODER.encode(output)
         size = len(text) if text.isascii() else len(text.encode())
     except (TypeError, ValueError, RecursionError):
         raise NotEncodable(_why_not(output, "the result", 0) or "the result is not JSON") from None

@@ -13,8 +13,10 @@ from ..ports import Lease
 from .folders import Attempt
 from .supervision import PACKAGE_PARENT, Supervision
 
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 _LENGTH_BYTES = 4
-_RECEIVE_BYTES = 1 << 18
+_RECEIVE_BYTES = 1 << 16
 # The package is found, loaded and forgotten: an interpreter of the user's must not see what lies beside it.
 _PROGRAM = (
     "import sys; parent = sys.argv.pop(1); sys.path.append(parent); "
@@ -51,6 +53,7 @@ class Child:
         self.idle_since = 0.0
         self._slots = {1: f"{slots}/{number}.out", 2: f"{slots}/{number}.err"}
         self._fresh: list[int] = []
+        self._told: dict[str, str] = {}
         self._buffer = bytearray()
         self.sock, self._theirs = socket.socketpair()
 
@@ -69,12 +72,15 @@ class Child:
 
     def give(self, step: Step, message: dict[str, Any]) -> None:
         """Hand it a step; `ChildBroke` if it is not there any more."""
-        message["fresh"] = self._fresh
-        body = msgspec.json.encode(message)
+        told = message["env"]
+        changed = {name: value for name, value in told.items() if self._told.get(name) != value}
+        removed = [name for name in self._told if name not in told]
+        body = _encode({**message, "env": changed, "unset": removed, "fresh": self._fresh})
         try:
             self.sock.sendall(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
         except OSError:
             raise ChildBroke from None
+        self._told = told
         self._fresh = []
         self.step = step
 
@@ -94,7 +100,7 @@ class Child:
 
     def _answer(self, end: int) -> dict[str, Any]:
         try:
-            answer = msgspec.json.decode(bytes(self._buffer[_LENGTH_BYTES:end]), type=dict[str, Any])
+            answer = _decode(self._buffer[_LENGTH_BYTES:end])
         except (ValueError, RecursionError):
             raise ChildBroke from None
         del self._buffer[:end]

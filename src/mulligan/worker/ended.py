@@ -45,13 +45,18 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def report(task: Task, outcome: Outcome, output: Any = None, ended: Ended | None = None) -> TaskEnded:
-    usage = ended.usage if ended else {}
-    return TaskEnded(datetime.now(UTC), task.place, task.attempt, outcome, output, usage)
+    return TaskEnded(
+        datetime.now(UTC), task.place, task.attempt, outcome, output, ended.usage if ended is not None else {}
+    )
 
 
 def refused(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
     """The end of a task that could not be started."""
     return report(task, Outcome(exit_code=None, code=code, message=message))
+
+
+def not_entered(task: Task, folder: str, reason: str) -> TaskEnded:
+    return refused(task, f"the folder '{folder}' cannot be entered: {reason.lower()}")
 
 
 def _iso(seconds: float) -> str:

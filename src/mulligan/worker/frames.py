@@ -8,7 +8,7 @@ from __future__ import annotations
 import marshal
 
 _LENGTH_BYTES = 4
-RECEIVE_BYTES = 1 << 18
+RECEIVE_BYTES = 1 << 16
 
 
 def frame(message: tuple) -> bytes:

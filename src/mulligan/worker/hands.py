@@ -24,7 +24,7 @@ from ..ports import Lease, Offer
 from .actions import python, shell
 from .cgroups import OomKills
 from .children import Child, ChildBroke, Step
-from .ended import Ended, refused, report
+from .ended import Ended, not_entered, refused, report
 from .environment import of_worker
 from .folders import Attempt, Folders
 from .processes import kill_marked
@@ -136,9 +136,6 @@ class LocalHands:
     def _start_python(self, running: Running) -> None:
         lease = running.lease
         message = python.message(lease, running.files, self._folders)
-        if not os.path.isdir(message["cwd"]):
-            self._end(lease.token, _not_started(lease.task, message["cwd"], 0, "there is no such folder"))
-            return
         left = seconds_left(lease.task)
         interpreter = python.interpreter_of(lease, self._path)
         while True:
@@ -428,7 +425,7 @@ def _not_found(task: Task, program: str) -> Report:
 def _not_started(task: Task, what: str, number: int, text: str) -> Report:
     """What the system said when the process was to be started."""
     if what:
-        return refused(task, f"the folder '{what}' cannot be entered: {text}")
+        return not_entered(task, what, text)
     if number == errno.E2BIG:
         return refused(task, "its values are too many for the environment of a process")
     if number in (errno.EACCES, errno.ENOEXEC):

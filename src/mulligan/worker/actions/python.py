@@ -9,7 +9,7 @@ from ...core.classify import Outcome
 from ...core.reports import TaskEnded
 from ...ports import Lease
 from .. import outputs
-from ..ended import Ended, report
+from ..ended import Ended, not_entered, report
 from ..environment import folder_of, of_task
 from ..folders import Attempt, Folders
 from ..programs import find
@@ -50,6 +50,8 @@ def read_answer(lease: Lease, files: Attempt, answer: dict[str, Any], ended: End
     task = lease.task
     if task.context:
         outputs.remove(files.context(lease.token))
+    if "folder" in answer:
+        return not_entered(task, folder_of(task), answer["folder"])
     outcome = _outcome(lease, files, answer)
     if outcome is not _WELL:
         return report(task, outcome, None, ended)
