@@ -10,8 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import typer
+
+
+def _whole(value: Any) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise typer.BadParameter(f"'{value}' is not a whole number") from None
+
+
 _PLAIN: dict[Any, Callable[[Any], Any]] = {
     str: str,
+    int: _whole,
     Path: Path,
     list[str]: list,
     list[Path]: lambda values: [Path(value) for value in values],

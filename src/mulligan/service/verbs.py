@@ -17,6 +17,7 @@ import msgspec
 
 from ..core import reports as r
 from ..core.admit import refuse_retry, steps_to_retry
+from ..core.events import Kept
 from ..core.fork import kept_results
 from ..core.graph import Graph
 from ..core.state import State
@@ -69,9 +70,15 @@ class Service(Reading):
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
-    def start(self, prepared: Prepared, driver: Driver | None = None, *, times: int = 1) -> list[int]:
-        """New runs (usually one), all or none. With a driver they are its own at once; else whoever serves has them."""
-        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, cwd=str(prepared.cwd))
+    def start(
+        self, prepared: Prepared, driver: Driver | None = None, *, times: int = 1, kept: Sequence[Kept] = ()
+    ) -> list[int]:
+        """New runs (usually one), all or none. With a driver they are its own at once; else whoever serves has them.
+
+        `kept`: results that steps are said to have had already.
+        """
+        cwd = str(prepared.cwd)
+        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, cwd=cwd, kept=tuple(kept))
         return self._create([self._new(prepared, request)] * times, prepared.workflow, driver)
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:

@@ -1,0 +1,92 @@
+"""`mulligan logs` and `mulligan events`: what attempts wrote, and what the engine did."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from mulligan.cli.options import AsJson, HomeFolder, RunId, StepName, service_at
+from mulligan.cli.parameters import Option
+from mulligan.cli.tables import cut
+from mulligan.cli.terminal import UsageRefused, complain, show, show_bytes, show_json
+from mulligan.service.logs import event_lines, step_logs
+from mulligan.service.reading import AttemptLog
+
+_DETAIL_CHARS_MAX = 60
+# What is told in columns of its own, and what is too large for a line.
+_TOLD = ("type", "step", "place")
+_LONG = ("inputs", "outputs", "bindings", "failure", "kept", "items", "usage", "route", "version", "cwd")
+
+
+def logs(
+    run: RunId,
+    step: StepName,
+    item: Annotated[int | None, Option("--item", metavar="I", help="Of one item of a map step.")] = None,
+    attempt: Annotated[
+        int | None, Option("--attempt", metavar="N", help="Of this attempt; by default of the last.")
+    ] = None,
+    handler: Annotated[bool, Option("--handler", help="What its failure handler wrote.")] = False,
+    script: Annotated[bool, Option("--script", help="What its recovery script wrote.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what the attempts of a step wrote, also while they run: stdout to stdout, stderr to stderr."""
+    if handler and script:
+        raise UsageRefused("--handler and --script are two questions", hint="ask one of them")
+    part: Any = "handler" if handler else "script" if script else "own"
+    with service_at(home) as service:
+        found = step_logs(service, run, step, item=item, attempt=attempt, part=part)
+    if as_json:
+        show_json([_as_json(run, step, log) for log in found])
+        return
+    for log in found:
+        complain(f"-- run {run}, '{log.place}', attempt {log.attempt}{_silence(log)}")
+        show_bytes(log.stdout)
+        _show_on_stderr(log.stderr)
+
+
+def _show_on_stderr(data: bytes) -> None:
+    """As it was written: what a program says is bytes."""
+    sys.stderr.flush()
+    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.flush()
+
+
+def _silence(log: AttemptLog) -> str:
+    return "" if log.stdout or log.stderr else ": it wrote nothing"
+
+
+def _as_json(run_id: int, step: str, log: AttemptLog) -> dict[str, Any]:
+    written = {"stdout": log.stdout.decode("utf-8", "replace"), "stderr": log.stderr.decode("utf-8", "replace")}
+    return {"run_id": run_id, "step": step, "place": log.place, "attempt": log.attempt, **written}
+
+
+def events(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Print the events of a run, one a line; with --json as they are kept."""
+    with service_at(home) as service:
+        for line in event_lines(service, run):
+            show(line.decode() if as_json else _told(json.loads(line)))
+
+
+def _told(entry: dict[str, Any]) -> str:
+    fact = entry["fact"]
+    where = fact.get("step") or fact.get("place") or ""
+    return f"{entry['seq']:>5} {entry['at'][11:19]} {fact['type']:<18} {where:<12} {' '.join(_details(fact))}".rstrip()
+
+
+def _details(fact: dict[str, Any]) -> Iterator[str]:
+    for name, value in fact.items():
+        if name in _LONG:
+            yield from _of_long(name, value)
+        elif name not in _TOLD:
+            yield f"{name}={cut(value if isinstance(value, str) else json.dumps(value), _DETAIL_CHARS_MAX)}"
+
+
+def _of_long(name: str, value: Any) -> Iterator[str]:
+    """Of what is too large for a line: of a failure its code, of a route where it leads."""
+    if name == "failure":
+        yield f"failure={value['code']}"
+    elif name == "route" and value.get("to"):
+        yield f"route={value['to']}"

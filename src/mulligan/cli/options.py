@@ -1,0 +1,36 @@
+"""Options and arguments that many commands share: said once, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from mulligan.cli.parameters import Argument, Option
+from mulligan.service.home import find_home
+from mulligan.service.verbs import Service
+
+RunId = Annotated[int, Argument(metavar="RUN", help="The number of a run: see `mulligan list`.")]
+StepName = Annotated[str, Argument(metavar="STEP", help="The name of a step.")]
+HomeFolder = Annotated[
+    Path | None, Option("--home", metavar="DIR", help="Where runs are kept: else $MULLIGAN_HOME, else .mulligan.")
+]
+AsJson = Annotated[bool, Option("--json", help="Print JSON on stdout, and nothing else there.")]
+Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why: it is recorded.")]
+Inputs = Annotated[
+    list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be given several times.")
+]
+Follow = Annotated[
+    bool | None, Option("--follow/--no-follow", help="Drive the run on, and show it; by default on a terminal.")
+]
+
+
+@contextmanager
+def service_at(home: Path | None) -> Iterator[Service]:
+    """The verbs over a home, closed in the end."""
+    service = Service(find_home(str(home) if home else None))
+    try:
+        yield service
+    finally:
+        service.close()

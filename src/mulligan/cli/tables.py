@@ -1,0 +1,93 @@
+"""Aligned text for people: tables that fit a terminal, ages, sizes. Colour only where it is wanted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from mulligan.cli.terminal import show, wants_colour
+
+_GREEN, _RED, _YELLOW, _MAGENTA, _CYAN, _DIM, _PLAIN = (
+    f"\033[{code}m" for code in ("32", "31", "33", "35", "36", "2", "0")
+)
+_COLOURS = {
+    **dict.fromkeys(("completed", "ok", "good"), _GREEN),
+    **dict.fromkeys(("failed", "cancelled", "problem", "bad"), _RED),
+    **dict.fromkeys(("backing_off", "handling", "warning", "try"), _YELLOW),
+    **dict.fromkeys(("pending_failed", "paused", "wait"), _MAGENTA),
+    **dict.fromkeys(("running", "ready"), _CYAN),
+    **dict.fromkeys(("waiting", "skipped", "plain"), _DIM),
+}
+# What stands between two columns.
+_GAP = "  "
+
+
+def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Put a table on stdout: columns aligned, the last one cut where a terminal ends; nothing without rows.
+
+    Without a word in `heads` there is no line of them.
+    """
+    if not rows:
+        return
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else None
+    for row in (heads, *rows) if any(heads) else rows:
+        show(_line(row, widths, width, is_coloured=row is not heads and wants_colour(sys.stdout, os.environ)))
+
+
+def _line(row: Sequence[str], widths: Sequence[int], width: int | None, *, is_coloured: bool) -> str:
+    cells = [cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)]
+    last = row[-1]
+    if width is not None:
+        last = cut(last, max(8, width - sum(len(cell) + len(_GAP) for cell in cells)))
+    painted = [tinted(cell, cell.strip()) for cell in cells] if is_coloured else cells
+    return _GAP.join((*painted, last)).rstrip()
+
+
+def tinted(text: str, tone: str) -> str:
+    """The text in the colour of a status or a tone; as it is where that has none."""
+    return f"{_COLOURS[tone]}{text}{_PLAIN}" if tone in _COLOURS else text
+
+
+def cut(text: str, chars_max: int) -> str:
+    """One line of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= chars_max else line[: chars_max - 1] + "…"
+
+
+def age(since: datetime, now: datetime) -> str:
+    """How long ago, in one unit: `40s`, `5m`, `3h`, `12d`."""
+    seconds = max(0, int((now - since).total_seconds()))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def length(seconds: float) -> str:
+    """How long something took: `0.3s`, `42s`, `3m05s`, `2h10m`."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = timedelta(seconds=round(seconds))
+    minutes, left = divmod(int(whole.total_seconds()), 60)
+    if minutes < 60:
+        return f"{minutes}m{left:02}s" if minutes else f"{left}s"
+    return f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def memory(size: float) -> str:
+    """Bytes in the unit in which people say them."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f}{unit}"
+        size /= 1024
+    return f"{size:.1f}GiB"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

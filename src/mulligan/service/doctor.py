@@ -1,0 +1,221 @@
+"""Is this machine fit to run workflows: each thing looked at, what was found, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import msgspec
+
+from ..errors import MulliganError
+from ..language import load_text
+from ..ports import Store, WorkerRecord
+from ..store.statements import migrations
+from ..worker.cgroups import OomKills
+from .driver import machine
+from .home import Home, this_host
+from .verbs import Service, prepare
+
+Health = Literal["ok", "warning", "problem"]
+
+PYTHON_MIN = (3, 11)
+# SQLite up to here may damage a database in WAL mode when two connections checkpoint at once ("WAL-reset bug");
+# two older lines have the fix too.
+WAL_RESET_FIXED = (3, 51, 3)
+WAL_RESET_FIXED_ALSO = ((3, 44, 6), (3, 50, 7))
+DISK_BYTES_FEW, DISK_BYTES_MIN = 1 << 30, 100 << 20
+CLOCK_SECONDS_MAX = 2.0
+# No run of ours was made before it: a clock that says so was never set.
+CLOCK_EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
+
+_TRIAL = "name: doctor\nsteps: [{step: try, shell: 'true'}]\n"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    health: Health
+    found: str
+    advice: str = ""
+
+
+def examine_machine(home: Home) -> Iterator[Check]:
+    """Everything, one after the other. Nothing raises: what goes wrong is what was found."""
+    offset = time.time() - time.monotonic()
+    yield python(sys.version_info[:3])
+    yield sqlite(apsw.sqlite_lib_version())
+    yield _guarded("store", lambda: _store(home))
+    yield _guarded("disk", lambda: disk(*_room(home.folder)))
+    yield bash(shutil.which("bash"))
+    yield _guarded("tasks", _tasks)
+    yield subreaper(sys.platform)
+    yield memory_kills(OomKills().can_tell)
+    yield _guarded("clock", lambda: _clock(home, offset))
+
+
+def _guarded(name: str, look: Callable[[], Check]) -> Check:
+    try:
+        return look()
+    except MulliganError as error:
+        return Check(name, "problem", error.message, error.hint)
+    except OSError as error:
+        return Check(name, "problem", f"{error.filename or ''}: {(error.strerror or str(error)).lower()}".lstrip(": "))
+
+
+# -- what was found, judged ------------------------------------------------------------------------------------------
+
+
+def python(version: tuple[int, int, int]) -> Check:
+    found = f"{platform.python_implementation()} {_dotted(version)}"
+    if version >= PYTHON_MIN:
+        return Check("python", "ok", found)
+    return Check("python", "problem", found, f"install Python {_dotted(PYTHON_MIN)} or newer")
+
+
+def sqlite(version: str) -> Check:
+    """The library that apsw brings; the system's own may be older and is not used."""
+    number = tuple(int(part) for part in version.split("."))
+    is_fixed = number >= WAL_RESET_FIXED or any(number[:2] == old[:2] and number >= old for old in WAL_RESET_FIXED_ALSO)
+    if is_fixed:
+        return Check("sqlite", "ok", f"SQLite {version}")
+    advice = f"install an apsw with SQLite {_dotted(WAL_RESET_FIXED)} or newer: pip install -U apsw"
+    return Check("sqlite", "problem", f"SQLite {version}, which can damage databases in WAL mode", advice)
+
+
+def disk(folder: Path, free: int) -> Check:
+    found = f"{free / (1 << 30):.1f} GiB free at '{folder}'"
+    if free < DISK_BYTES_MIN:
+        return Check("disk", "problem", found, "make room: logs and events cannot be written on a full disk")
+    if free < DISK_BYTES_FEW:
+        return Check("disk", "warning", found, "make room, or keep runs elsewhere: --home DIR")
+    return Check("disk", "ok", found)
+
+
+def bash(path: str | None) -> Check:
+    if path:
+        return Check("bash", "ok", path)
+    return Check("bash", "problem", "there is no bash on the PATH", "install bash: shell steps are run by it")
+
+
+def subreaper(system: str) -> Check:
+    if system == "linux":
+        return Check("processes", "ok", "every process of a task is found and ended, wherever it hides")
+    advice = "a task's process that leaves its session may outlive it: run on Linux where that matters"
+    return Check("processes", "warning", f"{system} has no subreaper", advice)
+
+
+def memory_kills(is_told: bool) -> Check:
+    if is_told:
+        return Check("memory", "ok", "the kernel tells of tasks it kills for want of memory")
+    found = "no cgroup here tells of tasks that were killed for want of memory"
+    return Check("memory", "warning", found, "OUT_OF_MEMORY is told by measured memory alone: give steps a limit")
+
+
+def clock(now: datetime, jumped_seconds: float, newest: datetime | None, skew_seconds: float | None) -> Check:
+    """`newest`: when the store was last written. `skew_seconds`: how far ahead of the store's clock ours is."""
+    found = f"{now:%Y-%m-%d %H:%M:%S} UTC"
+    advice = "set the clock, and keep it right: NTP"
+    if now < CLOCK_EARLIEST:
+        return Check("clock", "problem", f"it is said to be {found}", advice)
+    if newest is not None and (newest - now).total_seconds() > CLOCK_SECONDS_MAX:
+        return Check("clock", "problem", f"{found}, but a run was written at {newest:%Y-%m-%d %H:%M:%S}", advice)
+    if abs(jumped_seconds) > CLOCK_SECONDS_MAX:
+        return Check("clock", "warning", f"{found}; it jumped by {jumped_seconds:+.1f}s while we looked", advice)
+    if skew_seconds is not None and abs(skew_seconds) > CLOCK_SECONDS_MAX:
+        return Check("clock", "warning", f"{found}; {skew_seconds:+.1f}s beside the database server's", advice)
+    return Check("clock", "ok", found)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+
+
+def _store(home: Home) -> Check:
+    """It opens, and it can be written. One that is not there is not made."""
+    if not home.is_there:
+        return _absent(home)
+    store = home.open()
+    try:
+        _write(store)
+    finally:
+        store.close()
+    kind: Literal["postgres", "sqlite"] = "postgres" if home.store_url else "sqlite"
+    where = "PostgreSQL" if home.store_url else f"'{home.folder}'"
+    return Check("store", "ok", f"{where} can be written, schema {migrations(kind)[-1].number}")
+
+
+def _absent(home: Home) -> Check:
+    parent = _existing(home.folder)
+    if os.access(parent, os.W_OK):
+        return Check("store", "ok", f"'{home.folder}' is made by the first run")
+    return Check(
+        "store", "problem", f"'{parent}' may not be written", "choose another place: --home DIR or MULLIGAN_HOME"
+    )
+
+
+def _write(store: Store) -> None:
+    """Something that nobody misses: a worker that comes and goes."""
+    name = f"{this_host()}.{os.getpid()}.doctor.{time.monotonic_ns()}"
+    store.register(WorkerRecord(name, this_host(), os.getpid()))
+    store.retire(name)
+
+
+def _room(folder: Path) -> tuple[Path, int]:
+    existing = _existing(folder)
+    return existing, shutil.disk_usage(existing).free
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _tasks() -> Check:
+    """A whole run of one step, `true`, in a home of its own: supervisor, shell, store and engine together."""
+    with tempfile.TemporaryDirectory(prefix="mulligan-doctor-") as folder:
+        service = Service(Home(Path(folder) / "home"))
+        try:
+            with service.driver(machine(1)) as driver:
+                [run_id] = service.start(prepare(load_text(_TRIAL), {}, Path(folder)), driver)
+                driver.drive(run_id)
+            found = service.show(run_id)
+        finally:
+            service.close()
+    if found["status"] == "completed":
+        return Check("tasks", "ok", "a step that runs 'true' completed")
+    message = "; ".join(failure["message"] for failure in found["failures"]) or found["reason"]
+    return Check("tasks", "problem", f"a step that runs 'true' {found['status']}: {message}")
+
+
+def _clock(home: Home, offset: float) -> Check:
+    jumped = time.time() - time.monotonic() - offset
+    newest, skew = None, None
+    if home.is_there:
+        store = home.open()
+        try:
+            newest = max((run.updated_at for run in store.runs(limit=1)), default=None)
+        finally:
+            store.close()
+    if home.store_url:
+        skew = _skew(home.store_url)
+    return clock(datetime.now(UTC), jumped, newest, skew)
+
+
+def _skew(url: str) -> float:
+    """How far our clock is ahead of the server's."""
+    with import_module("psycopg").connect(url) as connection:
+        [theirs] = connection.execute("SELECT clock_timestamp()").fetchone()
+    return (datetime.now(UTC) - theirs).total_seconds()

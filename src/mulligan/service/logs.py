@@ -1,0 +1,76 @@
+"""What attempts wrote, for whoever asks by step, item and attempt; and the log of events as it is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from ..core.codec import encode
+from ..errors import NotFound
+from .reading import AttemptLog, Reading
+
+Part = Literal["own", "handler", "script"]
+
+# What stands in the key of a place that is no attempt of the step's (or item's) own.
+_MARKS = {"handler": ".on_failure@", "script": ".script@"}
+_CAUSE = re.compile(r"@(\d+)")
+
+
+class UnknownAttempt(NotFound):
+    code = "attempt.unknown"
+
+
+def event_lines(reading: Reading, run_id: int) -> Iterator[bytes]:
+    """The run's log as JSON lines, as the codec writes it."""
+    return (encode(entry) for entry in reading.events(run_id))
+
+
+def step_logs(
+    reading: Reading, run_id: int, step: str, *, item: int | None = None, attempt: int | None = None, part: Part = "own"
+) -> list[AttemptLog]:
+    """What the attempts wrote that are meant: of the step or one item; one attempt, or the last.
+
+    Of handlers and scripts: all that ran after that attempt. Without `item`, of a map step every item's.
+    """
+    place = step if item is None else f"{step}[{item}]"
+    every = reading.attempts(run_id, step)
+    below = [one for one in every if _is_below(place, one[0]) and _is_part(place, one[0], part)]
+    meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
+    if not meant:
+        raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=_there_is(every, place), step=step)
+    return [reading.attempt_log(run_id, *one) for one in meant]
+
+
+def _is_below(place: str, key: str) -> bool:
+    return key == place or key.startswith((f"{place}[", f"{place}."))
+
+
+def _is_part(place: str, key: str, part: Part) -> bool:
+    rest = key.removeprefix(place)
+    return "@" not in rest if part == "own" else _MARKS[part] in rest
+
+
+def _number(place: str, key: str, attempt: int) -> int:
+    """The attempt of the step (or item) that this one belongs to: its own, or the one that a handler is about."""
+    cause = _CAUSE.search(key.removeprefix(place))
+    return int(cause.group(1)) if cause else attempt
+
+
+def _last(attempts: list[tuple[str, int]], place: str) -> list[tuple[str, int]]:
+    """Of each place the last attempt; of handlers and scripts only what ran after the last failure."""
+    latest = max((_number(place, *one) for one in attempts if "@" in one[0].removeprefix(place)), default=None)
+    last = {key: number for key, number in attempts if latest is None or _number(place, key, number) == latest}
+    return list(last.items())
+
+
+def _nothing(run_id: int, place: str, attempt: int | None, part: Part) -> str:
+    what = {"own": "attempt", "handler": "handler", "script": "recovery script"}[part]
+    number = "" if attempt is None else f" {attempt}" if part == "own" else f" after attempt {attempt}"
+    return f"'{place}' of run {run_id} has had no {what}{number}"
+
+
+def _there_is(every: list[tuple[str, int]], place: str) -> str:
+    found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if _is_below(place, key)))
+    shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+    return f"there is {shown}" if found else ""

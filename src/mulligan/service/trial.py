@@ -1,0 +1,87 @@
+"""One step of a workflow, alone: one attempt, no retries, no handlers, no edges. For whoever writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..core.events import Kept
+from ..core.workflow import END, Action, Command, Expression, Step, Workflow
+from ..errors import UnknownStep
+from ..language.words import did_you_mean
+
+# What a command loses: everything that is done about a failure, and all that comes after.
+_BARE: dict[str, Any] = {
+    "rules": (),
+    "max_attempts": None,
+    "on_failure": None,
+    "handler_failure_fatal": False,
+    "on_success": (),
+    "continue_on_error": False,
+    "on_lost": "fail",
+    "breaker": None,
+}
+_ALONE: dict[str, Any] = {"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True}
+
+
+def alone(workflow: Workflow, step: str) -> Workflow:
+    """A workflow of this step, and of stand-ins for the steps whose results it reads."""
+    wanted = _found(workflow, step)
+    bare = msgspec.structs.replace(wanted, **_BARE, **_ALONE, do=tuple(map(_bared, wanted.do)))
+    others = [_stand_in(name) for name in read_steps(workflow, step)]
+    plain_end = Step(name=END, timeout=workflow.end.timeout)
+    return msgspec.structs.replace(
+        workflow, steps=(*others, bare), end=plain_end, outputs={}, groups={}, timeout=None, fail_fast="never"
+    )
+
+
+def read_steps(workflow: Workflow, step: str) -> list[str]:
+    """The steps whose results a step reads, in file order."""
+    read = set(_reads(_found(workflow, step)))
+    names = [other.name for other in workflow.steps if other.name != step]
+    return [name for name in names if f"steps.{name}" in read or "steps" in read]
+
+
+def stand_ins(workflow: Workflow, step: str, given: Mapping[str, Any]) -> list[Kept]:
+    """The results that the step finds: those that were given, else null."""
+    read = read_steps(workflow, step)
+    for name in given:
+        if name not in read:
+            hint = did_you_mean(name, read) or (f"it reads {', '.join(read)}" if read else "it reads none")
+            raise UnknownStep(f"step '{step}' reads no result of '{name}'", hint=hint, step=name)
+    return [Kept(name, "completed", given.get(name)) for name in read]
+
+
+def _found(workflow: Workflow, step: str) -> Step:
+    found = next((one for one in workflow.steps if one.name == step), None)
+    if found is None:
+        names = [one.name for one in workflow.steps]
+        raise UnknownStep(
+            f"'{step}' is not a step of workflow '{workflow.name}'", hint=did_you_mean(step, names), step=step
+        )
+    return found
+
+
+def _bared(command: Command) -> Command:
+    return msgspec.structs.replace(command, **_BARE)
+
+
+def _stand_in(name: str) -> Step:
+    return Step(name=name, action=Action("shell", {"text": "true"}))
+
+
+def _reads(value: Any) -> Iterator[str]:
+    """The names that expressions read, wherever they stand."""
+    if isinstance(value, Expression):
+        yield from value.reads
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            yield from _reads(getattr(value, field))
+    elif isinstance(value, Mapping):
+        for below in value.values():
+            yield from _reads(below)
+    elif isinstance(value, tuple | list):
+        for below in value:
+            yield from _reads(below)
