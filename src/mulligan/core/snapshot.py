@@ -7,6 +7,7 @@ goes to the end of its struct and has a default, so that rows written before it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from operator import attrgetter
 from typing import Any, get_type_hints
 
@@ -25,64 +26,33 @@ _Counts = tuple[int, int, int, int, bool]
 # The latest data by key, of one kind.
 _Table = dict[str, bytes]
 
-_encode = msgspec.msgpack.Encoder().encode
 _ITEM = Command()
 
-
-def _reader(fields: Iterable[tuple[str, Any, Any]]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Decodes values in the order of `fields` (name, type, default); those that are not there get their defaults."""
-    decode = msgspec.msgpack.Decoder(msgspec.defstruct("Values", list(fields), array_like=True)).decode
-    return lambda data: msgspec.structs.astuple(decode(data))
-
-
-def _fields(struct: type[msgspec.Struct], left_out: Iterable[str]) -> list[tuple[str, Any, Any]]:
-    hints = get_type_hints(struct)
-    known = (field for field in msgspec.structs.fields(struct) if field.name not in left_out)
-    return [(field.name, hints[field.name], _default(field)) for field in known]
-
-
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    if field.default_factory is not msgspec.NODEFAULT:
-        return msgspec.field(default_factory=field.default_factory)
-    return field.default
-
-
-# -- the run ---------------------------------------------------------------------------------------------------------
-
-# What may be large, and seldom changes: each is a row of its own, written when it is another than before.
+# What of the run may be large, and seldom changes: each is a row of its own, written when it is another than before.
 _LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted")
-_RUN_FIELDS = _fields(Run, _LARGE)
-_run_values = attrgetter(*(name for name, _, _ in _RUN_FIELDS))
-_run_large = attrgetter(*_LARGE)
-_read_run = _reader(_RUN_FIELDS)
-_read_large = {name: msgspec.msgpack.Decoder(get_type_hints(Run)[name]).decode for name in _LARGE}
-
-# -- places ----------------------------------------------------------------------------------------------------------
-
-# The key is the row's, the spec is the workflow's; of a map's items only the counts: the list is a row of its own.
-_PLACE_FIELDS = [
-    ("item_counts", _Counts | None, None) if name == "items" else (name, kind, default)
-    for name, kind, default in _fields(Place, ("key", "spec"))
-]
-_place_values = attrgetter(*(name for name, _, _ in _PLACE_FIELDS))
-_read_place = _reader(_PLACE_FIELDS)
-_ENTERED_AT = [name for name, _, _ in _PLACE_FIELDS].index("entered_seq")
-_read_items = msgspec.msgpack.Decoder(tuple[list[Any], tuple[int, ...]]).decode
-
-# -- the other tables ------------------------------------------------------------------------------------------------
-
-_READERS: dict[str, Callable[[bytes], Any]] = {
-    "arcs": msgspec.msgpack.Decoder(str).decode,
-    "barriers": msgspec.msgpack.Decoder(tuple[int, int]).decode,
-    "failures": msgspec.msgpack.Decoder(FailureRecord).decode,
-    "recoveries": msgspec.msgpack.Decoder(FailureRecord).decode,
-    "undoables": msgspec.msgpack.Decoder(Undoable).decode,
-    "past": msgspec.msgpack.Decoder(Past).decode,
-    "routed": msgspec.msgpack.Decoder(tuple[int, ...]).decode,
-    "informed": msgspec.msgpack.Decoder(tuple[int, ...]).decode,
+_RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
+# A place's key is the row's, its spec the workflow's; of a map's items it has the counts: the list is another row.
+_PLACE_NAMES = tuple(
+    "item_counts" if name == "items" else name for name in Place.__struct_fields__ if name not in ("key", "spec")
+)
+_ENTERED_AT = _PLACE_NAMES.index("entered_seq")
+_TYPES: dict[str, Any] = {
+    "items": tuple[list[Any], tuple[int, ...]],
+    "arcs": str,
+    "barriers": tuple[int, int],
+    "failures": FailureRecord,
+    "recoveries": FailureRecord,
+    "undoables": Undoable,
+    "past": Past,
+    "routed": tuple[int, ...],
+    "informed": tuple[int, ...],
 }
+_KINDS = ("run", *_LARGE, "places", *_TYPES)
 
-_KINDS = ("run", *_LARGE, "places", "items", *_READERS)
+_encode = msgspec.msgpack.Encoder().encode
+_run_values = attrgetter(*_RUN_NAMES)
+_run_large = attrgetter(*_LARGE)
+_place_values = attrgetter(*_PLACE_NAMES)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -147,6 +117,32 @@ def _text(key: str | tuple[str, int]) -> str:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
+@cache
+def _reader(kind: str) -> Callable[[bytes], Any]:
+    """Decodes the rows of a kind. Made when it is first asked for: most programs only write."""
+    if kind == "run":
+        return _values_reader(Run, _RUN_NAMES)
+    if kind == "places":
+        return _values_reader(Place, _PLACE_NAMES)
+    return msgspec.msgpack.Decoder(_TYPES[kind] if kind in _TYPES else get_type_hints(Run)[kind]).decode
+
+
+def _values_reader(struct: type[msgspec.Struct], names: Iterable[str]) -> Callable[[bytes], tuple[Any, ...]]:
+    """Decodes the values of a struct's fields, in order; those that are not there get their defaults."""
+    hints = get_type_hints(struct)
+    known = {field.name: (field.name, hints[field.name], _default(field)) for field in msgspec.structs.fields(struct)}
+    known["item_counts"] = ("item_counts", _Counts | None, None)
+    values = msgspec.defstruct("Values", [known[name] for name in names], array_like=True)
+    decode = msgspec.msgpack.Decoder(values).decode
+    return lambda data: msgspec.structs.astuple(decode(data))
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory)
+    return field.default
+
+
 def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None) -> State:
     """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none."""
     state = State(workflow, graph)
@@ -160,12 +156,14 @@ def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None)
 
 def _fill(state: State, tables: dict[str, _Table]) -> None:
     for name in ("arcs", "barriers"):
-        getattr(state, name).update((key, _READERS[name](data)) for key, data in tables[name].items())
+        read = _reader(name)
+        getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
     for name in ("past", "routed", "informed"):
-        getattr(state, name).update((_pair(key), _READERS[name](data)) for key, data in tables[name].items())
+        read = _reader(name)
+        getattr(state, name).update((_pair(key), read(data)) for key, data in tables[name].items())
     for name in ("failures", "recoveries", "undoables"):
         table = tables[name]
-        getattr(state, name).extend(_READERS[name](table[str(index)]) for index in range(len(table)))
+        getattr(state, name).extend(_reader(name)(table[str(index)]) for index in range(len(table)))
     _restore_run(state.run, tables)
     _restore_places(state, tables["places"], tables["items"])
 
@@ -187,19 +185,20 @@ def _pair(text: str) -> tuple[str, int]:
 
 def _restore_run(run: Run, tables: dict[str, _Table]) -> None:
     if tables["run"]:
-        for (name, _, _), value in zip(_RUN_FIELDS, _read_run(tables["run"][""]), strict=True):
+        for name, value in zip(_RUN_NAMES, _reader("run")(tables["run"][""]), strict=True):
             setattr(run, name, value)
     for name in _LARGE:
         if tables[name]:
-            setattr(run, name, _read_large[name](tables[name][""]))
+            setattr(run, name, _reader(name)(tables[name][""]))
 
 
 def _restore_places(state: State, places: _Table, items: _Table) -> None:
     """Steps in file order, then items, then commands in the order in which they were entered: parents first."""
+    read = _reader("places")
     for step in (*state.graph.nodes, END):
         if step in places:
-            _restore_place(state, step, _read_place(places[step]), items)
-    below = [(key, _read_place(data)) for key, data in places.items() if key not in state.places]
+            _restore_place(state, step, read(places[step]), items)
+    below = [(key, read(data)) for key, data in places.items() if key not in state.places]
     below.sort(key=lambda one: (one[1][0] != "item", one[1][_ENTERED_AT], one[0]))
     for key, values in below:
         _restore_place(state, key, values, items)
@@ -225,6 +224,6 @@ def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command
 
 
 def _items(counts: _Counts, data: bytes) -> Items:
-    values, todo = _read_items(data)
+    values, todo = _reader("items")(data)
     visit, entered, running, failed, is_judged = counts
     return Items(values, visit, todo, entered, running, failed, is_judged)
