@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..ports import Lease
-from .folders import Attempt
+from .folders import Logs
 from .supervision import PACKAGE_PARENT, Supervision
 
 _encode = msgspec.json.Encoder().encode
@@ -32,7 +32,7 @@ class Step(msgspec.Struct):
     """A task that a child works at."""
 
     lease: Lease
-    files: Attempt
+    logs: Logs
     # On the wall's clock, and on one that never jumps.
     started: float
     started_at: float
@@ -63,10 +63,10 @@ class Child:
     def launch(self, supervisor: Supervision) -> None:
         """Have it started. What is sent meanwhile is read when it is up."""
         out, err = self._slots.values()
-        argv = (self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err)
+        argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err]
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # Nothing is named as its input: it is the descriptor that comes with the message.
-        order = ("run", self.key, argv, environment, "/", None, out, err, None, None)
+        order = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
         supervisor.send_with(self._theirs.fileno(), order)
         self._theirs.close()
 
@@ -115,7 +115,7 @@ class Child:
         assert step is not None
         if step.has_named_logs:
             return
-        names = {1: step.files.out, 2: step.files.err}
+        names = {1: step.logs.out, 2: step.logs.err}
         for fd, slot in self._slots.items():
             if written is None or written.get(fd):
                 _rename(slot, names[fd])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.tasks import Task
 from ..language.shell import environment_value
 from ..ports import Lease
-from .folders import Attempt, Folders
+from .folders import Sides
 
 
 def of_worker(name: str, inherited: dict[str, str]) -> dict[str, str]:
@@ -13,7 +13,7 @@ def of_worker(name: str, inherited: dict[str, str]) -> dict[str, str]:
     return {**inherited, "MULLIGAN_WORKER": name}
 
 
-def of_task(lease: Lease, files: Attempt, folders: Folders) -> dict[str, str]:
+def of_task(lease: Lease, sides: Sides, output_folder: str) -> dict[str, str]:
     """What differs from task to task; InputInvalid where a value does not fit."""
     task = lease.task
     values = {
@@ -22,9 +22,9 @@ def of_task(lease: Lease, files: Attempt, folders: Folders) -> dict[str, str]:
         "MULLIGAN_STEP": task.step,
         "MULLIGAN_VISIT": str(task.visit),
         "MULLIGAN_ATTEMPT": str(task.told_attempt or task.attempt),
-        "MULLIGAN_OUTPUT_DIR": folders.outputs(task.run_id),
-        "MULLIGAN_OUTPUT": files.output(lease.token),
-        "MULLIGAN_ERROR": files.error(lease.token),
+        "MULLIGAN_OUTPUT_DIR": output_folder,
+        "MULLIGAN_OUTPUT": sides.output,
+        "MULLIGAN_ERROR": sides.error,
         "MULLIGAN_FENCE": str(lease.token),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
     }
@@ -35,7 +35,7 @@ def of_task(lease: Lease, files: Attempt, folders: Folders) -> dict[str, str]:
     if task.return_code is not None:
         values["MULLIGAN_RETURN_CODE"] = str(task.return_code)
     if task.context:
-        values["MULLIGAN_FAILURE_CONTEXT"] = files.context(lease.token)
+        values["MULLIGAN_FAILURE_CONTEXT"] = sides.context
     for name, value in task.env.items():
         values[name] = environment_value(name, value)
     return values

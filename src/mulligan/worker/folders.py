@@ -6,46 +6,34 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 # A name in a folder has at most 255 bytes, and ours have endings.
 _NAME_CHARS_MAX = 160
 _PLAIN = re.compile(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
 
 
-class Attempt:
-    """The files of one attempt at a place. None of them need be there."""
+class Logs(NamedTuple):
+    """What an attempt wrote to its standard output and error, as it comes. A python step may have none."""
 
-    __slots__ = ("_folder", "_stem")
+    out: str
+    err: str
 
-    def __init__(self, folder: str, place: str, attempt: int) -> None:
-        self._folder = folder
-        self._stem = f"{folder}/{file_name(place)}#{attempt}"
 
-    @property
-    def out(self) -> str:
-        """What it wrote to its standard output, as it comes."""
-        return self._stem + ".out"
+class Sides(NamedTuple):
+    """Files that a task may write, or that are written for it. They are gone when its end has been told.
 
-    @property
-    def err(self) -> str:
-        return self._stem + ".err"
+    Not of an attempt but of a worker, used over and over: looking for a file that was never there is dear only for
+    a new name, and most tasks write none.
+    """
 
-    # What follows is of one lease: a task that is given out again finds nothing of the lease before.
-
-    def output(self, token: int) -> str:
-        """$MULLIGAN_OUTPUT: it may write its result there, as JSON."""
-        return f"{self._stem}.{token}.output"
-
-    def error(self, token: int) -> str:
-        """$MULLIGAN_ERROR: it may write its errors there, as JSON."""
-        return f"{self._stem}.{token}.error"
-
-    def context(self, token: int) -> str:
-        """$MULLIGAN_FAILURE_CONTEXT: the failure that led to it."""
-        return f"{self._stem}.{token}.context"
-
-    def stdin(self, token: int) -> str:
-        return f"{self._stem}.{token}.stdin"
+    # $MULLIGAN_OUTPUT: its result, as JSON.
+    output: str
+    # $MULLIGAN_ERROR: its errors, as JSON.
+    error: str
+    # $MULLIGAN_FAILURE_CONTEXT: the failure that led to it.
+    context: str
+    stdin: str
 
 
 class Folders:
@@ -53,28 +41,36 @@ class Folders:
 
     def __init__(self, home: Path) -> None:
         self.home = str(home.absolute())
-        self._made: set[int] = set()
+        self._made: set[str] = set()
 
-    def attempt(self, run_id: int, place: str, attempt: int) -> Attempt:
-        return Attempt(self.logs(run_id), place, attempt)
-
-    def logs(self, run_id: int) -> str:
-        return f"{self.home}/runs/{run_id}/logs"
+    def logs(self, run_id: int, place: str, attempt: int) -> Logs:
+        stem = f"{self.home}/runs/{run_id}/logs/{file_name(place)}#{attempt}"
+        return Logs(stem + ".out", stem + ".err")
 
     def outputs(self, run_id: int) -> str:
         """$MULLIGAN_OUTPUT_DIR: what the steps of a run want to keep."""
         return f"{self.home}/runs/{run_id}/output"
 
-    def slots(self, worker: str) -> str:
-        """What a warm child writes stands here until it is known of which attempt it is."""
+    def worker(self, worker: str) -> str:
+        """What a warm child writes stands here until it has the name of its attempt; and side files."""
         return f"{self.home}/workers/{file_name(worker)}"
 
-    def make(self, run_id: int) -> None:
+    def sides(self, worker: str, number: int) -> Sides:
+        stem = f"{self.worker(worker)}/{number}"
+        return Sides(stem + ".output", stem + ".error", stem + ".context", stem + ".stdin")
+
+    def make_run(self, run_id: int) -> None:
         """The folders of a run, once."""
-        if run_id not in self._made:
-            os.makedirs(self.logs(run_id), exist_ok=True)
-            os.makedirs(self.outputs(run_id), exist_ok=True)
-            self._made.add(run_id)
+        self._make(f"{self.home}/runs/{run_id}/logs")
+        self._make(self.outputs(run_id))
+
+    def make_worker(self, worker: str) -> None:
+        self._make(self.worker(worker))
+
+    def _make(self, folder: str) -> None:
+        if folder not in self._made:
+            os.makedirs(folder, exist_ok=True)
+            self._made.add(folder)
 
 
 def file_name(place: str) -> str:

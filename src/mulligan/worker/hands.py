@@ -17,18 +17,20 @@ from typing import Any
 import msgspec
 
 from ..core.classify import Outcome
-from ..core.reports import LeaseExpired, Report, TaskInterrupted
+from ..core.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from ..core.tasks import Task
 from ..errors import InputInvalid
 from ..ports import Lease, Offer
+from . import outputs
 from .actions import python, shell
 from .cgroups import OomKills
 from .children import Child, ChildBroke, Step
 from .ended import Ended, not_entered, refused, report
 from .environment import of_worker
-from .folders import Attempt, Folders
+from .folders import Folders, Logs, Sides
 from .processes import kill_marked
-from .room import Room
+from .programs import Programs
+from .room import Lookahead, Room
 from .supervision import Supervision, SupervisorGone
 from .timing import seconds_left
 
@@ -37,14 +39,19 @@ KILLED_STATUS = 128 + SIGKILL
 # From then on the log of a python step can be found under its attempt's name while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
+_NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
+_WELL = Outcome()
 
 
 class Running(msgspec.Struct):
     """A task that was taken and has not been told as ended."""
 
     lease: Lease
-    files: Attempt
+    logs: Logs
+    # The number of its side files.
+    number: int
+    sides: Sides
     # The child that works at it, or 0: then it is a process of its own, known by its token.
     child: int = 0
     # What is told of it as soon as nothing of it is left.
@@ -67,13 +74,20 @@ class LocalHands:
         lock_fd: int | None = None,
         lease_seconds: float | None = None,
         grace_seconds: float = 10.0,
+        lookahead: int | None = None,
+        is_direct: bool = True,
     ) -> None:
         self.name = name
         self.host = host
         self._folders = Folders(home)
         self._room = Room(cpus, memory, gpus, labels)
         self._environment = of_worker(name, dict(os.environ))
-        self._path = self._environment.get("PATH", os.defpath)
+        self._programs = Programs(self._environment, is_direct=is_direct)
+        self._lookahead = Lookahead(2 * int(cpus) if lookahead is None else lookahead)
+        # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
+        self._waiting: dict[int, Task] = {}
+        self._free_sides: list[int] = []
+        self._sides_made = 0
         self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
         self._grace_seconds = grace_seconds
         self._running: dict[int, Running] = {}
@@ -89,7 +103,7 @@ class LocalHands:
     # -- room
 
     def fits(self, task: Task) -> bool:
-        return self._room.fits(task)
+        return self._room.fits(task) or self._lookahead.fits(task)
 
     def can_ever(self, task: Task) -> bool:
         return self._room.can_ever(task)
@@ -98,10 +112,14 @@ class LocalHands:
         return self._room.offer(self.host)
 
     def reserve(self, task: Task) -> None:
-        self._room.take(task)
+        if not self._room.fits(task) and self._lookahead.fits(task):
+            self._lookahead.take(task)
+        else:
+            self._room.take(task)
 
     def unreserve(self, task: Task) -> None:
-        self._room.give_back(task)
+        if not self._lookahead.give_back(task):
+            self._room.give_back(task)
 
     @property
     def running(self) -> Collection[Lease]:
@@ -110,38 +128,62 @@ class LocalHands:
     # -- starting
 
     def start(self, leases: Iterable[Lease]) -> None:
-        orders = []
-        for lease in leases:
-            task = lease.task
-            files = self._folders.attempt(task.run_id, task.place, task.attempt)
-            self._running[lease.token] = running = Running(lease, files)
-            try:
-                self._folders.make(task.run_id)
-                _refuse_secrets(task)
-                if task.kind == "shell":
-                    orders.append(("run", lease.token, *shell.order(lease, files, self._folders, self._path)))
-                elif task.kind == "python":
-                    self._start_python(running)
-                else:
-                    self._end(lease.token, refused(task, f"this version cannot run '{task.kind}' steps yet"))
-            except InputInvalid as error:
-                self._end(lease.token, refused(task, error.message))
-            except shell.NotFound as missing:
-                self._end(lease.token, _not_found(task, str(missing)))
-            except OSError as error:
-                self._end(lease.token, refused(task, f"its files cannot be written: {error.strerror}", "EXCEPTION"))
+        orders = [order for lease in leases if (order := self._start(lease)) is not None]
         if orders:
             self._supervisor.send(*orders)
 
+    def _start(self, lease: Lease) -> tuple | None:
+        """What the supervisor is told, if it is for the supervisor to start. What cannot start has ended."""
+        task = lease.task
+        running = self._take(lease)
+        try:
+            self._folders.make_run(task.run_id)
+            self._folders.make_worker(self.name)
+            _refuse_secrets(task)
+            if task.kind == "shell":
+                return self._order(running)
+            if task.kind == "python":
+                self._start_python(running)
+            else:
+                self._end(lease.token, refused(task, f"this version cannot run '{task.kind}' steps yet"))
+        except InputInvalid as error:
+            self._end(lease.token, refused(task, error.message))
+        except shell.NotFound as missing:
+            self._end(lease.token, _not_found(task, str(missing)))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            self._end(lease.token, refused(task, f"its files cannot be written: {reason}", "EXCEPTION"))
+        return None
+
+    def _take(self, lease: Lease) -> Running:
+        task = lease.task
+        if self._free_sides:
+            number = self._free_sides.pop()
+        else:
+            self._sides_made += 1
+            number = self._sides_made
+        logs = self._folders.logs(task.run_id, task.place, task.attempt)
+        running = Running(lease, logs, number, self._folders.sides(self.name, number))
+        self._running[lease.token] = running
+        return running
+
+    def _order(self, running: Running) -> tuple:
+        lease = running.lease
+        order = shell.order(lease, running.logs, running.sides, self._folders, self._programs)
+        if not self._lookahead.holds(lease.task):
+            return ("run", lease.token, *order)
+        self._waiting[lease.token] = lease.task
+        return ("next", lease.token, *order)
+
     def _start_python(self, running: Running) -> None:
         lease = running.lease
-        message = python.message(lease, running.files, self._folders)
+        message = python.message(lease, running.sides, self._folders)
         left = seconds_left(lease.task)
-        interpreter = python.interpreter_of(lease, self._path)
+        interpreter = python.interpreter_of(lease.task, self._programs)
         while True:
             child = self._child_for(lease.task, interpreter)
             now = time.monotonic()
-            step = Step(lease, running.files, time.time(), now, None if left is None else now + left)
+            step = Step(lease, running.logs, time.time(), now, None if left is None else now + left)
             try:
                 child.give(step, message)
             except ChildBroke:
@@ -163,10 +205,8 @@ class LocalHands:
         return self._new_child(task.version, interpreter)
 
     def _new_child(self, version: str, interpreter: str) -> Child:
-        slots = self._folders.slots(self.name)
-        os.makedirs(slots, exist_ok=True)
         self._children_made += 1
-        child = Child(self._children_made, version, interpreter, slots)
+        child = Child(self._children_made, version, interpreter, self._folders.worker(self.name))
         self._children[child.key] = child
         child.launch(self._supervisor)
         self._selector.register(child, selectors.EVENT_READ, lambda: self._hear_child(child))
@@ -195,8 +235,9 @@ class LocalHands:
 
     def drop_all(self) -> None:
         for running in self._running.values():
-            self._room.give_back(running.lease.task)
+            self.unreserve(running.lease.task)
         self._running.clear()
+        self._waiting.clear()
         self._done.clear()
         for child in self._children.values():
             child.step = None
@@ -242,8 +283,22 @@ class LocalHands:
     def _end(self, token: int, report: Report) -> None:
         """The task is over: its room is free, and the engine is told."""
         running = self._running.pop(token)
-        self._room.give_back(running.lease.task)
+        self._waiting.pop(token, None)
+        self.unreserve(running.lease.task)
+        self._clean(running, report)
         self._done.append((running.lease, report))
+
+    def _clean(self, running: Running, report: Report) -> None:
+        """Leave nothing for the next task that gets the same side files."""
+        sides = running.sides
+        outputs.remove(sides.output)
+        if not isinstance(report, TaskEnded) or report.outcome != _WELL:
+            outputs.remove(sides.error)
+        if running.lease.task.context:
+            outputs.remove(sides.context)
+        if "stdin" in running.lease.task.params:
+            outputs.remove(sides.stdin)
+        self._free_sides.append(running.number)
 
     def _hear_supervisor(self) -> None:
         try:
@@ -270,23 +325,43 @@ class LocalHands:
     def _lost(self, task: Task) -> Report:
         return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self.name)
 
-    def _on_ended(self, key: int, *measured: Any) -> None:
+    def _on_ended(self, key: int, promoted: int, *measured: Any) -> None:
         ended = Ended(*measured)
         if key in self._children:
             self._on_child_ended(self._children[key], ended)
         elif key in self._running:
-            running = self._running[key]
-            self._end(key, self._told(running.lease, running.files, ended))
+            if key not in self._waiting:
+                self._lookahead.measure(ended.ended - ended.started)
+            self._end(key, self._told(self._running[key], ended))
+        if promoted in self._waiting:
+            self._promote(promoted)
+        self._fill()
 
-    def _told(self, lease: Lease, files: Attempt, ended: Ended) -> Report:
+    def _promote(self, token: int) -> None:
+        """One that waited has a place of its own now."""
+        task = self._waiting.pop(token)
+        self._lookahead.give_back(task)
+        self._room.take(task)
+
+    def _fill(self) -> None:
+        """Let the supervisor start what waits wherever there is room: not only a shell task makes some when it ends."""
+        while self._waiting:
+            token, task = next(iter(self._waiting.items()))
+            if not self._room.fits(task):
+                return
+            self._promote(token)
+            self._supervisor.send(("go", token))
+
+    def _told(self, running: Running, ended: Ended) -> Report:
         """The report of a task whose process has ended."""
+        lease = running.lease
         task = lease.task
         if ended.why == "expired":
             return self._lost(task)
         if ended.why == "interrupted":
             return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
         is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
-        return shell.read_end(lease, files, ended, is_out_of_memory)
+        return shell.read_end(lease, running.logs, running.sides, ended, is_out_of_memory)
 
     def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
         """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""
@@ -333,7 +408,7 @@ class LocalHands:
         step = child.end_step()
         lease = step.lease
         ended = Ended(0, step.started, time.time(), answer["cpu"], answer["peak"])
-        told = python.read_answer(lease, step.files, answer, ended)
+        told = python.read_answer(lease, step.logs, self._running[lease.token].sides, answer, ended)
         if lease.task.memory is not None:
             self._supervisor.send(("limit", child.key, None))
         if answer.get("worn"):
@@ -363,7 +438,7 @@ class LocalHands:
             self._start_python(self._running[step.lease.token])
             return
         own = msgspec.structs.replace(ended, started=step.started)
-        self._end(step.lease.token, self._told(step.lease, step.files, own))
+        self._end(step.lease.token, self._told(self._running[step.lease.token], own))
 
     def _forget(self, child: Child) -> None:
         if child.fileno() >= 0:
@@ -419,7 +494,7 @@ def _holds_secret(value: Any) -> bool:
 
 def _not_found(task: Task, program: str) -> Report:
     """As a shell says it."""
-    return report(task, Outcome(exit_code=shell.NOT_FOUND, stderr_tail=f"{program}: command not found"))
+    return report(task, Outcome(exit_code=_NOT_FOUND, stderr_tail=f"{program}: command not found"))
 
 
 def _not_started(task: Task, what: str, number: int, text: str) -> Report:

@@ -21,7 +21,6 @@ def captured(out: str, written: str, capture: str) -> Any:
     """The JSON in `written` if that file is there, else what is in the file `out`, as `capture` says."""
     found = _content(written, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if found is not None:
-        remove(written)
         return _from_json(found, "$MULLIGAN_OUTPUT")
     data = _content(out, OUTPUT_BYTES_MAX, "its standard output") or b""
     if capture == "json":
@@ -37,7 +36,6 @@ def reported(path: str) -> tuple[Any, ...]:
     found = _content(path, ERROR_BYTES_MAX, "it")
     if found is None:
         return ()
-    remove(path)
     if not found.strip():
         return ()  # somebody opened it, and had nothing to say
     value = _from_json(found, "it")
@@ -55,29 +53,22 @@ def tail(path: str) -> str:
         return ""
 
 
-def size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
 def _content(path: str, bytes_max: int, label: str) -> bytes | None:
     """What is in the file, or None if there is none."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        if (size := os.stat(path).st_size) > bytes_max:
+            raise NotUsable(f"{label} has {size} bytes, and {bytes_max} are the most")
+        with open(path, "rb", opener=_open_at_once) as file:
+            return file.read(bytes_max) if size else b""
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise NotUsable(f"{label} cannot be read: {error.strerror}") from None
-    try:
-        with open(fd, "rb") as file:
-            found = file.read(bytes_max + 1)
-    except OSError as error:
-        raise NotUsable(f"{label} cannot be read: {error.strerror}") from None
-    if len(found) > bytes_max:
-        raise NotUsable(f"{label} has more than {bytes_max} bytes")
-    return found
+        raise NotUsable(f"{label} cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe that somebody has put there has no end, and its beginning may never come."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _from_json(data: bytes, label: str) -> Any:
@@ -104,4 +95,4 @@ def remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # it is in a folder of ours that goes with the run
+        pass  # mostly it is not there

@@ -1,8 +1,29 @@
-"""Programs: where they are found."""
+"""Programs: where they are found, and which commands need no shell.
+
+`bash -c 'make all'` becomes `make all` in the end, and costs more than a short program does. A command that is only
+words, the first of which bash would look up on the path, is started without it: with the same words, the same
+environment as bash would hand on, the same end. Whoever changes how bash starts gets bash.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
+
+_PLAIN = re.compile(r"[ \t]*([A-Za-z0-9][A-Za-z0-9_.+-]*)((?:[ \t]+[A-Za-z0-9_./:,@%+=-]+)*)[ \t\n]*", re.ASCII)
+_BUILTINS_AND_KEYWORDS = frozenset(
+    "alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs disown "
+    "do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in "
+    "jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt "
+    "source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while".split()
+)
+# Builtins whose program does the same, as long as it gets no argument.
+_SAME_WITHOUT_ARGUMENTS = frozenset({"true", "false"})
+# Variables that change what bash does before, or how it reads, a command.
+_CHANGES_BASH = frozenset(
+    {"BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", "PATH", "PWD", "OLDPWD", "SHLVL", "_"}
+)
 
 
 def find(name: str, path: str) -> str | None:
@@ -14,3 +35,58 @@ def find(name: str, path: str) -> str | None:
         if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
             return candidate
     return None
+
+
+class Programs:
+    """Finds programs for the tasks of one worker, which all inherit one environment."""
+
+    def __init__(self, environment: Mapping[str, str], *, is_direct: bool) -> None:
+        self._path = environment.get("PATH", os.defpath)
+        self._level = environment.get("SHLVL", "0")
+        self._folder = environment.get("PWD", "")
+        self._found: dict[str, str] = {}
+        self._is_direct = is_direct and _leaves_bash_alone(environment)
+
+    def interpreter(self, name: str, own: Mapping[str, str]) -> str | None:
+        """Where an interpreter is. Looked for once, unless the task has a path of its own."""
+        if "PATH" in own:
+            return find(name, own["PATH"])
+        if name not in self._found:
+            found = find(name, self._path)
+            if found is None:
+                return None
+            self._found[name] = found
+        return self._found[name]
+
+    def direct(self, text: str, own: Mapping[str, str], folder: str) -> tuple[str, list[str], dict[str, str]] | None:
+        """The program, its words, and what bash would add to its environment; None where only bash will do."""
+        match = _PLAIN.fullmatch(text) if self._is_direct and len(text) < 1000 else None
+        if match is None or any(_changes_bash(name) for name in own):
+            return None
+        name, words = match[1], match[2].split()
+        if name in _BUILTINS_AND_KEYWORDS and (words or name not in _SAME_WITHOUT_ARGUMENTS):
+            return None
+        program = find(name, self._path)
+        if program is None:
+            return None
+        return program, [name, *words], {"_": program, "SHLVL": self._level, "PWD": self._told_folder(folder)}
+
+    def _told_folder(self, folder: str) -> str:
+        """As bash says it: the name that was inherited while that is right, else the one without links."""
+        return folder if folder == self._folder else os.path.realpath(folder)
+
+
+def _changes_bash(name: str) -> bool:
+    return name in _CHANGES_BASH or name.startswith("BASH_FUNC_")
+
+
+def _leaves_bash_alone(environment: Mapping[str, str]) -> bool:
+    if any(name in environment for name in ("BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT")):
+        return False
+    if any(name.startswith("BASH_FUNC_") for name in environment):
+        return False
+    folders = environment.get("PATH", "").split(":")
+    if not all(folder.startswith("/") and not folder.endswith("/") for folder in folders):
+        return False
+    old = environment.get("OLDPWD")
+    return environment.get("SHLVL", "0").isdecimal() and (old is None or os.path.isdir(old))

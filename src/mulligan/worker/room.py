@@ -7,6 +7,9 @@ from ..ports import Offer
 
 # Sums of shares such as 0.1 are never exact.
 _EPSILON = 1e-9
+# Tasks are taken ahead while they take less than this on average.
+_SHORT_SECONDS = 0.05
+_WEIGHT_OF_THE_LAST = 0.1
 
 
 class Room:
@@ -53,3 +56,47 @@ class Room:
         self._cpus_taken += sign * task.cpus
         self._memory_taken += sign * (task.memory or 0)
         self._gpus_taken += sign * task.gpus
+
+
+class Lookahead:
+    """How many tasks are taken beyond the room, so that a slot never waits for a commit: only while they are short.
+
+    Plain shell tasks alone: what waits must fit wherever another one ends.
+    """
+
+    def __init__(self, tasks_max: int) -> None:
+        self._tasks_max = tasks_max
+        self._average_seconds: float | None = None
+        self._taken: set[tuple[int, str, int]] = set()
+
+    def fits(self, task: Task) -> bool:
+        if len(self._taken) >= self._tasks_max or not is_plain(task):
+            return False
+        return self._average_seconds is not None and self._average_seconds < _SHORT_SECONDS
+
+    def take(self, task: Task) -> None:
+        self._taken.add(_key(task))
+
+    def give_back(self, task: Task) -> bool:
+        """Whether it was one of them; it is none any more."""
+        key = _key(task)
+        if key not in self._taken:
+            return False
+        self._taken.remove(key)
+        return True
+
+    def holds(self, task: Task) -> bool:
+        return bool(self._taken) and _key(task) in self._taken
+
+    def measure(self, seconds: float) -> None:
+        known = self._average_seconds
+        self._average_seconds = seconds if known is None else known + (seconds - known) * _WEIGHT_OF_THE_LAST
+
+
+def is_plain(task: Task) -> bool:
+    """A shell task that asks for one cpu and nothing else."""
+    return task.kind == "shell" and task.cpus == 1.0 and not (task.memory or task.gpus or task.labels)
+
+
+def _key(task: Task) -> tuple[int, str, int]:
+    return task.run_id, task.place, task.attempt

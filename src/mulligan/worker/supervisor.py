@@ -81,7 +81,9 @@ class Supervisor:
         self._folder = ""
         self._tasks: dict[int, Running] = {}
         self._by_pid: dict[int, Running] = {}
+        # What starts when something ends, and what is to start now.
         self._waiting: dict[int, tuple] = {}
+        self._promoted: list[tuple[int, tuple]] = []
         self._frames = Frames()
         self._fds: list[int] = []
         self._out = bytearray()
@@ -105,6 +107,7 @@ class Supervisor:
             self._reap()
             self._keep_time()
             self._flush()
+            self._start_promoted()
         self._end_everything()
 
     def _wait(self) -> None:
@@ -156,13 +159,18 @@ class Supervisor:
         self._start(key, order)
 
     def _on_next(self, key: int, *order: object) -> None:
-        """Start it when another one ends, without being told again."""
+        """Start it when another one ends, without being told again: nobody waits for the worker then."""
         self._waiting[key] = order
+
+    def _on_go(self, key: int) -> None:
+        """There is room for one that waits; it may have been started meanwhile."""
+        if key in self._waiting:
+            self._start(key, self._waiting.pop(key))
 
     def _on_stop(self, key: int, grace: float, why: str) -> None:
         if self._waiting.pop(key, None) is not None:
             now = time.time()
-            self._tell("ended", key, SIGTERM, now, now, 0.0, 0, why)
+            self._tell("ended", key, 0, SIGTERM, now, now, 0.0, 0, why)
         elif key in self._tasks:
             self._stop(self._tasks[key], grace, why)
 
@@ -195,13 +203,13 @@ class Supervisor:
     # -- starting
 
     def _start(self, key: int, order: tuple) -> None:
-        argv, environment, folder, stdin, out, err, timeout, memory = order
+        program, argv, environment, folder, stdin, out, err, timeout, memory = order
         stdin_fd = self._fds.pop(0) if stdin is None else -1
         feed = (os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0) if stdin else (os.POSIX_SPAWN_DUP2, stdin_fd, 0)
         try:
             if self._enter(folder, key):
                 pid = os.posix_spawn(
-                    argv[0],
+                    program,
                     argv,
                     {**self._environment, **environment},
                     file_actions=(
@@ -288,11 +296,21 @@ class Supervisor:
         if not task.is_done:
             return
         del self._tasks[task.key], self._by_pid[task.pid]
-        self._tell("ended", task.key, *task.usage, task.why)
-        if self._waiting and task.key > 0:
-            key = next(iter(self._waiting))
-            self._start(key, self._waiting.pop(key))
+        self._tell("ended", task.key, self._promote() if task.key > 0 else 0, *task.usage, task.why)
         self._say_if_dropped()
+
+    def _promote(self) -> int:
+        """The task that starts in the place of one that has ended, or 0. The worker hears of the end first."""
+        if not self._waiting:
+            return 0
+        key = next(iter(self._waiting))
+        self._promoted.append((key, self._waiting.pop(key)))
+        return key
+
+    def _start_promoted(self) -> None:
+        promoted, self._promoted = self._promoted, []
+        for key, order in promoted:
+            self._start(key, order)
 
     def _stop(self, task: Running, grace: float, why: str) -> None:
         """SIGTERM to the whole tree now, SIGKILL when the grace is over. A second word can only shorten it."""

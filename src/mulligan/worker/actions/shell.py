@@ -13,11 +13,11 @@ from ...ports import Lease
 from .. import outputs
 from ..ended import Ended, report
 from ..environment import folder_of, of_task
-from ..folders import Attempt, Folders
-from ..programs import find
+from ..folders import Folders, Logs, Sides
+from ..programs import Programs
 from ..timing import seconds_left
 
-NOT_FOUND = 127
+INTERPRETER = "bash"
 _WELL = Outcome()
 
 
@@ -25,28 +25,35 @@ class NotFound(Exception):
     """The program that is to read the text is nowhere on the path."""
 
 
-def order(lease: Lease, files: Attempt, folders: Folders, path: str) -> tuple[Any, ...]:
+def order(lease: Lease, logs: Logs, sides: Sides, folders: Folders, programs: Programs) -> tuple[Any, ...]:
     """What the supervisor is to start. InputInvalid where a value does not fit; NotFound without an interpreter."""
     task = lease.task
-    environment = of_task(lease, files, folders)
-    interpreter = task.params.get("interpreter", "bash")
-    program = find(interpreter, environment.get("PATH", path))
-    if program is None:
-        raise NotFound(interpreter)
-    argv = (program, "-c", task.params["text"])
-    stdin = _stdin(lease, files)
+    environment = of_task(lease, sides, folders.outputs(task.run_id))
+    folder = folder_of(task)
+    program, argv = _program(task, environment, folder, programs)
+    stdin = os.devnull
+    if "stdin" in task.params:
+        # A file, so that nobody has to feed it: a task that does not read blocks no one.
+        stdin = sides.stdin
+        write(stdin, as_text(task.params["stdin"]))
     if task.context:
-        write(files.context(lease.token), task.context)
-    return argv, environment, folder_of(task), stdin, files.out, files.err, seconds_left(task), task.memory
+        write(sides.context, task.context)
+    return program, argv, environment, folder, stdin, logs.out, logs.err, seconds_left(task), task.memory
 
 
-def _stdin(lease: Lease, files: Attempt) -> str:
-    """A file, so that nobody has to feed it: a task that does not read blocks no one."""
-    given = lease.task.params.get("stdin")
-    if given is None:
-        return os.devnull
-    write(files.stdin(lease.token), as_text(given))
-    return files.stdin(lease.token)
+def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str]]:
+    """What to start: the shell with the text, or the one program that it would become."""
+    text = task.params["text"]
+    interpreter = task.params.get("interpreter", INTERPRETER)
+    direct = programs.direct(text, task.env, folder) if interpreter == INTERPRETER else None
+    if direct is not None:
+        program, argv, added = direct
+        environment.update(added)
+        return program, argv
+    found = programs.interpreter(interpreter, environment)
+    if found is None:
+        raise NotFound(interpreter)
+    return found, [interpreter, "-c", text]
 
 
 def write(path: str, text: str) -> None:
@@ -54,32 +61,31 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
-def read_end(lease: Lease, files: Attempt, ended: Ended, is_out_of_memory: bool) -> TaskEnded:
+def read_end(lease: Lease, logs: Logs, sides: Sides, ended: Ended, is_out_of_memory: bool) -> TaskEnded:
     """What became of it: the outcome, and the output if it ended well."""
     task = lease.task
-    reports, report_error = _reported(files.error(lease.token))
+    reports, report_error = read_reports(sides)
     is_well = ended.status == 0 and not ended.why
-    _clean(lease, files)
-    if is_well and not reports and not report_error and not task.files:
-        return _read_output(lease, files, ended)
+    gone = missing(task) if is_well and task.files else ()
+    if is_well and not (reports or report_error or gone):
+        return _read_output(lease, logs, sides, ended)
     outcome = Outcome(
         exit_code=ended.exit_code,
         signal=ended.signal,
         is_timed_out=ended.why == "timeout",
         is_out_of_memory=is_out_of_memory,
-        stderr_tail=outputs.tail(files.err),
+        stderr_tail=outputs.tail(logs.err),
         reported=reports,
         report_error=report_error,
-        missing_outputs=missing(task) if is_well else (),
+        missing_outputs=gone,
     )
-    if is_well and not outcome.missing_outputs:
-        return _read_output(lease, files, ended, outcome)
-    return report(task, outcome, None, ended)
+    # An error that it reports fails it, a warning does not: then what it gave counts.
+    return _read_output(lease, logs, sides, ended, outcome) if is_well else report(task, outcome, None, ended)
 
 
-def _read_output(lease: Lease, files: Attempt, ended: Ended, seen: Outcome = _WELL) -> TaskEnded:
+def _read_output(lease: Lease, logs: Logs, sides: Sides, ended: Ended, seen: Outcome = _WELL) -> TaskEnded:
     try:
-        output = outputs.captured(files.out, files.output(lease.token), lease.task.capture)
+        output = outputs.captured(logs.out, sides.output, lease.task.capture)
     except outputs.NotUsable as problem:
         return report(lease.task, _with_problem(seen, str(problem)), None, ended)
     return report(lease.task, seen, output, ended)
@@ -87,13 +93,18 @@ def _read_output(lease: Lease, files: Attempt, ended: Ended, seen: Outcome = _WE
 
 def _with_problem(seen: Outcome, problem: str) -> Outcome:
     return Outcome(
-        stderr_tail=seen.stderr_tail, reported=seen.reported, report_error=seen.report_error, output_error=problem
+        stderr_tail=seen.stderr_tail,
+        reported=seen.reported,
+        report_error=seen.report_error,
+        missing_outputs=seen.missing_outputs,
+        output_error=problem,
     )
 
 
-def _reported(path: str) -> tuple[tuple[Any, ...], str]:
+def read_reports(sides: Sides) -> tuple[tuple[Any, ...], str]:
+    """The errors that it wrote to $MULLIGAN_ERROR, and why they cannot be read."""
     try:
-        return outputs.reported(path), ""
+        return outputs.reported(sides.error), ""
     except outputs.NotUsable as problem:
         return (), str(problem).removeprefix("it ")
 
@@ -102,11 +113,3 @@ def missing(task: Task) -> tuple[str, ...]:
     """The declared files that are not there. They are relative to where `run` was called."""
     home = task.home or "/"
     return tuple(name for name, path in task.files.items() if not os.path.exists(os.path.join(home, path)))
-
-
-def _clean(lease: Lease, files: Attempt) -> None:
-    """What was only fed to it."""
-    if lease.task.context:
-        outputs.remove(files.context(lease.token))
-    if "stdin" in lease.task.params:
-        outputs.remove(files.stdin(lease.token))
