@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mulligan.cli.main import app
+from mulligan.cli.parser import app
 
 RELEASE = """\
 name: release

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mulligan.cli.main import app
+from mulligan.cli.parser import app
 
 GOOD = """\
 name: release

@@ -2,125 +2,64 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
-from typing import Annotated, Any
+from typing import NoReturn
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-
-from mulligan import __version__
-from mulligan.cli.conversion import taken_plainly
-from mulligan.cli.terminal import complain, exit_code_of, hush_stdout
-
-PROGRAM = "mulligan"
-INTERRUPTED = 130
-# What a shell reports of any program whose reader went away: 128 + SIGPIPE.
-READER_GONE = 141
+from mulligan.cli.parameters import Command, arguments
+from mulligan.cli.terminal import exit_code_of
 
 # name -> where its function is, and its line in --help.
 COMMANDS = {
+    "run": ("mulligan.cli.run:run", "Run a workflow to its end, here, and show how it goes."),
+    "resume": ("mulligan.cli.resume:resume", "Go on with a run that was interrupted or paused."),
+    "worker": ("mulligan.cli.worker:worker", "Take part in the runs of a store, until you are told to end."),
+    "list": ("mulligan.cli.listing:list_runs", "List runs, newest first: how they are, and who drives them."),
+    "show": ("mulligan.cli.showing:show_run", "Show a run: its steps, what failed, what is waited for."),
+    "explain": ("mulligan.cli.explain:explain", "Tell the story of a run, and what it waits for."),
+    "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, also while they run."),
+    "events": ("mulligan.cli.logs:events", "Print the events of a run, one a line."),
+    "items": ("mulligan.cli.showing:list_items", "List the items of a map step, and what became of each."),
+    "cancel": ("mulligan.cli.changing:cancel", "Stop a run: cleanup, undo and its end still run."),
+    "pause": ("mulligan.cli.changing:pause", "Let what runs end, and start nothing more until you resume it."),
+    "retry": ("mulligan.cli.changing:retry", "Give a run another round: what was not done runs again."),
+    "fork": ("mulligan.cli.changing:fork", "Start a new run that keeps what another did before a step."),
+    "pending": ("mulligan.cli.deciding:list_pending", "List what waits for a person, over all runs."),
+    "classify": ("mulligan.cli.deciding:classify", "Say what becomes of a parked step: retry, or fail."),
+    "approve": ("mulligan.cli.deciding:approve", "Answer an approval that a run waits for."),
+    "replay": ("mulligan.cli.replay:replay", "Fold the log of a run again, and compare it with the store."),
+    "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once."),
     "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
+    "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and say what to do."),
     "demo": ("mulligan.cli.demo:main", "Watch a small run break on every rung of the ladder, and end well."),
 }
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
-
-
-class Command(TyperCommand):
-    """One command."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return taken_plainly(super().get_params(ctx))
-
-
-class LazyCommand(TyperCommand):
-    """A name and a line of help. The command itself is imported when somebody calls it."""
-
-    def __init__(self, name: str, target: str, summary: str) -> None:
-        super().__init__(name=name, help=summary)
-        self._target = target
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        module, _, function = self._target.partition(":")
-        single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
-        single.command(name=self.name, cls=Command)(getattr(import_module(module), function))
-        return typer.main.get_command(single).make_context(info_name, args, parent, **extra)
-
-
-class Commands(TyperGroup):
-    """All commands. A command returns its exit code (None is 0); whatever it raises becomes words and a code."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        for name, (target, summary) in COMMANDS.items():
-            self.add_command(LazyCommand(name, target, summary))
-
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
-        extra["standalone_mode"] = False
-        sys.exit(exit_code_of(lambda: super(Commands, self).main(args, prog_name or PROGRAM, **extra)))
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return taken_plainly(super().get_params(ctx))
-
-    # Help and version are shown while the context is made, everything else while it is invoked.
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        with _leaving_quietly():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _leaving_quietly():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _leaving_quietly() -> Iterator[None]:
-    """Ctrl-C and a reader that went away (`| head`) are no errors: no more than a word, and the code shells expect."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        complain("interrupted")
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        hush_stdout()
-        raise typer.Exit(READER_GONE) from None
-
-
-app = typer.Typer(
-    cls=Commands,
-    name=PROGRAM,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings=_SETTINGS,
-)
-
-
-def _show_version(is_wanted: bool) -> None:
-    if is_wanted:
-        typer.echo(f"{PROGRAM} {__version__}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
-def mulligan(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """Durable workflows in which failure is a first-class path."""
-    if context.invoked_subcommand is None:
-        # Not on stdout, and not a success: `mulligan $COMMAND` with nothing in it did nothing.
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    typer.main.get_command(app).main()
+    answer(sys.argv[1:])
+
+
+def answer(words: Sequence[str]) -> NoReturn:
+    """End the process with the exit code of a command line: one in order is called at once, any other is Typer's."""
+    # The shell asks for completions in this variable, whatever the words are.
+    if words and words[0] in COMMANDS and "_MULLIGAN_COMPLETE" not in os.environ:
+        command = load(words[0])
+        given = arguments(command, words[1:])
+        if given is not None:
+            sys.exit(exit_code_of(partial(command, **given)))
+    sys.exit(import_module("mulligan.cli.parser").exit_code(words))
+
+
+def load(name: str) -> Command:
+    """The function of a command."""
+    module, _, function = COMMANDS[name][0].partition(":")
+    return getattr(import_module(module), function)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,10 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
-
-import typer
-from typer.exceptions import TyperException
 
 from mulligan.errors import MulliganError
 
@@ -28,8 +25,17 @@ _COLOURS = (
 )
 
 
-# What people will try first, and this version cannot do yet.
-_COMING = re.compile(r"^No such command '(run|resume|retry|cancel|pause|show|list|logs|events|explain|worker)'")
+INTERRUPTED = 130
+# What a shell reports of any program whose reader went away: 128 + SIGPIPE.
+READER_GONE = 141
+
+
+class Left(Exception):
+    """Somebody went away: whoever pressed Ctrl-C, or a reader that has enough. No error; all has been said."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 class UsageRefused(MulliganError):
@@ -63,12 +69,14 @@ def show_json(value: object) -> None:
 
 
 def show_bytes(data: bytes) -> None:
-    typer.echo(data, nl=False)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def complain(text: str) -> None:
     """Say something to the person, on stderr."""
-    typer.echo(painted(text) if wants_colour(sys.stderr, os.environ) else text, err=True)
+    print(painted(text) if wants_colour(sys.stderr, os.environ) else text, file=sys.stderr, flush=True)
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -89,14 +97,28 @@ def hush_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextmanager
+def leaving_quietly() -> Iterator[None]:
+    """Ctrl-C and a reader that went away (`| head`) are no errors: no more than a word, and the code shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain("interrupted")
+        raise Left(INTERRUPTED) from None
+    except BrokenPipeError:
+        hush_stdout()
+        raise Left(READER_GONE) from None
+
+
 def exit_code_of(act: Callable[[], object]) -> int:
     """Do `act` and give the exit code: what it returns, or that of the refusal it raises, which is then explained."""
     try:
-        answer = act()
+        with leaving_quietly():
+            answer = act()
+    except Left as left:
+        return left.exit_code
     except MulliganError as error:
         return _explained(error)
-    except TyperException as error:
-        return _explained(usage_refusal(error))
     except OSError as error:
         # What is still buffered would be written, and refused, once more at exit.
         hush_stdout()
@@ -111,19 +133,6 @@ def _explained(error: MulliganError) -> int:
     if error.__cause__ and os.environ.get("MULLIGAN_DEBUG"):
         complain("".join(traceback.format_exception(error.__cause__)).rstrip())
     return error.exit_code
-
-
-def usage_refusal(error: TyperException) -> UsageRefused:
-    """What the parser says, in our words: lower case, no full stop, what to do on the next line."""
-    sentence, _, advice = error.format_message().partition(" Did you mean ")
-    # Pydantic, which Typer asks about values, puts its own words before the reason.
-    sentence = sentence.rstrip(".").replace(": Value error, ", ": ", 1)
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context else "mulligan"
-    hint = f"did you mean {advice}" if advice else f"how it is used: {path} --help"
-    if _COMING.search(sentence):
-        hint = "durable runs come next; until then a workflow can be rehearsed: docs/testing.md"
-    return UsageRefused(sentence[:1].lower() + sentence[1:], hint=hint)
 
 
 def system_trouble(error: OSError) -> SystemTrouble:

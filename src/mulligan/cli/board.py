@@ -1,0 +1,101 @@
+"""The live part of a terminal: what moves now, and how far the run is. A bounded number of lines, whatever its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from mulligan.cli.display import Paper
+from mulligan.cli.tables import length
+from mulligan.service.following import Following, Moving
+
+ROWS_MAX = 8
+BAR_CHARS = 24
+
+_LOOKS = {
+    "running": ("●", "*", "cyan"),
+    "items": ("▸", ">", "cyan"),
+    "child": ("▸", ">", "cyan"),
+    "timer": ("◷", "~", "dim"),
+    "retry": ("↻", "~", "yellow"),
+    "parked": ("?", "?", "magenta"),
+    "approval": ("?", "?", "magenta"),
+}
+# What is counted, in which words and colours, in this order.
+_COUNTS = (
+    ("running", "running", "cyan"),
+    ("handling", "handling", "yellow"),
+    ("backing_off", "backing off", "yellow"),
+    ("pending_failed", "parked", "magenta"),
+    ("failed", "failed", "red"),
+    ("skipped", "skipped", "dim"),
+    ("cancelled", "cancelled", "red"),
+)
+_DONE = ("completed", "failed", "skipped", "cancelled")
+
+
+class Board:
+    """Drawn when it is told to: no thread of its own stands beside the engine's loop."""
+
+    def __init__(self, paper: Paper) -> None:
+        self._has_signs = paper.has_signs
+        self._console = Console(
+            file=paper.stream, no_color=not paper.is_coloured, highlight=False, markup=False, emoji=False
+        )
+        self._live = Live(
+            console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._live.start()
+
+    def say(self, lines: list[str]) -> None:
+        """Lines that stay, above what moves."""
+        self._console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
+
+    def draw(self, following: Following, seconds: float, trouble: str) -> None:
+        rows = [*self._rows(following), self._gauge(following.counts, seconds)]
+        if trouble:
+            rows.append(Text(f"! {trouble}", style="magenta"))
+        for row in rows:
+            row.no_wrap, row.overflow = True, "ellipsis" if self._has_signs else "crop"
+        self._live.update(Group(*rows), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _rows(self, following: Following) -> Iterator[Text]:
+        now = datetime.now(UTC)
+        # No more than leaves room for the lines above, on a terminal of few lines.
+        limit = max(1, min(ROWS_MAX, self._console.height - 4))
+        found = following.moving(limit + 1)
+        wide = max((len(one.place) for one in found), default=0)
+        for one in found[:limit]:
+            yield self._row(one, following.run_id, wide, now)
+        if len(found) > limit:
+            yield Text("  …" if self._has_signs else "  ...", style="dim")
+
+    def _row(self, one: Moving, root_run_id: int, wide: int, now: datetime) -> Text:
+        sign, plain, style = _LOOKS[one.kind]
+        where = one.place if one.run_id == root_run_id else f"{one.run_id}:{one.place}"
+        row = Text(f"{sign if self._has_signs else plain} {where:<{wide}}  ", style=style)
+        if one.due is not None:
+            left = length(max(0.0, (one.due - now).total_seconds()))
+            told = f"{one.text}, by itself in {left}" if one.kind in ("parked", "approval") else f"{one.text} in {left}"
+            return row.append(told.strip())
+        took = length(max(0.0, (now - one.since).total_seconds()))
+        return row.append(f"{took:>6}").append(f"  {one.text}" if one.text else "", style="dim")
+
+    def _gauge(self, counts: dict[str, int], seconds: float) -> Text:
+        """How many steps are done, as a bar and in numbers."""
+        total, done = sum(counts.values()), sum(counts.get(status, 0) for status in _DONE)
+        full = BAR_CHARS * done // total if total else 0
+        signs = ("━", "─") if self._has_signs else ("#", "-")
+        gauge = Text(signs[0] * full, style="green").append(signs[1] * (BAR_CHARS - full), style="dim")
+        gauge.append(f"  {done:,} of {total:,}", style="bold")
+        for status, word, style in _COUNTS:
+            if counts.get(status):
+                gauge.append(f"  {counts[status]:,} {word}", style=style)
+        return gauge.append(f"  {length(seconds)}", style="dim")

@@ -1,0 +1,46 @@
+"""Driving a run from the command line: it is shown as it goes, summed up when it rests, and becomes an exit code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mulligan.cli.display import Display, paper
+from mulligan.cli.summary import tell_outcome
+from mulligan.cli.terminal import show_json
+from mulligan.service.driver import Driver, machine
+from mulligan.service.outcome import Outcome, outcome
+from mulligan.service.verbs import Service
+
+
+def conduct(
+    service: Service,
+    begin: Callable[[Driver], int],
+    *,
+    parallel: int | None = None,
+    wait_seconds: float = 0.0,
+    as_json: bool = False,
+    home: str | None = None,
+) -> int:
+    """Drive the run that `begin` gives until it rests, and say how it went. The exit code says the same."""
+    sheet = paper()
+    display = Display(sheet)
+    begun_at = time.monotonic()
+    try:
+        with service.driver(machine(parallel), display) as driver:
+            run_id = begin(driver)
+            ending = driver.drive(run_id, wait_seconds)
+            found = outcome(service, driver, run_id, ending, display.following, time.monotonic() - begun_at)
+    finally:
+        display.close()
+    tell_outcome(sheet, found, home)
+    _show(service, found, as_json)
+    return found.exit_code
+
+
+def _show(service: Service, found: Outcome, as_json: bool) -> None:
+    """Data for programs: the whole run where it was asked for, else what the workflow puts out."""
+    data: Any = service.show(found.run_id) if as_json else found.outputs
+    if as_json or data:
+        show_json(data)

@@ -1,0 +1,41 @@
+"""`mulligan resume`: on with a run that nobody drives, or that was paused."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mulligan.cli.conduct import conduct
+from mulligan.cli.options import AsJson, HomeFolder, service_at
+from mulligan.cli.parameters import Argument
+from mulligan.cli.run import Parallel, Wait, checked_parallel
+from mulligan.cli.terminal import complain
+from mulligan.service.definitions import duration
+
+
+def resume(
+    run: Annotated[int | None, Argument(metavar="RUN", help="The run: else the newest that nobody drives.")] = None,
+    home: HomeFolder = None,
+    parallel: Parallel = None,
+    wait: Wait = "0s",
+    as_json: AsJson = False,
+) -> int:
+    """Go on with a run that was interrupted or paused.
+
+    No step that has ended runs again. The exit codes are those of `mulligan run`.
+    """
+    wait_seconds = duration(wait)
+    with service_at(home) as service:
+        run_id = service.resumable(run)
+        if service.record(run_id).status == "paused":
+            service.lift_pause(run_id)
+            if service.is_driven(run_id):
+                complain(f"run {run_id} goes on in the process that drives it")
+                return 0
+        return conduct(
+            service,
+            lambda driver: run_id,
+            parallel=checked_parallel(parallel),
+            wait_seconds=wait_seconds,
+            as_json=as_json,
+            home=home,
+        )

@@ -1,0 +1,68 @@
+"""`mulligan run`: a workflow to its end, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from mulligan.cli.conduct import conduct
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, service_at
+from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.terminal import UsageRefused, complain
+from mulligan.service.definitions import duration, examine
+from mulligan.service.verbs import prepare
+
+Parallel = Annotated[
+    int | None, Option("--parallel", "-p", metavar="N", help="How many steps at once: else one per processor.")
+]
+Wait = Annotated[
+    str, Option("--wait", metavar="TIME", help="How long to wait for a timer where all else waits for a person.")
+]
+
+
+def run(
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    inputs: Inputs = None,
+    home: HomeFolder = None,
+    parallel: Parallel = None,
+    wait: Wait = "0s",
+    as_json: AsJson = False,
+) -> int:
+    """Run a workflow to its end, here, and show how it goes.
+
+    The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
+    for a person, and 130 if it was interrupted: then `mulligan resume` goes on with it.
+    """
+    wait_seconds = duration(wait)
+    examined = examine(file)
+    for warning in examined.warnings:
+        complain(warning.render())
+    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd())
+    with service_at(home) as service:
+        return conduct(
+            service,
+            lambda driver: service.start(prepared, driver)[0],
+            parallel=checked_parallel(parallel),
+            wait_seconds=wait_seconds,
+            as_json=as_json,
+            home=home,
+        )
+
+
+def given_inputs(words: list[str]) -> dict[str, str]:
+    """The inputs by name. What each of them must be says the workflow."""
+    given: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name:
+            raise UsageRefused(f"'{word}' is no input", hint="write it like -i name=value")
+        if name in given:
+            raise UsageRefused(f"input '{name}' is given twice")
+        given[name] = value
+    return given
+
+
+def checked_parallel(number: int | None) -> int | None:
+    if number is not None and number < 1:
+        raise UsageRefused(f"{number} steps at once are none", hint="--parallel takes 1 or more")
+    return number

@@ -1,0 +1,116 @@
+"""The last word on a run: how it ended, what broke and what was done about it, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from mulligan.cli.display import PLACE_CHARS_MAX, Paper
+from mulligan.cli.tables import counted, length
+from mulligan.service.account import Answered
+from mulligan.service.outcome import Outcome
+
+# Of very many, as many are told.
+TOLD_MAX = 20
+
+
+def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
+    """Say it, in a few lines whatever the size of the run."""
+    where = f" --home {shlex.quote(home)}" if home else ""
+    lines = [_headline(paper, outcome)]
+    lines += _failures(paper, outcome, where)
+    lines += _waits(paper, outcome, where)
+    lines += _next(paper, outcome, where)
+    paper.say("\n".join(lines))
+
+
+def _headline(paper: Paper, outcome: Outcome) -> str:
+    tone, words = _ENDINGS[outcome.ending if outcome.ending != "ended" else outcome.status]
+    help_ = ", not without help" if outcome.degraded and outcome.status == "completed" else ""
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    said = f"run {outcome.run_id} {words}{help_} in {length(outcome.seconds)}{reason}"
+    counts = paper.tinted(f" ({_counts(outcome)})", "dim") if outcome.ending == "ended" else ""
+    return paper.tinted(f"{paper.mark(tone)} {said}", tone) + counts
+
+
+_ENDINGS = {
+    "completed": ("good", "completed"),
+    "failed": ("bad", "failed"),
+    "cancelled": ("bad", "was cancelled"),
+    "waiting": ("wait", "waits for a person"),
+    "interrupted": ("wait", "was interrupted and nothing is lost"),
+}
+
+
+def _counts(outcome: Outcome) -> str:
+    counts = outcome.counts
+    shown = (f"{counts[status]:,} {word}" for status, word in _COUNTED.items() if counts.get(status))
+    return ", ".join([counted(sum(counts.values()), "step"), *shown])
+
+
+_COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
+
+
+# -- what broke ------------------------------------------------------------------------------------------------------
+
+
+def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+    shown = outcome.answers[:TOLD_MAX]
+    wide = min(PLACE_CHARS_MAX, max((len(one.place) for one in shown), default=0))
+    for one in shown:
+        yield _failure(paper, one, wide, f"mulligan logs {outcome.run_id} {_step(one.place)}{where}")
+    if len(outcome.answers) > TOLD_MAX:
+        rest = counted(len(outcome.answers) - TOLD_MAX, "more step")
+        yield paper.tinted(f"  {rest} failed: mulligan explain {outcome.run_id}{where}", "dim")
+
+
+def _failure(paper: Paper, one: Answered, wide: int, logs: str) -> str:
+    tone = "bad" if one.is_open else "good"
+    name = paper.tinted(f"{one.place:<{wide}}", "bold")
+    arrow = "→" if paper.has_signs else "->"
+    return (
+        f"  {paper.tinted(paper.mark(tone), tone)} {name}  {one.what} {arrow} {paper.tinted(one.answer, tone)}"
+        f"  {paper.tinted(f'({logs})', 'dim')}"
+    )
+
+
+def _step(place: str) -> str:
+    step, bracket, rest = place.partition("[")
+    return f"{step} --item {rest.rstrip(']')}" if bracket else step
+
+
+# -- what to do ------------------------------------------------------------------------------------------------------
+
+
+def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+    for run_id, wait in outcome.waits[:TOLD_MAX]:
+        place = f"{wait.place}: " if wait.place else ""
+        yield paper.tinted(f"  {paper.mark('wait')} {place}{wait.text}{_default(wait.due)}", "wait")
+        yield f"      {_ANSWERS[wait.kind].format(run=run_id, place=wait.place)}{where}"
+
+
+def _default(due: datetime | None) -> str:
+    return f", or its default on {due.astimezone():%Y-%m-%d at %H:%M}" if due is not None else ""
+
+
+_ANSWERS = {
+    "triage": "mulligan classify {run} {place} retry --reason 'why'",
+    "approval": "mulligan approve {run} {place} --reason 'why'",
+    "pause": "mulligan resume {run}",
+}
+
+
+def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+    """What one would type now."""
+    key = outcome.ending if outcome.ending != "ended" else outcome.status
+    for verb, why in _NEXT.get(key, ()):
+        typed = f"mulligan {verb} {outcome.run_id}{where}"
+        yield f"  {typed}  {paper.tinted(f'# {why}', 'dim')}"
+
+
+_NEXT: dict[str, Sequence[tuple[str, str]]] = {
+    "failed": (("retry", "run again what failed"), ("explain", "the whole story")),
+    "cancelled": (("retry", "take it up again"),),
+    "interrupted": (("resume", "go on where it stopped"),),
+}

@@ -1,0 +1,72 @@
+"""`mulligan worker`: a process that takes turns and tasks of all runs in a store, until it is told to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from mulligan.cli.options import HomeFolder, service_at
+from mulligan.cli.parameters import Option
+from mulligan.cli.run import Parallel, checked_parallel
+from mulligan.cli.tables import counted
+from mulligan.cli.tables import memory as told_memory
+from mulligan.cli.terminal import UsageRefused, complain
+from mulligan.service.definitions import size
+from mulligan.service.driver import Capacity, machine
+from mulligan.service.following import sentences
+
+
+def worker(
+    home: HomeFolder = None,
+    parallel: Parallel = None,
+    memory: Annotated[
+        str | None, Option("--memory", metavar="SIZE", help="Memory that steps may ask for: else all there is.")
+    ] = None,
+    gpus: Annotated[int | None, Option("--gpus", metavar="N", help="GPUs that steps may ask for: else none.")] = None,
+    labels: Annotated[
+        str | None, Option("--labels", metavar="A,B", help="What steps may ask for by name, with commas between.")
+    ] = None,
+) -> int:
+    """Take part in the runs of a store, until you are told to end.
+
+    Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. SIGTERM or Ctrl-C
+    ends a worker in order: what it runs has its grace. A second one ends it at once.
+    """
+    capacity = _capacity(checked_parallel(parallel), memory, gpus, labels)
+    with service_at(home) as service, service.driver(capacity, Log()) as driver:
+        complain(f"worker {driver.name} is up: {_told(capacity)}")
+        driver.serve()
+    complain(f"worker {driver.name} has ended")
+    return 0
+
+
+class Log:
+    """What a worker says of itself, a line each: who wants to see how a run goes looks at that run."""
+
+    def committed(self, state: Any, entries: Sequence[Any]) -> None:
+        for told in sentences(state, entries):
+            place = f" {told.line.place}" if told.line.place else ""
+            complain(f"{told.line.at.astimezone():%H:%M:%S} run {told.run_id}{place}: {told.line.text}")
+
+    def trouble(self, message: str) -> None:
+        if message:
+            complain(message)
+
+    def tick(self) -> None:
+        pass
+
+
+def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels: str | None) -> Capacity:
+    found = machine(parallel)
+    names = tuple(name.strip() for name in labels.split(",")) if labels else ()
+    if not all(names):
+        raise UsageRefused(f"'{labels}' has a label without a name", hint="write them like --labels a,b")
+    if gpus is not None and gpus < 0:
+        raise UsageRefused(f"{gpus} is no number of GPUs")
+    return Capacity(found.cpus, size(memory) if memory else found.memory, gpus or 0, names)
+
+
+def _told(capacity: Capacity) -> str:
+    shown = [f"{capacity.cpus:g} at once", told_memory(capacity.memory)]
+    shown += [counted(capacity.gpus, "gpu")] if capacity.gpus else []
+    return ", ".join([*shown, *(f"label '{label}'" for label in capacity.labels)])

@@ -1,0 +1,167 @@
+"""What went wrong in a run and what was done about it: a line for each step and item that ever failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ..core import events as e
+from ..core.failure import Failure
+from ..core.state import FailureRecord, State
+from ..core.story import what
+from ..core.verdict import is_handled
+from ..core.workflow import END
+
+
+class Trouble(msgspec.Struct):
+    """A step or an item that failed at least once: its last failure, and what followed."""
+
+    place: str
+    failure: Failure | None = None
+    retries: int = 0
+    losses: int = 0
+    has_handler_failed: bool = False
+    verdict: str = ""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """A failure, and what was done about it. Open: nobody dealt with it."""
+
+    place: str
+    what: str
+    answer: str
+    is_open: bool
+
+
+class Account:
+    """The troubles of one run, gathered from its log as it grows."""
+
+    def __init__(self) -> None:
+        # The first entry that was seen: whoever looks on later than the run began asks for those before.
+        self.first_seq: int | None = None
+        self._troubles: dict[str, Trouble] = {}
+
+    def see(self, entries: Iterable[e.Entry]) -> None:
+        """Take in a piece of the log."""
+        for entry in entries:
+            if self.first_seq is None:
+                self.first_seq = entry.seq
+            if isinstance(entry.fact, _TROUBLES):
+                self._note(entry.fact)
+
+    def see_before(self, entries: Iterable[e.Entry]) -> None:
+        """Take in what was written before the first piece that was seen."""
+        later, self._troubles = self._troubles, {}
+        self.first_seq = None
+        self.see(entries)
+        for place, trouble in later.items():
+            before = self._troubles.pop(place, None)
+            if before is not None:
+                trouble.retries += before.retries
+                trouble.losses += before.losses
+                trouble.failure = trouble.failure or before.failure
+            self._troubles[place] = trouble
+
+    def _note(self, fact: e.Fact) -> None:
+        name = getattr(fact, "place", "") or getattr(fact, "step", "")
+        owner = _owner(name)
+        if not owner:
+            return
+        trouble = self._troubles.setdefault(owner, Trouble(owner))
+        if isinstance(fact, e.AttemptFailed | e.ResultRejected | e.StepFailed | e.ItemFailed | e.UndoFailed):
+            trouble.failure = fact.failure
+        elif isinstance(fact, e.RetryScheduled):
+            trouble.retries += 1
+        elif isinstance(fact, e.AttemptLost):
+            trouble.losses += 1
+        elif isinstance(fact, e.HandlerFailed):
+            trouble.has_handler_failed = True
+        elif isinstance(fact, e.StepClassified):
+            trouble.verdict = f"{fact.by or 'someone'} said {fact.verdict}"
+
+    def answers(self, state: State) -> list[Answered]:
+        """What became of each, as the run stands: the open ones first."""
+        records = {record.step: record for record in state.failures}
+        told = [_answered(state, trouble, records.get(trouble.place)) for trouble in self._troubles.values()]
+        return sorted(told, key=lambda one: not one.is_open)
+
+
+_TROUBLES = (
+    *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
+    *(e.RetryScheduled, e.HandlerFailed, e.StepClassified),
+)
+
+
+def _owner(key: str) -> str:
+    """The step or item that a place belongs to; "" for what runs on its behalf: handlers, scripts, checks."""
+    owner, _, command = key.partition(".")
+    is_own = not command or command.isdigit() or command.startswith("undo@")
+    return owner if is_own else ""
+
+
+def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> Answered:
+    found = what(trouble.failure) if trouble.failure else "its worker was lost"
+    ending, is_open = _ending(state, trouble, record)
+    return Answered(trouble.place, found, ", ".join([*_tried(trouble), ending]), is_open)
+
+
+def _tried(trouble: Trouble) -> Iterator[str]:
+    if trouble.losses and trouble.failure:
+        yield "lost its worker" + _times(trouble.losses)
+    if trouble.retries:
+        yield "retried" + _times(trouble.retries)
+    if trouble.has_handler_failed:
+        yield "its handler failed too"
+    if trouble.verdict:
+        yield trouble.verdict
+
+
+def _times(number: int) -> str:
+    return {1: "", 2: " twice"}.get(number, f" {number} times")
+
+
+def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tuple[str, bool]:
+    """How it came out, and whether it is still open."""
+    place = state.places[trouble.place]
+    if trouble.failure is not None and trouble.failure.code == "UNDO_FAILED":
+        return "could not be undone", True
+    if place.recovered_by:
+        return _RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), False
+    if place.role == "item" and place.status == "failed":
+        is_spared = state.places[place.parent].status == "completed"
+        return "its step completed without it" if is_spared else "it fails its step", False
+    if record is not None and not record.is_closed and place.has_ended:
+        return _routed(state, record)
+    return _ENDINGS[place.status], place.status == "pending_failed"
+
+
+_RECOVERED = {"rerun": "its handler ran and then it completed", "recovery": "recovered by its handler"}
+_ENDINGS = {
+    "completed": "then completed",
+    "failed": "then failed",
+    "cancelled": "then cancelled",
+    "skipped": "then skipped",
+    "pending_failed": "parked for a person to decide",
+    "backing_off": "to be tried again",
+    "handling": "its handler runs",
+    "running": "runs again",
+    "ready": "about to run again",
+    "waiting": "about to run again",
+}
+
+
+def _routed(state: State, record: FailureRecord) -> tuple[str, bool]:
+    if record.is_allowed:
+        return "allowed to fail", False
+    if not record.target:
+        return ("not handled: it fails the run" if record.step != END else "it fails the run"), True
+    handled = is_handled(state, record)
+    status = state.places[record.target].status
+    if handled:
+        return f"routed to '{record.target}', which completed{_THEN.get(record.then, '')}", False
+    became = f"is {status}" if handled is None else f"{status}: not handled"
+    return f"routed to '{record.target}', which {became}", handled is False
+
+
+_THEN = {"continue": " and stands in for it", "rerun": ", and it went again"}

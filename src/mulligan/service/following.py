@@ -1,0 +1,202 @@
+"""A run as it goes, for whoever shows it: what is new, what moves, how far it is. Each fact costs the same.
+
+The state is the engine's own and is looked at between two rounds of its loop. A run may have 100,000 steps: what is
+kept here is what moves now, and what is given out is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any, Literal
+
+import msgspec
+
+from ..core import events as e
+from ..core.scope import filled
+from ..core.state import Place, State
+from ..core.story import Line, tell
+from ..core.views import Progress
+from .account import Account
+
+# With more steps than this, only what is out of the ordinary is told; and never more lines than this.
+STEPS_TOLD_MAX, LINES_MAX = 100, 1000
+
+Kind = Literal["running", "items", "child", "timer", "approval", "parked", "retry"]
+
+
+class Moving(msgspec.Struct, frozen=True):
+    """Something that runs or waits now."""
+
+    kind: Kind
+    run_id: int
+    place: str
+    since: datetime
+    text: str = ""
+    due: datetime | None = None
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A sentence about a run that matters to whoever looks on."""
+
+    run_id: int
+    line: Line
+
+
+def sentences(state: State, entries: Sequence[e.Entry]) -> Iterator[Told]:
+    """All that a worker's log says of a turn: the run's story, and each attempt that starts."""
+    for entry in entries:
+        line = _STARTS[type(entry.fact)](entry) if type(entry.fact) in _STARTS else tell(entry)
+        if line is not None:
+            yield Told(state.run.run_id, line)
+
+
+_STARTS: dict[type[e.Fact], Callable[[Any], Line]] = {
+    e.RunStarted: lambda entry: Line(entry.at, "", f"started: {entry.fact.workflow}"),
+    e.AttemptStarted: lambda entry: Line(
+        entry.at,
+        entry.fact.place,
+        f"attempt {entry.fact.attempt} starts" + (f" on {entry.fact.worker}" if entry.fact.worker else ""),
+    ),
+}
+
+
+class Following:
+    """What has become of a run, and of the runs that it started, since we look on."""
+
+    def __init__(self) -> None:
+        self.root: State | None = None
+        self.account = Account()
+        self.is_cut = False
+        self._progress: Progress | None = None
+        self._states: dict[int, State] = {}
+        # Who moves, by status, oldest first, with the time since when.
+        self._moving: dict[str, dict[tuple[int, str], datetime]] = {status: {} for status in _MOVING}
+        self._news: list[Told] = []
+        self._told = 0
+
+    @property
+    def run_id(self) -> int:
+        return self.root.run.run_id if self.root is not None else 0
+
+    def place_chars(self, chars_max: int) -> int:
+        """How wide a column of places should be."""
+        names = self.root.graph.nodes if self.root is not None else ()
+        return min(chars_max, max(map(len, islice(names, STEPS_TOLD_MAX)), default=0))
+
+    def see(self, state: State, entries: Sequence[e.Entry]) -> None:
+        """Take in facts that have become true."""
+        if self.root is None:
+            self.root = state
+        is_root = state.run.run_id == self.run_id
+        self._states[state.run.run_id] = state
+        if is_root:
+            self.account.see(entries)
+            self._see_progress(state, entries)
+        for entry in entries:
+            self._look(state, entry)
+            self._tell(state, entry, is_root)
+
+    def _see_progress(self, state: State, entries: Sequence[e.Entry]) -> None:
+        if self._progress is None or self._progress.state is not state:
+            self._progress = Progress(state)
+        else:
+            self._progress.see(entries)
+
+    def _look(self, state: State, entry: e.Entry) -> None:
+        """Where the place that a fact names stands now: among those that move, or no longer."""
+        name = getattr(entry.fact, "place", "") or getattr(entry.fact, "step", "")
+        if not name:
+            return
+        place, key = state.places.get(name), (state.run.run_id, name)
+        for status, moving in self._moving.items():
+            if place is None or place.status != status:
+                moving.pop(key, None)
+            elif key not in moving or isinstance(entry.fact, e.AttemptStarted):
+                moving[key] = entry.at
+
+    # -- what is new -------------------------------------------------------------------------------------------------
+
+    def news(self) -> list[Told]:
+        """The sentences since the last time, in order. After very many there are no more."""
+        news, self._news = self._news, []
+        return news
+
+    def _tell(self, state: State, entry: e.Entry, is_root: bool) -> None:
+        line = tell(entry)
+        if line is None or not _matters(state, entry.fact, is_root):
+            return
+        if self._told >= LINES_MAX:
+            self.is_cut = True
+            return
+        if isinstance(entry.fact, e.StepFailed) and self._news and _is_repeated(self._news[-1].line, line):
+            self._news.pop()
+        self._told += 1
+        self._news.append(Told(state.run.run_id, line))
+
+    # -- what is now -------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many steps are in each status."""
+        return self._progress.counts if self._progress is not None else {}
+
+    def moving(self, limit: int) -> list[Moving]:
+        """What is most worth looking at: who waits for a person, for a retry, what runs longest."""
+        groups = ("pending_failed", "backing_off", "running")
+        keys = chain.from_iterable(((key, since) for key, since in self._moving[group].items()) for group in groups)
+        return list(islice(self._shown(keys), limit))
+
+    def _shown(self, keys: Iterator[tuple[tuple[int, str], datetime]]) -> Iterator[Moving]:
+        for (run_id, name), since in keys:
+            place = self._states[run_id].places.get(name)
+            # What has a command below it is shown by that command.
+            if place is not None and not (place.child and place.status == "running"):
+                yield _moving(run_id, place, since)
+
+
+_MOVING = ("running", "backing_off", "pending_failed")
+_ORDINARY = (e.StepCompleted, e.StepSkipped, e.StepEntered, e.MapExpanded)
+_RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+
+
+def _matters(state: State, fact: e.Fact, is_root: bool) -> bool:
+    """How the run itself ended is said when all is over; and of very many steps, those that went well are not."""
+    if isinstance(fact, _RUN_ENDED):
+        return not is_root
+    is_ordinary = isinstance(fact, _ORDINARY) and not getattr(fact, "recovered_by", "")
+    return not is_ordinary or len(state.graph.nodes) <= STEPS_TOLD_MAX
+
+
+def _is_repeated(before: Line, after: Line) -> bool:
+    """A step that failed at its only attempt: the second sentence says all that the first did."""
+    return before.place == after.place and before.text.startswith("attempt ") and before.at == after.at
+
+
+def _moving(run_id: int, place: Place, since: datetime) -> Moving:
+    action = place.spec.action
+    kind = _KINDS.get(action.kind, "running") if action else "running"
+    if place.status == "pending_failed":
+        return Moving("parked", run_id, place.key, since, "a person has to decide", place.climb.parked_due)
+    if place.status == "backing_off":
+        return Moving("retry", run_id, place.key, since, f"attempt {place.attempt + 1}", place.climb.due)
+    if place.items is not None:
+        return Moving("items", run_id, place.key, since, _items(place))
+    if action is not None and kind == "approval":
+        message = filled(action, place.bindings).get("message") or ""
+        text = f"an approval: {message}" if message else "an approval"
+        return Moving(kind, run_id, place.key, since, text, place.due)
+    text = f"attempt {place.attempt}" if place.attempt > 1 else ""
+    return Moving(kind, run_id, place.key, since, text, place.due if kind == "timer" else None)
+
+
+_KINDS: dict[str, Kind] = {"approve": "approval", "wait": "timer", "workflow": "child"}
+
+
+def _items(place: Place) -> str:
+    items = place.items
+    assert items is not None
+    total = len(items.values)
+    done = total - len(items.todo) + items.next - items.running
+    return f"{done:,} of {total:,} items" + (f", {items.failed:,} failed" if items.failed else "")

@@ -1,0 +1,90 @@
+"""What came of driving a run, for whoever tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ..core.state import State
+from ..core.views import Wait, progress, waiting
+from .account import Account, Answered
+from .driver import Driver, Ending
+from .following import Following
+from .verbs import Service
+
+__all__ = ["Outcome", "Wait", "outcome"]
+
+# What was written before we looked on is read again to tell it, up to so many entries.
+ENTRIES_READ_MAX = 50_000
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a run stands when nobody drives it any more."""
+
+    run_id: int
+    workflow: str
+    ending: Ending
+    status: str
+    degraded: bool
+    reason: str
+    seconds: float
+    counts: dict[str, int]
+    answers: list[Answered]
+    # Persons that are waited for: the run (itself or a child of it), and what they have to do.
+    waits: list[tuple[int, Wait]]
+    outputs: dict[str, Any]
+    is_cut: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code(self.ending, self.status)
+
+
+def exit_code(ending: Ending, status: str) -> int:
+    """What a process says in the end that has driven a run."""
+    return _EXIT_CODES[status if ending == "ended" else ending]
+
+
+_EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4, "interrupted": 130}
+
+
+def outcome(
+    service: Service, driver: Driver, run_id: int, ending: Ending, following: Following, seconds: float
+) -> Outcome:
+    """What came of it, as the driver has it: to be asked before it retires."""
+    state = _state(service, driver, run_id, following)
+    run = state.run
+    return Outcome(
+        run_id,
+        state.workflow.name,
+        ending,
+        run.status,
+        run.degraded,
+        run.reason,
+        seconds,
+        progress(state),
+        _account(service, run_id, following.account).answers(state),
+        _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
+        run.outputs,
+        following.is_cut,
+    )
+
+
+def _state(service: Service, driver: Driver, run_id: int, following: Following) -> State:
+    drive = driver.engine.drives.get(run_id)
+    return drive.state if drive is not None else following.root or service.state(run_id)
+
+
+def _account(service: Service, run_id: int, account: Account) -> Account:
+    """The account, with what happened before we looked on."""
+    before = account.first_seq
+    if before is not None and 1 < before <= ENTRIES_READ_MAX:
+        account.see_before(entry for entry in service.events(run_id) if entry.seq < before)
+    return account
+
+
+def _waits(root: State, states: Iterable[State]) -> list[tuple[int, Wait]]:
+    states = {state.run.run_id: state for state in (root, *states)}.values()
+    return [(state.run.run_id, wait) for state in states for wait in waiting(state) if wait.is_for_a_person]
