@@ -12,11 +12,11 @@ from mulligan.service.home import find_home
 
 
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
-    """Check Python, SQLite, the store, disk, clock and processes, and say what to do.
+    """Check this machine and the store, and say what to do.
 
     The exit code is 1 if there is a problem; a warning is none.
     """
-    checks = list(examine_machine(find_home(str(home) if home else None)))
+    checks = list(examine_machine(find_home(home)))
     has_problem = any(check.health == "problem" for check in checks)
     if as_json:
         show_json({"ok": not has_problem, "checks": [msgspec.to_builtins(check) for check in checks]})

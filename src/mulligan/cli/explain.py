@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
+from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
 from mulligan.cli.showing import question
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, wants_colour
@@ -14,7 +14,7 @@ from mulligan.service.reading import Line
 
 
 def explain(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Tell the story of a run: what failed, what was tried, what came of it, what it waits for."""
+    """Tell the story of a run, and what it waits for."""
     with service_at(home) as service:
         found, story = service.show(run), list(service.explain(run))
     if as_json:
@@ -25,7 +25,7 @@ def explain(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> Non
     width = max((len(line.place) for line in story), default=0)
     for line in story:
         show(_sentence(line, width, is_coloured=is_coloured))
-    _tell_what_is_waited_for(run, found)
+    _tell_what_is_waited_for(run, found, where(home))
 
 
 def _words(line: Line) -> dict[str, str]:
@@ -37,9 +37,9 @@ def _sentence(line: Line, width: int, *, is_coloured: bool) -> str:
     return f"{line.at:%H:%M:%S} {line.place:<{width}}  {text}"
 
 
-def _tell_what_is_waited_for(run_id: int, found: dict[str, Any]) -> None:
+def _tell_what_is_waited_for(run_id: int, found: dict[str, Any], home: str) -> None:
     for wait in found["waiting_for"]:
         place = f"'{wait['place']}' waits" if wait.get("place") else "the run waits"
         show(f"{place} for {wait['text']}")
-        if asked := question(run_id, wait):
+        if asked := question(run_id, wait, home):
             complain(f"  {asked}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, HomeFolder, service_at
+from mulligan.cli.options import AsJson, HomeFolder, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import age, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show_json
@@ -33,7 +33,7 @@ def list_runs(
     if not found:
         complain(f"no runs in '{service.home.folder}'" if not status else "no such runs")
     now = datetime.now(UTC)
-    show_table(("RUN", "STATUS", "AGE", "WORKFLOW", ""), [_row(run, now) for run in found])
+    show_table(("RUN", "STATUS", "AGE", "WORKFLOW", ""), [_row(run, now, where(home)) for run in found])
 
 
 def _refuse(statuses: list[str] | tuple[str, ...], limit: int) -> None:
@@ -44,15 +44,15 @@ def _refuse(statuses: list[str] | tuple[str, ...], limit: int) -> None:
         raise UsageRefused(f"--limit is at least 1, not {limit}")
 
 
-def _row(run: dict[str, Any], now: datetime) -> tuple[str, ...]:
+def _row(run: dict[str, Any], now: datetime, place: str) -> tuple[str, ...]:
     started = datetime.fromisoformat(run["created_at"])
-    return str(run["run_id"]), run["status"], age(started, now), run["workflow"], "; ".join(_notes(run))
+    return str(run["run_id"]), run["status"], age(started, now), run["workflow"], "; ".join(_notes(run, place))
 
 
-def _notes(run: dict[str, Any]) -> list[str]:
+def _notes(run: dict[str, Any], place: str) -> list[str]:
     """What else is worth a word: who drives it, what it was, whose child it is."""
     is_over = run["status"] in ("completed", "failed", "cancelled")
-    notes = [] if is_over else [driven(run)]
+    notes = [] if is_over else [driven(run, place)]
     if run["round"] > 1:
         notes.append(f"round {run['round']}")
     if run["degraded"]:
@@ -64,10 +64,10 @@ def _notes(run: dict[str, Any]) -> list[str]:
     return notes
 
 
-def driven(run: dict[str, Any]) -> str:
+def driven(run: dict[str, Any], place: str) -> str:
     """Who drives a run that has not ended, or what to do where nobody does."""
     if run["driver"]:
         return f"driven by process {run['driver']['pid']} on {run['driver']['host']}"
     if run["parent_run_id"] is not None:
         return "nobody drives it"
-    return f"nobody drives it: mulligan resume {run['run_id']}"
+    return f"nobody drives it: mulligan resume {run['run_id']}{place}"

@@ -32,7 +32,10 @@ def logs(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what the attempts of a step wrote, also while they run: stdout to stdout, stderr to stderr."""
+    """Print what the attempts of a step wrote, also while they run.
+
+    Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'.
+    """
     if handler and script:
         raise UsageRefused("--handler and --script are two questions", hint="ask one of them")
     part: Any = "handler" if handler else "script" if script else "own"
@@ -64,7 +67,10 @@ def _as_json(run_id: int, step: str, log: AttemptLog) -> dict[str, Any]:
 
 
 def events(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Print the events of a run, one a line; with --json as they are kept."""
+    """Print the events of a run, one a line.
+
+    With --json they come as they are kept.
+    """
     with service_at(home) as service:
         for line in event_lines(service, run):
             show(line.decode() if as_json else _told(json.loads(line)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.parameters import Argument, Option
@@ -14,7 +14,7 @@ from mulligan.service.verbs import Service
 RunId = Annotated[int, Argument(metavar="RUN", help="The number of a run: see `mulligan list`.")]
 StepName = Annotated[str, Argument(metavar="STEP", help="The name of a step.")]
 HomeFolder = Annotated[
-    Path | None, Option("--home", metavar="DIR", help="Where runs are kept: else $MULLIGAN_HOME, else .mulligan.")
+    str | None, Option("--home", metavar="DIR", help="Where runs are kept: else $MULLIGAN_HOME, else .mulligan.")
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on stdout, and nothing else there.")]
 Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why: it is recorded.")]
@@ -27,10 +27,15 @@ Follow = Annotated[
 
 
 @contextmanager
-def service_at(home: Path | None) -> Iterator[Service]:
+def service_at(home: str | None) -> Iterator[Service]:
     """The verbs over a home, closed in the end."""
-    service = Service(find_home(str(home) if home else None))
+    service = Service(find_home(home))
     try:
         yield service
     finally:
         service.close()
+
+
+def where(home: str | None) -> str:
+    """What a command that we propose needs beside its words, to find the same runs."""
+    return f" --home {shlex.quote(home)}" if home else ""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mulligan.cli.listing import driven
-from mulligan.cli.options import AsJson, HomeFolder, RunId, StepName, service_at
+from mulligan.cli.options import AsJson, HomeFolder, RunId, StepName, service_at, where
 from mulligan.cli.tables import age, counted, cut, length, memory, show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service.overview import in_a_line, items, overview
@@ -30,12 +30,12 @@ def show_run(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> No
         show(line)
     for name, value in found["outputs"].items():
         show(f"output {name}: {cut(json.dumps(value), 200)}")
-    for hint in _hints(found):
+    for hint in _hints(found, where(home)):
         complain(hint)
 
 
 def list_items(run: RunId, step: StepName, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """List the items of a map step: what became of each."""
+    """List the items of a map step, and what became of each."""
     with service_at(home) as service:
         found = items(service, run, step)
     if as_json:
@@ -100,23 +100,23 @@ def _tree(children: list[dict[str, Any]], depth: int) -> Iterator[str]:
         yield from _tree(child["children"], depth + 1)
 
 
-def _hints(run: dict[str, Any]) -> Iterator[str]:
+def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
     """What to do next, for whoever looks at it."""
     run_id = run["run_id"]
     if run["status"] in ("failed", "cancelled"):
-        yield f"the story: mulligan explain {run_id}; another round: mulligan retry {run_id}"
+        yield f"the story: mulligan explain {run_id}{place}; another round: mulligan retry {run_id}{place}"
     elif run["status"] == "running":
-        yield driven(run)
-    yield from (asked for wait in run["waiting_for"] if (asked := question(run_id, wait)))
+        yield driven(run, place)
+    yield from (asked for wait in run["waiting_for"] if (asked := question(run_id, wait, place)))
 
 
-def question(run_id: int, wait: dict[str, Any]) -> str:
+def question(run_id: int, wait: dict[str, Any], home: str) -> str:
     """The command that answers what a run waits for; nothing where no person is asked."""
     if wait["kind"] == "triage":
-        return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT"
+        return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
     if wait["kind"] == "approval":
-        return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT"
-    return f"it is paused: mulligan resume {run_id}" if wait["kind"] == "pause" else ""
+        return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
+    return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""
 
 
 def _item_row(item: dict[str, Any]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def step_logs(
     """
     place = step if item is None else f"{step}[{item}]"
     every = reading.attempts(run_id, step)
-    below = [one for one in every if _is_below(place, one[0]) and _is_part(place, one[0], part)]
+    below = _without_maps([one for one in every if _is_below(place, one[0]) and _is_part(place, one[0], part)])
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
         raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=_there_is(every, place), step=step)
@@ -49,6 +49,12 @@ def _is_below(place: str, key: str) -> bool:
 def _is_part(place: str, key: str, part: Part) -> bool:
     rest = key.removeprefix(place)
     return "@" not in rest if part == "own" else _MARKS[part] in rest
+
+
+def _without_maps(attempts: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """A map step runs nothing itself: its items do."""
+    maps = {key.partition("[")[0] for key, _ in attempts if "[" in key}
+    return [one for one in attempts if one[0] not in maps]
 
 
 def _number(place: str, key: str, attempt: int) -> int:

@@ -120,7 +120,7 @@ class Reading:
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
-        files = self.home.folders.attempt(run_id, place, attempt)
+        files = self.home.folders.logs(run_id, place, attempt)
         return AttemptLog(place, attempt, _content(files.out), _content(files.err))
 
 

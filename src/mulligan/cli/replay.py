@@ -1,0 +1,34 @@
+"""`mulligan replay --verify`: the log proves the tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
+from mulligan.cli.parameters import Option
+from mulligan.cli.tables import counted
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+
+
+def replay(
+    run: RunId,
+    verify: Annotated[bool, Option("--verify", help="Compare what the log gives with what the store has.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Fold the log of a run again, and compare it with the store.
+
+    Nothing is run. The exit code is 1 if they differ.
+    """
+    if not verify:
+        raise UsageRefused("a replay runs nothing: it can only be compared", hint="say so: --verify")
+    with service_at(home) as service:
+        found = service.verify(run)
+    if as_json:
+        differing = list(found.differing)
+        show_json({"run_id": run, "ok": not differing, "events": found.events, "differing": differing})
+    elif found.differing:
+        complain(f"run {run} differs from its log in {', '.join(found.differing)}: this is a bug of ours")
+    else:
+        show(f"run {run}: {counted(found.events, 'event')} replayed, all as the store has it")
+    return 1 if found.differing else 0

@@ -1,0 +1,96 @@
+"""`mulligan step`: one step of a workflow, alone, once."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, service_at
+from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.run import given_inputs
+from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
+from mulligan.service.definitions import load
+from mulligan.service.driver import machine
+from mulligan.service.logs import UnknownAttempt, step_logs
+from mulligan.service.outcome import exit_code
+from mulligan.service.overview import in_a_line
+from mulligan.service.trial import alone, stand_ins
+from mulligan.service.verbs import Service, prepare
+
+
+def step(
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    step: StepName,
+    inputs: Inputs = None,
+    results: Annotated[
+        list[str] | None,
+        Option("--result", metavar="STEP=JSON", help="What another step gave, where this one reads it: else null."),
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run one step of a workflow alone, once.
+
+    One attempt, no retries, no handlers, no edges. What it writes goes to stdout and stderr. It runs in a home of its
+    own that is removed; with --home DIR it is kept.
+    """
+    workflow = load(file)
+    kept = stand_ins(workflow, step, _results(results or ()))
+    prepared = prepare(alone(workflow, step), given_inputs(inputs or []), Path.cwd())
+    with _home(home) as folder, service_at(folder) as service:
+        with service.driver(machine()) as driver:
+            [run_id] = service.start(prepared, driver, kept=kept)
+            ending = driver.drive(run_id)
+        found = service.show(run_id)
+        _show(service, run_id, step, found, as_json=as_json)
+        if home is not None:
+            complain(f"kept as run {run_id} in '{folder}'")
+    return exit_code(ending, found["status"])
+
+
+def _results(words: Sequence[str]) -> dict[str, Any]:
+    found = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            raise UsageRefused(f"'{word}' is no STEP=JSON", hint="write it like build='[1, 2]'") from None
+    return found
+
+
+@contextmanager
+def _home(asked: str | None) -> Iterator[str]:
+    """The home that was asked for, or one that goes when we do."""
+    if asked is not None:
+        yield asked
+        return
+    with tempfile.TemporaryDirectory(prefix="mulligan-step-") as folder:
+        yield f"{folder}/home"
+
+
+def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show_json(found)
+    else:
+        _show_logs(service, run_id, step)
+    told = found["steps"][step]
+    failure = f", {in_a_line(told['failure'])}" if told["failure"] else ""
+    complain(f"step '{step}' {told['status']}{failure}")
+
+
+def _show_logs(service: Service, run_id: int, step: str) -> None:
+    try:
+        logs = step_logs(service, run_id, step)
+    except UnknownAttempt:
+        # Its expressions failed: nothing was run.
+        return
+    for log in logs:
+        show_bytes(log.stdout)
+        sys.stderr.buffer.write(log.stderr)
+        sys.stderr.buffer.flush()
