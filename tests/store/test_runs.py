@@ -1,0 +1,191 @@
+"""Runs: made all or none, listed, loaded as they were written."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.errors import UnknownRun
+from mulligan.ports import Loaded, NewRun, RunRecord, Store, Turn, Waiting
+
+from .keeping import T0, Open, commit, entries, new_run, reports, started, worker
+
+
+def test_a_new_run_has_its_request_with_its_own_id_in_its_inbox(store: Store) -> None:
+    (turn,) = store.create([new_run()])
+
+    assert turn == Turn(turn.run_id, "", 0)
+    assert reports(store, turn.run_id) == [r.RunRequested(T0, turn.run_id, {"a": 1}, by="somebody")]
+    assert store.run(turn.run_id) == RunRecord(
+        run_id=turn.run_id,
+        workflow="nightly",
+        version="v1",
+        status="running",
+        round=1,
+        seq=0,
+        created_at=T0,
+        updated_at=T0,
+        root_run_id=turn.run_id,
+    )
+
+
+def test_a_run_made_with_a_holder_has_its_turn_at_once(store: Store) -> None:
+    store.register(worker())
+
+    (turn,) = store.create([new_run()], "w")
+
+    assert store.run(turn.run_id).holder == "w"
+    store.commit([commit(turn)])
+    assert store.run(turn.run_id).seq == 1
+
+
+def test_many_runs_are_made_together_with_ids_that_grow(store: Store) -> None:
+    turns = store.create([new_run(f"n{number}") for number in range(20)])
+
+    ids = [turn.run_id for turn in turns]
+    assert ids == sorted(set(ids))
+    assert [store.run(run_id).workflow for run_id in ids] == [f"n{number}" for number in range(20)]
+
+
+def test_no_runs_are_made_of_none(store: Store) -> None:
+    assert store.create([]) == []
+
+
+def test_ids_go_on_where_they_were_when_the_store_is_opened_again(opened: Open) -> None:
+    first = opened()
+    (before,) = first.create([new_run()])
+    first.close()
+
+    (after,) = opened().create([new_run()])
+
+    assert after.run_id > before.run_id
+
+
+@pytest.mark.parametrize("ask", ["run", "load"])
+def test_a_run_that_is_not_there_is_said_to_be_unknown(store: Store, ask: str) -> None:
+    with pytest.raises(UnknownRun) as unknown:
+        getattr(store, ask)(42)
+
+    assert unknown.value.render() == "error[run.unknown]: there is no run 42"
+    assert unknown.value.data == {"run_id": 42}
+
+
+def test_runs_are_listed_from_the_newest_in_pages(store: Store) -> None:
+    ids = [turn.run_id for turn in store.create([new_run() for _ in range(5)])]
+
+    first = [record.run_id for record in store.runs(limit=2)]
+    second = [record.run_id for record in store.runs(limit=2, before=first[-1])]
+
+    assert (first, second) == ([ids[4], ids[3]], [ids[2], ids[1]])
+
+
+def test_runs_are_listed_by_status(store: Store) -> None:
+    done, failed, _ = (started(store) for _ in range(3))
+    store.commit([commit(done, status="completed"), commit(failed, status="failed")])
+
+    found = store.runs(statuses=["failed", "completed"])
+
+    assert [record.run_id for record in found] == [failed.run_id, done.run_id]
+
+
+def test_what_a_turn_says_of_the_run_stands_in_its_record(store: Store) -> None:
+    turn = started(store)
+    at = T0 + timedelta(hours=1, microseconds=1)
+
+    store.commit([commit(turn, status="paused", round=3, at=at, degraded=True, reason="so it is")])
+
+    record = store.run(turn.run_id)
+    assert (record.status, record.round, record.seq, record.created_at) == ("paused", 3, 1, T0)
+    assert (record.updated_at, record.degraded, record.reason) == (at, True, "so it is")
+
+
+def test_a_run_is_loaded_with_its_pinned_workflow_and_its_rows(store: Store) -> None:
+    turn = started(store)
+    rows = [("run", "", "", b"\x00\xff"), ("place", "b", "parked", b"2"), ("place", "a", "", b"1")]
+
+    store.commit([commit(turn, rows=rows)])
+
+    loaded = store.load(turn.run_id)
+    assert loaded == Loaded(
+        store.run(turn.run_id),
+        b'{"name":"nightly"}',
+        [("place", "a", "", b"1"), ("place", "b", "parked", b"2"), ("run", "", "", b"\x00\xff")],
+    )
+
+
+def test_each_run_keeps_the_version_it_was_made_with(store: Store) -> None:
+    request = r.RunRequested(T0, 0)
+    one, two = store.create([NewRun(b"{1}", "v1", "n", request), NewRun(b"{2}", "v2", "n", request)])
+
+    assert (store.load(one.run_id).workflow, store.load(two.run_id).workflow) == (b"{1}", b"{2}")
+
+
+def test_rows_are_replaced_and_go(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, rows=[("place", "a", "", b"1"), ("place", "b", "", b"1"), ("item", "a", "", b"1")])])
+
+    store.commit([commit(turn, 1, rows=[("place", "a", "", b"2"), ("place", "b", "", None), ("place", "c", "", None)])])
+
+    assert list(store.load(turn.run_id).rows) == [("item", "a", "", b"1"), ("place", "a", "", b"2")]
+
+
+def test_of_a_row_that_a_turn_writes_twice_the_last_counts(store: Store) -> None:
+    turn = started(store)
+
+    store.commit([commit(turn, rows=[("place", "a", "", b"1"), ("place", "a", "parked", b"2")])])
+
+    assert list(store.load(turn.run_id).rows) == [("place", "a", "parked", b"2")]
+
+
+def test_the_log_is_read_in_order_behind_a_seq_and_up_to_a_limit(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, 0, 3)])
+    store.commit([commit(turn, 3, 2)])
+
+    assert store.log(turn.run_id) == entries(0, 5)
+    assert store.log(turn.run_id, 2) == entries(2, 3)
+    assert store.log(turn.run_id, 2, 1) == entries(2, 1)
+    assert store.log(turn.run_id, 5) == []
+    assert store.log(42) == []
+
+
+def test_what_waits_for_a_person_is_found_over_all_runs_that_have_not_ended(store: Store) -> None:
+    one, two, over = (started(store) for _ in range(3))
+    store.commit(
+        [
+            commit(one, rows=[("place", "deploy", "approval", b"1"), ("place", "build", "", b"1")]),
+            commit(two, rows=[("place", "b", "parked", b"1"), ("place", "a", "parked", b"1")]),
+            commit(over, rows=[("place", "c", "parked", b"1")], status="failed"),
+        ]
+    )
+
+    assert store.waiting() == [
+        Waiting(one.run_id, "deploy", "approval"),
+        Waiting(two.run_id, "a", "parked"),
+        Waiting(two.run_id, "b", "parked"),
+    ]
+
+
+def test_what_no_longer_waits_is_not_found(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, rows=[("place", "a", "parked", b"1"), ("place", "b", "parked", b"1")])])
+
+    store.commit([commit(turn, 1, rows=[("place", "a", "", b"2"), ("place", "b", "", None)])])
+
+    assert store.waiting() == []
+
+
+def test_everything_is_found_again_when_the_store_is_opened_again(opened: Open) -> None:
+    first = opened()
+    turn = started(first)
+    first.commit([commit(turn, 0, 3, rows=[("place", "a", "parked", b"1")])])
+    first.put(turn.run_id, r.PauseRequested(T0, by="somebody"))
+    seen = (first.run(turn.run_id), first.load(turn.run_id), first.log(turn.run_id), first.inbox([turn.run_id]))
+    first.close()
+
+    again = opened()
+
+    assert seen == (again.run(turn.run_id), again.load(turn.run_id), again.log(turn.run_id), again.inbox([turn.run_id]))
+    again.commit([commit(turn, 3)])

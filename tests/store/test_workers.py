@@ -1,0 +1,156 @@
+"""Workers: known, alive, buried once, and what their death leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.errors import Conflict, StaleLease
+from mulligan.ports import Store, WorkerRecord
+
+from .keeping import (
+    LEASE_SECONDS,
+    Open,
+    Place,
+    commit,
+    ended,
+    new_run,
+    offer,
+    queue,
+    reports,
+    started,
+    take,
+    task,
+    worker,
+)
+
+
+def test_a_registered_worker_is_known_with_all_it_said_of_itself(store: Store) -> None:
+    said = WorkerRecord("w", "here", 7, "w.lock", 4.0, 2**33, 1, ("big", "fast"))
+
+    store.register(said)
+
+    assert store.workers() == [said]
+
+
+def test_workers_are_listed_by_name(store: Store) -> None:
+    for name in ("b", "a", "c"):
+        store.register(worker(name))
+
+    assert [known.name for known in store.workers()] == ["a", "b", "c"]
+
+
+def test_a_worker_expires_when_it_has_not_been_heard_of_for_longer_than_the_lease(store: Store, place: Place) -> None:
+    store.register(worker("quiet"))
+    place.pass_time(LEASE_SECONDS + 1)
+    store.register(worker("fresh"))
+
+    assert {known.name: known.is_expired for known in store.workers()} == {"fresh": False, "quiet": True}
+
+
+def test_a_heartbeat_keeps_a_worker_alive(store: Store, place: Place) -> None:
+    store.register(worker())
+    place.pass_time(LEASE_SECONDS - 5)
+
+    assert store.beat("w")
+
+    place.pass_time(LEASE_SECONDS - 5)
+    assert not store.workers()[0].is_expired
+
+
+def test_a_worker_that_is_alive_is_not_buried(store: Store, place: Place) -> None:
+    turn = started(store)
+    place.pass_time(LEASE_SECONDS - 5)
+
+    assert not store.bury("w")
+
+    assert store.run(turn.run_id).holder == "w"
+    assert store.beat("w")
+
+
+def test_nobody_is_buried_who_is_not_known(store: Store) -> None:
+    assert not store.bury("nobody", is_dead=True)
+
+
+@pytest.mark.parametrize("is_dead", [True, False], ids=["its lock is free", "its heartbeat is too old"])
+def test_a_buried_worker_loses_its_turns_and_leases(store: Store, place: Place, is_dead: bool) -> None:
+    turn = started(store)
+    (lease,) = take(store, turn, task(turn.run_id))
+    if not is_dead:
+        place.pass_time(LEASE_SECONDS + 1)
+
+    assert store.bury("w", is_dead=is_dead)
+
+    assert store.workers() == []
+    assert store.held("w") == []
+    assert store.run(turn.run_id).holder == ""
+    (told,) = reports(store, turn.run_id)
+    assert isinstance(told, r.LeaseExpired)
+    assert (told.place, told.attempt, told.worker) == ("build", 1, "w")
+    with pytest.raises(StaleLease):
+        store.report(lease.token, ended())
+
+
+def test_a_buried_worker_is_told_so_by_its_next_heartbeat(store: Store) -> None:
+    store.register(worker())
+    store.bury("w", is_dead=True)
+
+    assert not store.beat("w")
+
+
+def test_a_lost_task_is_reported_once_however_many_bury_its_worker(opened: Open) -> None:
+    one, two = opened(), opened()
+    turn = started(one)
+    take(one, turn, task(turn.run_id))
+
+    assert [store.bury("w", is_dead=True) for store in (one, two, one)] == [True, False, False]
+
+    assert len(reports(one, turn.run_id)) == 1
+
+
+def test_a_queued_task_is_not_lost_with_the_worker_that_queued_it(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, task(turn.run_id))
+
+    store.bury("w", is_dead=True)
+
+    assert store.queued(turn.run_id) == [("build", 1)]
+    assert reports(store, turn.run_id) == []
+
+
+def test_the_death_of_one_worker_is_nothing_to_another(store: Store) -> None:
+    mine, other = started(store, holder="mine"), started(store, holder="other")
+    take(store, mine, task(mine.run_id))
+    (kept,) = take(store, other, task(other.run_id))
+
+    store.bury("mine", is_dead=True)
+
+    assert store.held("other") == [kept]
+    assert store.run(other.run_id).holder == "other"
+
+
+def test_a_worker_that_retires_gives_its_turns_back_and_reports_what_it_still_has_as_lost(store: Store) -> None:
+    turn = started(store)
+    take(store, turn, task(turn.run_id))
+
+    store.retire("w")
+
+    assert store.workers() == []
+    assert store.run(turn.run_id).holder == ""
+    assert [type(told) for told in reports(store, turn.run_id)] == [r.LeaseExpired]
+
+
+def test_the_dead_get_nothing(store: Store) -> None:
+    """A worker that was buried while it slept finds out before it has anything that nobody could take from it."""
+    turn = started(store)
+    queue(store, turn, task(turn.run_id))
+    store.bury("w", is_dead=True)
+
+    assert store.take_turns([turn.run_id], "w") == []
+    assert store.lease("w", offer()) == []
+    with pytest.raises(Conflict) as refused:
+        store.create([new_run()], "w")
+    assert refused.value.render() == ("error[store.conflict]: worker 'w' is not registered, so it cannot hold a turn")
+    with pytest.raises(Conflict):
+        store.commit([commit(turn)])
+    assert [record.run_id for record in store.runs()] == [turn.run_id]
