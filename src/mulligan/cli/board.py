@@ -93,7 +93,7 @@ class Board:
         total, done = sum(counts.values()), sum(counts.get(status, 0) for status in _DONE)
         full = BAR_CHARS * done // total if total else 0
         signs = ("━", "─") if self._has_signs else ("#", "-")
-        gauge = Text(signs[0] * full, style="green").append(signs[1] * (BAR_CHARS - full), style="dim")
+        gauge = Text().append(signs[0] * full, style="green").append(signs[1] * (BAR_CHARS - full), style="dim")
         gauge.append(f"  {done:,} of {total:,}", style="bold")
         for status, word, style in _COUNTS:
             if counts.get(status):

@@ -30,6 +30,7 @@ def conduct(
     try:
         with service.driver(machine(parallel), display) as driver:
             run_id = begin(driver)
+            sheet.say(sheet.tinted(f"run {run_id}: {service.record(run_id).workflow}", "bold"))
             ending = driver.drive(run_id, wait_seconds)
             found = outcome(service, driver, run_id, ending, display.following, time.monotonic() - begun_at)
     finally:

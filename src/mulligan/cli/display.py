@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
+from mulligan.cli.tables import length
 from mulligan.cli.terminal import wants_colour
 from mulligan.service.following import Following, Told
 
@@ -19,6 +20,8 @@ from mulligan.service.following import Following, Told
 LIVE_AFTER_SECONDS = 0.4
 FRAME_SECONDS = 0.1
 PLACE_CHARS_MAX = 24
+# What took no longer is not worth a word.
+TOOK_SECONDS_MIN = 1.0
 
 _CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
 _MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}
@@ -113,4 +116,6 @@ class Display:
         at = paper.tinted(f"{line.at.astimezone():%H:%M:%S}", "dim")
         where = line.place if told.run_id == self.following.run_id else f"{told.run_id}:{line.place}"
         name = paper.tinted(f"{where:<{self.following.place_chars(PLACE_CHARS_MAX)}}", "bold")
-        return f"{at} {paper.tinted(paper.mark(line.tone), line.tone)} {name}  {paper.tinted(line.text, line.tone)}"
+        took = f" in {length(told.seconds)}" if told.seconds and told.seconds >= TOOK_SECONDS_MIN else ""
+        text = paper.tinted(f"{line.text}{took}", line.tone)
+        return f"{at} {paper.tinted(paper.mark(line.tone), line.tone)} {name}  {text}"

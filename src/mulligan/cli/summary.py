@@ -18,7 +18,7 @@ TOLD_MAX = 20
 def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
     """Say it, in a few lines whatever the size of the run."""
     where = f" --home {shlex.quote(home)}" if home else ""
-    lines = [_headline(paper, outcome)]
+    lines = ["", _headline(paper, outcome)]
     lines += _failures(paper, outcome, where)
     lines += _waits(paper, outcome, where)
     lines += _next(paper, outcome, where)
@@ -26,21 +26,17 @@ def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
 
 
 def _headline(paper: Paper, outcome: Outcome) -> str:
-    tone, words = _ENDINGS[outcome.ending if outcome.ending != "ended" else outcome.status]
-    help_ = ", not without help" if outcome.degraded and outcome.status == "completed" else ""
+    took, run = length(outcome.seconds), f"run {outcome.run_id}"
+    if outcome.ending == "waiting":
+        return paper.tinted(f"{paper.mark('wait')} {run} waits for a person", "wait")
+    if outcome.ending == "interrupted":
+        return paper.tinted(f"{paper.mark('wait')} {run} was interrupted after {took}; nothing is lost", "wait")
+    tone = "good" if outcome.status == "completed" else "bad"
+    words = "was cancelled" if outcome.status == "cancelled" else outcome.status
+    aided = ", not without help," if outcome.degraded and outcome.status == "completed" else ""
     reason = f": {outcome.reason}" if outcome.reason else ""
-    said = f"run {outcome.run_id} {words}{help_} in {length(outcome.seconds)}{reason}"
-    counts = paper.tinted(f" ({_counts(outcome)})", "dim") if outcome.ending == "ended" else ""
-    return paper.tinted(f"{paper.mark(tone)} {said}", tone) + counts
-
-
-_ENDINGS = {
-    "completed": ("good", "completed"),
-    "failed": ("bad", "failed"),
-    "cancelled": ("bad", "was cancelled"),
-    "waiting": ("wait", "waits for a person"),
-    "interrupted": ("wait", "was interrupted and nothing is lost"),
-}
+    said = paper.tinted(f"{paper.mark(tone)} {run} {words}{aided} in {took}{reason}", tone)
+    return said + paper.tinted(f" ({_counts(outcome)})", "dim")
 
 
 def _counts(outcome: Outcome) -> str:
@@ -56,12 +52,15 @@ _COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
 
 
 def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
-    shown = outcome.answers[:TOLD_MAX]
+    # Whoever is asked to decide reads of the failure there.
+    asked = {wait.place for run_id, wait in outcome.waits if run_id == outcome.run_id}
+    answers = [one for one in outcome.answers if one.place not in asked]
+    shown = answers[:TOLD_MAX]
     wide = min(PLACE_CHARS_MAX, max((len(one.place) for one in shown), default=0))
     for one in shown:
         yield _failure(paper, one, wide, f"mulligan logs {outcome.run_id} {_step(one.place)}{where}")
-    if len(outcome.answers) > TOLD_MAX:
-        rest = counted(len(outcome.answers) - TOLD_MAX, "more step")
+    if len(answers) > TOLD_MAX:
+        rest = counted(len(answers) - TOLD_MAX, "more step")
         yield paper.tinted(f"  {rest} failed: mulligan explain {outcome.run_id}{where}", "dim")
 
 
@@ -87,7 +86,8 @@ def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     for run_id, wait in outcome.waits[:TOLD_MAX]:
         place = f"{wait.place}: " if wait.place else ""
         yield paper.tinted(f"  {paper.mark('wait')} {place}{wait.text}{_default(wait.due)}", "wait")
-        yield f"      {_ANSWERS[wait.kind].format(run=run_id, place=wait.place)}{where}"
+        for typed in _ANSWERS[wait.kind]:
+            yield f"      {typed.format(run=run_id, place=wait.place)}{where}"
 
 
 def _default(due: datetime | None) -> str:
@@ -95,18 +95,18 @@ def _default(due: datetime | None) -> str:
 
 
 _ANSWERS = {
-    "triage": "mulligan classify {run} {place} retry --reason 'why'",
-    "approval": "mulligan approve {run} {place} --reason 'why'",
-    "pause": "mulligan resume {run}",
+    "triage": ("mulligan logs {run} {place}", "mulligan classify {run} {place} retry --reason 'why'"),
+    "approval": ("mulligan approve {run} {place} --reason 'why'",),
+    "pause": ("mulligan resume {run}",),
 }
 
 
 def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     """What one would type now."""
     key = outcome.ending if outcome.ending != "ended" else outcome.status
-    for verb, why in _NEXT.get(key, ()):
-        typed = f"mulligan {verb} {outcome.run_id}{where}"
-        yield f"  {typed}  {paper.tinted(f'# {why}', 'dim')}"
+    typed = {f"mulligan {verb} {outcome.run_id}{where}": why for verb, why in _NEXT.get(key, ())}
+    wide = max(map(len, typed), default=0)
+    yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
 
 
 _NEXT: dict[str, Sequence[tuple[str, str]]] = {

@@ -42,6 +42,8 @@ class Told(msgspec.Struct, frozen=True):
 
     run_id: int
     line: Line
+    # How long the visit took that has come to its end.
+    seconds: float | None = None
 
 
 def sentences(state: State, entries: Sequence[e.Entry]) -> Iterator[Told]:
@@ -130,10 +132,10 @@ class Following:
         if self._told >= LINES_MAX:
             self.is_cut = True
             return
-        if isinstance(entry.fact, e.StepFailed) and self._news and _is_repeated(self._news[-1].line, line):
+        if isinstance(entry.fact, _FAILED) and self._news and _is_repeated(self._news[-1].line, line):
             self._news.pop()
         self._told += 1
-        self._news.append(Told(state.run.run_id, line))
+        self._news.append(Told(state.run.run_id, line, _seconds(state, entry)))
 
     # -- what is now -------------------------------------------------------------------------------------------------
 
@@ -157,7 +159,8 @@ class Following:
 
 
 _MOVING = ("running", "backing_off", "pending_failed")
-_ORDINARY = (e.StepCompleted, e.StepSkipped, e.StepEntered, e.MapExpanded)
+_ORDINARY = (e.StepCompleted, e.StepSkipped, e.MapExpanded)
+_FAILED = (e.StepFailed, e.ItemFailed)
 _RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 
@@ -165,13 +168,23 @@ def _matters(state: State, fact: e.Fact, is_root: bool) -> bool:
     """How the run itself ended is said when all is over; and of very many steps, those that went well are not."""
     if isinstance(fact, _RUN_ENDED):
         return not is_root
+    if isinstance(fact, e.StepEntered):
+        # Why a step goes again has been told.
+        return False
     is_ordinary = isinstance(fact, _ORDINARY) and not getattr(fact, "recovered_by", "")
     return not is_ordinary or len(state.graph.nodes) <= STEPS_TOLD_MAX
 
 
 def _is_repeated(before: Line, after: Line) -> bool:
-    """A step that failed at its only attempt: the second sentence says all that the first did."""
-    return before.place == after.place and before.text.startswith("attempt ") and before.at == after.at
+    """A step or item that failed at its only attempt: the second sentence says all that the first did."""
+    is_same = before.place == after.place or before.place.startswith(f"{after.place}.")
+    return is_same and before.text.startswith("attempt ") and before.at == after.at
+
+
+def _seconds(state: State, entry: e.Entry) -> float | None:
+    if not isinstance(entry.fact, e.StepCompleted):
+        return None
+    return (entry.at - state.places[entry.fact.step].entered_at).total_seconds()
 
 
 def _moving(run_id: int, place: Place, since: datetime) -> Moving:
