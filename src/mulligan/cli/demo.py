@@ -1,131 +1,84 @@
-"""`mulligan demo`: a workflow that breaks on every rung of the ladder, live."""
+"""`mulligan demo`: a workflow that breaks on every rung of the ladder, live, on the real engine."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from mulligan.cli.display import Display, Paper
+from mulligan.cli.options import service_at
+from mulligan.cli.parameters import Option
+from mulligan.service.definitions import load
+from mulligan.service.driver import machine
+from mulligan.service.outcome import Outcome, outcome
+from mulligan.service.verbs import Service, prepare
 
-from mulligan.core import events as e
-from mulligan.core.state import State
-from mulligan.core.story import Line, tell, what
-from mulligan.core.verdict import is_handled
-from mulligan.core.workflow import Workflow
-from mulligan.language import load
-from mulligan.testing.history import History
-from mulligan.testing.rehearsal import rehearse
-
-COLOURS = {"plain": "dim", "good": "green", "bad": "red", "try": "yellow", "wait": "magenta"}
-MARKS = {
-    "waiting": ("·", "dim"),
-    "ready": ("○", "cyan"),
-    "running": ("●", "cyan"),
-    "backing_off": ("↻", "yellow"),
-    "handling": ("✚", "yellow"),
-    "pending_failed": ("?", "magenta"),
-    "completed": ("✓", "green"),
-    "failed": ("✗", "red"),
-    "skipped": ("-", "dim"),
-    "cancelled": ("-", "red"),
-}
+# A demo waits for its own timers, whatever their length.
+WAIT_SECONDS = 60.0
 
 
-def main() -> int:
-    """Watch a small run break on every rung of the ladder, and end well."""
-    console = Console(highlight=False)
+def main(
+    keep: Annotated[bool, Option("--keep", help="Leave the run where it is, to look around in it.")] = False,
+) -> int:
+    """Watch a small run break on every rung of the ladder, and end well.
+
+    It is a durable run like any other, on SQLite, in a folder of its own that is removed in the end.
+    """
+    paper = Paper(sys.stdout, os.environ)
+    folder = tempfile.mkdtemp(prefix="mulligan-demo-")
+    try:
+        found = _ran(paper, Path(folder))
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    if keep:
+        paper.say(f"\nIt is still there:\n  mulligan explain {found.run_id} --home {folder}/home\n  rm -r {folder}")
+    else:
+        paper.say("\nNothing of it is left. To look around in one: mulligan demo --keep")
+    return found.exit_code
+
+
+def _ran(paper: Paper, folder: Path) -> Outcome:
     workflow = load(str(files("mulligan.cli") / "demo.yaml"))
-    console.print(f"[bold]{workflow.name}[/]: {workflow.description}\n", soft_wrap=True)
-    with tempfile.TemporaryDirectory(prefix="mulligan-demo-") as folder:
-        if console.is_terminal:
-            history = _live(console, workflow, Path(folder))
-        else:
-            history = rehearse(workflow, Path(folder), watch=lambda state, entries: _print(console, entries))
-    _summary(console, history)
-    return 0 if history.status == "completed" else 1
+    paper.say(f"{paper.tinted(workflow.name, 'bold')}: {workflow.description}\n")
+    # Its steps write their files beside the home, not into the folder of whoever looks on.
+    work = folder / "work"
+    work.mkdir()
+    with service_at(str(folder / "home")) as service:
+        found = _driven(service, prepare(workflow, {}, work), Display(paper))
+        paper.say("\n".join(_summary(paper, found, service.show(found.run_id))))
+    return found
 
 
-def _print(console: Console, entries: list[e.Entry]) -> None:
-    for line in filter(None, map(tell, entries)):
-        console.print(_sentence(line), soft_wrap=True)
+def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
+    begun_at = time.monotonic()
+    try:
+        with service.driver(machine(), display) as driver:
+            [run_id] = service.start(prepared, driver)
+            ending = driver.drive(run_id, WAIT_SECONDS)
+            return outcome(service, driver, run_id, ending, display.following, time.monotonic() - begun_at)
+    finally:
+        display.close()
 
 
-def _sentence(line: Line) -> Text:
-    text = Text(f"{line.at:%H:%M:%S} ", style="dim")
-    text.append(f"{line.place:<11} ", style="bold" if "." not in line.place else "")
-    return text.append(line.text, style=COLOURS[line.tone])
-
-
-def _live(console: Console, workflow: Workflow, folder: Path) -> History:
-    """The story scrolls by above; below it stands what every step is doing now."""
-    with Live(console=console, refresh_per_second=10) as live:
-
-        def watch(state: State, entries: list[e.Entry]) -> None:
-            live.update(_board(state))
-            _print(live.console, entries)
-
-        return rehearse(workflow, folder, watch=watch)
-
-
-def _board(state: State) -> RenderableType:
-    row = Text("\n")
-    for place in state.steps():
-        mark, style = MARKS[place.status]
-        row.append(f"{mark} {place.key}   ", style=style)
-    return Group(row)
-
-
-def _summary(console: Console, history: History) -> None:
+def _summary(paper: Paper, found: Outcome, run: dict[str, Any]) -> Iterator[str]:
     """Each failure in one line, with what was done about it."""
-    table = Table(
-        box=None, padding=(0, 2, 0, 0), title="\nWhat broke, and what was done about it", title_justify="left"
-    )
-    for column in ("where", "what", "then"):
-        table.add_column(column, header_style="bold")
-    for where, failure, answer in _told(history):
-        table.add_row(where, Text(failure, style="red"), Text(answer, style="green"))
-    console.print(table)
-    ended = history.ended
-    if ended is not None:
-        counts = {
-            "steps": ended.total_steps,
-            "recovered": ended.recovered_steps_count,
-            "handled": ended.handled_steps_count,
-            "open": ended.failed_steps_count,
-        }
-        told = ", ".join(f"{count} {name}" for name, count in counts.items())
-        console.print(f"\n{told}: the run [bold]{history.status}[/]{', degraded' if ended.degraded else ''}.")
-
-
-def _told(history: History) -> list[tuple[str, str, str]]:
-    return [
-        (entry.fact.place, what(entry.fact.failure), _answer(history, entry.fact.place, entry.seq))
-        for entry in history.log
-        if isinstance(entry.fact, e.AttemptFailed)
-    ]
-
-
-def _answer(history: History, place: str, seq: int) -> str:
-    """What was done about a failure: the first thing that followed for the same place."""
-    for entry in history.log[seq:]:
-        fact = entry.fact
-        if isinstance(fact, e.RetryScheduled) and fact.place == place:
-            return "retried" + (" after its recovery script" if fact.has_script else "")
-        if isinstance(fact, e.HandlerStarted) and fact.place == place:
-            return "its handler took over"
-        if isinstance(fact, e.StepParked) and fact.step == place:
-            return "parked, then retried by default"
-        if isinstance(fact, e.StepFailed) and fact.step == place:
-            return _routed(history, fact)
-    return ""
-
-
-def _routed(history: History, fact: e.StepFailed) -> str:
-    record = next(r for r in history.state.failures if (r.step, r.visit) == (fact.step, fact.visit))
-    if is_handled(history.state, record):
-        return f"'{record.target}' repaired it, and it went again"
-    return "allowed to fail" if fact.is_allowed else "nothing: it is open"
+    yield f"\n{paper.tinted('What broke, and what was done about it', 'bold')}\n"
+    wide = max((len(one.place) for one in found.answers), default=0)
+    for one in found.answers:
+        tone = "bad" if one.is_open else "good"
+        yield f"{one.place:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide}}    {paper.tinted(one.answer, tone)}"
+    recovered = sum(step["recovered"] for step in run["steps"].values())
+    handled = sum(failure["handled"] for failure in run["failures"])
+    ending = found.status if found.ending == "ended" else found.ending
+    degraded = ", degraded" if found.degraded else ""
+    open_ = sum(one.is_open for one in found.answers)
+    counts = f"{len(run['steps'])} steps, {recovered} recovered, {handled} handled, {open_} open"
+    yield f"\n{counts}: the run {ending}{degraded}."

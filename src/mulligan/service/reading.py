@@ -106,17 +106,16 @@ class Reading:
 
         Also at a part of it: `build.undo@1`, `check[3]`.
         """
-        self._step_of(run_id, step)
+        self._refuse_unknown(run_id, step)
         facts = (entry.fact for entry in self.events(run_id))
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
         return [(fact.place, fact.attempt) for fact in scheduled if _is_of(step, fact.place)]
 
-    def _step_of(self, run_id: int, place: str) -> str:
-        """The name of the step that a place belongs to; `UnknownStep` where there is none."""
+    def _refuse_unknown(self, run_id: int, place: str) -> None:
+        """`UnknownStep` where the place belongs to no step of the run."""
         name = STEP_NAME.match(place)
         if name is None or name.group() not in self.state(run_id).places:
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", step=place)
-        return name.group()
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
@@ -133,10 +132,3 @@ def _content(path: str) -> bytes:
 
 def _is_of(step: str, place: str) -> bool:
     return place == step or place.startswith((f"{step}[", f"{step}."))
-
-
-def _content(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        return b""
