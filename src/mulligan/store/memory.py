@@ -170,7 +170,7 @@ class MemoryStore:
         self._wrote()
 
     def commit(self, commits: Sequence[Commit]) -> list[Committed]:
-        refusals.check_one_each(commits)
+        refusals.check_batch(commits)
         for commit in commits:
             self._check(commit)
         self._wrote()
@@ -184,8 +184,8 @@ class MemoryStore:
         held = {kept.ticket for kept in self._held(turn.holder) if kept.task.run_id == turn.run_id}
         if len(set(commit.ended) & held) != len(commit.ended):
             raise refusals.void_lease(commit)
-        for number, task in enumerate(commit.taken):
-            if task in commit.taken[:number] or not self._is_free(commit, task.place, task.attempt):
+        for task in commit.taken:
+            if not self._is_free(commit, task.place, task.attempt):
                 raise refusals.not_free(task)
 
     def _is_free(self, commit: Commit, place: str, attempt: int) -> bool:

@@ -170,7 +170,7 @@ class PostgresStore:
     def commit(self, commits: Sequence[Commit]) -> list[Committed]:
         if not commits:
             return []
-        refusals.check_one_each(commits)
+        refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
         asked = list(written(commits, children, self._link.channel))
         with _refused(commits):

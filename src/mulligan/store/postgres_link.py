@@ -48,6 +48,7 @@ class PostgresLink:
         self._url = url
         self._connection: psycopg.Connection | None = None
         self._listener: psycopg.Connection | None = None
+        self._is_behind = False
         self.where = _where(url)
         with self._translated(), self.connected().transaction():
             schema, _ = self.ask("schema")[0]
@@ -115,17 +116,16 @@ class PostgresLink:
             return self._listening().fileno()
 
     def has_news(self) -> bool:
-        """Whether somebody else has notified us; also when nobody listened for a while."""
-        if self._listener is None:
-            self.fileno()
-            return True
-        try:
-            return self._consume(self._listener)
-        except psycopg.Error:
-            self._listener.close()
-            self._listener = None
-            self.fileno()
-            return True
+        """Whether somebody else has notified us; also when nobody has listened for a while."""
+        with self._translated():
+            try:
+                has_any = self._consume(self._listening())
+            except psycopg.Error:
+                self._drop_listener()
+                self._listening()
+                has_any = True
+        has_any, self._is_behind = has_any or self._is_behind, False
+        return has_any
 
     def _consume(self, listener: psycopg.Connection) -> bool:
         listener.pgconn.consume_input()
@@ -139,7 +139,8 @@ class PostgresLink:
         if self._listener is None:
             listener = self._connect()
             listener.execute(f'LISTEN "{self.channel.replace(chr(34), chr(34) * 2)}"')
-            self._listener = listener
+            # What was sent before is not heard any more.
+            self._listener, self._is_behind = listener, True
         return self._listener
 
     # -- opening
@@ -186,6 +187,12 @@ class PostgresLink:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
+
+    def _drop_listener(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            with suppress(psycopg.Error):
+                listener.close()
 
     def _told(self, error: psycopg.Error) -> MulliganError:
         said = " ".join(str(error).split())

@@ -49,11 +49,13 @@ def unexpected(commits: Sequence[Commit], what: str) -> Conflict:
     return void_lease(commits[0]) if what == "lease" else not_free(commits[0].taken[0])
 
 
-def check_one_each(commits: Sequence[Commit]) -> None:
-    """A batch holds one turn of a run: the second would have been decided on a state that is not written yet."""
+def check_batch(commits: Sequence[Commit]) -> None:
+    """A batch holds one turn of a run, since a second would rest on what is not written yet; and a task once."""
     seen: set[int] = set()
     for commit in commits:
-        run_id = commit.turn.run_id
+        run_id, taken = commit.turn.run_id, commit.taken
         if run_id in seen:
             raise Conflict(f"run {run_id} stands twice in one batch", run_id=run_id)
         seen.add(run_id)
+        if len(taken) > 1 and len({(task.place, task.attempt) for task in taken}) < len(taken):
+            raise Conflict(f"run {run_id} takes a task twice", run_id=run_id)

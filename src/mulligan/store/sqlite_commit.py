@@ -28,7 +28,7 @@ def take_numbers(db: apsw.Connection, name: str, count: int) -> Iterator[int]:
 
 def write_batch(db: apsw.Connection, commits: Sequence[Commit]) -> list[Committed]:
     """Write all of them, or raise `Conflict`: the caller's transaction takes back what was written."""
-    refusals.check_one_each(commits)
+    refusals.check_batch(commits)
     tickets = take_numbers(db, "ticket", sum(len(commit.taken) + len(commit.queued) for commit in commits))
     return [_write(db, commit, tickets) for commit in commits]
 

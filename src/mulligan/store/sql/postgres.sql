@@ -110,8 +110,10 @@ SELECT id, pg_notify(%s, run_id::text) FROM told
 -- name: tell
 INSERT INTO messages (run_id, report, place, attempt)
 SELECT t.run_id, t.report, t.place, t.attempt
-FROM unnest(%s::bigint[], %s::bytea[], %s::text[], %s::bigint[]) AS t (run_id, report, place, attempt)
-JOIN runs USING (run_id)
+FROM unnest(%s::bigint[], %s::bytea[], %s::text[], %s::bigint[])
+     WITH ORDINALITY AS t (run_id, report, place, attempt, number)
+WHERE EXISTS (SELECT 1 FROM runs WHERE runs.run_id = t.run_id)
+ORDER BY t.number
 
 -- name: tell_children
 WITH told AS (

@@ -1,0 +1,398 @@
+"""Commits: everything a turn writes is there together, or nothing of it, whatever else is in the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.core.effects import SetTimer, StopTask
+from mulligan.errors import Conflict
+from mulligan.ports import Answer, ChildReport, Commit, Store, Turn
+
+from .keeping import T0, Open, Place, commit, ended, new_run, offer, queue, reports, started, take, task, worker
+
+CANCEL = r.CancelRequested(T0, by="somebody")
+
+
+def everything(turn: Turn, message_id: int, other_id: int) -> dict[str, Any]:
+    """One of each thing that a turn can write."""
+    return {
+        "rows": [("place", "a", "parked", b"1")],
+        "queued": [task(turn.run_id, "queued")],
+        "taken": [task(turn.run_id, "taken")],
+        "timers": [SetTimer("retry", T0, "a", 2)],
+        "drained": [(message_id, Answer())],
+        "children": [new_run("child", parent_place="sub", parent_attempt=1)],
+        "told": [(other_id, CANCEL)],
+        "told_children": [ChildReport(CANCEL)],
+        "status": "paused",
+    }
+
+
+def written(store: Store, turn: Turn, message_id: int, other_id: int) -> dict[str, Any]:
+    """What of it is there."""
+    return {
+        "log": len(store.log(turn.run_id)),
+        "rows": list(store.load(turn.run_id).rows),
+        "queued": store.queued(turn.run_id),
+        "held": [lease.task.place for lease in store.held("w")],
+        "due": store.next_due(turn.run_id),
+        "inbox": reports(store, turn.run_id),
+        "answer": store.answer(message_id),
+        "children": [record.workflow for record in store.children(turn.run_id)],
+        "told": reports(store, other_id),
+        "status": store.run(turn.run_id).status,
+    }
+
+
+NOTHING = {
+    **{"log": 0, "rows": [], "queued": [], "held": [], "due": None, "inbox": [CANCEL], "answer": None},
+    **{"children": [], "told": [], "status": "running"},
+}
+
+
+def test_everything_that_a_turn_writes_is_there_afterwards(store: Store) -> None:
+    turn, other = started(store), started(store)
+    message_id = store.put(turn.run_id, CANCEL, is_asking=True)
+
+    store.commit([commit(turn, **everything(turn, message_id, other.run_id))])
+
+    assert written(store, turn, message_id, other.run_id) == {
+        "log": 1,
+        "rows": [("place", "a", "parked", b"1")],
+        "queued": [("queued", 1)],
+        "held": ["taken"],
+        "due": T0,
+        "inbox": [],
+        "answer": Answer(),
+        "children": ["child"],
+        "told": [CANCEL],
+        "status": "paused",
+    }
+
+
+def void_turn(turn: Turn) -> Commit:
+    return commit(Turn(turn.run_id, "w", turn.fence + 1))
+
+
+def grown_log(turn: Turn) -> Commit:
+    return commit(turn, 7)
+
+
+def void_lease(turn: Turn) -> Commit:
+    return commit(turn, ended=[10**9])
+
+
+def leased_task(turn: Turn) -> Commit:
+    return commit(turn, taken=[task(turn.run_id, "held by another")])
+
+
+@pytest.mark.parametrize("bad", [void_turn, grown_log, void_lease, leased_task], ids=lambda bad: bad.__name__)
+@pytest.mark.parametrize("is_first", [True, False], ids=["bad one first", "bad one last"])
+def test_a_bad_commit_leaves_nothing_of_the_others_in_its_batch(
+    store: Store, bad: Callable[[Turn], Commit], is_first: bool
+) -> None:
+    good, spoiled, other = started(store), started(store), started(store)
+    message_id = store.put(good.run_id, CANCEL, is_asking=True)
+    store.register(worker("another"))
+    queue(store, spoiled, task(spoiled.run_id, "held by another"))
+    store.lease("another", offer())
+    batch = [commit(good, **everything(good, message_id, other.run_id)), bad(spoiled)]
+
+    with pytest.raises(Conflict):
+        store.commit(batch[::-1] if is_first else batch)
+
+    assert written(store, good, message_id, other.run_id) == NOTHING
+    assert len(store.runs()) == 3
+
+
+def test_the_good_ones_of_a_bad_batch_can_be_committed_one_at_a_time(store: Store) -> None:
+    good, bad = started(store), started(store)
+    batch = [commit(good), void_turn(bad)]
+    with pytest.raises(Conflict):
+        store.commit(batch)
+
+    store.commit(batch[:1])
+
+    with pytest.raises(Conflict):
+        store.commit(batch[1:])
+    assert len(store.log(good.run_id)) == 1
+
+
+def test_turns_of_many_runs_are_committed_together_and_each_gets_its_own(store: Store) -> None:
+    turns = [started(store) for _ in range(30)]
+    batch = [
+        commit(turn, 0, number % 3, taken=[task(turn.run_id, f"p{n}") for n in range(number % 4)])
+        for number, turn in enumerate(turns)
+    ]
+
+    done = store.commit(batch)
+
+    assert [[lease.task for lease in one.leases] for one in done] == [list(one.taken) for one in batch]
+    assert [len(store.log(turn.run_id)) for turn in turns] == [number % 3 for number in range(30)]
+    tokens = [lease.token for one in done for lease in one.leases]
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_a_batch_of_none_is_nothing(store: Store) -> None:
+    assert store.commit([]) == []
+
+
+def test_a_run_stands_once_in_a_batch(store: Store) -> None:
+    turn = started(store)
+
+    with pytest.raises(Conflict) as refused:
+        store.commit([commit(turn), commit(turn, 1)])
+
+    assert refused.value.message == f"run {turn.run_id} stands twice in one batch"
+    assert store.log(turn.run_id) == []
+
+
+def test_a_turn_may_write_nothing_but_its_line(store: Store) -> None:
+    turn = started(store)
+
+    (done,) = store.commit([commit(turn, 0, 0, status="paused")])
+
+    assert (list(done.leases), list(done.children)) == ([], [])
+    assert (store.run(turn.run_id).status, store.run(turn.run_id).seq) == ("paused", 0)
+
+
+def test_texts_of_any_kind_are_kept(store: Store) -> None:
+    turn = started(store)
+    key = "schritt[3].on_failure@2 — \u2603 '\"\\{}%s"
+
+    store.commit([commit(turn, rows=[("place", key, "parked", b"\x00")], taken=[task(turn.run_id, key)], reason=key)])
+
+    assert store.load(turn.run_id).rows[0] == ("place", key, "parked", b"\x00")
+    assert store.held("w")[0].task.place == key
+    assert store.run(turn.run_id).reason == key
+
+
+def test_a_large_turn_is_written_whole(store: Store) -> None:
+    turn = started(store)
+    rows = [("place", f"p{number}", "", b"x" * 100) for number in range(3000)]
+
+    store.commit([commit(turn, 0, 3000, rows=rows, queued=[task(turn.run_id, f"p{n}") for n in range(3000)])])
+
+    assert store.run(turn.run_id).seq == 3000
+    assert store.queued(turn.run_id) == [(f"p{number}", 1) for number in range(3000)]
+    assert len(store.load(turn.run_id).rows) == 3000
+
+
+# -- leases that a turn ends or takes --------------------------------------------------------------------------------
+
+
+def test_a_lease_ends_with_the_commit_that_says_how_its_task_ended(store: Store) -> None:
+    turn = started(store)
+    (lease,) = take(store, turn, task(turn.run_id, "a"))
+
+    (done,) = store.commit([commit(turn, ended=[lease.token], taken=[task(turn.run_id, "b")])])
+
+    assert store.held("w") == list(done.leases)
+    assert done.leases[0].token > lease.token
+
+
+@pytest.mark.parametrize("how", ["ended twice", "of another worker", "of another run", "twice in one commit"])
+def test_a_lease_that_is_void_refuses_the_commit(store: Store, how: str) -> None:
+    turn, other = started(store), started(store, holder="other")
+    mine = started(store)
+    (lease,) = take(store, turn, task(turn.run_id))
+    bad = {
+        "ended twice": commit(turn, 1, ended=[lease.token]),
+        "of another worker": commit(other, ended=[lease.token]),
+        "of another run": commit(mine, ended=[lease.token]),
+        "twice in one commit": commit(turn, ended=[lease.token, lease.token]),
+    }[how]
+    if how == "ended twice":
+        store.commit([commit(turn, ended=[lease.token])])
+
+    with pytest.raises(Conflict) as refused:
+        store.commit([bad])
+
+    assert refused.value.message == f"run {bad.turn.run_id} has an ended task whose lease is void"
+
+
+def test_a_task_that_was_queued_before_is_taken_if_it_is_still_free(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, task(turn.run_id))
+
+    (lease,) = take(store, turn, task(turn.run_id))
+
+    assert store.queued(turn.run_id) == []
+    assert store.held("w") == [lease]
+
+
+def not_free(turn: Turn) -> str:
+    return f"task 'build' (attempt 1) of run {turn.run_id} is no longer free"
+
+
+def test_a_task_that_another_has_is_not_taken(opened: Open) -> None:
+    mine, other = opened(), opened()
+    turn = started(mine)
+    other.register(worker("other"))
+    queue(mine, turn, task(turn.run_id))
+    (lease,) = other.lease("other", offer())
+
+    with pytest.raises(Conflict) as refused:
+        take(mine, turn, task(turn.run_id))
+
+    assert refused.value.message == not_free(turn)
+    assert mine.held("other") == [lease]
+
+
+def test_a_task_that_another_had_and_ended_meanwhile_is_not_taken(opened: Open) -> None:
+    """Nothing of it is in the queue any more; only the run's inbox knows."""
+    mine, other = opened(), opened()
+    turn = started(mine)
+    other.register(worker("other"))
+    queue(mine, turn, task(turn.run_id))
+    (lease,) = other.lease("other", offer())
+    other.report(lease.token, ended())
+
+    with pytest.raises(Conflict) as refused:
+        take(mine, turn, task(turn.run_id))
+
+    assert refused.value.message == not_free(turn)
+
+
+def test_a_task_that_was_lost_with_its_worker_is_not_taken_before_the_run_knows(store: Store) -> None:
+    turn = started(store)
+    store.register(worker("other"))
+    queue(store, turn, task(turn.run_id))
+    store.lease("other", offer())
+    store.bury("other", is_dead=True)
+
+    with pytest.raises(Conflict):
+        take(store, turn, task(turn.run_id))
+
+    drained = [(message.id, None) for message in store.inbox([turn.run_id])]
+    store.commit([commit(turn, drained=drained, taken=[task(turn.run_id, attempt=2)])])
+    assert [lease.task.attempt for lease in store.held("w")] == [2]
+
+
+def test_a_task_is_not_taken_twice(store: Store) -> None:
+    turn = started(store)
+    (lease,) = take(store, turn, task(turn.run_id))
+
+    with pytest.raises(Conflict):
+        take(store, turn, task(turn.run_id))
+    with pytest.raises(Conflict):
+        take(store, turn, task(turn.run_id, "a"), task(turn.run_id, "a"))
+
+    assert store.held("w") == [lease]
+
+
+# -- stops -----------------------------------------------------------------------------------------------------------
+
+
+def stop(store: Store, turn: Turn, *stopped: StopTask) -> None:
+    store.commit([commit(turn, store.run(turn.run_id).seq, 0, stopped=stopped)])
+
+
+def test_a_stopped_task_that_nobody_has_is_gone(store: Store) -> None:
+    turn = started(store)
+    queue(store, turn, task(turn.run_id, "a"), task(turn.run_id, "b"))
+
+    stop(store, turn, StopTask("a", 1, 0.0), StopTask("unheard of", 1, 0.0))
+
+    assert store.queued(turn.run_id) == [("b", 1)]
+    assert [lease.task.place for lease in store.lease("w", offer())] == ["b"]
+
+
+@pytest.mark.parametrize("grace", [10.0, 0.0, None])
+def test_the_worker_of_a_stopped_task_is_told_until_the_task_has_ended(store: Store, grace: float | None) -> None:
+    turn = started(store)
+    stopped, kept = take(store, turn, task(turn.run_id, "a"), task(turn.run_id, "b"))
+
+    stop(store, turn, StopTask("a", 1, grace))
+
+    for _ in range(2):
+        assert [(told.token, told.grace_seconds) for told in store.stops("w")] == [(stopped.token, grace)]
+    store.report(stopped.token, ended("a"))
+    assert store.stops("w") == []
+    assert store.held("w") == [kept]
+
+
+def test_a_stop_may_be_carried_out_twice_and_the_last_grace_counts(store: Store) -> None:
+    turn = started(store)
+    take(store, turn, task(turn.run_id))
+
+    stop(store, turn, StopTask("build", 1, None))
+    stop(store, turn, StopTask("build", 1, 0.0))
+
+    assert [told.grace_seconds for told in store.stops("w")] == [0.0]
+
+
+# -- other runs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_child_run_is_the_committing_workers_and_stands_below_its_parent(store: Store) -> None:
+    top = started(store)
+    (first,) = store.commit([commit(top, children=[new_run("c", parent_place="sub", parent_attempt=2)])])
+    child = first.children[0]
+    (second,) = store.commit([commit(child, children=[new_run("d"), new_run("e")])])
+
+    record = store.run(child.run_id)
+    assert (record.parent_run_id, record.parent_place, record.parent_attempt) == (top.run_id, "sub", 2)
+    assert (record.root_run_id, record.holder) == (top.run_id, "w")
+    assert reports(store, child.run_id) == [r.RunRequested(T0, child.run_id, {"a": 1}, by="somebody")]
+    assert [run.root_run_id for run in store.children(child.run_id)] == [top.run_id, top.run_id]
+    assert [run.run_id for run in store.children(child.run_id)] == [turn.run_id for turn in second.children]
+    assert store.children(top.run_id) == [store.run(child.run_id)]
+    store.commit([commit(turn) for turn in second.children])
+
+
+def test_a_run_that_is_gone_or_never_was_is_told_nothing(store: Store) -> None:
+    turn, other = started(store), started(store)
+
+    store.commit([commit(turn, told=[(10**6, CANCEL), (other.run_id, CANCEL)])])
+
+    assert reports(store, other.run_id) == [CANCEL]
+    assert reports(store, 10**6) == []
+
+
+def test_one_attempts_child_is_told_or_all_that_have_not_ended(store: Store) -> None:
+    top = started(store)
+    children = [
+        new_run(parent_place=place, parent_attempt=attempt) for place, attempt in [("a", 1), ("a", 2), ("b", 1)]
+    ]
+    (done,) = store.commit([commit(top, children=children)])
+    a1, a2, b1 = done.children
+    store.commit([commit(turn, drained=[(m.id, None) for m in store.inbox([turn.run_id])]) for turn in (a1, a2, b1)])
+    store.commit([commit(a1, 1, status="failed", is_last=True)])
+
+    one, every = r.CancelRequested(T0, now=True), r.PauseRequested(T0)
+    store.commit([commit(top, 1, told_children=[ChildReport(one, "a", 2), ChildReport(every)])])
+
+    assert [reports(store, turn.run_id) for turn in (a1, a2, b1)] == [[], [one, every], [every]]
+
+
+def test_a_child_that_is_started_and_stopped_in_one_turn_hears_both_in_order(store: Store) -> None:
+    top = started(store)
+
+    (done,) = store.commit([commit(top, children=[new_run(parent_place="a")], told_children=[ChildReport(CANCEL)])])
+
+    told = reports(store, done.children[0].run_id)
+    assert [type(report) for report in told] == [r.RunRequested, r.CancelRequested]
+
+
+# -- the end of a round ----------------------------------------------------------------------------------------------
+
+
+def test_with_the_last_commit_of_a_round_its_timers_and_tasks_go(store: Store, place: Place) -> None:
+    over, other = started(store), started(store)
+    for turn in (over, other):
+        queue(store, turn, task(turn.run_id, "free"))
+        take(store, turn, task(turn.run_id, "held"))
+        store.commit([commit(turn, timers=[SetTimer("run", place.now(), "", 1)])])
+
+    store.commit([commit(over, 1, status="completed", is_last=True)])
+
+    assert store.queued(over.run_id) == []
+    assert [lease.task.run_id for lease in store.held("w")] == [other.run_id]
+    place.pass_time(1)
+    assert store.fire_timers() == 1
+    assert reports(store, over.run_id) == []

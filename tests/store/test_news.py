@@ -1,0 +1,123 @@
+"""News: what another process writes for us is noticed, and what we write ourselves is none."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.core.effects import SetTimer, StopTask
+from mulligan.ports import Store, Turn
+
+from .keeping import T0, Open, commit, ended, new_run, offer, queue, started, take, task, worker
+
+CANCEL = r.CancelRequested(T0)
+
+Act = Callable[[Store, Turn, Turn], object]
+
+
+def put(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.put(mine.run_id, CANCEL)
+
+
+def tell(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.commit([commit(theirs, told=[(mine.run_id, CANCEL)])])
+
+
+def queue_one(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.commit([commit(theirs, queued=[task(theirs.run_id)])])
+
+
+def create(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.create([new_run()])
+
+
+def lease(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.lease("other", offer(), root_run_id=mine.run_id)
+
+
+def report(store: Store, mine: Turn, theirs: Turn) -> object:
+    (held,) = store.held("third")
+    return store.report(held.token, ended())
+
+
+def stop(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.commit([commit(theirs, stopped=[StopTask("shared", 1, 0.0)])])
+
+
+def bury(store: Store, mine: Turn, theirs: Turn) -> object:
+    return store.bury("third", is_dead=True)
+
+
+def fire(store: Store, mine: Turn, theirs: Turn) -> object:
+    assert store.fire_timers() == 1
+    return None
+
+
+@pytest.mark.parametrize(
+    "act", [put, tell, queue_one, create, lease, report, stop, bury, fire], ids=lambda act: act.__name__
+)
+def test_what_another_process_writes_for_us_is_news_once(opened: Open, act: Act) -> None:
+    mine, other = opened(), opened()
+    my_turn = started(mine)
+    mine.register(worker("third"))
+    queue(mine, my_turn, task(my_turn.run_id, "held"))
+    mine.lease("third", offer())
+    queue(mine, my_turn, task(my_turn.run_id, "free"))
+    mine.commit([commit(my_turn, timers=[SetTimer("run", T0)])])
+    their_turn = started(other, holder="other")
+    queue(other, their_turn, task(their_turn.run_id, "shared"))
+    mine.lease("w", offer(), root_run_id=their_turn.run_id)
+    settle(mine)
+
+    act(other, my_turn, their_turn)
+
+    assert comes_to(mine)
+    assert not mine.has_news()
+
+
+def test_what_we_write_ourselves_is_no_news_to_us(opened: Open) -> None:
+    mine, other = opened(), opened()
+    turn = started(mine)
+    settle(mine)
+
+    mine.put(turn.run_id, CANCEL)
+    queue(mine, turn, task(turn.run_id))
+    take(mine, turn, task(turn.run_id, "a"))
+    # Whoever hears of this has heard of what came before.
+    other.put(turn.run_id, CANCEL)
+    assert comes_to(mine)
+    mine.put(turn.run_id, CANCEL)
+
+    assert not mine.has_news()
+
+
+def test_what_was_written_before_the_first_question_is_not_missed(opened: Open) -> None:
+    mine, other = opened(), opened()
+    turn = started(mine)
+
+    other.put(turn.run_id, CANCEL)
+
+    assert comes_to(mine)
+
+
+def settle(store: Store) -> None:
+    """Let everything that was written so far be old."""
+    store.fileno()
+    while comes_to(store, 0.05):
+        pass
+
+
+def comes_to(store: Store, seconds: float = 10.0) -> bool:
+    """Whether there is news; where one can wait for it, as an engine does."""
+    descriptor = store.fileno()
+    if store.has_news():
+        return True
+    if descriptor is None:
+        return False
+    while select.select([descriptor], [], [], seconds)[0]:
+        if store.has_news():
+            return True
+    return False
