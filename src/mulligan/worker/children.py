@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..ports import Lease
-from .folders import Logs
+from .folders import Logs, move
 from .supervision import PACKAGE_PARENT, Supervision
 
 _encode = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ class Step(msgspec.Struct):
 class Child:
     """One process. It has a step, or is idle."""
 
-    def __init__(self, number: int, version: str, interpreter: str, slots: str) -> None:
+    def __init__(self, number: int, version: str, interpreter: str, folder: str) -> None:
         self.key = -number
         self.version = version
         self.interpreter = interpreter
@@ -51,7 +51,7 @@ class Child:
         # It gets no further step.
         self.is_leaving = False
         self.idle_since = 0.0
-        self._slots = {1: f"{slots}/{number}.out", 2: f"{slots}/{number}.err"}
+        self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._fresh: list[int] = []
         self._told: dict[str, str] = {}
         self._buffer = bytearray()
@@ -118,7 +118,7 @@ class Child:
         names = {1: step.logs.out, 2: step.logs.err}
         for fd, slot in self._slots.items():
             if written is None or written.get(fd):
-                _rename(slot, names[fd])
+                move(slot, names[fd])
                 self._fresh.append(fd)
         step.has_named_logs = True
 
@@ -139,10 +139,3 @@ class Child:
                 os.unlink(slot)
             except OSError:
                 continue  # it has the name of an attempt now
-
-
-def _rename(slot: str, name: str) -> None:
-    try:
-        os.rename(slot, name)
-    except OSError:
-        pass  # the folder is gone, or the disk is: the step's result counts without its log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,10 @@ import msgspec
 from ..core.classify import Outcome
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
+
+# As a shell says that there is no such program, and that there is one which cannot be run.
+_NOT_FOUND = 127
+_NOT_EXECUTABLE = 126
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -55,8 +60,24 @@ def refused(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
     return report(task, Outcome(exit_code=None, code=code, message=message))
 
 
+def not_found(task: Task, program: str) -> TaskEnded:
+    """As a shell says it."""
+    return report(task, Outcome(exit_code=_NOT_FOUND, stderr_tail=f"{program}: command not found"))
+
+
 def not_entered(task: Task, folder: str, reason: str) -> TaskEnded:
     return refused(task, f"the folder '{folder}' cannot be entered: {reason.lower()}")
+
+
+def not_started(task: Task, folder: str, number: int, reason: str) -> TaskEnded:
+    """What the system said when the process was to be started, or (with a folder) when that was to be entered."""
+    if folder:
+        return not_entered(task, folder, reason)
+    if number == errno.E2BIG:
+        return refused(task, "its text and its values are together too large for a process to be started with them")
+    if number in (errno.EACCES, errno.ENOEXEC):
+        return report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=f"it cannot be executed: {reason.lower()}"))
+    return refused(task, f"it cannot be started: {reason.lower()}", "EXCEPTION")
 
 
 def _iso(seconds: float) -> str:

@@ -14,19 +14,21 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
 
 
 class Logs(NamedTuple):
-    """What an attempt wrote to its standard output and error, as it comes. A python step may have none."""
+    """What an attempt wrote to its standard output and error, as it comes. No file where it wrote nothing."""
 
     out: str
     err: str
 
 
 class Sides(NamedTuple):
-    """Files that a task may write, or that are written for it. They are gone when its end has been told.
+    """Files of whatever task has this place at a worker now: the same names over and over, and empty or not there.
 
-    Not of an attempt but of a worker, used over and over: looking for a file that was never there is dear only for
-    a new name, and most tasks write none.
+    Making a file, and looking for one under a new name, is a large part of what a short task costs, and most write
+    nothing. So its logs get the name of the attempt only once something is in them, or it has run for a while.
     """
 
+    out: str
+    err: str
     # $MULLIGAN_OUTPUT: its result, as JSON.
     output: str
     # $MULLIGAN_ERROR: its errors, as JSON.
@@ -52,12 +54,12 @@ class Folders:
         return f"{self.home}/runs/{run_id}/output"
 
     def worker(self, worker: str) -> str:
-        """What a warm child writes stands here until it has the name of its attempt; and side files."""
+        """Files of tasks and children that have no other name yet."""
         return f"{self.home}/workers/{file_name(worker)}"
 
     def sides(self, worker: str, number: int) -> Sides:
         stem = f"{self.worker(worker)}/{number}"
-        return Sides(stem + ".output", stem + ".error", stem + ".context", stem + ".stdin")
+        return Sides(*(f"{stem}.{name}" for name in Sides._fields))
 
     def make_run(self, run_id: int) -> None:
         """The folders of a run, once."""
@@ -90,3 +92,33 @@ def _spelled(char: str) -> str:
     if _PLAIN.fullmatch(char) or char == ".":
         return char
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def move(path: str, name: str) -> bool:
+    """Give a file its name, if it is there. What has no place to go is not kept: a result counts without its log."""
+    try:
+        os.rename(path, name)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        os.unlink(path)
+    return True
+
+
+def keep_or_leave_empty(path: str, name: str) -> None:
+    """A log with something in it gets its name; an empty one stays for the next task."""
+    try:
+        if os.stat(path).st_size:
+            move(path, name)
+    except OSError:
+        pass  # it was never started
+
+
+def remove_folder(path: str) -> None:
+    """What is left of a worker that ends: empty files."""
+    try:
+        for entry in os.scandir(path):
+            os.unlink(entry)
+        os.rmdir(path)
+    except OSError:
+        pass  # it was never made, or somebody keeps things there

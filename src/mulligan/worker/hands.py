@@ -5,7 +5,6 @@ One thread and one loop: `collect` waits for the supervisor, for the warm childr
 
 from __future__ import annotations
 
-import errno
 import os
 import selectors
 import time
@@ -25,12 +24,14 @@ from . import outputs
 from .actions import python, shell
 from .cgroups import OomKills
 from .children import Child, ChildBroke, Step
-from .ended import Ended, not_entered, refused, report
+from .ended import Ended, not_found, not_started, refused
 from .environment import of_worker
-from .folders import Folders, Logs, Sides
+from .folders import Folders, Logs, Sides, keep_or_leave_empty, move, remove_folder
+from .pool import Pool
 from .processes import kill_marked
 from .programs import Programs
 from .room import Lookahead, Room
+from .secrets import refuse_secrets
 from .supervision import Supervision, SupervisorGone
 from .timing import seconds_left
 
@@ -39,8 +40,6 @@ KILLED_STATUS = 128 + SIGKILL
 # From then on the log of a python step can be found under its attempt's name while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
-_NOT_FOUND = 127
-_NOT_EXECUTABLE = 126
 _WELL = Outcome()
 
 
@@ -56,6 +55,14 @@ class Running(msgspec.Struct):
     child: int = 0
     # What is told of it as soon as nothing of it is left.
     held: Report | None = None
+    # When its logs get their names if it still runs then; None while it waits, or when they have them.
+    named_at: float | None = None
+    has_named_logs: bool = False
+
+    @property
+    def written(self) -> Logs:
+        """Where its logs are now."""
+        return self.logs if self.has_named_logs else Logs(self.sides.out, self.sides.err)
 
 
 class LocalHands:
@@ -91,11 +98,10 @@ class LocalHands:
         self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
         self._grace_seconds = grace_seconds
         self._running: dict[int, Running] = {}
-        self._children: dict[int, Child] = {}
-        self._children_made = 0
         self._done: list[tuple[Lease, Report]] = []
         self._oom_kills = OomKills()
         self._selector = selectors.DefaultSelector()
+        self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
         self._supervisor = self._launch()
         self._selector.register(self._supervisor, selectors.EVENT_READ, self._hear_supervisor)
         self._is_dropped = True
@@ -139,7 +145,7 @@ class LocalHands:
         try:
             self._folders.make_run(task.run_id)
             self._folders.make_worker(self.name)
-            _refuse_secrets(task)
+            refuse_secrets(task)
             if task.kind == "shell":
                 return self._order(running)
             if task.kind == "python":
@@ -149,7 +155,7 @@ class LocalHands:
         except InputInvalid as error:
             self._end(lease.token, refused(task, error.message))
         except shell.NotFound as missing:
-            self._end(lease.token, _not_found(task, str(missing)))
+            self._end(lease.token, not_found(task, str(missing)))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             self._end(lease.token, refused(task, f"its files cannot be written: {reason}", "EXCEPTION"))
@@ -169,8 +175,9 @@ class LocalHands:
 
     def _order(self, running: Running) -> tuple:
         lease = running.lease
-        order = shell.order(lease, running.logs, running.sides, self._folders, self._programs)
+        order = shell.order(lease, running.sides, self._folders, self._programs)
         if not self._lookahead.holds(lease.task):
+            running.named_at = time.monotonic() + LOGS_NAMED_AFTER_SECONDS
             return ("run", lease.token, *order)
         self._waiting[lease.token] = lease.task
         return ("next", lease.token, *order)
@@ -181,42 +188,19 @@ class LocalHands:
         left = seconds_left(lease.task)
         interpreter = python.interpreter_of(lease.task, self._programs)
         while True:
-            child = self._child_for(lease.task, interpreter)
+            child = self._children.take(lease.task.version, interpreter, self._folders.worker(self.name))
             now = time.monotonic()
             step = Step(lease, running.logs, time.time(), now, None if left is None else now + left)
             try:
                 child.give(step, message)
             except ChildBroke:
-                self._let_go(child)
+                self._children.let_go(child)
                 continue
             running.child = child.key
+            running.named_at = now + LOGS_NAMED_AFTER_SECONDS
             if lease.task.memory is not None:
                 self._supervisor.send(("limit", child.key, lease.task.memory))
             return
-
-    def _child_for(self, task: Task, interpreter: str) -> Child:
-        """An idle child of the same workflow and interpreter, else a new one."""
-        idle = [child for child in self._children.values() if child.step is None and not child.is_leaving]
-        for child in idle:
-            if child.version == task.version and child.interpreter == interpreter:
-                return child
-        if len(self._children) >= self._room.cpus and idle:
-            self._let_go(min(idle, key=lambda child: child.idle_since))
-        return self._new_child(task.version, interpreter)
-
-    def _new_child(self, version: str, interpreter: str) -> Child:
-        self._children_made += 1
-        child = Child(self._children_made, version, interpreter, self._folders.worker(self.name))
-        self._children[child.key] = child
-        child.launch(self._supervisor)
-        self._selector.register(child, selectors.EVENT_READ, lambda: self._hear_child(child))
-        return child
-
-    def _let_go(self, child: Child) -> None:
-        """It gets no further step, and ends when it reads so. Its supervisor will say when it has."""
-        if child.fileno() >= 0:
-            self._selector.unregister(child)
-        child.close()
 
     # -- stopping
 
@@ -239,9 +223,7 @@ class LocalHands:
         self._running.clear()
         self._waiting.clear()
         self._done.clear()
-        for child in self._children.values():
-            child.step = None
-            child.is_leaving = True
+        self._children.retire_all()
         self._is_dropped = False
         self._supervisor.send(("drop",))
         until = time.monotonic() + DROP_SECONDS_MAX
@@ -252,12 +234,10 @@ class LocalHands:
         self._supervisor.send(("renew",))
 
     def close(self) -> None:
-        for child in self._children.values():
-            child.close()
-        self._selector.close()
         self._supervisor.close()
-        for child in self._children.values():
-            child.remove_slots()
+        self._children.forget_all()
+        self._selector.close()
+        remove_folder(self._folders.worker(self.name))
 
     # -- hearing
 
@@ -291,6 +271,9 @@ class LocalHands:
     def _clean(self, running: Running, report: Report) -> None:
         """Leave nothing for the next task that gets the same side files."""
         sides = running.sides
+        if not running.child and not running.has_named_logs:
+            keep_or_leave_empty(sides.out, running.logs.out)
+            keep_or_leave_empty(sides.err, running.logs.err)
         outputs.remove(sides.output)
         if not isinstance(report, TaskEnded) or report.outcome != _WELL:
             outputs.remove(sides.error)
@@ -313,8 +296,7 @@ class LocalHands:
         """It was killed. What it ran is found by its environment and killed; all of it is lost."""
         self._selector.unregister(self._supervisor)
         self._supervisor.close()
-        for child in list(self._children.values()):
-            self._forget(child)
+        self._children.forget_all()
         kill_marked(b"MULLIGAN_WORKER", os.fsencode(self.name))
         for token in list(self._running):
             self._end(token, self._lost(self._running[token].lease.task))
@@ -342,6 +324,7 @@ class LocalHands:
         task = self._waiting.pop(token)
         self._lookahead.give_back(task)
         self._room.take(task)
+        self._running[token].named_at = time.monotonic() + LOGS_NAMED_AFTER_SECONDS
 
     def _fill(self) -> None:
         """Let the supervisor start what waits wherever there is room: not only a shell task makes some when it ends."""
@@ -361,7 +344,8 @@ class LocalHands:
         if ended.why == "interrupted":
             return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
         is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
-        return shell.read_end(lease, running.logs, running.sides, ended, is_out_of_memory)
+        written = running.logs if running.child else running.written
+        return shell.read_end(lease, written, running.sides, ended, is_out_of_memory)
 
     def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
         """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""
@@ -371,14 +355,15 @@ class LocalHands:
 
     def _on_refused(self, key: int, what: str, number: int, text: str) -> None:
         """It could not be started."""
-        child = self._children.get(key)
-        token = key if child is None else child.step.lease.token if child.step else 0
-        if child is not None:
-            self._forget(child)
+        token = key
+        if key in self._children:
+            child = self._children[key]
+            token = child.step.lease.token if child.step else 0
+            self._children.forget(child)
         if token not in self._running:
             return
         running = self._running[token]
-        self._end(token, _not_started(running.lease.task, what, number, text))
+        self._end(token, not_started(running.lease.task, what, number, text))
 
     def _on_swept(self, key: int) -> None:
         """Nothing is left of what a step in a child had started."""
@@ -395,8 +380,7 @@ class LocalHands:
         try:
             answer = child.receive()
         except ChildBroke:
-            self._selector.unregister(child)
-            child.close()
+            self._children.let_go(child)
             # One that talks nonsense lives on; one that has ended is nothing to stop.
             self._supervisor.send(("stop", child.key, 0.0, "broken"))
             return
@@ -429,7 +413,7 @@ class LocalHands:
         if step is not None:
             child.name_logs()
             child.end_step()
-        self._forget(child)
+        self._children.forget(child)
         self._on_swept(child.key)
         if step is None or step.lease.token not in self._running:
             return
@@ -440,32 +424,35 @@ class LocalHands:
         own = msgspec.structs.replace(ended, started=step.started)
         self._end(step.lease.token, self._told(self._running[step.lease.token], own))
 
-    def _forget(self, child: Child) -> None:
-        if child.fileno() >= 0:
-            self._selector.unregister(child)
-            child.close()
-        child.remove_slots()
-        del self._children[child.key]
-
     # -- time
 
-    def _busy(self) -> list[tuple[Child, Step]]:
-        return [(child, child.step) for child in self._children.values() if child.step is not None]
-
     def _next_due(self) -> float | None:
-        dues = [step.started_at + LOGS_NAMED_AFTER_SECONDS for _, step in self._busy() if not step.has_named_logs]
-        dues += [step.due for _, step in self._busy() if step.due is not None]
+        """When something is to be done although nobody speaks."""
+        dues = [running.named_at for running in self._running.values() if running.named_at is not None]
+        dues += [step.due for _, step in self._children.busy() if step.due is not None]
         return min(dues, default=None)
 
     def _keep_time(self) -> None:
         now = time.monotonic()
-        for child, step in self._busy():
-            if not step.has_named_logs and step.started_at + LOGS_NAMED_AFTER_SECONDS <= now:
-                child.name_logs()
+        for running in self._running.values():
+            if running.named_at is not None and running.named_at <= now:
+                self._name_logs(running)
+        for child, step in self._children.busy():
             if step.due is not None and step.due <= now:
                 step.due = None
                 child.is_leaving = True
                 self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
+
+    def _name_logs(self, running: Running) -> None:
+        """It runs for a while now: its logs can be found under the name of its attempt."""
+        running.named_at = None
+        if running.child:
+            self._children[running.child].name_logs()
+        elif move(running.sides.out, running.logs.out):
+            move(running.sides.err, running.logs.err)
+            running.has_named_logs = True
+        else:
+            running.named_at = time.monotonic() + LOGS_NAMED_AFTER_SECONDS  # it has not been started yet
 
 
 _HEARD: dict[str, Callable[..., None]] = {
@@ -479,30 +466,3 @@ _HEARD: dict[str, Callable[..., None]] = {
 def kill_leftovers(worker: str) -> bool:
     """Kill whatever a dead worker of this host has left: for when it and its supervisor were killed at once."""
     return kill_marked(b"MULLIGAN_WORKER", os.fsencode(worker))
-
-
-def _refuse_secrets(task: Task) -> None:
-    if task.secrets and any(map(_holds_secret, (task.params, task.env, task.cwd))):
-        raise InputInvalid("it reads a secret, and this version cannot look secrets up yet")
-
-
-def _holds_secret(value: Any) -> bool:
-    if isinstance(value, dict):
-        return "${}" in value or any(map(_holds_secret, value.values()))
-    return isinstance(value, list) and any(map(_holds_secret, value))
-
-
-def _not_found(task: Task, program: str) -> Report:
-    """As a shell says it."""
-    return report(task, Outcome(exit_code=_NOT_FOUND, stderr_tail=f"{program}: command not found"))
-
-
-def _not_started(task: Task, what: str, number: int, text: str) -> Report:
-    """What the system said when the process was to be started."""
-    if what:
-        return not_entered(task, what, text)
-    if number == errno.E2BIG:
-        return refused(task, "its values are too many for the environment of a process")
-    if number in (errno.EACCES, errno.ENOEXEC):
-        return report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=text))
-    return refused(task, f"it cannot be started: {text}", "EXCEPTION")

@@ -58,17 +58,14 @@ def _content(path: str, bytes_max: int, label: str) -> bytes | None:
     try:
         if (size := os.stat(path).st_size) > bytes_max:
             raise NotUsable(f"{label} has {size} bytes, and {bytes_max} are the most")
-        with open(path, "rb", opener=_open_at_once) as file:
-            return file.read(bytes_max) if size else b""
+        if not size:
+            return b""  # or a pipe that somebody has put there, which may never end
+        with open(path, "rb") as file:
+            return file.read(bytes_max)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise NotUsable(f"{label} cannot be read: {(error.strerror or str(error)).lower()}") from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """A pipe that somebody has put there has no end, and its beginning may never come."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _from_json(data: bytes, label: str) -> Any:

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 _PLAIN = re.compile(r"[ \t]*([A-Za-z0-9][A-Za-z0-9_.+-]*)((?:[ \t]+[A-Za-z0-9_./:,@%+=-]+)*)[ \t\n]*", re.ASCII)
 _BUILTINS_AND_KEYWORDS = frozenset(
     "alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs disown "
-    "do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in "
-    "jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt "
+    "do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if "
+    "in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set shift shopt "
     "source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while".split()
 )
 # Builtins whose program does the same, as long as it gets no argument.

@@ -27,7 +27,7 @@ PR_SET_CHILD_SUBREAPER = 36
 LINGER_SECONDS = 0.02
 MEMORY_SECONDS = 0.1
 # What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more.
-LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # Python ignores these, and what is ignored stays so in a new program.
 RESTORED_SIGNALS = (_signal.SIGPIPE, _signal.SIGXFSZ)
 FDS_PER_MESSAGE_MAX = 16
@@ -255,7 +255,9 @@ class Supervisor:
             if not pid:
                 break
             task = self._by_pid.get(pid)
-            if task is not None and not task.is_done:
+            if task is None:
+                self._next_look = 0.0  # it may have been the last one that somebody is waited for
+            elif not task.is_done:
                 task.is_done = True
                 cpu = usage.ru_utime + usage.ru_stime
                 task.usage = (status, task.started, time.time(), cpu, usage.ru_maxrss * 1024)

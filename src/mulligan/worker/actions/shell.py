@@ -25,7 +25,7 @@ class NotFound(Exception):
     """The program that is to read the text is nowhere on the path."""
 
 
-def order(lease: Lease, logs: Logs, sides: Sides, folders: Folders, programs: Programs) -> tuple[Any, ...]:
+def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> tuple[Any, ...]:
     """What the supervisor is to start. InputInvalid where a value does not fit; NotFound without an interpreter."""
     task = lease.task
     environment = of_task(lease, sides, folders.outputs(task.run_id))
@@ -38,7 +38,7 @@ def order(lease: Lease, logs: Logs, sides: Sides, folders: Folders, programs: Pr
         write(stdin, as_text(task.params["stdin"]))
     if task.context:
         write(sides.context, task.context)
-    return program, argv, environment, folder, stdin, logs.out, logs.err, seconds_left(task), task.memory
+    return program, argv, environment, folder, stdin, sides.out, sides.err, seconds_left(task), task.memory
 
 
 def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str]]:

@@ -1,0 +1,77 @@
+"""The warm children of a worker: at most one for each slot stays, and none works for two workflows."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable
+
+from .children import Child, Step
+
+# One that has had nothing to do for so long may hold modules that were changed since.
+IDLE_SECONDS_MAX = 60.0
+
+
+class Pool:
+    """Hands out children and keeps them. `launch` has one started; `hear` is called when one has something to say."""
+
+    def __init__(
+        self,
+        kept_max: float,
+        selector: selectors.BaseSelector,
+        launch: Callable[[Child], None],
+        hear: Callable[[Child], None],
+    ) -> None:
+        self._kept_max = kept_max
+        self._selector = selector
+        self._launch = launch
+        self._hear = hear
+        self._children: dict[int, Child] = {}
+        self._made = 0
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._children
+
+    def __getitem__(self, key: int) -> Child:
+        return self._children[key]
+
+    def take(self, version: str, interpreter: str, folder: str) -> Child:
+        """An idle child of the same workflow and interpreter, else a new one."""
+        idle = [child for child in self._children.values() if child.step is None and not child.is_leaving]
+        long_ago = time.monotonic() - IDLE_SECONDS_MAX
+        for child in idle:
+            if child.version == version and child.interpreter == interpreter and child.idle_since > long_ago:
+                return child
+        if len(self._children) >= self._kept_max and idle:
+            self.let_go(min(idle, key=lambda child: child.idle_since))
+        self._made += 1
+        child = Child(self._made, version, interpreter, folder)
+        self._children[child.key] = child
+        self._launch(child)
+        self._selector.register(child, selectors.EVENT_READ, lambda: self._hear(child))
+        return child
+
+    def let_go(self, child: Child) -> None:
+        """It gets no further step, and ends when it reads so. Its supervisor will say when it has."""
+        if child.fileno() >= 0:
+            self._selector.unregister(child)
+            child.close()
+
+    def forget(self, child: Child) -> None:
+        """It has ended."""
+        self.let_go(child)
+        child.remove_slots()
+        del self._children[child.key]
+
+    def forget_all(self) -> None:
+        for child in list(self._children.values()):
+            self.forget(child)
+
+    def retire_all(self) -> None:
+        """None of them gets a further step, and what they work at is nobody's business any more."""
+        for child in self._children.values():
+            child.step = None
+            child.is_leaving = True
+
+    def busy(self) -> list[tuple[Child, Step]]:
+        return [(child, child.step) for child in self._children.values() if child.step is not None]
