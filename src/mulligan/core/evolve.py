@@ -236,6 +236,7 @@ def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Ent
         target_visit=route.visit,
         then=then or "",
         is_allowed=fact.is_allowed,
+        route=route,
     )
     state.append(state.failures, record)
     if target:

@@ -18,7 +18,7 @@ from .state import NO_CLIMB, Items, Place, State, undo_key
 from .workflow import ENGINE_ACTIONS, Command, Step
 
 _replace = msgspec.structs.replace
-_ITEM = Command()
+ITEM = Command()
 
 
 def _attempt_scheduled(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
@@ -46,6 +46,9 @@ def _number(state: State, place: Place, attempt: int) -> None:
 def _attempt_started(state: State, fact: e.AttemptStarted, entry: e.Entry) -> None:
     place = enter(state, fact.place, fact)
     place.worker, place.host, place.due = fact.worker, fact.host, fact.due
+    if place.role == "do":
+        # The later commands of the item run where this one does.
+        state.touch(place.parent).host = fact.host
 
 
 def _attempt_succeeded(state: State, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
@@ -224,7 +227,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
         place = enter(state, fact.place, fact)
         place.failure, place.recovered_by = None, ""
     else:
-        place = Place(fact.place, "item", _ITEM, "running", fact.parent, fact.index)
+        place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
         state.add(place)
     place.visit = parent.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import CodecError, Unlawful
 from .graph import Graph
-from .lives import command_spec
+from .lives import ITEM, command_spec
 from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Undoable
 from .workflow import END, Command, Workflow
 
@@ -26,7 +26,6 @@ _Counts = tuple[int, int, int, int, bool]
 # The latest data by key, of one kind.
 _Table = dict[str, bytes]
 
-_ITEM = Command()
 
 # What of the run may be large, and seldom changes: each is a row of its own, written when it is another than before.
 _LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted")
@@ -220,7 +219,7 @@ def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command
     """What the workflow says of the place."""
     if role == "step":
         return state.step(key)
-    return _ITEM if role == "item" else command_spec(state, state.places[parent], role, index)
+    return ITEM if role == "item" else command_spec(state, state.places[parent], role, index)
 
 
 def _items(counts: _Counts, data: bytes) -> Items:

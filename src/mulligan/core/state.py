@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .events import Adjusted, Role, StopCause
+from .events import Adjusted, Role, Route, StopCause
 from .failure import Failure
 from .graph import Graph
 from .transitions import ACTIVE, ENDED, RunStatus, Status
@@ -158,6 +158,8 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     recovered_by: str = ""
     # A later round gave the step another chance: it no longer counts.
     is_closed: bool = False
+    # What rung 4 decided, and why.
+    route: Route = Route("no_route")
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -31,7 +31,6 @@ NAMES_MAX = 10
 _STEP_KEYS = ("status", "visits", "attempts", "recovered", "handled", "output", "failure")
 
 # What rung 4 decided, by step and visit.
-_Routes = dict[tuple[str, int], e.Route]
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,47 +61,46 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
 # -- the run as JSON -------------------------------------------------------------------------------------------------
 
 
-def run_json(state: State, entries: Iterable[e.Entry] = ()) -> dict[str, Any]:
-    """The run as `--json` prints it. With its log, a failure's route also says why other edges were passed over."""
+def run_json(state: State) -> dict[str, Any]:
+    """The run as `--json` prints it."""
     run, waits = state.run, _Waits(state)
     view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
-    routes = {(f.step, f.visit): f.route for f in (entry.fact for entry in entries) if isinstance(f, e.StepFailed)}
     return {
         "run_id": run.run_id,
         # A run that has not had its first turn is about to.
         "status": "running" if run.status == "new" else run.status,
         "degraded": run.degraded,
         "round": run.round,
-        "steps": {name: _step_json(waits, name, seen, routes) for name, seen in view["steps"].items()},
+        "steps": {name: _step_json(waits, name, seen) for name, seen in view["steps"].items()},
         "failures": view["failures"],
         "outputs": run.outputs,
-        "end": _step_json(waits, END, step_view(state, END), routes) if state.places else None,
+        "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
         "reason": run.reason,
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
     }
 
 
-def _step_json(waits: _Waits, name: str, view: dict[str, Any], routes: _Routes) -> dict[str, Any]:
+def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]:
     state, place = waits.state, waits.state.places[name]
     record = None if place.failure_index is None else state.failures[place.failure_index]
     return {
         **{key: view[key] for key in _STEP_KEYS},
-        "failure_route": None if record is None else _route_json(record, routes.get((record.step, record.visit))),
+        "failure_route": None if record is None else _route_json(record),
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
         "warnings": view["warnings"],
     }
 
 
-def _route_json(record: FailureRecord, route: e.Route | None) -> dict[str, Any]:
-    """Where a failure was sent. Without the log: to nobody, where it was sent to `end` or the run was stopping."""
-    status = "selected" if record.target else "no_route"
+def _route_json(record: FailureRecord) -> dict[str, Any]:
+    """Where a failure was sent, and why not elsewhere."""
+    route = record.route
     return {
-        "status": route.status if route else status,
-        "to": (route.to if route else record.target) or None,
-        "visit": (route.visit if route else record.target_visit) or None,
+        "status": route.status,
+        "to": route.to or None,
+        "visit": route.visit or None,
         "then": record.then or None,
-        "reason": (route.reason or None) if route else None,
-        "passed": [msgspec.to_builtins(passed) for passed in route.passed] if route else [],
+        "reason": route.reason or None,
+        "passed": [msgspec.to_builtins(passed) for passed in route.passed],
     }
 
 

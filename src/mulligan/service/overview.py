@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core import events as e
@@ -23,8 +23,8 @@ _MEASURED = (e.AttemptSucceeded, e.AttemptFailed)
 def overview(service: Service, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it, and more: who drives it, what each step cost, items, the tree of children."""
     state = service.state(run_id)
-    costs: dict[str, dict[str, Any]] = {}
-    shown = run_json(state, _measured(service.events(run_id), costs))
+    costs = _costs(service.events(run_id))
+    shown = run_json(state)
     for name, step in shown["steps"].items():
         step["usage"] = costs.get(name)
         step["items"] = _counted(state, state.places[name])
@@ -67,12 +67,13 @@ def in_a_line(failure: Mapping[str, Any]) -> str:
     return what(Failure(failure["code"], failure["message"] or "", exit_code=failure["exit_code"]))
 
 
-def _measured(entries: Iterable[e.Entry], costs: dict[str, dict[str, Any]]) -> Iterator[e.Entry]:
-    """The entries as they are; what the attempts cost is added up by step on the way."""
+def _costs(entries: Iterable[e.Entry]) -> dict[str, dict[str, Any]]:
+    """What the attempts cost, added up by step."""
+    costs: dict[str, dict[str, Any]] = {}
     for entry in entries:
         if isinstance(entry.fact, _MEASURED) and entry.fact.usage:
             _add(costs, entry.fact.place, entry.fact.usage)
-        yield entry
+    return costs
 
 
 def _add(costs: dict[str, dict[str, Any]], place: str, usage: dict[str, Any]) -> None:
