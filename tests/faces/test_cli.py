@@ -15,9 +15,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mulligan import __version__
+from mulligan.cli.bugs import bug
 from mulligan.cli.main import COMMANDS
 from mulligan.cli.parser import app
-from mulligan.cli.terminal import bug, exit_code_of, painted, wants_colour
+from mulligan.cli.terminal import exit_code_of, painted, wants_colour
 from mulligan.errors import LanguageError, Problem, Unlawful
 
 SRC = Path(__file__).parent.parent.parent / "src"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import NoReturn
@@ -40,20 +42,41 @@ COMMANDS = {
 }
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
-    answer(sys.argv[1:])
+    # Thousands of objects are made until a command is there, and none of them is garbage.
+    gc.disable()
+    leave(exit_code_of(partial(answer, sys.argv[1:])))
 
 
-def answer(words: Sequence[str]) -> NoReturn:
-    """End the process with the exit code of a command line: one in order is called at once, any other is Typer's."""
+def answer(words: Sequence[str]) -> object:
+    """What a command line gives: one in order is called at once, any other is Typer's."""
+    call = in_order(words)
+    gc.freeze()
+    gc.enable()
+    return call() if call is not None else import_module("mulligan.cli.parser").exit_code(words)
+
+
+def in_order(words: Sequence[str]) -> Callable[[], object] | None:
+    """The command to call, where all its words are in order."""
     # The shell asks for completions in this variable, whatever the words are.
-    if words and words[0] in COMMANDS and "_MULLIGAN_COMPLETE" not in os.environ:
-        command = load(words[0])
-        given = arguments(command, words[1:])
-        if given is not None:
-            sys.exit(exit_code_of(partial(command, **given)))
-    sys.exit(import_module("mulligan.cli.parser").exit_code(words))
+    if not words or words[0] not in COMMANDS or "_MULLIGAN_COMPLETE" in os.environ:
+        return None
+    command = load(words[0])
+    given = arguments(command, words[1:])
+    return None if given is None else partial(command, **given)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process. All is written and closed, and taking the modules apart takes longer than most commands."""
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        # What could not be said has been told, or nobody is there to hear it.
+        pass
+    os._exit(code)
 
 
 def load(name: str) -> Command:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -34,7 +33,7 @@ def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
     is_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if is_terminal else None
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else None
     for row in (heads, *rows) if any(heads) else rows:
         show(_line(row, widths, width, is_coloured=row is not heads and wants_colour(sys.stdout, os.environ)))
 

@@ -6,22 +6,19 @@ import json
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TextIO
+from importlib import import_module
+from typing import Any, TextIO
 
 from mulligan.errors import MulliganError
 
-PACKAGE = Path(__file__).parent.parent
-
 _RED, _YELLOW, _BOLD, _PLAIN = "\033[1;31m", "\033[1;33m", "\033[1m", "\033[0m"
 _COLOURS = (
-    (re.compile(r"^error\[[^\]\n]*\]:", re.MULTILINE), _RED),
-    (re.compile(r"^warning\[[^\]\n]*\]:", re.MULTILINE), _YELLOW),
+    (r"^error\[[^\]\n]*\]:", _RED),
+    (r"^warning\[[^\]\n]*\]:", _YELLOW),
     # The carets below a quoted line, with the advice behind them.
-    (re.compile(r"(?<=\| )\s*\^+.*$", re.MULTILINE), _BOLD),
+    (r"(?<=\| )\s*\^+.*$", _BOLD),
 )
 
 
@@ -50,12 +47,6 @@ class SystemTrouble(MulliganError):
     """The machine said no: a full disk, a limit, a device that is gone."""
 
     code = "system"
-
-
-class Bug(MulliganError):
-    """Something of ours that nobody foresaw."""
-
-    code = "internal.bug"
 
 
 def show(text: str) -> None:
@@ -87,7 +78,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def painted(text: str) -> str:
     """An error as it looks in colour. The words stay the same."""
     for pattern, colour in _COLOURS:
-        text = pattern.sub(rf"{colour}\g<0>{_PLAIN}", text)
+        text = re.sub(pattern, rf"{colour}\g<0>{_PLAIN}", text, flags=re.MULTILINE)
     return text
 
 
@@ -124,15 +115,20 @@ def exit_code_of(act: Callable[[], object]) -> int:
         hush_stdout()
         return _explained(system_trouble(error))
     except Exception as error:
-        return _explained(bug(error))
+        return _explained(_bugs().bug(error))
     return answer if isinstance(answer, int) else 0
 
 
 def _explained(error: MulliganError) -> int:
     complain(error.render())
     if error.__cause__ and os.environ.get("MULLIGAN_DEBUG"):
-        complain("".join(traceback.format_exception(error.__cause__)).rstrip())
+        complain(_bugs().traceback_of(error.__cause__))
     return error.exit_code
+
+
+def _bugs() -> Any:
+    """What reads tracebacks, which hardly any command needs."""
+    return import_module("mulligan.cli.bugs")
 
 
 def system_trouble(error: OSError) -> SystemTrouble:
@@ -141,23 +137,3 @@ def system_trouble(error: OSError) -> SystemTrouble:
     found = SystemTrouble(f"{os.fsdecode(error.filename)}: {what}" if error.filename else what)
     found.__cause__ = error
     return found
-
-
-def bug(error: Exception) -> Bug:
-    """An exception that nobody foresaw, as a message with the place to look."""
-    words = " ".join(str(error).split())
-    what = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    found = Bug(f"{what} ({_place(error)})", hint="this is a bug of ours; MULLIGAN_DEBUG=1 shows the traceback")
-    found.__cause__ = error
-    return found
-
-
-def _place(error: Exception) -> str:
-    """The last line of our own code that the exception came through."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)] or frames
-    if not ours:
-        return "nowhere"
-    path = Path(ours[-1].filename)
-    shown = path.relative_to(PACKAGE.parent) if path.is_relative_to(PACKAGE) else path.name
-    return f"{shown}:{ours[-1].lineno}"
