@@ -46,14 +46,20 @@ def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
     # Thousands of objects are made until a command is there, and none of them is garbage.
     gc.disable()
-    leave(exit_code_of(partial(answer, sys.argv[1:])))
+    leave(exit_code(sys.argv[1:]))
 
 
-def answer(words: Sequence[str]) -> object:
+def exit_code(words: Sequence[str]) -> int:
+    """The exit code of a command line."""
+    return exit_code_of(partial(_answer, words))
+
+
+def _answer(words: Sequence[str]) -> object:
     """What a command line gives: one in order is called at once, any other is Typer's."""
     call = in_order(words)
-    gc.freeze()
-    gc.enable()
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
     return call() if call is not None else import_module("mulligan.cli.parser").exit_code(words)
 
 
