@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -33,8 +33,11 @@ from . import refusals
 from .clock import SystemClock
 from .encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
 from .room import Room
-from .sqlite_commit import SQL, insert_runs, take_numbers, write_batch
+from .sqlite_commit import Leases, insert_runs, write_batch
 from .sqlite_file import SqliteFile, each, fetched
+from .sqlite_tickets import SQL, Tickets
+
+Found = TypeVar("Found")
 
 _NO_LIMIT = 2**63 - 1
 
@@ -50,6 +53,7 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)
         self._file = SqliteFile(Path(path), busy_seconds)
+        self._tickets, self._leases = Tickets(), Leases()
         self._seen_version = self._file.version()
 
     def close(self) -> None:
@@ -170,7 +174,19 @@ class SqliteStore:
         self._file.write(lambda db: db.executemany(SQL["release"], void))
 
     def commit(self, commits: Sequence[Commit]) -> list[Committed]:
-        return self._file.write(lambda db: write_batch(db, commits))
+        done = self._write(lambda db: write_batch(db, commits, self._tickets, self._leases))
+        for commit, one in zip(commits, done, strict=True):
+            self._leases.drop(commit.ended)
+            self._leases.keep(one.leases)
+        return done
+
+    def _write(self, work: Callable[[apsw.Connection], Found]) -> Found:
+        """One transaction that takes tickets."""
+        try:
+            return self._file.write(work)
+        except BaseException:
+            self._tickets.forget()
+            raise
 
     # -- tasks
 
@@ -188,12 +204,14 @@ class SqliteStore:
             if not _is_registered(db, worker):
                 return []
             tasks = self._fitting(db, offer, root_run_id)
-            tokens = take_numbers(db, "ticket", len(tasks))
+            tokens = self._tickets.take(db, len(tasks))
             leases = [Lease(task_from(data), worker, token) for data, token in zip(tasks, tokens, strict=True)]
             self._hand_out(db, leases, offer.host)
             return leases
 
-        return self._file.write(work)
+        leases = self._write(work)
+        self._leases.keep(leases)
+        return leases
 
     def _fitting(self, db: apsw.Connection, offer: Offer, root_run_id: int | None) -> list[bytes]:
         """The oldest free tasks for which there is room, one beside the other."""
@@ -217,13 +235,14 @@ class SqliteStore:
 
     def report(self, token: int, report: Report) -> None:
         def work(db: apsw.Connection) -> None:
-            rows = fetched(db, SQL["accept_report"], token)
-            if not rows:
+            known_by = self._leases.find(db, token)
+            if known_by is None or not fetched(db, SQL["end_lease"], *known_by, token):
                 raise refusals.stale_lease(token)
-            run_id, place, attempt = rows[0]
+            run_id, place, attempt = known_by
             db.execute(SQL["tell"], (run_id, encoded(report), place, attempt))
 
         self._file.write(work)
+        self._leases.drop([token])
 
     def stops(self, worker: str) -> list[Stopped]:
         return [Stopped(token, grace) for token, grace in self._file.read(SQL["stops"], worker)]

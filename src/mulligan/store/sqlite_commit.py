@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import apsw
 from msgspec.structs import replace
@@ -12,29 +12,42 @@ from ..core.tasks import Task
 from ..ports import Commit, Committed, Lease, NewRun, Turn
 from . import refusals
 from .encoding import encoded, micros
-from .sqlite_file import fetched
-from .statements import statements
+from .sqlite_file import each, fetched
+from .sqlite_tickets import SQL, Tickets, next_numbers
 
-SQL = statements("sqlite")
-
-
-def take_numbers(db: apsw.Connection, name: str, count: int) -> Iterator[int]:
-    """The next `count` numbers of a counter."""
-    if not count:
-        return iter(())
-    ((last,),) = fetched(db, SQL["next_numbers"], name, count)
-    return iter(range(last - count + 1, last + 1))
+KnownBy = tuple[int, str, int]
 
 
-def write_batch(db: apsw.Connection, commits: Sequence[Commit]) -> list[Committed]:
+class Leases:
+    """Which task each lease of this process is about: found by its key, a lease needs no index in the file."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, KnownBy] = {}
+
+    def keep(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self._tasks[lease.token] = (lease.task.run_id, lease.task.place, lease.task.attempt)
+
+    def drop(self, tokens: Iterable[int]) -> None:
+        for token in tokens:
+            self._tasks.pop(token, None)
+
+    def find(self, db: apsw.Connection, token: int) -> KnownBy | None:
+        """The task of a lease, also of one that another process was given; void ones may be found too."""
+        return self._tasks.get(token) or next(each(db, SQL["find_lease"], token), None)
+
+
+def write_batch(db: apsw.Connection, commits: Sequence[Commit], tickets: Tickets, held: Leases) -> list[Committed]:
     """Write all of them, or raise `Conflict`: the caller's transaction takes back what was written."""
     refusals.check_batch(commits)
-    tickets = take_numbers(db, "ticket", sum(len(commit.taken) + len(commit.queued) for commit in commits))
-    return [_write(db, commit, tickets) for commit in commits]
+    numbers = iter(tickets.take(db, sum(len(commit.taken) + len(commit.queued) for commit in commits)))
+    return [_write(db, commit, numbers, held) for commit in commits]
 
 
-def _write(db: apsw.Connection, commit: Commit, tickets: Iterator[int]) -> Committed:
+def _write(db: apsw.Connection, commit: Commit, tickets: Iterator[int], held: Leases) -> Committed:
     _advance_run(db, commit)
+    if commit.ended:
+        _end_leases(db, commit, held)
     _write_rows(db, commit)
     if commit.drained:
         _drain(db, commit)
@@ -63,16 +76,24 @@ def _advance_run(db: apsw.Connection, commit: Commit) -> None:
     db.execute(SQL["advance_run"], (*about, turn.run_id, turn.fence, turn.holder, commit.after))
     if db.changes() != 1:
         raise refusals.void_turn(commit)
-    if commit.ended:
-        before = db.total_changes()
-        db.executemany(SQL["end_lease"], [(token, turn.holder, turn.run_id) for token in commit.ended])
-        if db.total_changes() - before != len(commit.ended):
+
+
+def _end_leases(db: apsw.Connection, commit: Commit, held: Leases) -> None:
+    """Only the run's own, and only those of whoever has its turn."""
+    turn = commit.turn
+    for token in commit.ended:
+        known_by = held.find(db, token)
+        if known_by is None or known_by[0] != turn.run_id:
+            raise refusals.void_lease(commit)
+        db.execute(SQL["end_own_lease"], (*known_by, token, turn.holder))
+        if db.changes() != 1:
             raise refusals.void_lease(commit)
 
 
 def _write_rows(db: apsw.Connection, commit: Commit) -> None:
     run_id = commit.turn.run_id
-    db.executemany(SQL["insert_event"], [(run_id, entry.seq, encode(entry)) for entry in commit.entries])
+    first_id = run_id << 32
+    db.executemany(SQL["insert_event"], [(first_id + entry.seq, encode(entry)) for entry in commit.entries])
     db.executemany(SQL["put_row"], [(run_id, *row) for row in commit.rows if row[3] is not None])
     gone = [(run_id, row[0], row[1]) for row in commit.rows if row[3] is None]
     if gone:
@@ -130,7 +151,7 @@ def insert_runs(
     db: apsw.Connection, runs: Sequence[NewRun], holder: str, parent: int | None = None, root: int | None = None
 ) -> list[Turn]:
     """New runs with their requests in their inboxes, below `parent` if there is one."""
-    run_ids = list(take_numbers(db, "run", len(runs)))
+    run_ids = next_numbers(db, "run", len(runs))
     fence = 1 if holder else 0
     pairs = list(zip(run_ids, runs, strict=True))
     db.executemany(SQL["insert_workflow"], {run.version: (run.version, run.workflow) for run in runs}.values())

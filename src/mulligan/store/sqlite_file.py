@@ -37,6 +37,13 @@ def fetched(db: apsw.Connection, sql: str, *params: Any) -> list[Any]:
     return db.execute(sql, params).fetchall()
 
 
+def data_version(db: apsw.Connection) -> int:
+    """A number that changes when another connection has written."""
+    # Not Connection.data_version(): that one changes with our own commits too.
+    version: int = fetched(db, "PRAGMA data_version")[0][0]
+    return version
+
+
 class SqliteFile:
     """A connection to the file. One process may have several; one connection belongs to one thread."""
 
@@ -65,9 +72,7 @@ class SqliteFile:
     def version(self) -> int:
         """A number that changes when another connection has written."""
         try:
-            # Not Connection.data_version(): that one changes with our own commits too.
-            ((version,),) = fetched(self.db, "PRAGMA data_version")
-            return int(version)
+            return data_version(self.db)
         except apsw.Error as error:
             self._translate(error)
 

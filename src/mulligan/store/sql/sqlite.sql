@@ -61,7 +61,7 @@ SELECT body FROM workflows WHERE version = ?
 SELECT kind, key, tag, data FROM rows WHERE run_id = ? ORDER BY kind, key
 
 -- name: log
-SELECT entry FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?
+SELECT entry FROM events WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
 
 -- name: waiting
 SELECT run_id, key, tag FROM rows JOIN runs USING (run_id)
@@ -111,7 +111,7 @@ UPDATE runs SET seq = ?, status = ?, round = ?, updated_at = ?, degraded = ?, re
 WHERE run_id = ? AND fence = ? AND holder = ? AND seq = ?
 
 -- name: insert_event
-INSERT INTO events VALUES (?, ?, ?)
+INSERT INTO events VALUES (?, ?)
 
 -- name: put_row
 INSERT INTO rows VALUES (?, ?, ?, ?, ?)
@@ -147,8 +147,14 @@ INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?)
 INSERT INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE worker = ''
 
+-- name: find_lease
+SELECT run_id, place, attempt FROM tasks WHERE ticket = ? AND worker <> ''
+
 -- name: end_lease
-DELETE FROM tasks WHERE ticket = ? AND worker = ? AND run_id = ?
+DELETE FROM tasks WHERE run_id = ? AND place = ? AND attempt = ? AND ticket = ? AND worker <> '' RETURNING 1
+
+-- name: end_own_lease
+DELETE FROM tasks WHERE run_id = ? AND place = ? AND attempt = ? AND ticket = ? AND worker = ?
 
 -- name: delete_queued
 DELETE FROM tasks WHERE run_id = ? AND place = ? AND attempt = ? AND worker = ''
@@ -167,7 +173,7 @@ SELECT ticket, grace_seconds FROM tasks WHERE worker = ? AND is_stopping ORDER B
 
 -- name: free_tasks
 SELECT t.task, t.cpus, t.memory, t.gpus
-FROM tasks t INDEXED BY tasks_by_ticket JOIN runs r USING (run_id)
+FROM tasks t INDEXED BY tasks_free JOIN runs r USING (run_id)
 WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       AND NOT EXISTS (
           SELECT 1 FROM json_each(t.labels) WHERE value NOT IN (SELECT value FROM json_each(?4))
@@ -178,9 +184,6 @@ ORDER BY t.ticket
 
 -- name: lease_task
 UPDATE tasks SET worker = ?, ticket = ? WHERE run_id = ? AND place = ? AND attempt = ?
-
--- name: accept_report
-DELETE FROM tasks WHERE ticket = ? AND worker <> '' RETURNING run_id, place, attempt
 
 -- time ---------------------------------------------------------------------------------------------------------------
 

@@ -43,12 +43,11 @@ CREATE TABLE runs (
 CREATE INDEX runs_by_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
 CREATE INDEX runs_by_holder ON runs (holder) WHERE holder <> '';
 
+-- The logs. Only a table with a whole number for its key is cheap to append to: `id` is run_id * 2^32 + seq.
 CREATE TABLE events (
-    run_id INTEGER NOT NULL,
-    seq    INTEGER NOT NULL,
-    entry  BLOB NOT NULL,
-    PRIMARY KEY (run_id, seq)
-) WITHOUT ROWID;
+    id    INTEGER PRIMARY KEY,
+    entry BLOB NOT NULL
+);
 
 -- The tables of each run's state: the snapshot and the read model.
 CREATE TABLE rows (
@@ -94,7 +93,7 @@ CREATE TABLE tasks (
     task          BLOB NOT NULL,
     PRIMARY KEY (run_id, place, attempt)
 ) WITHOUT ROWID;
-CREATE INDEX tasks_by_ticket ON tasks (ticket);
+CREATE INDEX tasks_free ON tasks (ticket) WHERE worker = '';
 CREATE INDEX tasks_stopping ON tasks (worker) WHERE is_stopping;
 
 CREATE TABLE timers (
