@@ -120,8 +120,8 @@ class Drive:
             pending.answered.append(told)
             self._answer(pending, told, now)
 
-    def claim(self, now: datetime) -> None:
-        """Take the oldest tasks of earlier turns, while there is room."""
+    def claim(self, now: datetime) -> bool:
+        """Take the oldest tasks of earlier turns; False if there was no room for one."""
         while self.queue and self.hands is not None and not self.is_paused:
             key, attempt = self.queue[0]
             place = self.state.places.get(key)
@@ -130,11 +130,12 @@ class Drive:
                 continue
             wanted = task(self.state, key)
             if not self.hands.fits(wanted) and self.hands.can_ever(wanted):
-                return
+                return False
             pending = self._begin()
             pending.claimed.append(self.queue.popleft())
             self._take_or_refuse(pending, wanted, now)
             self._follow(pending, now)
+        return True
 
     def _begin(self) -> _Pending:
         if self._pending is None:
@@ -145,7 +146,8 @@ class Drive:
     def _answer(self, pending: _Pending, told: Told, now: datetime) -> None:
         answer = Answer()
         try:
-            pending.next.append(_dated(told.report, now))
+            # Of what we saw ourselves we know the time.
+            pending.next.append(told.report if told.token is not None else _dated(told.report, now))
             self._follow(pending, now)
         except REFUSALS as error:
             pending.next.clear()

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Protocol
 
 from ..core import events as e
@@ -26,9 +27,11 @@ from .drive import REPORTS_PER_TURN_MAX, Drive, Told
 # How long the loop waits at most: what tells nobody (a clock that was set, a dead engine's runs) is seen by then.
 IDLE_SECONDS = 1.0
 # How often a store that cannot call is asked for news.
-NEWS_SECONDS = 0.05
+NEWS_SECONDS = 0.02
 # A turn that crashes this often has met a bug of ours: the run is paused, and disturbs no other.
 CRASHES_MAX = 3
+# How many runs are asked in a round whether a task of theirs fits, and how many may say no: there may be thousands.
+CLAIMS_MAX, TURNED_AWAY_MAX = 200, 3
 
 
 class Buried(MulliganError):
@@ -95,7 +98,7 @@ class Engine:
         self._workflows: dict[str, tuple[Workflow, Graph]] = {}
         self._next_due: datetime | None = None
         self._must_look = True
-        self._looked_at = 0.0
+        self._looked_at = self._asked_at = 0.0
         self._may_have_tasks = True
         fd = store.fileno()
         self._patience_max = IDLE_SECONDS if fd is not None else NEWS_SECONDS
@@ -152,7 +155,7 @@ class Engine:
         """Once round: gather, decide, commit, hand out. Waits up to `patience` for something; False if nothing came."""
         self._collect(0.0 if self._must_look or self._told else self._until_due(patience))
         self._fire_timers()
-        if self._must_look or self.store.has_news() or self._has_not_looked_for_long():
+        if self._must_look or self._has_news() or self._has_not_looked_for_long():
             self._look()
         return self._take_turns()
 
@@ -214,6 +217,14 @@ class Engine:
             self._must_look = self.store.fire_timers(self.root_run_id) > 0 or self._must_look
             self._next_due = self.store.next_due(self.root_run_id)
 
+    def _has_news(self) -> bool:
+        """Asked a few times a second: a round of the loop may take less than the question."""
+        now = time.monotonic()
+        if now - self._asked_at < NEWS_SECONDS:
+            return False
+        self._asked_at = now
+        return self.store.has_news()
+
     def _has_not_looked_for_long(self) -> bool:
         return self.store.is_shared and time.monotonic() - self._looked_at > IDLE_SECONDS
 
@@ -274,14 +285,18 @@ class Engine:
 
     def _claim(self, now: datetime) -> list[Drive]:
         """Tasks of earlier turns that there is room for now. Where others may take them too, the store is asked."""
+        claimed: list[Drive] = []
         if self.hands is None or self._is_draining or self.store.is_shared:
-            return []
-        waiting = list(self._queuing.values())
-        for drive in waiting:
-            drive.claim(now)
+            return claimed
+        turned_away = 0
+        for drive in list(islice(self._queuing.values(), CLAIMS_MAX)):
+            turned_away += not drive.claim(now)
+            claimed.append(drive)
             if not drive.queue:
                 del self._queuing[drive.run_id]
-        return waiting
+            if turned_away == TURNED_AWAY_MAX:
+                break
+        return claimed
 
     def _commit(self, drives: list[Drive]) -> None:
         commits = [commit for drive in drives if (commit := drive.commit()) is not None]
