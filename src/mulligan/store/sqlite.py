@@ -80,7 +80,7 @@ class SqliteStore:
         return [_worker(record, bool(is_expired)) for record, is_expired in rows]
 
     def bury(self, name: str, *, is_dead: bool = False) -> bool:
-        def work(db: apsw.Connection) -> bool:
+        def work(db: apsw.Cursor) -> bool:
             if not fetched(db, SQL["remove_worker"], name, is_dead, self._oldest_beat()):
                 return False
             db.execute(SQL["void_turns"], (name,))
@@ -100,7 +100,7 @@ class SqliteStore:
     # -- runs
 
     def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
-        def work(db: apsw.Connection) -> list[Turn]:
+        def work(db: apsw.Cursor) -> list[Turn]:
             if holder and not _is_registered(db, holder):
                 raise refusals.unknown_holder(holder)
             return insert_runs(db, runs, holder)
@@ -122,7 +122,7 @@ class SqliteStore:
         return [_record(row) for row in self._file.read(SQL["children"], run_id)]
 
     def load(self, run_id: int) -> Loaded:
-        def work(db: apsw.Connection) -> Loaded:
+        def work(db: apsw.Cursor) -> Loaded:
             record = fetched(db, SQL["run"], run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
@@ -161,7 +161,7 @@ class SqliteStore:
     # -- turns
 
     def take_turns(self, run_ids: Collection[int], holder: str) -> list[Turn]:
-        def work(db: apsw.Connection) -> list[Turn]:
+        def work(db: apsw.Cursor) -> list[Turn]:
             if not _is_registered(db, holder):
                 return []
             rows = fetched(db, SQL["take_turns"], holder, _array(run_ids))
@@ -180,7 +180,7 @@ class SqliteStore:
             self._leases.keep(one.leases)
         return done
 
-    def _write(self, work: Callable[[apsw.Connection], Found]) -> Found:
+    def _write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
         """One transaction that takes tickets."""
         try:
             return self._file.write(work)
@@ -200,7 +200,7 @@ class SqliteStore:
         if offer.tasks_max < 1:
             return []
 
-        def work(db: apsw.Connection) -> list[Lease]:
+        def work(db: apsw.Cursor) -> list[Lease]:
             if not _is_registered(db, worker):
                 return []
             tasks = self._fitting(db, offer, root_run_id)
@@ -213,7 +213,7 @@ class SqliteStore:
         self._leases.keep(leases)
         return leases
 
-    def _fitting(self, db: apsw.Connection, offer: Offer, root_run_id: int | None) -> list[bytes]:
+    def _fitting(self, db: apsw.Cursor, offer: Offer, root_run_id: int | None) -> list[bytes]:
         """The oldest free tasks for which there is room, one beside the other."""
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
         room, found = Room(offer), []
@@ -224,7 +224,7 @@ class SqliteStore:
                 break
         return found
 
-    def _hand_out(self, db: apsw.Connection, leases: Sequence[Lease], host: str) -> None:
+    def _hand_out(self, db: apsw.Cursor, leases: Sequence[Lease], host: str) -> None:
         at = self._clock.now()
         for lease in leases:
             task = lease.task
@@ -234,7 +234,7 @@ class SqliteStore:
             db.execute(SQL["tell"], (task.run_id, encoded(started), task.place, task.attempt))
 
     def report(self, token: int, report: Report) -> None:
-        def work(db: apsw.Connection) -> None:
+        def work(db: apsw.Cursor) -> None:
             known_by = self._leases.find(db, token)
             if known_by is None or not fetched(db, SQL["end_lease"], *known_by, token):
                 raise refusals.stale_lease(token)
@@ -255,7 +255,7 @@ class SqliteStore:
         if due is None or due > now:
             return 0
 
-        def work(db: apsw.Connection) -> int:
+        def work(db: apsw.Cursor) -> int:
             timers = fetched(db, SQL["due_timers"], micros(now), root_run_id)
             db.executemany(SQL["delete_timer"], timers)
             fired = [(run_id, encoded(TimerFired(now, *timer)), "", 0) for run_id, *timer in timers]
@@ -279,7 +279,7 @@ class SqliteStore:
         return None
 
 
-def _is_registered(db: apsw.Connection, name: str) -> bool:
+def _is_registered(db: apsw.Cursor, name: str) -> bool:
     return bool(fetched(db, SQL["is_registered"], name))
 
 

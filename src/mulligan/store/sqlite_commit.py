@@ -32,19 +32,19 @@ class Leases:
         for token in tokens:
             self._tasks.pop(token, None)
 
-    def find(self, db: apsw.Connection, token: int) -> KnownBy | None:
+    def find(self, db: apsw.Cursor, token: int) -> KnownBy | None:
         """The task of a lease, also of one that another process was given; void ones may be found too."""
         return self._tasks.get(token) or next(each(db, SQL["find_lease"], token), None)
 
 
-def write_batch(db: apsw.Connection, commits: Sequence[Commit], tickets: Tickets, held: Leases) -> list[Committed]:
+def write_batch(db: apsw.Cursor, commits: Sequence[Commit], tickets: Tickets, held: Leases) -> list[Committed]:
     """Write all of them, or raise `Conflict`: the caller's transaction takes back what was written."""
     refusals.check_batch(commits)
     numbers = iter(tickets.take(db, sum(len(commit.taken) + len(commit.queued) for commit in commits)))
     return [_write(db, commit, numbers, held) for commit in commits]
 
 
-def _write(db: apsw.Connection, commit: Commit, tickets: Iterator[int], held: Leases) -> Committed:
+def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases) -> Committed:
     _advance_run(db, commit)
     if commit.ended:
         _end_leases(db, commit, held)
@@ -68,17 +68,17 @@ def _write(db: apsw.Connection, commit: Commit, tickets: Iterator[int], held: Le
     return Committed(leases, children)
 
 
-def _advance_run(db: apsw.Connection, commit: Commit) -> None:
+def _advance_run(db: apsw.Cursor, commit: Commit) -> None:
     """The fence: only who has the turn, and knows the whole log, moves the run on."""
     turn = commit.turn
     seq = commit.entries[-1].seq if commit.entries else commit.after
     about = (seq, commit.status, commit.round, micros(commit.at), commit.degraded, commit.reason)
     db.execute(SQL["advance_run"], (*about, turn.run_id, turn.fence, turn.holder, commit.after))
-    if db.changes() != 1:
+    if db.connection.changes() != 1:
         raise refusals.void_turn(commit)
 
 
-def _end_leases(db: apsw.Connection, commit: Commit, held: Leases) -> None:
+def _end_leases(db: apsw.Cursor, commit: Commit, held: Leases) -> None:
     """Only the run's own, and only those of whoever has its turn."""
     turn = commit.turn
     for token in commit.ended:
@@ -86,11 +86,11 @@ def _end_leases(db: apsw.Connection, commit: Commit, held: Leases) -> None:
         if known_by is None or known_by[0] != turn.run_id:
             raise refusals.void_lease(commit)
         db.execute(SQL["end_own_lease"], (*known_by, token, turn.holder))
-        if db.changes() != 1:
+        if db.connection.changes() != 1:
             raise refusals.void_lease(commit)
 
 
-def _write_rows(db: apsw.Connection, commit: Commit) -> None:
+def _write_rows(db: apsw.Cursor, commit: Commit) -> None:
     run_id = commit.turn.run_id
     first_id = run_id << 32
     db.executemany(SQL["insert_event"], [(first_id + entry.seq, encode(entry)) for entry in commit.entries])
@@ -100,7 +100,7 @@ def _write_rows(db: apsw.Connection, commit: Commit) -> None:
         db.executemany(SQL["delete_row"], gone)
 
 
-def _drain(db: apsw.Connection, commit: Commit) -> None:
+def _drain(db: apsw.Cursor, commit: Commit) -> None:
     db.executemany(SQL["drain"], [(message_id,) for message_id, _ in commit.drained])
     answers = [(message_id, encoded(answer)) for message_id, answer in commit.drained if answer is not None]
     db.executemany(SQL["insert_answer"], answers)
@@ -109,7 +109,7 @@ def _drain(db: apsw.Connection, commit: Commit) -> None:
 # -- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def _take(db: apsw.Connection, commit: Commit, tickets: Iterator[int]) -> Sequence[Lease]:
+def _take(db: apsw.Cursor, commit: Commit, tickets: Iterator[int]) -> Sequence[Lease]:
     worker = commit.turn.holder
     leases = [Lease(task, worker, next(tickets)) for task in commit.taken]
     for lease in leases:
@@ -118,7 +118,7 @@ def _take(db: apsw.Connection, commit: Commit, tickets: Iterator[int]) -> Sequen
         if fetched(db, SQL["is_told_of"], task.run_id, task.place, task.attempt):
             raise refusals.not_free(task)
         db.execute(SQL["take_task"], _task_row(task, lease.token, worker))
-        if db.changes() != 1:
+        if db.connection.changes() != 1:
             raise refusals.not_free(task)
     return leases
 
@@ -131,7 +131,7 @@ def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
     )
 
 
-def _stop(db: apsw.Connection, commit: Commit) -> None:
+def _stop(db: apsw.Cursor, commit: Commit) -> None:
     for stop in commit.stopped:
         known_by = (commit.turn.run_id, stop.place, stop.attempt)
         db.execute(SQL["delete_queued"], known_by)
@@ -141,14 +141,14 @@ def _stop(db: apsw.Connection, commit: Commit) -> None:
 # -- other runs ------------------------------------------------------------------------------------------------------
 
 
-def _start_children(db: apsw.Connection, commit: Commit) -> Sequence[Turn]:
+def _start_children(db: apsw.Cursor, commit: Commit) -> Sequence[Turn]:
     turn = commit.turn
     ((root,),) = fetched(db, SQL["root"], turn.run_id)
     return insert_runs(db, commit.children, turn.holder, turn.run_id, root)
 
 
 def insert_runs(
-    db: apsw.Connection, runs: Sequence[NewRun], holder: str, parent: int | None = None, root: int | None = None
+    db: apsw.Cursor, runs: Sequence[NewRun], holder: str, parent: int | None = None, root: int | None = None
 ) -> list[Turn]:
     """New runs with their requests in their inboxes, below `parent` if there is one."""
     run_ids = next_numbers(db, "run", len(runs))
@@ -169,7 +169,7 @@ def _run_row(run_id: int, run: NewRun, parent: int | None, root: int | None) -> 
     )
 
 
-def _tell(db: apsw.Connection, commit: Commit) -> None:
+def _tell(db: apsw.Cursor, commit: Commit) -> None:
     for run_id, report in commit.told:
         # A run that is gone has nobody to tell.
         fetched(db, SQL["put"], run_id, encoded(report), 0)
@@ -177,7 +177,7 @@ def _tell(db: apsw.Connection, commit: Commit) -> None:
         db.execute(SQL["tell_children"], (commit.turn.run_id, encoded(told.report), told.place, told.attempt))
 
 
-def _end_round(db: apsw.Connection, turn: Turn) -> None:
+def _end_round(db: apsw.Cursor, turn: Turn) -> None:
     db.execute(SQL["delete_timers"], (turn.run_id,))
     db.execute(SQL["delete_tasks"], (turn.run_id,))
     db.execute(SQL["release"], (turn.run_id, turn.fence, turn.holder))

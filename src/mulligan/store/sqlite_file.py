@@ -27,17 +27,17 @@ _SETTINGS = (
 )
 
 
-def each(db: apsw.Connection, sql: str, *params: Any) -> Iterator[Any]:
+def each(db: apsw.Cursor, sql: str, *params: Any) -> Iterator[Any]:
     """The rows that a statement gives, one by one, inside somebody's transaction."""
     return iter(db.execute(sql, params))
 
 
-def fetched(db: apsw.Connection, sql: str, *params: Any) -> list[Any]:
+def fetched(db: apsw.Cursor, sql: str, *params: Any) -> list[Any]:
     """The rows that a statement gives, inside somebody's transaction."""
     return db.execute(sql, params).fetchall()
 
 
-def data_version(db: apsw.Connection) -> int:
+def data_version(db: apsw.Cursor) -> int:
     """A number that changes when another connection has written."""
     # Not Connection.data_version(): that one changes with our own commits too.
     version: int = fetched(db, "PRAGMA data_version")[0][0]
@@ -52,18 +52,20 @@ class SqliteFile:
         self._busy_seconds = busy_seconds
         try:
             _create_private(path)
-            self.db = apsw.Connection(str(path))
+            self._db = apsw.Connection(str(path))
         except (apsw.Error, OSError) as error:
             raise self._cannot_open(error) from error
+        # One for everything: a new one for each statement would cost as much as a small statement.
+        self._cursor = self._db.cursor()
         try:
             self._prepare()
         except BaseException:
-            self.db.close()
+            self._db.close()
             raise
 
     def close(self) -> None:
         try:
-            self.db.close()
+            self._db.close()
         except apsw.Error as error:
             self._translate(error)
 
@@ -72,31 +74,31 @@ class SqliteFile:
     def version(self) -> int:
         """A number that changes when another connection has written."""
         try:
-            return data_version(self.db)
+            return data_version(self._cursor)
         except apsw.Error as error:
             self._translate(error)
 
     def read(self, sql: str, *params: Any) -> list[Any]:
         """The rows that one statement gives, which is a transaction of its own."""
         try:
-            return self.db.execute(sql, params).fetchall()
+            return fetched(self._cursor, sql, *params)
         except apsw.Error as error:
             self._translate(error)
 
-    def read_together(self, work: Callable[[apsw.Connection], Found]) -> Found:
+    def read_together(self, work: Callable[[apsw.Cursor], Found]) -> Found:
         """What `work` reads, all of it from one moment."""
         return self._transact("BEGIN", work)
 
-    def write(self, work: Callable[[apsw.Connection], Found]) -> Found:
+    def write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
         """Do `work` in one transaction: all of it is on the disk then, or nothing."""
         return self._transact("BEGIN IMMEDIATE", work)
 
-    def _transact(self, begin: str, work: Callable[[apsw.Connection], Found]) -> Found:
-        db = self.db
+    def _transact(self, begin: str, work: Callable[[apsw.Cursor], Found]) -> Found:
+        cursor = self._cursor
         try:
-            db.execute(begin)
-            found = work(db)
-            db.execute("COMMIT")
+            cursor.execute(begin)
+            found = work(cursor)
+            cursor.execute("COMMIT")
             return found
         except BaseException as error:
             self._roll_back()
@@ -107,33 +109,33 @@ class SqliteFile:
     def _roll_back(self) -> None:
         # After a full disk SQLite may have done it already, and may say so.
         with suppress(apsw.Error):
-            if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     # -- opening
 
     def _prepare(self) -> None:
         try:
-            self.db.set_busy_timeout(int(self._busy_seconds * 1000))
-            found, application = self.db.pragma("user_version"), self.db.pragma("application_id")
+            self._db.set_busy_timeout(int(self._busy_seconds * 1000))
+            found, application = self._db.pragma("user_version"), self._db.pragma("application_id")
             if application != _APPLICATION_ID and not self._is_empty():
                 raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
             for setting in _SETTINGS:
-                self.db.execute(setting).fetchall()
+                self._db.execute(setting).fetchall()
         except apsw.Error as error:
             self._translate(error)
         if missing("sqlite", found, f"'{self.path}'"):
             self.write(self._migrate)
 
     def _is_empty(self) -> bool:
-        return not self.db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        return not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
 
-    def _migrate(self, db: apsw.Connection) -> None:
+    def _migrate(self, db: apsw.Cursor) -> None:
         """Asked again under the lock: another process may have come first."""
-        for migration in missing("sqlite", db.pragma("user_version"), f"'{self.path}'"):
+        for migration in missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'"):
             db.execute(migration.sql)
-            db.pragma("user_version", migration.number)
-        db.pragma("application_id", _APPLICATION_ID)
+            self._db.pragma("user_version", migration.number)
+        self._db.pragma("application_id", _APPLICATION_ID)
 
     # -- trouble
 

@@ -15,7 +15,7 @@ SQL = statements("sqlite")
 _BLOCK = 1000
 
 
-def next_numbers(db: apsw.Connection, name: str, count: int) -> range:
+def next_numbers(db: apsw.Cursor, name: str, count: int) -> range:
     """The next `count` numbers of a counter that is kept in the file."""
     ((last,),) = fetched(db, SQL["next_numbers"], name, count)
     return range(last - count + 1, last + 1)
@@ -29,7 +29,7 @@ class Tickets:
         self._left_count = 0
         self._version = 0
 
-    def take(self, db: apsw.Connection, count: int) -> list[int]:
+    def take(self, db: apsw.Cursor, count: int) -> list[int]:
         """The next numbers, inside a transaction that writes."""
         if not count:
             return []
