@@ -28,6 +28,8 @@ from .drive import REPORTS_PER_TURN_MAX, Drive, Told
 IDLE_SECONDS = 1.0
 # How often a store that cannot call is asked for news.
 NEWS_SECONDS = 0.02
+# How often a shared store is asked for tasks without a sign that there are any.
+LEASE_AGAIN_SECONDS = 0.2
 # A turn that crashes this often has met a bug of ours: the run is paused, and disturbs no other.
 CRASHES_MAX = 3
 # How many runs are asked in a round whether a task of theirs fits, and how many may say no: there may be thousands.
@@ -99,7 +101,10 @@ class Engine:
         self._next_due: datetime | None = None
         self._must_look = True
         self._looked_at = self._asked_at = 0.0
+        # Whether the store may have tasks for us: somebody queued some, or there is more room than when we last asked.
         self._may_have_tasks = True
+        self._has_more_room = False
+        self._leased_at = 0.0
         fd = store.fileno()
         self._patience_max = IDLE_SECONDS if fd is not None else NEWS_SECONDS
         if hands is not None and fd is not None:
@@ -186,7 +191,7 @@ class Engine:
         if ended:
             fault("before_report")
             self._ended.extend(ended)
-            self._may_have_tasks = True
+            self._has_more_room = True
         self._deliver_ended()
 
     def _deliver_ended(self) -> None:
@@ -396,17 +401,23 @@ class Engine:
 
     def _lease(self) -> None:
         """Where others queue tasks too, the store is asked for those that fit."""
-        if self.hands is None or self._is_draining or not self._may_have_tasks:
+        if self.hands is None or self._is_draining or not self._is_worth_asking():
             return
         offer = self.hands.offer()
         if offer.tasks_max < 1:
             return
         leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id)
+        self._leased_at, self._has_more_room = time.monotonic(), False
         self._may_have_tasks = len(leases) == offer.tasks_max
         self._must_look = self._must_look or bool(leases)
         for lease in leases:
             self.hands.reserve(lease.task)
         self._start(leases)
+
+    def _is_worth_asking(self) -> bool:
+        """A task that did not fit before may fit when something has ended: worth a question now and then."""
+        is_time = self._has_more_room and time.monotonic() - self._leased_at > LEASE_AGAIN_SECONDS
+        return self._may_have_tasks or is_time
 
     # -- trouble -----------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ..errors import MulliganError, StoreRefused, StoreUnavailable
 from . import postgres_arrays
-from .statements import missing, statements
+from .postgres_pipeline import SQL, Statement, pipeline
+from .statements import missing
 
 Found = TypeVar("Found")
-Statement = tuple[str, Any]
-
-SQL = statements("postgres")
 
 # A connection that is silently gone is noticed within half a minute.
 _DEFAULTS: dict[str, Any] = {
@@ -47,12 +45,16 @@ class PostgresLink:
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: psycopg.Connection | None = None
+        # The statements that the connection has prepared for pipelines.
+        self._prepared: set[str] = set()
         self._listener: psycopg.Connection | None = None
         self._is_behind = False
         self.where = _where(url)
-        with self._translated(), self.connected().transaction():
-            schema, _ = self.ask("schema")[0]
-            self._migrate(schema)
+        try:
+            schema = self._open()
+        except BaseException:
+            self.close()
+            raise
         # Channels belong to a database; a name has 63 bytes at most.
         self.channel = f"mulligan {schema}"[:60]
 
@@ -68,6 +70,7 @@ class PostgresLink:
         """The connection for statements. Each is a transaction of its own, unless one was begun."""
         if self._connection is None:
             self._connection = self._connect()
+            self._prepared = set()
         return self._connection
 
     def ask(self, name: str, *params: Any, **named: Any) -> list[Any]:
@@ -85,11 +88,7 @@ class PostgresLink:
         return self._again(lambda: self._pipeline(asked))
 
     def _pipeline(self, asked: Sequence[Statement]) -> list[list[Any]]:
-        connection = self.connected()
-        # What is sent before the pipeline's end is one transaction for the server.
-        with connection.pipeline():
-            cursors = [connection.execute(SQL[name], params, binary=True) for name, params in asked]
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return pipeline(self.connected(), self._prepared, asked)
 
     def write(self, work: Callable[[], Found]) -> Found:
         """Do `work`, which asks more than once, in one transaction."""
@@ -145,6 +144,14 @@ class PostgresLink:
 
     # -- opening
 
+    def _open(self) -> str:
+        with self._translated(), self.connected().transaction():
+            schema: str | None = self.ask("schema")[0][0]
+            if schema is None:
+                raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
+            self._migrate()
+            return schema
+
     def _connect(self) -> psycopg.Connection:
         given = conninfo_to_dict(self._url)
         options = {name: value for name, value in _DEFAULTS.items() if name not in given}
@@ -152,9 +159,7 @@ class PostgresLink:
         postgres_arrays.register(connection)
         return connection
 
-    def _migrate(self, schema: str | None) -> None:
-        if schema is None:
-            raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
+    def _migrate(self) -> None:
         if self._missing():
             # Whoever waits here finds that another process has done it.
             self.ask("lock_schema")
@@ -195,7 +200,7 @@ class PostgresLink:
                 listener.close()
 
     def _told(self, error: psycopg.Error) -> MulliganError:
-        said = " ".join(str(error).split())
+        said = _said(error)
         match error:
             case pg.DuplicateTable() | pg.DuplicateFunction() | pg.DuplicateObject():
                 return StoreRefused(
@@ -206,13 +211,22 @@ class PostgresLink:
                 return StoreRefused(f"{self.where} may not be written: {said}", hint="ask its owner for the right to")
             case pg.DiskFull():
                 return StoreUnavailable(f"the disk of {self.where} is full", hint="make room on its disk")
-            case psycopg.ProgrammingError() if not error.sqlstate:
-                return StoreRefused(f"{self.where} cannot be used: {said}")
         return StoreUnavailable(f"{self.where} does not answer: {said}", hint="see that the server runs, and try again")
 
 
 def _where(url: str) -> str:
     """The server as messages name it: never with its password."""
-    given = conninfo_to_dict(url)
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise StoreRefused(
+            f"the URL of the PostgreSQL database cannot be read: {_said(error)}",
+            hint="write it like 'postgresql://user@host/database'",
+        ) from error
     host = given.get("host") or given.get("hostaddr") or "localhost"
     return f"the PostgreSQL database '{given.get('dbname') or given.get('user') or ''}' on '{host}'"
+
+
+def _said(error: psycopg.Error) -> str:
+    """The server's own words in one line, without where in a statement of ours it stumbled."""
+    return " ".join((error.diag.message_primary or str(error)).split())

@@ -1,0 +1,147 @@
+"""Many statements in one round trip, on libpq itself: a commit is small, and what is around it must not cost more.
+
+Each statement is prepared once for a connection. What is sent before the pipeline's end is one transaction.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import psycopg
+from psycopg import errors, pq
+
+from .postgres_arrays import Array
+from .statements import statements
+
+Statement = tuple[str, Any]
+
+SQL = statements("postgres")
+
+_TEXT, _BINARY = 0, 1
+_BOOLEAN, _INTEGERS = 16, frozenset({20, 21, 23})
+_PLACE = re.compile(r"%(?:%|s|\((\w+)\)s)")
+
+
+def pipeline(connection: psycopg.Connection[Any], prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
+    """The rows of each statement. `prepared` names those that this connection knows already."""
+    pgconn = connection.pgconn
+    for name in {name for name, _ in asked} - prepared:
+        _checked(pgconn.prepare(name.encode(), _numbered(name)[0]), connection)
+        prepared.add(name)
+    pgconn.enter_pipeline_mode()
+    try:
+        for name, params in asked:
+            values, formats = _values(name, params)
+            pgconn.send_query_prepared(name.encode(), values, formats, _TEXT)
+        pgconn.pipeline_sync()
+        _flush(pgconn)
+        results = [_results(pgconn) for _ in asked]
+        _results(pgconn)
+    finally:
+        if pgconn.status == pq.ConnStatus.OK and pgconn.pipeline_status != pq.PipelineStatus.OFF:
+            _leave(pgconn)
+    return [_rows(connection, found) for found in results]
+
+
+# -- what is sent ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
+    """The statement as the server takes it, `$1` and so on, and the names of its parameters if they have any."""
+    names: list[str] = []
+    count = 0
+
+    def number(place: re.Match[str]) -> str:
+        nonlocal count
+        if place.group() == "%%":
+            return "%"
+        if place.group(1) is None:
+            count += 1
+            return f"${count}"
+        if place.group(1) not in names:
+            names.append(place.group(1))
+        return f"${names.index(place.group(1)) + 1}"
+
+    return _PLACE.sub(number, SQL[name]).encode(), tuple(names)
+
+
+def _values(name: str, params: Sequence[Any] | Mapping[str, Any]) -> tuple[list[bytes | None], list[int]]:
+    if isinstance(params, Mapping):
+        params = [params[key] for key in _numbered(name)[1]]
+    return [_value(param) for param in params], [_format(param) for param in params]
+
+
+def _value(param: Any) -> bytes | None:
+    if isinstance(param, Array):
+        return param.encoded()
+    return param if param is None or isinstance(param, bytes) else str(param).encode()
+
+
+def _format(param: Any) -> int:
+    return _BINARY if isinstance(param, Array | bytes) else _TEXT
+
+
+def _flush(pgconn: pq.abc.PGconn) -> None:
+    """Send all of it. A server whose answers nobody reads would stop to read our questions."""
+    while pgconn.flush():
+        readable, _, _ = select.select([pgconn.socket], [pgconn.socket], [])
+        if readable:
+            pgconn.consume_input()
+
+
+# -- what comes back -------------------------------------------------------------------------------------------------
+
+
+def _results(pgconn: pq.abc.PGconn) -> list[pq.abc.PGresult]:
+    """What one statement gave, or the pipeline's end."""
+    found = []
+    while (result := pgconn.get_result()) is not None:
+        found.append(result)
+        if result.status == pq.ExecStatus.PIPELINE_SYNC:
+            break
+    return found
+
+
+def _leave(pgconn: pq.abc.PGconn) -> None:
+    """Back to one statement at a time; what was left over after an error is read away first."""
+    while True:
+        try:
+            pgconn.exit_pipeline_mode()
+        except psycopg.OperationalError:
+            if pgconn.get_result() is None and pgconn.status != pq.ConnStatus.OK:
+                return
+        else:
+            return
+
+
+def _rows(connection: psycopg.Connection[Any], results: list[pq.abc.PGresult]) -> list[Any]:
+    rows: list[Any] = []
+    for result in results:
+        _checked(result, connection)
+        if result.status == pq.ExecStatus.TUPLES_OK:
+            readers = [_reader(result.ftype(column)) for column in range(result.nfields)]
+            rows.extend(_row(result, number, readers) for number in range(result.ntuples))
+    return rows
+
+
+def _row(result: pq.abc.PGresult, number: int, readers: Sequence[Any]) -> tuple[Any, ...]:
+    values = (result.get_value(number, column) for column in range(len(readers)))
+    return tuple(None if value is None else read(value) for read, value in zip(readers, values, strict=True))
+
+
+def _reader(oid: int) -> Any:
+    if oid in _INTEGERS:
+        return int
+    return (lambda value: value == b"t") if oid == _BOOLEAN else bytes.decode
+
+
+def _checked(result: pq.abc.PGresult, connection: psycopg.Connection[Any]) -> None:
+    if result.status == pq.ExecStatus.FATAL_ERROR:
+        raise errors.error_from_result(result, encoding=connection.info.encoding)
+    if result.status == pq.ExecStatus.PIPELINE_ABORTED:
+        raise errors.InFailedSqlTransaction("a statement before it was refused")
