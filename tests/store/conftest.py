@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,23 +9,8 @@ from pathlib import Path
 import pytest
 
 from mulligan.ports import Store
-from mulligan.testing.postgres import own_schema, shared_server
 
 from .keeping import Memory, Open, Place, PostgresSchema, SqliteFolder
-
-
-@pytest.fixture(scope="session")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One PostgreSQL server for all processes of the session."""
-    folder = tmp_path_factory.getbasetemp()
-    with shared_server(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as url:
-        yield url
-
-
-@pytest.fixture
-def schema_url(server_url: str) -> Iterator[str]:
-    with own_schema(server_url) as url:
-        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres", "memory"])

@@ -28,6 +28,7 @@ from ..errors import MulliganError, Refused, RunDriven, RunFinished, StoreUnavai
 from ..language import check_inputs
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.lock import is_free
+from ..worker.processes import is_running
 from .driver import LEASE_SECONDS, Capacity, Driver
 from .home import Home, this_host
 from .possible import refuse_the_impossible
@@ -35,6 +36,8 @@ from .reading import Reading
 
 # How long a verb waits for the process that drives the run to answer, and how often it looks.
 ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
+# How long the supervisor of a process that was killed may take to end what it ran.
+DYING_SECONDS = 10.0
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -244,8 +247,18 @@ class Service(Reading):
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
         if worker.lock and (worker.host == this_host() or not self.store.is_shared):
-            return not is_free(worker.lock)
+            return not is_free(worker.lock) and not _is_dying(worker)
         return not worker.is_expired
+
+
+def _is_dying(worker: WorkerRecord) -> bool:
+    """Whether its process is gone and only what it ran is still being ended: that takes a moment, and is waited for."""
+    if worker.host != this_host() or is_running(worker.pid):
+        return False
+    deadline = time.monotonic() + DYING_SECONDS
+    while not is_free(worker.lock) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return is_free(worker.lock)
 
 
 def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:

@@ -52,6 +52,17 @@ def _read(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[21]) * PAGE_BYTES)
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and not only what its parent has not noticed yet."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's
+    return _read(pid) is not None or not os.path.exists("/proc/self/stat")
+
+
 def descendants(processes: dict[int, Process], roots: set[int]) -> set[int]:
     """The live ones among `roots`, and all that come from them."""
     children: dict[int, list[int]] = {}
