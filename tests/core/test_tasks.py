@@ -24,7 +24,7 @@ def told(run: History, key: str) -> Task:
 
 
 def test_a_plain_step_is_told_where_it_belongs_and_what_it_runs():
-    run = History(workflow(step("a"))).start(version="v1", cwd="/home/someone")
+    run = History(workflow(step("a"))).start(version="v1", cwd="/srv/runs")
 
     assert told(run, "a") == Task(
         run_id=1,
@@ -36,7 +36,7 @@ def test_a_plain_step_is_told_where_it_belongs_and_what_it_runs():
         version="v1",
         step="a",
         visit=1,
-        home="/home/someone",
+        home="/srv/runs",
         told_attempt=1,
     )
 

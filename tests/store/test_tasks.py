@@ -40,7 +40,7 @@ def test_a_leased_task_is_the_one_that_was_queued_with_everything_in_it(store: S
         "check[3].0",
         2,
         env={"A": [1, 2.5, None, "ä"]},
-        home="/home/somebody",
+        home="/srv/runs",
         timeout=1.5,
         deadline=T0,
         memory=2**34,
