@@ -33,8 +33,9 @@ def worker(
     ends a worker in order: what it runs has its grace. A second one ends it at once.
     """
     capacity = _capacity(checked_parallel(parallel), memory, gpus, labels)
-    with service_at(home) as service, service.driver(capacity, Log()) as driver:
-        complain(f"worker {driver.name} is up: {_told(capacity)}")
+    log = Log()
+    with service_at(home) as service, service.driver(capacity, log) as driver:
+        log.greeting = f"worker {driver.name} is up: {_told(capacity)}"
         driver.serve()
     complain(f"worker {driver.name} has ended")
     return 0
@@ -42,6 +43,9 @@ def worker(
 
 class Log:
     """What a worker says of itself, a line each: who wants to see how a run goes looks at that run."""
+
+    # Said when the loop comes round for the first time: from then on signals are heard.
+    greeting = ""
 
     def committed(self, state: Any, entries: Sequence[Any]) -> None:
         for told in sentences(state, entries):
@@ -53,7 +57,9 @@ class Log:
             complain(message)
 
     def tick(self) -> None:
-        pass
+        if self.greeting:
+            complain(self.greeting)
+            self.greeting = ""
 
 
 def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels: str | None) -> Capacity:

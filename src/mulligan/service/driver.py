@@ -37,6 +37,8 @@ LEASE_SECONDS = 30.0
 PATIENCE_SECONDS = 0.1
 # How long the engine waits between two questions to a store that does not answer: from, and at most.
 STORE_SECONDS, STORE_SECONDS_MAX = 0.1, 2.0
+# How many runs that nobody drives one worker takes up when it begins.
+RUNS_TAKEN_MAX = 1000
 
 
 class SystemClock:
@@ -171,6 +173,10 @@ class Driver:
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take turns and tasks of all runs until we are interrupted."""
+        if not self.store.is_shared:
+            # Tasks come with the turn of their run there: of those that nobody drives, and that may never be told.
+            unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
+            self.engine.take_up([record.run_id for record in unfinished])
         with self._signals():
             while not self.interrupts and not until():
                 self._once()

@@ -1,0 +1,100 @@
+"""`mulligan resume`: on with a run that nobody drives, without doing anything twice."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from .commands import mulligan, process, ran, steady, workflow
+from .pipes import Pipe
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+# The second step waits for a reader of `pipe` the first time, and is quick the second.
+SLOW = """\
+name: slow
+steps:
+  - {step: first, shell: 'echo x >> firsts'}
+  - {step: second, needs: [first], shell: 'test -e pipe || exit 0; echo on > pipe; exec sleep 60'}
+"""
+
+
+def interrupted(number: signal.Signals, text: str = SLOW) -> int:
+    """The exit code of a run that got a signal while its second step ran."""
+    pipe = Pipe()
+    # Who runs the tests in the background of a shell has SIGINT ignored, and children inherit that.
+    child = process("run", workflow(text), preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
+    pipe.hear()
+    pipe.remove()
+    child.send_signal(number)
+    child.communicate(timeout=60)
+    return child.returncode
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_an_interrupted_or_killed_run_goes_on_and_nothing_that_was_done_is_done_again(
+    number: signal.Signals, code: int
+):
+    assert interrupted(number) == code
+
+    said = mulligan("resume")
+
+    assert said.code == 0
+    assert steady(said.err).startswith("run 1: slow\n")
+    assert "✓ run 1 completed in Ns (2 steps)" in steady(said.err)
+    assert Path("firsts").read_text() == "x\n"
+
+
+def test_a_paused_run_goes_on():
+    ran("name: asking\nsteps:\n  - {step: gate, approve: {message: 'ship it?'}}\n")
+    mulligan("pause", 1)
+
+    said = mulligan("resume", 1, "--json")
+
+    assert (said.code, said.json["status"]) == (4, "running")
+
+
+def test_what_broke_before_an_interruption_is_summed_up_after_it():
+    first = "{step: first, retry: 1, shell: 'test -e tried && exit 0; touch tried; echo oh >&2; exit 4'}"
+    text = SLOW.replace("{step: first, shell: 'echo x >> firsts'}", first)
+    assert interrupted(signal.SIGINT, text) == 130
+
+    said = mulligan("resume", 1)
+
+    told = "  ✓ first  EXIT_NONZERO 4: oh → retried, then completed  (mulligan logs 1 first)\n"
+    assert (said.code, told in said.err) == (0, True)
+
+
+def test_a_run_that_a_live_process_drives_is_refused_and_the_process_named():
+    pipe = Pipe()
+    child = process("run", workflow(SLOW))
+    pipe.hear()
+
+    said = mulligan("resume", 1)
+
+    child.kill()
+    child.communicate(timeout=60)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(f"error[run.driven]: run 1 is driven by process {child.pid} on ")
+
+
+def test_a_run_that_has_ended_is_refused():
+    ran("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n")
+
+    assert tuple(mulligan("resume", 1)) == (
+        2,
+        "",
+        "error[run.finished]: run 1 completed, so there is nothing to resume\n"
+        "  to give it another round: mulligan retry 1\n",
+    )
+
+
+def test_where_there_is_nothing_to_resume_that_is_said():
+    assert tuple(mulligan("resume")) == (
+        2,
+        "",
+        "error[refused]: there is no run to resume: none is unfinished and without a process that drives it\n",
+    )

@@ -1,0 +1,315 @@
+"""`mulligan run`: what it prints, where, and the exit code of every way in which a run can end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from .commands import mulligan, process, ran, steady, workflow
+from .pipes import Pipe
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+HELLO = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"
+GREETING = """\
+name: greeting
+inputs: {name: string, times: {type: integer, default: 1}}
+outputs: {said: "${steps.greet.output}", times: "${inputs.times}"}
+steps:
+  - {step: greet, shell: 'echo hello ${inputs.name}'}
+"""
+BROKEN = """\
+name: broken
+steps:
+  - {step: fetch, shell: 'echo no route >&2; exit 7'}
+  - {step: load, needs: [fetch], shell: 'true'}
+"""
+ASKING = """\
+name: asking
+steps:
+  - {step: sim, shell: 'echo odd >&2; exit 3', triage: true}
+  - {step: ship, approve: {message: 'ship it?'}}
+"""
+# A step that cancels its own run, from a process of its own.
+CANCELLED = """\
+name: cancelled
+steps:
+  - {step: stop, shell: '"$PYTHON" -m mulligan cancel "$MULLIGAN_RUN_ID" --now; sleep 60'}
+"""
+
+
+# Exit codes
+
+
+def test_a_run_that_completes_is_told_in_three_lines_on_stderr():
+    assert ran(HELLO).plain == (
+        0,
+        "",
+        "run 1: hello\nTHEN ✓ greet  completed\n\n✓ run 1 completed in Ns (1 step)\n",
+    )
+
+
+def test_a_failure_is_told_with_what_was_done_about_it_its_logs_and_what_to_type():
+    assert ran(BROKEN).plain == (
+        1,
+        "",
+        "run 1: broken\n"
+        "THEN ✗ fetch  failed, EXIT_NONZERO 7: no route\n"
+        "THEN · load  skipped: need unmet\n"
+        "\n"
+        "✗ run 1 failed in Ns (2 steps, 1 failed, 1 skipped)\n"
+        "  ✗ fetch  EXIT_NONZERO 7: no route → not handled: it fails the run  (mulligan logs 1 fetch)\n"
+        "  mulligan retry 1  # run again what failed\n"
+        "  mulligan explain 1  # the whole story\n",
+    )
+
+
+def test_a_run_that_waits_for_people_says_who_has_to_type_what():
+    said = ran(ASKING)
+
+    assert (said.code, said.out) == (4, "")
+    assert steady(said.err).partition("\n\n")[2] == (
+        "? run 1 waits for a person\n"
+        "  ? sim: a person to classify EXIT_NONZERO 3: odd\n"
+        "  mulligan logs 1 sim\n"
+        "  mulligan classify 1 sim retry --reason 'why'\n"
+        "  ? ship: an approval: ship it?\n"
+        "  mulligan approve 1 ship --reason 'why'\n"
+    )
+
+
+def test_a_cancelled_run_is_exit_code_3(monkeypatch: pytest.MonkeyPatch):
+    source = Path(__file__).parent.parent.parent / "src"
+    monkeypatch.setenv("PYTHONPATH", str(source))
+
+    said = ran(CANCELLED.replace('"$PYTHON"', sys.executable))
+
+    assert said.code == 3
+    assert "run 1 was cancelled in" in said.err
+    assert said.err.endswith("  mulligan retry 1  # take it up again\n")
+
+
+SLOW = "name: slow\nsteps:\n  - {step: a, shell: 'echo on > pipe; exec sleep 60'}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_exit_code_130_and_says_how_to_go_on(number: signal.Signals):
+    pipe = Pipe()
+    # Who runs the tests in the background of a shell has SIGINT ignored, and children inherit that.
+    heard = partial(signal.signal, number, signal.SIG_DFL)
+    child = process("run", workflow(SLOW), preexec_fn=heard)
+    pipe.hear()
+
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+
+    assert (child.returncode, out, steady(err.decode())) == (
+        130,
+        b"",
+        "run 1: slow\n"
+        "! interrupted: waiting for what runs to end (once more to end it at once)\n"
+        "\n"
+        "? run 1 was interrupted after Ns; nothing is lost\n"
+        "  mulligan resume 1  # go on where it stopped\n",
+    )
+
+
+# Data
+
+
+def test_what_the_workflow_puts_out_is_json_on_stdout():
+    said = ran(GREETING, "-i", "name=ann", "--input", "times=3")
+
+    assert (said.code, said.json) == (0, {"said": "hello ann", "times": 3})
+
+
+def test_as_json_the_whole_run_is_one_object_on_stdout_and_the_talk_stays_on_stderr():
+    said = ran(BROKEN, "--json")
+
+    assert said.code == 1
+    assert {"run_id", "status", "degraded", "round", "steps", "failures", "outputs", "end"} <= set(said.json)
+    assert (said.json["run_id"], said.json["status"]) == (1, "failed")
+    assert set(said.json["steps"]) == {"fetch", "load"}
+    keys = {"status", "visits", "attempts", "recovered", "handled", "output", "failure", "failure_route", "waiting_for"}
+    assert keys <= set(said.json["steps"]["fetch"])
+    assert said.err.startswith("run 1: broken\n")
+
+
+def test_a_waiting_run_is_json_too():
+    said = ran(ASKING, "--json")
+
+    assert (said.code, said.json["status"], said.json["steps"]["sim"]["status"]) == (4, "running", "pending_failed")
+
+
+# What is told
+
+
+LADDER = """\
+name: ladder
+steps:
+  - step: fetch
+    shell: 'test -e fetched && exit 0; touch fetched; echo reset >&2; exit 10'
+    retry: {max_retries: 2, delay: 0s}
+  - {step: build, needs: [fetch], shell: 'echo no space >&2; exit 2', on_failure: echo v1}
+  - step: check
+    needs: [build]
+    map: {over: [1, 2], as: one, on_item_failure: collect, max_parallel: 1}
+    do: [{shell: 'test ${one} != 2'}]
+  - step: deploy
+    needs: [check]
+    shell: 'test -e fixed || { echo expired >&2; exit 1; }'
+    next: [{to: repair, on: failure, then: rerun}]
+  - {step: repair, shell: touch fixed}
+  - {step: announce, needs: [deploy], shell: 'exit 7', continue_on_error: true}
+"""
+
+
+def test_each_rung_of_the_ladder_is_told_as_it_is_climbed_and_summed_up_in_a_line():
+    assert ran(LADDER, "--parallel", "1").plain == (
+        0,
+        "",
+        "run 1: ladder\n"
+        "THEN ✗ fetch  attempt 1 failed, EXIT_NONZERO 10: reset\n"
+        "THEN ↻ fetch  rule 1 grants retry 1, at once\n"
+        "THEN ✓ fetch  completed\n"
+        "THEN ✗ build  attempt 1 failed, EXIT_NONZERO 2: no space\n"
+        "THEN ↻ build  its recovery handler runs\n"
+        "THEN ✓ build  recovered, by its recovery handler\n"
+        "THEN · check  2 items\n"
+        "THEN ✗ check[1]  item failed, EXIT_NONZERO 1\n"
+        "THEN ✓ check  completed\n"
+        "THEN ✗ deploy  failed, EXIT_NONZERO 1: expired; 'repair' takes over\n"
+        "THEN ✓ repair  completed\n"
+        "THEN ↻ deploy  goes again: 'repair' has completed\n"
+        "THEN ✓ deploy  completed\n"
+        "THEN ✗ announce  failed, which it may, EXIT_NONZERO 7\n"
+        "\n"
+        "✓ run 1 completed, not without help, in Ns (6 steps, 1 failed)\n"
+        "  ✓ fetch  EXIT_NONZERO 10: reset → retried, then completed  (mulligan logs 1 fetch)\n"
+        "  ✓ build  EXIT_NONZERO 2: no space → recovered by its handler  (mulligan logs 1 build)\n"
+        "  ✓ check[1]  EXIT_NONZERO 1 → its step completed without it  (mulligan logs 1 check --item 1)\n"
+        "  ✓ deploy  EXIT_NONZERO 1: expired → routed to 'repair', which completed, and it went again"
+        "  (mulligan logs 1 deploy)\n"
+        "  ✓ announce  EXIT_NONZERO 7 → allowed to fail  (mulligan logs 1 announce)\n",
+    )
+
+
+def test_of_very_many_steps_only_what_is_out_of_the_ordinary_is_told():
+    steps = "".join(f"  - {{step: s{n}, when: 'false', shell: 'true'}}\n" for n in range(101))
+
+    said = ran(f"name: many\nsteps:\n{steps}")
+
+    assert said.plain == (0, "", "run 1: many\n\n✓ run 1 completed in Ns (101 steps, 101 skipped)\n")
+
+
+def test_of_very_many_failures_the_first_are_told_and_the_rest_counted():
+    steps = "".join(f"  - {{step: s{n}, shell: 'exit 1'}}\n" for n in range(22))
+
+    said = ran(f"name: many\nsteps:\n{steps}")
+
+    lines = steady(said.err).partition("\n\n")[2].splitlines()
+    assert said.code == 1
+    assert lines[0] == "✗ run 1 failed in Ns (22 steps, 22 failed)"
+    assert len([line for line in lines if "not handled" in line]) == 20
+    assert lines[21:] == [
+        "  2 more steps failed: mulligan explain 1",
+        "  mulligan retry 1  # run again what failed",
+        "  mulligan explain 1  # the whole story",
+    ]
+
+
+def test_a_warning_of_the_file_is_told_and_refuses_nothing():
+    said = ran("name: odd\ninputs: {unused: {type: string, default: x}}\nsteps:\n  - {step: a, shell: 'true'}\n")
+
+    assert said.code == 0
+    assert said.err.startswith("warning[")
+
+
+def test_what_to_type_names_the_home_that_was_named():
+    said = ran(BROKEN, "--home", "my runs")
+
+    assert said.code == 1
+    assert "mulligan logs 1 fetch --home 'my runs'" in said.err
+    assert "  mulligan retry 1 --home 'my runs'" in said.err
+    assert Path("my runs", "mulligan.db").exists()
+
+
+def test_where_signs_cannot_be_shown_there_are_letters(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+
+    out, err = process("run", workflow(BROKEN)).communicate(timeout=60)
+
+    assert (out, steady(err.decode("ascii")).splitlines()[1:5]) == (
+        b"",
+        [
+            "THEN x fetch  failed, EXIT_NONZERO 7: no route",
+            "THEN - load  skipped: need unmet",
+            "",
+            "x run 1 failed in Ns (2 steps, 1 failed, 1 skipped)",
+        ],
+    )
+    assert b"x fetch  EXIT_NONZERO 7: no route -> not handled" in err
+
+
+# What is refused
+
+
+REFUSED = {
+    # no such file
+    ("missing.yaml",): "error[language.unreadable]: missing.yaml: there is no such file\n",
+    # an input that nobody declared
+    ("hello.yaml", "-i", "a=1"): "error[input.invalid]: workflow 'hello' has no input 'a'\n  it takes none\n",
+    # an input without a value
+    ("hello.yaml", "-i", "a"): "error[usage]: 'a' is no input\n  write it like -i name=value\n",
+    ("hello.yaml", "-i", "=1"): "error[usage]: '=1' is no input\n  write it like -i name=value\n",
+    # twice the same
+    ("hello.yaml", "-i", "a=1", "-i", "a=2"): "error[usage]: input 'a' is given twice\n",
+    ("hello.yaml", "--parallel", "0"): "error[usage]: 0 steps at once are none\n  --parallel takes 1 or more\n",
+    ("hello.yaml", "--wait", "soon"): (
+        "error[input.invalid]: 'soon' is not a duration\n  write it like 30s, 5m or 1h30m\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), REFUSED.items(), ids=[" ".join(words) for words in REFUSED])
+def test_what_makes_no_sense_is_refused_before_anything_is_made(words: tuple[str, ...], told: str, folder: Path):
+    workflow(HELLO, "hello.yaml")
+
+    said = mulligan("run", *words)
+
+    assert tuple(said) == (2, "", told)
+    assert sorted(path.name for path in folder.iterdir()) == ["hello.yaml"]
+
+
+def test_a_value_that_is_not_what_its_input_must_be_is_refused():
+    said = ran(GREETING, "-i", "name=ann", "-i", "times=often")
+
+    told = "error[input.invalid]: input 'times' is 'often', a whole number such as 3 is expected\n"
+    assert tuple(said) == (2, "", told)
+
+
+def test_a_home_that_cannot_be_made_is_told():
+    said = ran(HELLO, "--home", "flow.yaml/runs")
+
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        f"error[store.refused]: '{Path.cwd()}/flow.yaml/runs' cannot be made: not a directory\n"
+        "  choose another place with --home DIR or MULLIGAN_HOME\n"
+    )
+
+
+def test_a_file_that_is_no_database_is_told():
+    Path(".mulligan").mkdir()
+    Path(".mulligan/mulligan.db").write_text("not a database, but long enough to be looked at as one " * 20)
+
+    said = ran(HELLO)
+
+    told = (
+        f"error[store.refused]: '{Path.cwd()}/.mulligan/mulligan.db' is not a database\n"
+        "  name a file that does not exist yet, or one that Mulligan has made\n"
+    )
+    assert tuple(said) == (1, "", told)

@@ -1,0 +1,76 @@
+"""`mulligan worker`: it says what it does, a line each, and ends in order."""
+
+from __future__ import annotations
+
+import re
+import signal
+from threading import Timer
+
+import pytest
+
+from .commands import mulligan, process, ran
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_a_worker_says_that_it_is_up_and_ends_in_order_when_it_is_told_to():
+    child = process("worker", "--parallel", "3", "--memory", "1GiB", "--gpus", "1", "--labels", "big,fast")
+    assert child.stderr is not None
+    up = child.stderr.readline().decode()
+
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=60)
+
+    name = re.escape(up.split()[1])
+    assert re.fullmatch(
+        rf"worker {name} is up: 3 at once, 1\.0GiB, 1 gpu, label 'big', label 'fast'\n"
+        r"interrupted: waiting for what runs to end \(once more to end it at once\)\n"
+        rf"worker {name} has ended\n",
+        up + err.decode(),
+    )
+    assert (child.returncode, out) == (0, b"")
+
+
+ASKING = """\
+name: asking
+steps:
+  - {step: gate, approve: {message: 'go?'}}
+  - {step: then, needs: [gate], shell: 'true'}
+"""
+
+
+def test_a_worker_takes_up_a_run_that_nobody_drives():
+    ran(ASKING)
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+    child = process("worker")
+    assert child.stderr is not None
+
+    lines: list[str] = []
+    # A worker that does nothing is ended, and its silence is what the test shows.
+    impatience = Timer(60, child.kill)
+    impatience.start()
+    for line in child.stderr:
+        lines.append(line.decode())
+        if "the run" in lines[-1]:
+            child.send_signal(signal.SIGTERM)
+    impatience.cancel()
+
+    told = [re.sub(r"^\d\d:\d\d:\d\d | on \S+$", "", line.rstrip()) for line in lines[1:-2]]
+    assert child.communicate()[0] == b"" and child.returncode == 0
+    assert told == [
+        "run 1 then: attempt 1 starts",
+        "run 1 then: completed",
+        "run 1 end: the run completed",
+    ]
+
+
+REFUSED = {
+    ("--parallel", "0"): "error[usage]: 0 steps at once are none\n  --parallel takes 1 or more\n",
+    ("--memory", "lots"): "error[input.invalid]: 'lots' is not a size\n  write it like 512MiB or 4GB\n",
+    ("--labels", "a,,b"): "error[usage]: 'a,,b' has a label without a name\n  write them like --labels a,b\n",
+}
+
+
+@pytest.mark.parametrize(("words", "told"), REFUSED.items(), ids=[" ".join(words) for words in REFUSED])
+def test_a_worker_that_makes_no_sense_is_refused(words: tuple[str, ...], told: str):
+    assert tuple(mulligan("worker", *words)) == (2, "", told)
