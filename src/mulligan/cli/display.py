@@ -34,7 +34,7 @@ class Paper:
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
         self.stream = stream
         self.is_coloured = wants_colour(stream, environ)
-        self.is_live = stream.isatty() and environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self.is_live = stream.isatty() and (environ.get("TERM") or "dumb") not in ("dumb", "unknown")
         self.has_signs = (stream.encoding or "").lower().replace("-", "") == "utf8"
 
     def tinted(self, text: str, tone: str) -> str:

@@ -44,10 +44,11 @@ def worker(
 class Log:
     """What a worker says of itself, a line each: who wants to see how a run goes looks at that run."""
 
-    # Said when the loop comes round for the first time: from then on signals are heard.
+    # Said when the loop has something to say for the first time: by then signals are heard.
     greeting = ""
 
     def committed(self, state: Any, entries: Sequence[Any]) -> None:
+        self.tick()
         for told in sentences(state, entries):
             place = f" {told.line.place}" if told.line.place else ""
             complain(f"{told.line.at.astimezone():%H:%M:%S} run {told.run_id}{place}: {told.line.text}")

@@ -1,0 +1,150 @@
+"""A run on a terminal: what moves is drawn below what stays, and gone when it is over."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from .commands import SRC, steady, workflow
+from .pipes import Pipe
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+# The first fails and waits for a retry that never comes; the second waits until it is heard.
+MOVING = """\
+name: moving
+steps:
+  - {step: again, shell: 'exit 4', retry: {max_retries: 1, delay: 1h}}
+  - {step: slow, shell: 'cat pipe'}
+  - {step: gate, approve: {message: 'ship it?'}}
+"""
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A terminal with a run in it."""
+
+    def __init__(self, *words: str, columns: int = 80, **extra: str) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {**os.environ, "PYTHONPATH": str(SRC), "TERM": "xterm-256color", "PYTHONUTF8": "1", **extra}
+        for name in {"NO_COLOR", "COLUMNS", "LINES"} - set(extra):
+            environment.pop(name, None)
+        command = [sys.executable, "-m", "mulligan", "run", *words]
+        self.child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        self.raw = ""
+
+    def shows(self, *words: str) -> bool:
+        """Read on until all these have been drawn, or nothing more comes."""
+        while not all(word in _ESCAPES.sub("", self.raw) for word in words):
+            if not self._read():
+                return False
+        return True
+
+    def left(self) -> str:
+        """All that it drew, when it is over."""
+        while self._read():
+            pass
+        self.child.communicate(timeout=60)
+        os.close(self._ours)
+        return self.raw
+
+    def _read(self) -> bool:
+        try:
+            self.raw += os.read(self._ours, 65536).decode(errors="replace").replace("\r\n", "\n")
+        except OSError:
+            # The other end is closed.
+            return False
+        return True
+
+
+def test_what_moves_is_drawn_below_the_lines_and_wiped_in_the_end():
+    os.mkfifo("pipe")
+    terminal = Terminal(workflow(MOVING))
+
+    is_shown = terminal.shows("↻ again  attempt 2 in 59m59s", "● slow ", "? gate ", "an approval: ship it?", "0 of 3")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    drawn = terminal.left()
+    assert terminal.child.returncode == 4
+    assert "\x1b[?25l" in drawn and drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h")
+    last = _ESCAPES.sub("", drawn.rpartition("\x1b[?25h")[2])
+    assert steady(last).splitlines()[:2] == ["", "? run 1 waits for a person"]
+
+
+def test_a_run_that_is_over_at_once_draws_nothing_that_moves():
+    terminal = Terminal(workflow("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"))
+
+    drawn = terminal.left()
+
+    assert "\x1b[?25l" not in drawn
+    assert steady(_ESCAPES.sub("", drawn)) == (
+        "run 1: hello\nTHEN ✓ greet  completed\n\n✓ run 1 completed in Ns (1 step)\n"
+    )
+
+
+def test_who_wants_no_colour_gets_none_and_still_sees_what_moves():
+    os.mkfifo("pipe")
+    terminal = Terminal(workflow(MOVING), NO_COLOR="1")
+
+    is_shown = terminal.shows("● slow ")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    assert re.findall(r"\x1b\[[0-9;]*3[0-7]m", terminal.left()) == []
+
+
+@pytest.mark.parametrize("kind", ["dumb", ""])
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines_alone(kind: str):
+    pipe = Pipe()
+    terminal = Terminal(workflow(MOVING.replace("cat pipe", "sleep 1; echo on > pipe")), TERM=kind)
+
+    pipe.hear()
+
+    drawn = terminal.left()
+    assert "\x1b[?25l" not in drawn
+    assert "slow" in drawn
+
+
+def test_on_a_narrow_terminal_what_moves_takes_one_line_each():
+    os.mkfifo("pipe")
+    terminal = Terminal(workflow(MOVING), columns=20)
+
+    is_shown = terminal.shows("● slow ", "…")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    terminal.left()
+    assert terminal.child.returncode == 4
+
+
+def test_where_the_terminal_knows_no_signs_there_are_letters():
+    os.mkfifo("pipe")
+    terminal = Terminal(workflow(MOVING), PYTHONIOENCODING="ascii")
+
+    is_shown = terminal.shows("* slow ", "~ again", "---")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    assert terminal.left().isascii()
+
+
+def test_ctrl_c_at_the_terminal_is_shown_and_the_run_can_be_resumed():
+    os.mkfifo("pipe")
+    terminal = Terminal(workflow(MOVING))
+    assert terminal.shows("● slow ")
+
+    terminal.child.send_signal(2)
+
+    assert "! interrupted: waiting for what runs to end" in terminal.left()
+    assert terminal.child.returncode == 130
