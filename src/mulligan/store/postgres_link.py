@@ -68,7 +68,7 @@ class PostgresLink:
 
     def connected(self) -> psycopg.Connection:
         """The connection for statements. Each is a transaction of its own, unless one was begun."""
-        if self._connection is None:
+        if self._connection is None or self._connection.closed:
             self._connection = self._connect()
             self._prepared = set()
         return self._connection

@@ -32,18 +32,13 @@ def pipeline(connection: psycopg.Connection[Any], prepared: set[str], asked: Seq
     for name in {name for name, _ in asked} - prepared:
         _checked(pgconn.prepare(name.encode(), _numbered(name)[0]), connection)
         prepared.add(name)
-    pgconn.enter_pipeline_mode()
+    sent = [(name.encode(), *_values(name, params)) for name, params in asked]
     try:
-        for name, params in asked:
-            values, formats = _values(name, params)
-            pgconn.send_query_prepared(name.encode(), values, formats, _TEXT)
-        pgconn.pipeline_sync()
-        _flush(pgconn)
-        results = [_results(pgconn) for _ in asked]
-        _results(pgconn)
-    finally:
-        if pgconn.status == pq.ConnStatus.OK and pgconn.pipeline_status != pq.PipelineStatus.OFF:
-            _leave(pgconn)
+        results = _exchanged(pgconn, sent)
+    except BaseException:
+        # Nobody knows where in the pipeline it stands.
+        connection.close()
+        raise
     return [_rows(connection, found) for found in results]
 
 
@@ -86,6 +81,21 @@ def _format(param: Any) -> int:
     return _BINARY if isinstance(param, Array | bytes) else _TEXT
 
 
+def _exchanged(pgconn: pq.abc.PGconn, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
+    """Everything that the server says to the statements. Without its last word nothing is known about any of them."""
+    pgconn.enter_pipeline_mode()
+    for name, values, formats in sent:
+        pgconn.send_query_prepared(name, values, formats, _TEXT)
+    pgconn.pipeline_sync()
+    _flush(pgconn)
+    results = [_results(pgconn) for _ in sent]
+    end = _results(pgconn)
+    if not end or end[-1].status != pq.ExecStatus.PIPELINE_SYNC:
+        raise psycopg.OperationalError(pgconn.get_error_message())
+    pgconn.exit_pipeline_mode()
+    return results
+
+
 def _flush(pgconn: pq.abc.PGconn) -> None:
     """Send all of it. A server whose answers nobody reads would stop to read our questions."""
     while pgconn.flush():
@@ -105,18 +115,6 @@ def _results(pgconn: pq.abc.PGconn) -> list[pq.abc.PGresult]:
         if result.status == pq.ExecStatus.PIPELINE_SYNC:
             break
     return found
-
-
-def _leave(pgconn: pq.abc.PGconn) -> None:
-    """Back to one statement at a time; what was left over after an error is read away first."""
-    while True:
-        try:
-            pgconn.exit_pipeline_mode()
-        except psycopg.OperationalError:
-            if pgconn.get_result() is None and pgconn.status != pq.ConnStatus.OK:
-                return
-        else:
-            return
 
 
 def _rows(connection: psycopg.Connection[Any], results: list[pq.abc.PGresult]) -> list[Any]:

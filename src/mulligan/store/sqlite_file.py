@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -117,6 +118,8 @@ class SqliteFile:
     def _prepare(self) -> None:
         try:
             self._db.set_busy_timeout(int(self._busy_seconds * 1000))
+            if self._db.readonly("main"):
+                raise apsw.ReadOnlyError
             found, application = self._db.pragma("user_version"), self._db.pragma("application_id")
             if application != _APPLICATION_ID and not self._is_empty():
                 raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
@@ -165,10 +168,11 @@ class SqliteFile:
             case apsw.ReadOnlyError() | apsw.PermissionsError():
                 return StoreRefused(f"'{path}' may not be written by this user", hint=_OTHER_PLACE)
             case apsw.IOError():
-                return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint="look at its disk")
+                return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint=_LOOK)
         return StoreUnavailable(f"'{path}' does not answer: {error}")
 
 
+_LOOK = "look at its disk: it may be full"
 _OTHER_COPY = "restore it from a copy, or use another --home"
 _OTHER_FILE = "name a file that does not exist yet, or one that Mulligan has made"
 _OTHER_PLACE = "name a folder that you may write with --home or $MULLIGAN_HOME"
@@ -182,5 +186,13 @@ def _create_private(path: Path) -> None:
     """Make the file and its folder for this user alone: a run's outputs are nobody else's business."""
     if path.exists():
         return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        _create_folder(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _create_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None

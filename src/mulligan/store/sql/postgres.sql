@@ -3,7 +3,7 @@
 -- opening ------------------------------------------------------------------------------------------------------------
 
 -- name: schema
-SELECT current_schema(), to_regclass(format('%%I.schema_version', current_schema())) IS NOT NULL
+SELECT current_schema(), to_regclass(quote_ident(current_schema()) || '.schema_version') IS NOT NULL
 
 -- name: lock_schema
 SELECT pg_advisory_xact_lock(hashtextextended('mulligan ' || current_schema(), 0))
