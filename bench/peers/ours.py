@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from peers.contestants import SCRIPTS, Task
-from peers.environments import NotRun
 from peers.processes import Command
 
 HOME = "home"
@@ -56,7 +55,9 @@ def hello(task: Task) -> Command:
 
 def mulligan_runs(task: Task) -> Command:
     """Many runs of three Python steps: `task.count` runs, `task.parallel` at a time, on `task.database` or SQLite."""
-    raise NotRun("not written yet: needs the interface of mulligan.app")
+    command = verb(task.folder, database=task.database)
+    script = str(SCRIPTS / "mulligan_runs.py")
+    return Command([sys.executable, script, str(task.count), str(task.parallel)], command.environment)
 
 
 def verb(folder: Path, *arguments: str, database: str = "") -> Command:
