@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import select
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -127,7 +129,9 @@ class PostgresLink:
         return has_any
 
     def _consume(self, listener: psycopg.Connection) -> bool:
-        listener.pgconn.consume_input()
+        # Until there is nothing more to read: a server that says good-bye has closed behind that.
+        while select.select([listener.pgconn.socket], [], [], 0)[0]:
+            listener.pgconn.consume_input()
         ours = self._connection.info.backend_pid if self._connection is not None else 0
         has_any = False
         while (notify := listener.pgconn.notifies()) is not None:
@@ -229,4 +233,5 @@ def _where(url: str) -> str:
 
 def _said(error: psycopg.Error) -> str:
     """The server's own words in one line, without where in a statement of ours it stumbled."""
-    return " ".join((error.diag.message_primary or str(error)).split())
+    said = " ".join((error.diag.message_primary or str(error)).split())
+    return re.sub("^connection (failed|is bad): ", "", said)

@@ -1,0 +1,386 @@
+"""Opening: the right store by its name, fresh or migrated, private; what cannot be used is said in whole sentences."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import apsw
+import psycopg
+import pytest
+
+from mulligan.errors import StoreRefused, StoreUnavailable
+from mulligan.store import MEMORY, open_store
+from mulligan.store.memory import MemoryStore
+from mulligan.store.postgres import PostgresStore
+from mulligan.store.sqlite import SqliteStore
+from mulligan.store.statements import migrations
+
+from .keeping import PostgresSchema, SqliteFolder, commit, entries, started
+
+SRC = Path(__file__).parents[2] / "src"
+
+# -- which -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_names_an_sqlite_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "runs.db")
+
+    assert isinstance(store, SqliteStore)
+    assert not store.is_shared
+    store.close()
+
+
+def test_a_url_names_a_postgresql_server(schema_url: str) -> None:
+    store = open_store(schema_url)
+
+    assert isinstance(store, PostgresStore)
+    assert store.is_shared
+    store.close()
+
+
+def test_the_word_memory_names_a_new_store_in_memory() -> None:
+    store = open_store(MEMORY)
+
+    assert isinstance(store, MemoryStore)
+    assert not store.is_shared
+    assert store.runs() == []
+
+
+def test_another_kind_of_url_is_refused() -> None:
+    with pytest.raises(StoreRefused) as refused:
+        open_store("mysql://somebody@somewhere/runs")
+
+    assert refused.value.render() == (
+        "error[store.refused]: 'mysql' is no kind of store\n  use a 'postgresql://' URL, or the path of an SQLite file"
+    )
+
+
+def test_only_the_driver_of_the_store_that_is_opened_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys; from mulligan.store import open_store\n"
+        "assert not {'apsw', 'psycopg'} & set(sys.modules)\n"
+        f"open_store({str(tmp_path / 'runs.db')!r}).close()\n"
+        "assert 'apsw' in sys.modules and 'psycopg' not in sys.modules\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SRC)}, check=False)
+
+    assert done.returncode == 0
+
+
+# -- fresh -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_and_its_folder_are_private(tmp_path: Path) -> None:
+    place = SqliteFolder(tmp_path)
+    store = place.open()
+    started(store)
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (place.path.parent, *place.path.parent.iterdir())}
+
+    store.close()
+    assert modes == {"home": 0o700, "runs.db": 0o600, "runs.db-wal": 0o600, "runs.db-shm": 0o600}
+
+
+def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir(mode=0o755)
+
+    SqliteFolder(tmp_path).open().close()
+
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o755
+
+
+def test_commits_are_on_the_disk_when_they_return(tmp_path: Path) -> None:
+    place = SqliteFolder(tmp_path)
+    place.open().close()
+
+    settings = apsw.Connection(str(place.path)).pragma("journal_mode")
+
+    assert settings == "wal"
+
+
+def test_tables_are_made_in_the_first_schema_of_the_search_path(schema_url: str) -> None:
+    PostgresSchema(schema_url).open().close()
+
+    with psycopg.connect(schema_url) as connection:
+        rows = connection.execute(
+            "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
+        ).fetchall()
+    assert rows == [(10,)]
+
+
+# -- older and newer -------------------------------------------------------------------------------------------------
+
+
+def test_migrations_are_numbered_without_gaps_and_the_same_for_both_databases() -> None:
+    numbers = [migration.number for migration in migrations("sqlite")]
+
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert numbers == [migration.number for migration in migrations("postgres")]
+
+
+class Versioned:
+    """A place whose schema can be looked at and changed from below."""
+
+    def __init__(self, place: SqliteFolder | PostgresSchema) -> None:
+        self.place = place
+
+    def set_version(self, version: int) -> None:
+        if isinstance(self.place, SqliteFolder):
+            with apsw.Connection(str(self.place.path)) as db:
+                db.pragma("user_version", version)
+        else:
+            with psycopg.connect(self.place.url) as connection:
+                connection.execute("UPDATE schema_version SET version = %s", [version])
+
+    def make_version_1(self) -> None:
+        """A store as the first release made it, without a run."""
+        if isinstance(self.place, SqliteFolder):
+            self.place.path.parent.mkdir()
+            db = apsw.Connection(str(self.place.path))
+            db.execute(migrations("sqlite")[0].sql)
+            db.pragma("user_version", 1)
+            db.pragma("application_id", 0x4D554C4C)
+            db.close()
+        else:
+            with psycopg.connect(self.place.url) as connection:
+                connection.execute(migrations("postgres")[0].sql)
+                connection.execute("CREATE TABLE schema_version (version bigint NOT NULL)")
+                connection.execute("INSERT INTO schema_version VALUES (1)")
+
+    @property
+    def name(self) -> str:
+        if isinstance(self.place, SqliteFolder):
+            return f"'{self.place.path}'"
+        given = psycopg.conninfo.conninfo_to_dict(self.place.url)
+        return f"the PostgreSQL database '{given['dbname']}' on '{given['host']}'"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def versioned(request: pytest.FixtureRequest, tmp_path: Path) -> Versioned:
+    if request.param == "sqlite":
+        return Versioned(SqliteFolder(tmp_path))
+    return Versioned(PostgresSchema(request.getfixturevalue("schema_url")))
+
+
+def test_a_store_of_the_first_release_is_migrated_and_used(versioned: Versioned) -> None:
+    versioned.make_version_1()
+
+    store = versioned.place.open()
+
+    turn = started(store)
+    store.commit([commit(turn)])
+    assert store.log(turn.run_id) == entries(0, 1)
+    store.close()
+
+
+def test_a_store_of_a_newer_release_is_refused_and_not_touched(versioned: Versioned) -> None:
+    store = versioned.place.open()
+    turn = started(store)
+    store.close()
+    versioned.set_version(99)
+
+    with pytest.raises(StoreRefused) as refused:
+        versioned.place.open()
+
+    known = len(migrations("sqlite"))
+    assert refused.value.render() == (
+        f"error[store.refused]: {versioned.name} was written by a newer Mulligan "
+        f"(schema 99, this one knows up to {known})\n"
+        "  use the Mulligan that wrote it, or a newer one"
+    )
+    versioned.set_version(known)
+    again = versioned.place.open()
+    assert again.run(turn.run_id).run_id == turn.run_id
+    again.close()
+
+
+# -- trouble with a file ---------------------------------------------------------------------------------------------
+
+
+OTHER_FILE = "  name a file that does not exist yet, or one that Mulligan has made"
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("these are my notes, and not at all a database of any kind\n" * 50)
+
+    with pytest.raises(StoreRefused) as refused:
+        SqliteStore(path)
+
+    assert refused.value.render() == f"error[store.refused]: '{path}' is not a database\n{OTHER_FILE}"
+    assert path.read_text().startswith("these are my notes")
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with apsw.Connection(str(path)) as db:
+        db.execute("CREATE TABLE runs (a)")
+    before = path.read_bytes()
+
+    with pytest.raises(StoreRefused) as refused:
+        SqliteStore(path)
+
+    assert refused.value.render() == f"error[store.refused]: '{path}' is a database of another program\n{OTHER_FILE}"
+    assert path.read_bytes() == before
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreRefused) as refused:
+        SqliteStore(tmp_path)
+
+    assert refused.value.render() == (
+        f"error[store.refused]: '{tmp_path}' cannot be opened: unable to open database file\n"
+        "  name a folder that you may write with --home or $MULLIGAN_HOME"
+    )
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+
+    with pytest.raises(StoreRefused) as refused:
+        SqliteStore(tmp_path / "home" / "runs.db")
+
+    assert refused.value.render() == (
+        f"error[store.refused]: '{tmp_path / 'home' / 'runs.db'}' cannot be opened: not a directory\n"
+        "  name a folder that you may write with --home or $MULLIGAN_HOME"
+    )
+
+
+UNPRIVILEGED = """
+import os, sys
+from mulligan.errors import MulliganError
+from mulligan.store import open_store
+if os.geteuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+try:
+    open_store(sys.argv[1])
+except MulliganError as error:
+    print(error.render())
+"""
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that another user can reach: those of the tests are private to whoever runs them."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def said_to_somebody_without_rights(path: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", UNPRIVILEGED, str(path)], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_folder_that_may_not_be_written_is_refused(open_to_all: Path) -> None:
+    home = open_to_all / "home"
+    home.mkdir(mode=0o555)
+
+    said = said_to_somebody_without_rights(home / "runs.db")
+
+    assert said == (
+        f"error[store.refused]: '{home / 'runs.db'}' cannot be opened: permission denied\n"
+        "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
+    )
+
+
+def test_a_file_that_may_not_be_written_is_refused(open_to_all: Path) -> None:
+    path = open_to_all / "runs.db"
+    open_store(path).close()
+    path.chmod(0o444)
+    open_to_all.chmod(0o777 if os.geteuid() == 0 else 0o555)
+
+    said = said_to_somebody_without_rights(path)
+
+    open_to_all.chmod(0o755)
+    assert said == (
+        f"error[store.refused]: '{path}' may not be written by this user\n"
+        "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
+    )
+
+
+def test_a_locked_file_is_waited_for_and_then_said_to_be_locked(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path, busy_seconds=0.1)
+    turn = started(store)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.commit([commit(turn)])
+
+    assert unavailable.value.render() == (
+        f"error[store.unavailable]: '{path}' is locked by another process for more than 0.1s\n"
+        f"  wait and try again, or see who has it: fuser '{path}'"
+    )
+    other.execute("ROLLBACK")
+    store.commit([commit(turn)])
+    assert len(store.log(turn.run_id)) == 1
+    store.close()
+    other.close()
+
+
+# -- trouble with a server -------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_not_there_is_said_not_to_answer_without_its_password() -> None:
+    with pytest.raises(StoreUnavailable) as unavailable:
+        open_store("postgresql://somebody:secret@localhost:1/runs")
+
+    said = unavailable.value.render()
+    where = "the PostgreSQL database 'runs' on 'localhost'"
+    assert said.startswith(f"error[store.unavailable]: {where} does not answer: connection to server at ")
+    assert said.endswith("\n  see that the server runs, and try again")
+    assert "secret" not in said
+
+
+def test_a_url_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(StoreRefused) as refused:
+        open_store("postgresql://somebody@somewhere/runs?colour=green")
+
+    assert refused.value.render() == (
+        "error[store.refused]: the URL of the PostgreSQL database cannot be read: "
+        'invalid URI query parameter: "colour"\n'
+        "  write it like 'postgresql://user@host/database'"
+    )
+
+
+def test_a_schema_that_is_not_there_is_refused(server_url: str) -> None:
+    separator = "&" if "?" in server_url else "?"
+
+    with pytest.raises(StoreRefused) as refused:
+        open_store(f"{server_url}{separator}options=-csearch_path%3Dnowhere_at_all")
+
+    where = Versioned(PostgresSchema(server_url)).name
+    assert refused.value.render() == (
+        f"error[store.refused]: the schema of {where} does not exist\n  create it: CREATE SCHEMA …"
+    )
+
+
+def test_a_schema_with_tables_of_another_program_is_refused_and_left_alone(schema_url: str) -> None:
+    with psycopg.connect(schema_url) as connection:
+        connection.execute("CREATE TABLE runs (a bigint)")
+
+    with pytest.raises(StoreRefused) as refused:
+        open_store(schema_url)
+
+    where = Versioned(PostgresSchema(schema_url)).name
+    assert refused.value.render() == (
+        f'error[store.refused]: {where} holds tables of another program: relation "runs" already exists\n'
+        "  give Mulligan a schema of its own: …?options=-csearch_path%3Dmulligan"
+    )
+    with psycopg.connect(schema_url) as connection:
+        rows = connection.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+        ).fetchall()
+    assert rows == [("runs",)]

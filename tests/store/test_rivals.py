@@ -1,0 +1,190 @@
+"""Rivals: real processes that want the same tasks and the same turns at the same time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mulligan.core.reports import TaskEnded
+from mulligan.ports import Store
+from mulligan.store import open_store
+
+from .keeping import new_run, offer, queue, started, task, worker
+
+SRC = Path(__file__).parents[2] / "src"
+
+RIVALS = 3
+
+PROLOGUE = """
+import sys
+from datetime import UTC, datetime
+from mulligan.core.events import Entry, RunPaused
+from mulligan.core.reports import TaskEnded
+from mulligan.errors import Conflict, StaleLease
+from mulligan.ports import Commit, Offer, WorkerRecord
+from mulligan.store import open_store
+where, name = sys.argv[1:]
+at = datetime(2026, 1, 1, tzinfo=UTC)
+if where.startswith("early "):
+    where = where.removeprefix("early ")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    store = open_store(where)
+else:
+    store = open_store(where)
+    print("ready", flush=True)
+    sys.stdin.readline()
+store.register(WorkerRecord(name, "here", 1))
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The name of a store that several processes can open."""
+    return str(tmp_path / "runs.db") if request.param == "sqlite" else request.getfixturevalue("schema_url")
+
+
+def race(where: str, code: str) -> list[list[str]]:
+    """What each rival prints: they all start when the last one is ready."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    rivals = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROLOGUE + code, where, f"rival-{number}"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(RIVALS)
+    ]
+    for rival in rivals:
+        assert rival.stdout is not None
+        assert rival.stdout.readline() == "ready\n"
+    for rival in rivals:
+        assert rival.stdin is not None
+        rival.stdin.write("go\n")
+        rival.stdin.flush()
+    said = [rival.communicate()[0].split() for rival in rivals]
+    assert [rival.returncode for rival in rivals] == [0] * RIVALS
+    return said
+
+
+@pytest.fixture
+def store(where: str) -> Iterator[Store]:
+    opened = open_store(where)
+    yield opened
+    opened.close()
+
+
+def test_each_task_is_handed_to_one_of_them(store: Store, where: str) -> None:
+    turn = started(store)
+    places = [f"p{number:02}" for number in range(60)]
+    queue(store, turn, *(task(turn.run_id, place) for place in places))
+
+    said = race(
+        where,
+        "while leases := store.lease(name, Offer(9, 9, 9, (), 'here', 2)):\n"
+        "    for lease in leases:\n"
+        "        print(lease.task.place, lease.token)\n"
+        "        store.report(lease.token, TaskEnded(at, lease.task.place, 1))\n",
+    )
+
+    assert sorted(place for words in said for place in words[::2]) == places
+    tokens = [token for words in said for token in words[1::2]]
+    assert len(set(tokens)) == 60
+    ends = [message.report for message in store.inbox([turn.run_id]) if isinstance(message.report, TaskEnded)]
+    assert sorted(report.place for report in ends) == places
+
+
+def test_each_turn_is_given_to_one_of_them(store: Store, where: str) -> None:
+    turns = store.create([new_run() for _ in range(40)])
+
+    said = race(where, "print(*[turn.run_id for turn in store.take_turns(range(1, 41), name)])\n")
+
+    assert sorted(int(run_id) for words in said for run_id in words) == [turn.run_id for turn in turns]
+
+
+def test_a_log_that_all_of_them_write_has_neither_gaps_nor_doubles(store: Store, where: str) -> None:
+    (turn,) = store.create([new_run()])
+
+    race(
+        where,
+        f"run_id, left = {turn.run_id}, 20\n"
+        "while left:\n"
+        "    for turn in store.take_turns([run_id], name):\n"
+        "        seq = store.run(run_id).seq\n"
+        "        entry = Entry(seq + 1, at, 0, RunPaused(by=name))\n"
+        "        store.commit([Commit(turn, seq, [entry], (), 'running', 1, at)])\n"
+        "        store.release([turn])\n"
+        "        left -= 1\n",
+    )
+
+    log = store.log(turn.run_id)
+    assert [entry.seq for entry in log] == list(range(1, 20 * RIVALS + 1))
+
+
+def test_a_dead_worker_is_buried_by_one_of_them(store: Store, where: str) -> None:
+    turn = started(store, holder="dead")
+    queue(store, turn, *(task(turn.run_id, f"p{number}") for number in range(5)))
+    store.lease("dead", offer())
+
+    said = race(where, "print(store.bury('dead', is_dead=True))\n")
+
+    assert sorted(words[0] for words in said) == ["False", "False", "True"]
+    told = [type(message.report).__name__ for message in store.inbox([turn.run_id])]
+    assert told == ["TaskStarted"] * 5 + ["LeaseExpired"] * 5
+
+
+def test_a_store_that_is_not_there_yet_may_be_opened_by_all_of_them_at_once(where: str) -> None:
+    race(f"early {where}", "")
+
+    store = open_store(where)
+    assert [known.name for known in store.workers()] == [f"rival-{number}" for number in range(RIVALS)]
+    store.close()
+
+
+def test_a_task_is_either_leased_or_taken_by_the_turn(store: Store, where: str) -> None:
+    """Two engines and a worker on one run: whoever comes second is refused, and nothing runs twice."""
+    turn = started(store)
+    places = [f"p{number:02}" for number in range(30)]
+    queue(store, turn, *(task(turn.run_id, place) for place in places))
+    store.release([turn])
+    store.register(worker("reader"))
+
+    said = race(
+        where,
+        "from mulligan.core.tasks import Task\n"
+        f"run_id, places = {turn.run_id}, {places!r}\n"
+        "for place in places:\n"
+        "    if name == 'rival-0':\n"
+        "        print(*[lease.task.place for lease in store.lease(name, Offer(9, 9, 9, (), 'here', 1))])\n"
+        "        continue\n"
+        "    for turn in store.take_turns([run_id], name):\n"
+        "        task = Task(run_id, place, 1, 'shell', {}, 'n', 'v1', place, 1)\n"
+        "        try:\n"
+        "            store.commit([Commit(turn, store.run(run_id).seq, [], (), 'running', 1, at, taken=[task])])\n"
+        "            print(place)\n"
+        "        except Conflict:\n"
+        "            pass\n"
+        "        store.release([turn])\n",
+    )
+
+    got = [place for words in said for place in words]
+    assert len(set(got)) == len(got)
+    held = [lease.task.place for number in range(RIVALS) for lease in store.held(f"rival-{number}")]
+    assert sorted(held) == sorted(got)
+
+
+def test_what_one_writes_is_read_by_another_in_order(store: Store, where: str) -> None:
+    turn = started(store)
+
+    race(where, f"for _ in range(20): store.put({turn.run_id}, TaskEnded(at, name, 1))\n")
+
+    messages = store.inbox([turn.run_id])
+    assert len(messages) == 20 * RIVALS
+    assert [message.id for message in messages] == sorted({message.id for message in messages})
