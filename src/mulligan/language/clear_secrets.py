@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
 from mulligan.language.shapes import Record
@@ -12,8 +11,7 @@ _HINT = "write where it is found: '{env: NAME}', '{file: PATH}' or '{command: â€
 _PLACES = ("env", "file", "command")
 
 
-@dataclass(frozen=True)
-class SecretShape(Record):
+class SecretShape(Record, frozen=True):
     """Where a secret is found; a value in its place is refused as what it is."""
 
     def refuse(self, node: Node, label: str, source: Source) -> Refusal:

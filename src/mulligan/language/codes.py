@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from mulligan.core.failure import CODES
 from mulligan.language.nodes import Node, Scalar, Source
@@ -18,8 +19,7 @@ _STATUS = re.compile(r"HTTP_([45])\d\d")
 _NEARNESS = 0.88
 
 
-@dataclass(frozen=True)
-class CodeShape(Value):
+class CodeShape(Value, frozen=True):
     """An error code; one that is nearly ours is warned about. `number_hint` is for those who write a number."""
 
     number_hint: str = ""
@@ -35,8 +35,7 @@ class CodeShape(Value):
         return self.number_hint if type(node.value) is int else super().hint(node)
 
 
-@dataclass(frozen=True)
-class ExitCodeShape(Value):
+class ExitCodeShape(Value, frozen=True):
     """An exit code; the word of a failure belongs elsewhere."""
 
     def hint(self, node: Scalar) -> str:
@@ -73,5 +72,5 @@ CODE = CodeShape(
     known=tuple(sorted(CODES)),
 )
 # Where exit codes may stand beside it.
-MATCHED_CODE = replace(CODE, number_hint="a number belongs to 'exit_codes'")
+MATCHED_CODE = msgspec.structs.replace(CODE, number_hint="a number belongs to 'exit_codes'")
 EXIT_CODE = ExitCodeShape("a whole number from 0 to 255", _exit_code, {"type": "integer", "minimum": 0, "maximum": 255})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from mulligan.core.workflow import ENGINE_ACTIONS, Command, Expression, Handler
 from mulligan.language.actions import read_action, shell_action
@@ -161,7 +162,7 @@ def named_handler(name: str, found: Node, used: Node, scope: Scope, settings: Se
         raise scope.source.refuse("recursive_handler", f"handler '{name}' uses itself: {way}", used)
     if len(scope.open_handlers) >= HANDLERS_DEPTH_MAX or draft.used_handlers[name] > HANDLER_USES_MAX:
         raise scope.source.refuse("recursive_handler", f"handler '{name}' is used too often inside others", used)
-    return read_handler(found, replace(scope, open_handlers=(*scope.open_handlers, name)), settings)
+    return read_handler(found, msgspec.structs.replace(scope, open_handlers=(*scope.open_handlers, name)), settings)
 
 
 def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[Command, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from mulligan.language.nodes import Node, Scalar, Source, describe
@@ -10,8 +9,7 @@ from mulligan.language.quantities import DURATION_PATTERN, duration, meant_durat
 from mulligan.language.shapes import Value
 
 
-@dataclass(frozen=True)
-class DurationShape(Value):
+class DurationShape(Value, frozen=True):
     """A duration; one in another spelling is refused with ours."""
 
     def hint(self, node: Scalar) -> str:
@@ -19,8 +17,7 @@ class DurationShape(Value):
         return f"write {meant}" if meant else super().hint(node)
 
 
-@dataclass(frozen=True)
-class LimitShape(DurationShape):
+class LimitShape(DurationShape, frozen=True):
     """How long something may take: with no time at all it would be over before it began."""
 
     def read(self, node: Node, label: str, source: Source) -> Any:

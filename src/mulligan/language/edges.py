@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from mulligan.core.workflow import END, Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
@@ -18,8 +19,7 @@ Link = TypeVar("Link")
 _FAILURE_ONLY = ("codes", "exit_codes", "handles", "then")
 
 
-@dataclass(frozen=True)
-class NeedDraft:
+class NeedDraft(msgspec.Struct, frozen=True):
     """A need as written. `kind` is step, matrix or match; `node` is where its name stands."""
 
     kind: str
@@ -28,8 +28,7 @@ class NeedDraft:
     node: Node
 
 
-@dataclass(frozen=True)
-class EdgeDraft:
+class EdgeDraft(msgspec.Struct, frozen=True):
     """An edge as written; `node` is where its target stands, `fields` what the checks point at."""
 
     edge: Edge

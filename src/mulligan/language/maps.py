@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from mulligan.core.workflow import Action, Capture, Command, Expression, Map
 from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
@@ -22,7 +23,7 @@ def read_map(node: Node, scope: Scope, settings: Settings) -> tuple[Map, Scope]:
     """A map, and the scope of its commands: with the item's name and `index`."""
     fields: Fields = MAP.read(node, "'map'", scope.source)
     name = _item_name(fields, scope)
-    inner = replace(scope, names=scope.names | {name, "index"})
+    inner = msgspec.structs.replace(scope, names=scope.names | {name, "index"})
     return Map(
         name=name, **_over(fields, scope, settings), **_choice(fields, inner), **fields.pick(*_AS_THEY_ARE)
     ), inner

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,15 +19,14 @@ from mulligan.language.steps import StepDraft
 from mulligan.language.words import did_you_mean
 
 
-@dataclass
-class Resolved:
+class Resolved(msgspec.Struct):
     """All steps with their links, and for each the draft it came from."""
 
-    steps: dict[str, Step] = field(default_factory=dict)
-    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    drafts: dict[str, StepDraft] = field(default_factory=dict)
+    steps: dict[str, Step] = {}
+    groups: dict[str, tuple[str, ...]] = {}
+    drafts: dict[str, StepDraft] = {}
     # Where an edge of a step was written, by the step and the edge's index; one that names a matrix has many indexes.
-    edges: dict[tuple[str, int], EdgeDraft] = field(default_factory=dict)
+    edges: dict[tuple[str, int], EdgeDraft] = {}
 
 
 def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Resolved:

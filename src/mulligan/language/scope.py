@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from mulligan.core.workflow import Breaker, Expression, Input, Secret, Template, Workflow
 from mulligan.language import expressions
@@ -66,26 +67,25 @@ class Use(NamedTuple):
         return source.refuse_in(code, message, self.place.node, offset, length, hint=hint)
 
 
-@dataclass
-class Draft:
+class Draft(msgspec.Struct):
     """The workflow while it is read: what its expressions may name, and what they named."""
 
     source: Source
-    inputs: dict[str, Input] = field(default_factory=dict)
-    secrets: dict[str, Secret] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    breakers: dict[str, Breaker] = field(default_factory=dict)
+    inputs: dict[str, Input] = {}
+    secrets: dict[str, Secret] = {}
+    files: dict[str, str] = {}
+    breakers: dict[str, Breaker] = {}
     policies: Mapping | None = None
     handlers: Mapping | None = None
     # Names that some map of the file binds: anywhere else they are a slip.
     item_names: frozenset[str] = frozenset()
     shell_interpreter: str | None = None
     python_interpreter: str | None = None
-    uses: list[Use] = field(default_factory=list)
+    uses: list[Use] = []
     # What of the sections at the top is used: `("inputs", "target")`, or `("inputs", "*")` for all of them.
-    used: set[tuple[str, str]] = field(default_factory=set)
-    used_handlers: dict[str, int] = field(default_factory=dict)
-    children: dict[str, Workflow] = field(default_factory=dict)
+    used: set[tuple[str, str]] = set()
+    used_handlers: dict[str, int] = {}
+    children: dict[str, Workflow] = {}
     includes: Includes | None = None
 
 
@@ -96,8 +96,7 @@ class Includes(Protocol):
         """The checked workflow in `file`; its problems are its own, `node` is where it was named."""
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """A place of the file: its step, and the names that hold there beside the roots."""
 
     draft: Draft
@@ -115,7 +114,7 @@ class Scope:
 
     def knowing(self, *names: str) -> Scope:
         """The same place once more is known: after a failure, after a success."""
-        return replace(self, names=self.names | set(names), may_read_itself=True)
+        return msgspec.structs.replace(self, names=self.names | set(names), may_read_itself=True)
 
     @property
     def noting(self) -> Noting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from mulligan.core.workflow import Capture, Resources, Rule, Template
 from mulligan.language.keys import ENV, RESOURCES
@@ -14,8 +14,7 @@ from mulligan.language.shell_dangers import of_variable
 _KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry")
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """The rules of a place, and what bounds them together."""
 
     rules: tuple[Rule, ...] = ()
@@ -23,10 +22,9 @@ class Retry:
     deadline: float | None = None
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     capture: Capture = "text"
-    env: dict[str, Template] = field(default_factory=dict)
+    env: dict[str, Template] = {}
     cwd: Template | None = None
     on_lost: str = "rerun"
     timeout: float | None = None

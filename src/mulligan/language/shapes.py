@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from sys import float_info
 from typing import Any
+
+import msgspec
 
 from mulligan.language import quantities
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, plain, shorten
@@ -23,10 +24,12 @@ Definitions = dict[str, Any]
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What is expected at a place: in words, as a reader, and as JSON Schema."""
 
-    expected: str
+    @property
+    def expected(self) -> str:
+        raise NotImplementedError
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         raise NotImplementedError
@@ -38,8 +41,7 @@ class Shape:
         return source.refuse("type", f"{label} is {describe(node)}, {self.expected} is expected", node)
 
 
-@dataclass(frozen=True)
-class Value(Shape):
+class Value(Shape, frozen=True):
     """One scalar, converted. A ValueError of the conversion is a refusal."""
 
     expected: str
@@ -136,15 +138,14 @@ FACTOR = Value(
 )
 
 
-@dataclass(frozen=True)
-class Choice(Shape):
+class Choice(Shape, frozen=True):
     """One of a few words; `flags` says which of them true and false stand for."""
 
     words: tuple[str, ...]
-    flags: dict[bool, str] = field(default_factory=dict)
+    flags: dict[bool, str] = {}
 
     @property
-    def expected(self) -> str:  # type: ignore[override]
+    def expected(self) -> str:
         return listed(self.words) if len(self.words) <= 2 else f"one of {listed(self.words)}"
 
     def read(self, node: Node, label: str, source: Source) -> Any:
@@ -166,8 +167,7 @@ class Choice(Shape):
         return {"enum": [*self.words, *self.flags]}
 
 
-@dataclass(frozen=True)
-class Json(Shape):
+class Json(Shape, frozen=True):
     """Any value that JSON has too."""
 
     expected: str = "a value"
@@ -190,14 +190,13 @@ def refuse_not_json(node: Node, source: Source) -> None:
             refuse_not_json(child, source)
 
 
-@dataclass(frozen=True)
-class Deferred(Shape):
+class Deferred(Shape, frozen=True):
     """Handed on as a node, for a reader that needs to know where it stands. `of` says its schema."""
 
     of: Callable[[], Shape]
 
     @property
-    def expected(self) -> str:  # type: ignore[override]
+    def expected(self) -> str:
         return self.of().expected
 
     def read(self, node: Node, label: str, source: Source) -> Node:
@@ -207,8 +206,7 @@ class Deferred(Shape):
         return self.of().schema(definitions)
 
 
-@dataclass(frozen=True)
-class Template(Shape):
+class Template(Shape, frozen=True):
     """Text that may hold `${…}`; read later, in its scope."""
 
     expected: str = "a text"
@@ -228,8 +226,7 @@ def _json_type(value: Any) -> str:
     return names[type(value)]
 
 
-@dataclass(frozen=True)
-class ListOf(Shape):
+class ListOf(Shape, frozen=True):
     """A list; with `or_one`, one entry may stand without the brackets."""
 
     of: Shape
@@ -237,7 +234,7 @@ class ListOf(Shape):
     at_least: int = 0
 
     @property
-    def expected(self) -> str:  # type: ignore[override]
+    def expected(self) -> str:
         return f"{self.of.expected} or a list of them" if self.or_one else "a list"
 
     def read(self, node: Node, label: str, source: Source) -> tuple[Any, ...]:
@@ -262,8 +259,7 @@ class ListOf(Shape):
         return {"anyOf": [of, several]} if self.or_one else several
 
 
-@dataclass(frozen=True)
-class MapOf(Shape):
+class MapOf(Shape, frozen=True):
     """A mapping from names to values of one shape; read as a dict in the order of the file."""
 
     of: Shape
@@ -292,8 +288,7 @@ class MapOf(Shape):
         }
 
 
-@dataclass(frozen=True)
-class Either(Shape):
+class Either(Shape, frozen=True):
     """What fits the kind of node that is there: a list, a mapping, true or false, a number, or text."""
 
     expected: str
@@ -331,8 +326,7 @@ class Either(Shape):
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
-@dataclass(frozen=True)
-class AnyOf(Shape):
+class AnyOf(Shape, frozen=True):
     """Several mappings that only their reader can tell apart; for the schema alone."""
 
     expected: str
@@ -342,8 +336,7 @@ class AnyOf(Shape):
         return {"anyOf": [shape.schema(definitions) for shape in self.shapes]}
 
 
-@dataclass(frozen=True)
-class Nothing(Shape):
+class Nothing(Shape, frozen=True):
     """An empty value."""
 
     expected: str = "nothing"
@@ -355,8 +348,7 @@ class Nothing(Shape):
         return {"type": "null"}
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """One key of a record. `about` is its sentence in editors."""
 
     shape: Shape
@@ -394,8 +386,7 @@ class Fields:
         return {key: self.values[key] for key in keys if key in self.values}
 
 
-@dataclass(frozen=True)
-class Record(Shape):
+class Record(Shape, frozen=True, dict=True):
     """A mapping with known keys. An unknown one is refused with the one that was meant.
 
     `one_of`: exactly one of these keys is there (each may be a group of keys that go together).
@@ -408,7 +399,7 @@ class Record(Shape):
     may_extend: bool = False
 
     @property
-    def expected(self) -> str:  # type: ignore[override]
+    def expected(self) -> str:
         return f"a mapping with keys such as '{next(iter(self.keys))}'"
 
     @cached_property

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from mulligan.language.shell_dangers import Danger
 from mulligan.language.shell_holes import Ours
@@ -13,8 +14,7 @@ from mulligan.language.shell_holes import Ours
 Quoting = Literal["bare", "quoted", "document", "pattern"]
 
 
-@dataclass(slots=True)
-class Spot:
+class Spot(msgspec.Struct):
     """A hole of ours, and how it stands there: its quotes, the first words of its command, its danger.
 
     `close` is where the `}` stands that ends it, where an operator of the shell's is kept.

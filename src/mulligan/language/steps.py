@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -33,8 +32,7 @@ _AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
 _OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources")
 
 
-@dataclass
-class StepDraft:
+class StepDraft(msgspec.Struct):
     """A step as read: `step` without its links, the links by name, and one name per matrix combination."""
 
     name: str
@@ -42,9 +40,9 @@ class StepDraft:
     name_node: Scalar
     step: Step
     needs: list[NeedDraft] | None = None
-    edges: list[EdgeDraft] = field(default_factory=list)
-    combinations: list[Values] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
+    edges: list[EdgeDraft] = []
+    combinations: list[Values] = []
+    names: list[str] = []
 
     def instances(self) -> Iterator[tuple[Step, Values]]:
         """The steps it stands for: itself, or one per combination of its matrix."""
@@ -82,7 +80,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     name, names, combinations = _named(name_node, fields, scope)
     if "matrix" in fields:
         values = combinations[0] if combinations else written_names(fields.at("matrix"))
-        scope = replace(scope, matrix=frozenset(values))
+        scope = msgspec.structs.replace(scope, matrix=frozenset(values))
     step = Step(name=name, **_fields(fields, label, scope, settings))
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
     _read_links(found, fields, scope)
@@ -137,7 +135,9 @@ def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) ->
         return {}
     own = settings.merged(fields, scope)
     mapped, inner = read_map(fields.at("map"), scope, own.for_commands())
-    commands = read_commands(fields.at("do"), "'do'", replace(inner, names=inner.names | {"output"}), own)
+    commands = read_commands(
+        fields.at("do"), "'do'", msgspec.structs.replace(inner, names=inner.names | {"output"}), own
+    )
     said = command_fields(fields, scope, settings)
     for key in _OF_THE_COMMANDS:
         said.pop(key, None)
@@ -221,7 +221,7 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     own.entries = {key: entry for key, entry in node.entries.items() if key in END_SHAPE.keys}
     fields: Fields = END_SHAPE.read(own, "'end'", source)
     scope = Scope(draft, "'end'", reader=None)
-    calm = replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
+    calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
     said = {**acting(fields, "'end'", scope), **command_fields(fields, scope, calm)}
     return Step(name=END, **said)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
+
+import msgspec
 
 from mulligan.core.workflow import (
     END,
@@ -148,7 +149,7 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
         draft.python_interpreter = form.get("python")
         settings = Settings().merged(form, scope)
         read_retry(settings.retry, scope, settings)
-        return replace(settings, timeout=None, default_timeout=settings.timeout)
+        return msgspec.structs.replace(settings, timeout=None, default_timeout=settings.timeout)
     return Settings()
 
 
