@@ -152,6 +152,8 @@ class Surroundings:
         """`changed` and `removed` are what differs from the step before: most of it is the same."""
         if _raw_environment() != self._raw:
             self._restore_environment()
+        for name in removed:
+            del self._told[name]
         self._forget([*removed, *self._exported])
         self._told.update(changed)
         self._tell(changed if not self._exported else self._told)

@@ -117,8 +117,8 @@ def keep_or_leave_empty(path: str, name: str) -> None:
 def remove_folder(path: str) -> None:
     """What is left of a worker that ends: empty files."""
     try:
-        for entry in os.scandir(path):
-            os.unlink(entry)
+        for name in os.listdir(path):
+            os.unlink(f"{path}/{name}")
         os.rmdir(path)
     except OSError:
         pass  # it was never made, or somebody keeps things there

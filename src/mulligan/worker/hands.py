@@ -40,6 +40,8 @@ KILLED_STATUS = 128 + SIGKILL
 # From then on the log of a python step can be found under its attempt's name while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
+# A child that died idle is noticed when it is given a step. Several at once: the supervisor is dead as well.
+GIVE_ATTEMPTS_MAX = 5
 _WELL = Outcome()
 
 
@@ -58,6 +60,8 @@ class Running(msgspec.Struct):
     # When its logs get their names if it still runs then; None while it waits, or when they have them.
     named_at: float | None = None
     has_named_logs: bool = False
+    # Started without the shell that it was written for.
+    is_direct: bool = False
 
     @property
     def written(self) -> Logs:
@@ -175,7 +179,7 @@ class LocalHands:
 
     def _order(self, running: Running) -> tuple:
         lease = running.lease
-        order = shell.order(lease, running.sides, self._folders, self._programs)
+        order, running.is_direct = shell.order(lease, running.sides, self._folders, self._programs)
         if not self._lookahead.holds(lease.task):
             running.named_at = time.monotonic() + LOGS_NAMED_AFTER_SECONDS
             return ("run", lease.token, *order)
@@ -187,7 +191,7 @@ class LocalHands:
         message = python.message(lease, running.sides, self._folders)
         left = seconds_left(lease.task)
         interpreter = python.interpreter_of(lease.task, self._programs)
-        while True:
+        for _ in range(GIVE_ATTEMPTS_MAX):
             child = self._children.take(lease.task.version, interpreter, self._folders.worker(self.name))
             now = time.monotonic()
             step = Step(lease, running.logs, time.time(), now, None if left is None else now + left)
@@ -201,6 +205,7 @@ class LocalHands:
             if lease.task.memory is not None:
                 self._supervisor.send(("limit", child.key, lease.task.memory))
             return
+        self._end(lease.token, self._lost(lease.task))
 
     # -- stopping
 
@@ -248,6 +253,7 @@ class LocalHands:
         if not self._done:
             self._wait(timeout)
         self._keep_time()
+        self._fill()
         done, self._done = self._done, []
         return done
 
@@ -274,14 +280,15 @@ class LocalHands:
         if not running.child and not running.has_named_logs:
             keep_or_leave_empty(sides.out, running.logs.out)
             keep_or_leave_empty(sides.err, running.logs.err)
-        outputs.remove(sides.output)
+        used = [sides.output]
         if not isinstance(report, TaskEnded) or report.outcome != _WELL:
-            outputs.remove(sides.error)
+            used.append(sides.error)
         if running.lease.task.context:
-            outputs.remove(sides.context)
+            used.append(sides.context)
         if "stdin" in running.lease.task.params:
-            outputs.remove(sides.stdin)
-        self._free_sides.append(running.number)
+            used.append(sides.stdin)
+        if all(outputs.remove(path) for path in used):
+            self._free_sides.append(running.number)
 
     def _hear_supervisor(self) -> None:
         try:
@@ -317,7 +324,6 @@ class LocalHands:
             self._end(key, self._told(self._running[key], ended))
         if promoted in self._waiting:
             self._promote(promoted)
-        self._fill()
 
     def _promote(self, token: int) -> None:
         """One that waited has a place of its own now."""
@@ -363,6 +369,10 @@ class LocalHands:
         if token not in self._running:
             return
         running = self._running[token]
+        if running.is_direct and not what:
+            self._programs.refuse_direct(running.lease.task.params["text"])
+            self._supervisor.send(self._order(running))
+            return
         self._end(token, not_started(running.lease.task, what, number, text))
 
     def _on_swept(self, key: int) -> None:
@@ -405,7 +415,8 @@ class LocalHands:
 
     def _hold(self, child: Child, lease: Lease, told: Report, order: tuple) -> None:
         """Tell the end only when nothing is left of what the step has started."""
-        self._running[lease.token].held = told
+        running = self._running[lease.token]
+        running.held, running.named_at = told, None
         self._supervisor.send(order)
 
     def _on_child_ended(self, child: Child, ended: Ended) -> None:

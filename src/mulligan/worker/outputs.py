@@ -69,27 +69,19 @@ def _content(path: str, bytes_max: int, label: str) -> bytes | None:
 
 
 def _from_json(data: bytes, label: str) -> Any:
-    """Strict: no NaN, no lone surrogate, no byte that is not UTF-8, nothing that cannot be kept."""
+    """Strict: no NaN, no lone surrogate, no byte that is not UTF-8."""
     try:
-        value = msgspec.json.decode(data)
+        return msgspec.json.decode(data)
     except (ValueError, RecursionError) as error:
         raise NotUsable(f"{label} is not JSON: {str(error)[:200]}") from None
-    refuse_unkeepable(value, label)
-    return value
 
 
-def refuse_unkeepable(value: Any, label: str) -> None:
-    """NotUsable where a value could be read and could not be written again: an integer of a hundred digits."""
-    if value is None or isinstance(value, str | bool):
-        return
-    try:
-        msgspec.json.encode(value)
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise NotUsable(f"{label} cannot be kept: {str(error)[:200].lower()}") from None
-
-
-def remove(path: str) -> None:
+def remove(path: str) -> bool:
+    """Whether nothing is there any more."""
     try:
         os.unlink(path)
+    except FileNotFoundError:
+        return True
     except OSError:
-        pass  # mostly it is not there
+        return False  # somebody has made a folder of it
+    return True

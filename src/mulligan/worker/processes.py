@@ -63,19 +63,18 @@ def is_running(pid: int) -> bool:
     return _read(pid) is not None or not os.path.exists("/proc/self/stat")
 
 
-def descendants(processes: dict[int, Process], roots: set[int]) -> set[int]:
-    """The live ones among `roots`, and all that come from them."""
+def descendants(processes: dict[int, Process], roots: list[int]) -> list[int]:
+    """The live ones among `roots`, and all that come from them, parents first.
+
+    They are signalled in this order: a shell that sees its command die first would go on with the next one.
+    """
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found: set[int] = set()
-    open_pids = list(roots)
-    while open_pids:
-        pid = open_pids.pop()
-        open_pids += children.get(pid, ())
-        if pid in processes:
-            found.add(pid)
-    return found
+    found = list(roots)
+    for pid in found:
+        found += children.get(pid, ())
+    return [pid for pid in found if pid in processes]
 
 
 def children_of_this_process() -> set[int] | None:
@@ -106,7 +105,7 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
         os.close(fd)
 
 
-def shared_fairly_bytes(pids: set[int]) -> int:
+def shared_fairly_bytes(pids: list[int]) -> int:
     """What the processes hold together, where a page that several hold counts once. Dearer than the plain sum."""
     total = 0
     for pid in pids:
@@ -118,7 +117,7 @@ def shared_fairly_bytes(pids: set[int]) -> int:
     return total
 
 
-def send(pids: set[int], signal: int) -> None:
+def send(pids: list[int], signal: int) -> None:
     """Signal each; one that has gone is none."""
     for pid in pids:
         try:
@@ -133,7 +132,7 @@ def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> boo
     They are nobody's children here, so nothing tells of their death: it is looked for. False if one does not die.
     """
     until = time.monotonic() + patience_seconds
-    while found := _marked(name, value):
+    while found := marked(name, value):
         if time.monotonic() > until:
             return False
         send(found, SIGKILL)
@@ -141,10 +140,10 @@ def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> boo
     return True
 
 
-def _marked(name: bytes, value: bytes) -> set[int]:
+def marked(name: bytes, value: bytes) -> list[int]:
     processes = snapshot()
-    marked = {pid for pid in processes if environment_of(pid).get(name) == value}
-    return descendants(processes, marked) - {os.getpid()}
+    roots = [pid for pid in processes if environment_of(pid).get(name) == value]
+    return [pid for pid in descendants(processes, roots) if pid != os.getpid()]
 
 
 def _read_all(fd: int) -> bytes:

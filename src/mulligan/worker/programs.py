@@ -29,7 +29,7 @@ _CHANGES_BASH = frozenset(
 def find(name: str, path: str) -> str | None:
     """The file that `name` means to a shell with this PATH, or None."""
     if "/" in name:
-        return name
+        return name if os.access(name, os.F_OK) else None
     for folder in path.split(":"):
         candidate = f"{folder or '.'}/{name}"
         if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
@@ -45,6 +45,8 @@ class Programs:
         self._level = environment.get("SHLVL", "0")
         self._folder = environment.get("PWD", "")
         self._found: dict[str, str] = {}
+        # Programs that only bash can start: scripts that do not say what they are for.
+        self._refused: set[str] = set()
         self._is_direct = is_direct and _leaves_bash_alone(environment)
 
     def interpreter(self, name: str, own: Mapping[str, str]) -> str | None:
@@ -66,10 +68,16 @@ class Programs:
         name, words = match[1], match[2].split()
         if name in _BUILTINS_AND_KEYWORDS and (words or name not in _SAME_WITHOUT_ARGUMENTS):
             return None
-        program = find(name, self._path)
+        program = find(name, self._path) if name not in self._refused else None
         if program is None:
             return None
         return program, [name, *words], {"_": program, "SHLVL": self._level, "PWD": self._told_folder(folder)}
+
+    def refuse_direct(self, text: str) -> None:
+        """The system did not start it. Whatever bash makes of it then is the answer."""
+        match = _PLAIN.fullmatch(text)
+        if match is not None:
+            self._refused.add(match[1])
 
     def _told_folder(self, folder: str) -> str:
         """As bash says it: the name that was inherited while that is right, else the one without links."""

@@ -37,6 +37,7 @@ class Running:
     """A process that was started, and what is known of its end."""
 
     __slots__ = (
+        "asked",
         "due",
         "is_done",
         "is_swept",
@@ -60,6 +61,7 @@ class Running:
         # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
         self.why = ""
         self.kill_at: float | None = None
+        self.asked: set[int] = set()
         # The main process is gone; what it left behind may not be.
         self.is_done = False
         # What comes from it is to die, and the main process is to live.
@@ -71,6 +73,7 @@ class Supervisor:
     """Starts, watches and ends processes as the worker at the other end of the socket says."""
 
     def __init__(self, sock_fd: int, worker: str, lease_seconds: float | None, grace_seconds: float) -> None:
+        self._pid = os.getpid()
         self._sock = _socket.socket(fileno=sock_fd)
         self._sock.setblocking(False)
         self._worker = worker.encode("utf-8", "surrogateescape")
@@ -276,19 +279,19 @@ class Supervisor:
                 return
         seen = processes.snapshot()
         for task in tasks:
-            left = self._tree(task, seen)
-            if task.is_swept and not task.is_done:
-                left.discard(task.pid)
+            left = [pid for pid in self._tree(task, seen) if task.is_done or pid != task.pid]
             if left:
                 self._end_leftovers(task, left)
             else:
                 self._finish(task)
 
-    def _end_leftovers(self, task: Running, left: set[int]) -> None:
+    def _end_leftovers(self, task: Running, left: list[int]) -> None:
         """Those of a stopped task have the rest of its grace; what was left in the background of another has none."""
         now = time.monotonic()
         if task.kill_at is None or task.kill_at <= now or task.is_swept:
             processes.send(left, SIGKILL)
+        else:
+            self._ask(task, left)
         self._next_look = now + LINGER_SECONDS
 
     def _finish(self, task: Running) -> None:
@@ -322,27 +325,36 @@ class Supervisor:
             return
         task.why = why
         if not task.is_done and grace > 0:
-            tree = self._tree(task, processes.snapshot())
-            processes.send(tree, SIGTERM)
-            processes.send(tree, SIGCONT)  # one that is stopped could not hear it
+            self._ask(task, self._tree(task, processes.snapshot()))
+
+    def _ask(self, task: Running, tree: list[int]) -> None:
+        """SIGTERM, once to each. Who was just changing parents may be seen only at the next look."""
+        new = [pid for pid in tree if pid not in task.asked]
+        task.asked.update(new)
+        processes.send(new, SIGTERM)
+        processes.send(new, SIGCONT)  # one that is stopped could not hear it
 
     # -- whose is what
 
-    def _tree(self, task: Running, seen: dict[int, processes.Process]) -> set[int]:
+    def _tree(self, task: Running, seen: dict[int, processes.Process]) -> list[int]:
         """The live processes of a task: those below its main process, and those that fell to us and are its own."""
-        me = os.getpid()
-        roots = {task.pid}
+        roots = [task.pid]
         for process in seen.values():
-            if process.parent == me and process.pid not in self._by_pid and self._is_of(process, task):
-                roots.add(process.pid)
+            # A parent that is not there went while we looked: whom it leaves will be ours in a moment.
+            is_orphan = process.parent == self._pid or process.parent not in seen
+            if is_orphan and process.pid not in self._by_pid and self._is_of(process, task):
+                roots.append(process.pid)
         return processes.descendants(seen, roots)
 
     def _is_of(self, process: processes.Process, task: Running) -> bool:
-        """By its session, else by what is in its environment. Who has left both is of whoever runs alone."""
-        if process.session in self._by_pid:
-            return process.session == task.pid
+        """By its session, else by what is in its environment. Who fell to us without either is of whoever is alone."""
+        leader = self._by_pid.get(process.session)
+        if leader is not None:
+            return leader is task
         key = self._key_in(processes.environment_of(process.pid))
-        return key == task.key if key in self._tasks else len(self._tasks) == 1
+        if key in self._tasks:
+            return key == task.key
+        return process.parent == self._pid and len(self._tasks) == 1
 
     def _key_in(self, environment: dict[bytes, bytes]) -> int | None:
         if environment.get(b"MULLIGAN_WORKER") != self._worker:
@@ -417,7 +429,7 @@ class Supervisor:
         """Kill all that is below this process, until nothing is."""
         while True:
             seen = processes.snapshot()
-            processes.send(processes.descendants(seen, {os.getpid()}) - {os.getpid()}, SIGKILL)
+            processes.send(processes.descendants(seen, [self._pid])[1:], SIGKILL)
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

@@ -51,12 +51,7 @@ def read_answer(lease: Lease, logs: Logs, sides: Sides, answer: dict[str, Any], 
     task = lease.task
     if "folder" in answer:
         return not_entered(task, folder_of(task), answer["folder"])
-    outcome = _outcome(task, logs, sides, answer)
-    try:
-        outputs.refuse_unkeepable(answer["output"], "the result")
-    except outputs.NotUsable as problem:
-        return report(task, Outcome(output_error=str(problem)), None, ended)
-    return report(task, outcome, answer["output"], ended)
+    return report(task, _outcome(task, logs, sides, answer), answer["output"], ended)
 
 
 def _outcome(task: Task, logs: Logs, sides: Sides, answer: dict[str, Any]) -> Outcome:

@@ -25,12 +25,15 @@ class NotFound(Exception):
     """The program that is to read the text is nowhere on the path."""
 
 
-def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> tuple[Any, ...]:
-    """What the supervisor is to start. InputInvalid where a value does not fit; NotFound without an interpreter."""
+def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> tuple[tuple[Any, ...], bool]:
+    """What the supervisor is to start, and whether that is not the shell itself.
+
+    InputInvalid where a value does not fit; NotFound without an interpreter.
+    """
     task = lease.task
     environment = of_task(lease, sides, folders.outputs(task.run_id))
     folder = folder_of(task)
-    program, argv = _program(task, environment, folder, programs)
+    program, argv, is_direct = _program(task, environment, folder, programs)
     stdin = os.devnull
     if "stdin" in task.params:
         # A file, so that nobody has to feed it: a task that does not read blocks no one.
@@ -38,10 +41,11 @@ def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> t
         write(stdin, as_text(task.params["stdin"]))
     if task.context:
         write(sides.context, task.context)
-    return program, argv, environment, folder, stdin, sides.out, sides.err, seconds_left(task), task.memory
+    left = seconds_left(task)
+    return (program, argv, environment, folder, stdin, sides.out, sides.err, left, task.memory), is_direct
 
 
-def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str]]:
+def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str], bool]:
     """What to start: the shell with the text, or the one program that it would become."""
     text = task.params["text"]
     interpreter = task.params.get("interpreter", INTERPRETER)
@@ -49,11 +53,11 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
     if direct is not None:
         program, argv, added = direct
         environment.update(added)
-        return program, argv
+        return program, argv, True
     found = programs.interpreter(interpreter, environment)
     if found is None:
         raise NotFound(interpreter)
-    return found, [interpreter, "-c", text]
+    return found, [interpreter, "-c", text], False
 
 
 def write(path: str, text: str) -> None:
@@ -65,7 +69,8 @@ def read_end(lease: Lease, logs: Logs, sides: Sides, ended: Ended, is_out_of_mem
     """What became of it: the outcome, and the output if it ended well."""
     task = lease.task
     reports, report_error = read_reports(sides)
-    is_well = ended.status == 0 and not ended.why
+    # One that was asked to end, and ends well in its grace, has ended well.
+    is_well = ended.status == 0 and ended.why in ("", "stopped")
     gone = missing(task) if is_well and task.files else ()
     if is_well and not (reports or report_error or gone):
         return _read_output(lease, logs, sides, ended)

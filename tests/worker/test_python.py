@@ -1,0 +1,361 @@
+"""Python steps: warm children that are kept apart, put back in order, and replaced when they break."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan import StepError
+from mulligan.core.classify import Outcome
+from mulligan.core.reports import TaskEnded
+
+from .work import Announcements, Work, is_alive, kill, watched
+
+WHO = "import os\ndef main(): return os.getpid()"
+
+
+# -- what it gives ---------------------------------------------------------------------------------------------------
+
+
+def test_the_output_is_what_main_returns(work: Work) -> None:
+    report = work.run_python("def main(a, b=2): return {'sum': a + b}", {"a": 1})
+
+    assert (report.outcome, report.output) == (Outcome(), {"sum": 3})
+
+
+@pytest.mark.parametrize("value", [None, True, 1.5, "é\n\0", [1, [2]], {"a": {"b": None}}, 10**30, "x" * 3_000_000])
+def test_values_go_there_and_back(work: Work, value: object) -> None:
+    assert work.run_python("def main(x): return x", {"x": value}).output == value
+
+
+def test_an_async_main_is_waited_for(work: Work) -> None:
+    report = work.run_python("import asyncio\nasync def main():\n  await asyncio.sleep(0)\n  return 'later'")
+
+    assert report.output == "later"
+
+
+def test_a_function_of_a_module_is_found_where_run_was_called(work: Work) -> None:
+    (work.folder / "tools").mkdir()
+    (work.folder / "tools" / "deploy.py").write_text("class A:\n  @staticmethod\n  def go(x): return x * 2")
+
+    report = work.run(work.lease("python", {"call": "tools.deploy:A.go", "args": {"x": 21}}, cwd="/"))
+
+    assert report.output == 42
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        ("{1}", "the result is of type 'set', which is not JSON"),
+        ("[1, {'a': (2, object)}]", "the result[1]['a'][1] is of type 'type', which is not JSON"),
+        ("{(1, 2): 3}", "the result has a key of type 'tuple', which is not JSON"),
+        ("{'a': float('nan')}", "the result['a'] is nan, which is not JSON"),
+        ("float('-inf')", "the result is -inf, which is not JSON"),
+        ("'\\ud800'", "the result has half of a character in it, which is not JSON"),
+        ("b'bytes'", "the result is of type 'bytes', which is not JSON"),
+    ],
+)
+def test_a_result_that_is_no_json_is_invalid_and_told_where(work: Work, result: str, problem: str) -> None:
+    report = work.run_python(f"def main(): return {result}")
+
+    assert (report.outcome, report.output) == (Outcome(output_error=problem), None)
+
+
+def test_a_result_that_holds_itself_is_invalid(work: Work) -> None:
+    report = work.run_python("def main():\n  x = []\n  x.append(x)\n  return x")
+
+    assert report.outcome.output_error.endswith("is nested too deep, or holds itself")
+
+
+def test_what_it_prints_is_in_its_logs(work: Work) -> None:
+    lease = work.python("import sys\ndef main():\n  print('out')\n  print('err', file=sys.stderr)")
+    silent = work.python("def main(): pass")
+
+    work.run(lease)
+    work.run(silent)
+    again = work.python("def main(): print('more')")
+    work.run(again)
+
+    assert (work.log(lease).read_text(), work.log(lease, "err").read_text()) == ("out\n", "err\n")
+    assert not work.log(silent).exists()
+    assert work.log(again).read_text() == "more\n"
+
+
+def test_its_log_can_be_read_while_it_runs_and_the_next_step_has_its_own(work: Work) -> None:
+    code = "def main(go):\n  print('first')\n  open(go).read()\n  print('second')"
+    work.run_shell("mkfifo go")
+    lease = work.python(code, {"go": str(work.folder / "go")})
+    work.start(lease)
+
+    seen = work.wait_for(lambda: work.log(lease).exists() and work.log(lease).read_text())
+    (work.folder / "go").write_text("")
+    work.reports()
+    after = work.python("def main(): print('other')")
+    work.run(after)
+
+    assert seen == "first\n"
+    assert work.log(lease).read_text() == "first\nsecond\n"
+    assert work.log(after).read_text() == "other\n"
+
+
+# -- how it fails ----------------------------------------------------------------------------------------------------
+
+
+def test_an_exception_is_told_with_the_lines_of_the_user_alone(work: Work) -> None:
+    outcome = work.run_python("def main():\n  inner()\ndef inner():\n  raise ValueError('no')", place="load").outcome
+
+    assert (outcome.code, outcome.message, outcome.exit_code) == ("EXCEPTION", "ValueError: no", None)
+    assert [line.strip() for line in outcome.trace.splitlines() if "File" in line or "Error:" in line] == [
+        'File "<step load>", line 2, in main',
+        'File "<step load>", line 4, in inner',
+        "ValueError: no",
+    ]
+    assert "raise ValueError('no')" in outcome.trace
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "message"),
+    [
+        ("def main(x): pass", {}, "TypeError: main() missing 1 required positional argument: 'x'"),
+        ("def main(): pass", {"y": 1}, "TypeError: main() got an unexpected keyword argument 'y'"),
+        ("import no_such_module\ndef main(): pass", {}, "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def main(): raise Exception", {}, "Exception"),
+        ("class E(Exception):\n  def __str__(self): 1/0\ndef main(): raise E", {}, "E: it cannot be shown"),
+        ("def main(): raise ValueError('\\ud800')", {}, "ValueError: ?"),
+        ("class B(BaseException): pass\ndef main(): raise B('x')", {}, "B: x"),
+    ],
+)
+def test_whatever_it_raises_is_its_failure(work: Work, code: str, args: dict[str, Any], message: str) -> None:
+    outcome = work.run_python(code, args).outcome
+
+    assert (outcome.code, outcome.message) == ("EXCEPTION", message)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("nowhere:f", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("json:f", "AttributeError: module 'json' has no attribute 'f'"),
+    ],
+)
+def test_a_function_that_is_not_there_is_its_failure(work: Work, call: str, message: str) -> None:
+    outcome = work.run(work.lease("python", {"call": call})).outcome
+
+    assert (outcome.code, outcome.message) == ("EXCEPTION", message)
+
+
+def test_a_step_says_itself_what_went_wrong(work: Work) -> None:
+    code = (
+        "from mulligan import StepError\n"
+        "def main(): raise StepError('QUOTA', 'too much', severity='critical', retryable=False, details={'used': 9})"
+    )
+
+    outcome = work.run_python(code).outcome
+
+    assert outcome.reported == (
+        {
+            "code": "QUOTA",
+            "message": "too much",
+            "severity": "critical",
+            "retryable": False,
+            "details": {"used": 9},
+        },
+    )
+    assert outcome.trace.endswith("mulligan.StepError: too much\n")
+
+
+def test_a_step_error_says_only_what_was_said() -> None:
+    assert StepError("QUOTA").report() == {"code": "QUOTA"}
+    assert str(StepError("QUOTA")) == "QUOTA"
+
+
+def test_details_that_are_no_json_are_told_as_text(work: Work) -> None:
+    code = "from mulligan import StepError\ndef main(): raise StepError('A', details={'x': {1}})"
+
+    assert work.run_python(code).outcome.reported == ({"code": "A", "details": {"details": "{'x': {1}}"}},)
+
+
+@pytest.mark.parametrize(
+    ("argument", "exit_code", "said"),
+    [("", 0, ""), ("0", 0, ""), ("3", 3, ""), ("257", 1, ""), ("'why'", 1, "why\n")],
+)
+def test_an_exit_is_that_of_a_process(work: Work, argument: str, exit_code: int, said: str) -> None:
+    report = work.run_python(f"import sys\ndef main(): sys.exit({argument})")
+
+    assert report.outcome == Outcome(exit_code=exit_code, stderr_tail=said)
+
+
+def test_errors_that_a_program_of_the_step_wrote_count(work: Work) -> None:
+    code = """import os\ndef main(): os.system('echo \\'{"code": "MINE"}\\' > "$MULLIGAN_ERROR"')"""
+
+    assert work.run_python(code).outcome == Outcome(reported=({"code": "MINE"},))
+
+
+def test_declared_files_are_asked_for(work: Work) -> None:
+    report = work.run_python("def main(): open('a', 'w')", files={"a": "a", "b": "b"})
+
+    assert report.outcome == Outcome(missing_outputs=("b",))
+
+
+# -- one child, many steps -------------------------------------------------------------------------------------------
+
+
+def test_a_child_is_used_again(work: Work) -> None:
+    assert work.run_python(WHO).output == work.run_python(WHO).output
+
+
+def test_workflows_and_interpreters_have_children_of_their_own(work: Work) -> None:
+    ours = work.run_python(WHO).output
+    other_version = work.run_python(WHO, version="v2").output
+    other_python = work.run(work.lease("python", {"code": WHO, "interpreter": sys.executable + "3"})).output
+
+    assert other_version != ours
+    assert other_python is None or other_python not in (ours, other_version)
+
+
+def test_when_there_is_no_room_an_idle_child_of_another_workflow_goes(work: Work) -> None:
+    pids = [work.run_python(WHO, version=f"v{number}").output for number in range(3)]
+
+    with watched(*[pid for pid in pids[:1] if is_alive(pid)]) as are_dead:
+        assert are_dead()
+    assert is_alive(pids[2])
+
+
+def test_two_steps_at_once_have_two_children(work: Work, announcements: Announcements) -> None:
+    code = "import os\ndef main(pipe, go):\n  open(pipe, 'w').write('1\\n')\n  open(go).read()\n  return os.getpid()"
+    work.run_shell("mkfifo go0 go1")
+    leases = [
+        work.python(code, {"pipe": str(announcements.path), "go": str(work.folder / f"go{number}")})
+        for number in range(2)
+    ]
+    work.start(*leases)
+    announcements.lines(2)
+    for number in range(2):
+        (work.folder / f"go{number}").write_text("")
+
+    reports = work.reports(2)
+
+    assert len({report.output for report in reports if isinstance(report, TaskEnded)}) == 2
+
+
+def test_no_step_sees_what_another_one_changed(work: Work) -> None:
+    spoil = (
+        "import os, sys\nleft = 1\ndef main():\n  os.environ['LEFT'] = '1'; os.environ.pop('PATH')\n"
+        "  sys.argv.append('x')\n"
+        "  sys.path.insert(0, '/left'); os.chdir('/'); sys.stdout = None\n  return os.getpid()"
+    )
+    look = (
+        "import os, sys\ndef main():\n  print('said')\n"
+        "  return [os.environ.get('LEFT'), 'PATH' in os.environ, sys.argv, '/left' in sys.path, os.getcwd(),"
+        " 'left' in globals(), os.getpid()]"
+    )
+
+    pid = work.run_python(spoil).output
+    found = work.run_python(look).output
+
+    assert found == [None, True, [""], False, str(work.folder), False, pid]
+
+
+def test_each_step_has_its_own_environment_and_so_have_its_programs(work: Work) -> None:
+    code = (
+        "import os, subprocess\nNAMES = ['MULLIGAN_STEP', 'MULLIGAN_FENCE', 'MULLIGAN_ITEM', 'MINE']\n"
+        "def main(): return [[os.environ.get(n, '') for n in NAMES],"
+        " subprocess.run(['bash', '-c', 'echo $MULLIGAN_STEP,$MULLIGAN_FENCE,$MULLIGAN_ITEM,$MINE'],"
+        " capture_output=True, text=True).stdout]"
+    )
+
+    first = work.run_python(code, step="a", item=3, env={"MINE": "x"}).output
+    second = work.run_python(code, step="b").output
+    third = work.run_python(code, step="c", item=4, env={"MINE": "y"}).output
+
+    assert first == [["a", "1", "3", "x"], "a,1,3,x\n"]
+    assert second == [["b", "2", "", ""], "b,2,,\n"]
+    assert third == [["c", "3", "4", "y"], "c,3,4,y\n"]
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "signal"),
+    [
+        ("import os\ndef main(): os._exit(4)", 4, None),
+        ("import os\ndef main(): os.abort()", None, 6),
+        ("import os\ndef main(): os.kill(os.getpid(), 9)", None, 9),
+        ("import ctypes\ndef main(): ctypes.string_at(0)", None, 11),
+    ],
+)
+def test_a_child_that_dies_is_replaced(work: Work, code: str, exit_code: int | None, signal: int | None) -> None:
+    before = work.run_python(WHO).output
+
+    outcome = work.run_python(code).outcome
+    after = work.run_python(WHO)
+
+    assert (outcome.exit_code, outcome.signal) == (exit_code, signal)
+    assert (after.outcome, after.output != before) == (Outcome(), True)
+
+
+def test_what_a_child_said_before_it_died_is_told(work: Work) -> None:
+    outcome = work.run_python("import os\ndef main():\n  os.write(2, b'last words')\n  os._exit(4)").outcome
+
+    assert outcome == Outcome(exit_code=4, stderr_tail="last words")
+
+
+def test_a_child_that_died_while_it_was_idle_costs_no_step(work: Work) -> None:
+    pid = work.run_python(WHO).output
+    with watched(pid) as is_dead:
+        kill(pid)
+        assert is_dead()
+
+    report = work.run_python(WHO)
+
+    assert (report.outcome, report.output != pid) == (Outcome(), True)
+
+
+def test_a_child_that_left_a_thread_behind_is_replaced(work: Work) -> None:
+    code = (
+        "import os, threading\ndef main():\n"
+        "  threading.Thread(target=threading.Event().wait, daemon=True).start()\n  return os.getpid()"
+    )
+
+    pid = work.run_python(code).output
+
+    assert not is_alive(pid)
+    assert work.run_python(WHO).output != pid
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "subprocess.Popen(['sleep', '1000']).pid",
+        "os.posix_spawn('/bin/sleep', ['sleep', '1000'], {})",
+        "int(subprocess.check_output(['bash', '-c', 'setsid sleep 1000 > /dev/null & echo $!']))",
+    ],
+)
+def test_processes_that_a_step_left_behind_are_dead_when_its_end_is_told(work: Work, start: str) -> None:
+    report = work.run_python(f"import os, subprocess\ndef main(): return {start}")
+
+    assert report.outcome == Outcome()
+    assert not is_alive(report.output)
+
+
+def test_a_step_has_no_standard_input(work: Work) -> None:
+    assert work.run_python("import sys\ndef main(): return sys.stdin.read()").output == ""
+
+
+def test_an_interpreter_that_is_not_there_ends_as_a_shell_would_say(work: Work) -> None:
+    report = work.run(work.lease("python", {"code": WHO, "interpreter": "no-such-python"}))
+
+    assert report.outcome == Outcome(exit_code=127, stderr_tail="no-such-python: command not found")
+
+
+def test_an_interpreter_that_is_no_python_is_a_failure_with_what_it_said(work: Work) -> None:
+    report = work.run(work.lease("python", {"code": WHO, "interpreter": "false"}))
+
+    assert report.outcome == Outcome(exit_code=1)
+
+
+def test_a_child_sees_nothing_that_lies_beside_our_package(work: Work) -> None:
+    root = str(Path(__file__).parents[2] / "src")
+
+    assert root not in work.run_python("import sys\ndef main(): return sys.path").output

@@ -1,0 +1,202 @@
+"""What a worker takes: by its room, and a few short tasks ahead."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mulligan.core.classify import Outcome
+from mulligan.core.reports import TaskEnded, TaskInterrupted
+from mulligan.ports import Lease, Offer
+
+from .work import GIB, Announcements, Work
+
+
+def filled(work: Work, **fields: object) -> int:
+    """How many such tasks fit."""
+    count = 0
+    while work.hands.fits(task := work.shell("true", **fields).task):
+        work.hands.reserve(task)
+        count += 1
+        assert count < 100
+    return count
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({}, 4),
+        ({"cpus": 0.1}, 40),
+        ({"cpus": 3.0}, 1),
+        ({"memory": GIB}, 2),
+        ({"gpus": 1}, 1),
+        ({"labels": ("ssd",)}, 4),
+    ],
+)
+def test_tasks_fit_until_something_is_used_up(tmp_path: Path, fields: dict[str, object], count: int) -> None:
+    work = Work(tmp_path, cpus=4, memory=2 * GIB, gpus=1, labels=("ssd", "fast"))
+
+    assert filled(work, **fields) == count
+    work.close()
+
+
+@pytest.mark.parametrize("fields", [{"cpus": 2.5}, {"memory": 5 * GIB}, {"gpus": 1}, {"labels": ("ssd",)}])
+def test_what_is_more_than_there_is_can_never_be_taken(work: Work, fields: dict[str, object]) -> None:
+    assert not work.hands.can_ever(work.shell("true", **fields).task)
+    assert not work.hands.fits(work.shell("true", **fields).task)
+
+
+def test_room_that_was_kept_for_nothing_is_given_back(work: Work) -> None:
+    task = work.shell("true", cpus=2.0, memory=GIB).task
+
+    work.hands.reserve(task)
+    kept = work.hands.offer()
+    work.hands.unreserve(task)
+
+    assert kept == Offer(0.0, 3 * GIB, 0, (), "here", 0)
+    assert work.hands.offer() == Offer(2.0, 4 * GIB, 0, (), "here", 2)
+
+
+def test_room_is_free_again_when_the_end_is_told(work: Work) -> None:
+    work.run_shell("true", cpus=2.0)
+
+    assert work.hands.offer().cpus == 2.0
+
+
+def test_room_is_free_again_when_a_task_could_not_start(work: Work) -> None:
+    work.run_shell("true", cwd="/nowhere")
+    work.run_shell("true", env={"a": "\0"})
+
+    assert work.hands.offer().cpus == 2.0
+
+
+# -- ahead -----------------------------------------------------------------------------------------------------------
+
+
+def blocked(work: Work, name: str) -> Lease:
+    return work.shell(f"read x < {work.folder}/{name}; echo {name}")
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Work:
+    """A worker with one slot that has seen a short task."""
+    work = Work(tmp_path, cpus=1, lookahead=2)
+    work.run_shell("true")
+    os.mkfifo(work.folder / "go")
+    return work
+
+
+def test_nothing_is_taken_ahead_before_a_short_task_was_seen(work: Work) -> None:
+    assert filled(work) == 2
+
+
+def test_after_a_short_task_some_more_fit_than_there_are_slots(short: Work) -> None:
+    assert filled(short) == 3
+    short.close()
+
+
+@pytest.mark.parametrize("fields", [{"cpus": 0.5}, {"memory": 1}, {"labels": ("a",)}])
+def test_only_plain_tasks_are_taken_ahead(short: Work, fields: dict[str, object]) -> None:
+    short.hands.reserve(short.shell("true").task)
+
+    assert not short.hands.fits(short.shell("true", **fields).task)
+    short.close()
+
+
+def test_what_was_taken_ahead_starts_when_another_one_ends_and_in_order(short: Work) -> None:
+    leases = [blocked(short, "go"), short.shell("echo a >> order"), short.shell("echo b >> order")]
+    short.start(*leases)
+    is_full = not short.hands.fits(short.shell("true").task)
+    (short.folder / "go").write_text("\n")
+
+    reports = short.reports(3)
+
+    assert is_full
+    assert [report.place for report in reports] == [lease.task.place for lease in leases]
+    assert (short.folder / "order").read_text() == "a\nb\n"
+    assert (short.hands.offer().cpus, filled(short)) == (1.0, 3)
+    short.close()
+
+
+def test_what_waits_starts_also_when_a_python_step_makes_room(short: Work) -> None:
+    python = short.python("def main(go): open(go).read()", {"go": str(short.folder / "go")})
+    short.start(python, short.shell("echo after"))
+    (short.folder / "go").write_text("")
+
+    reports = short.reports(2)
+
+    assert [report.output for report in reports if isinstance(report, TaskEnded)] == [None, "after"]
+    short.close()
+
+
+def test_one_that_waits_and_cannot_start_keeps_nobody_waiting(short: Work) -> None:
+    short.start(blocked(short, "go"), short.shell("true", cwd="gone"), short.shell("echo last"))
+    (short.folder / "go").write_text("\n")
+
+    reports = short.reports(3)
+
+    assert [getattr(report, "output", None) for report in reports] == ["go", None, "last"]
+    assert short.hands.offer().cpus == 1.0
+    short.close()
+
+
+def test_one_that_waits_can_be_stopped_and_never_starts(short: Work) -> None:
+    waiting = short.shell("touch started")
+    short.start(blocked(short, "go"), waiting)
+
+    short.hands.stop(waiting.token, 10.0)
+    (report,) = short.reports()
+    (short.folder / "go").write_text("\n")
+    short.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert report.outcome == Outcome(exit_code=None, signal=15)
+    assert not (short.folder / "started").exists()
+    short.close()
+
+
+def test_when_all_is_stopped_those_that_wait_are_interrupted_too(short: Work) -> None:
+    short.start(blocked(short, "go"), short.shell("touch started"))
+
+    short.hands.stop_all(0.0)
+    reports = short.reports(2)
+
+    assert [type(report) for report in reports] == [TaskInterrupted, TaskInterrupted]
+    assert not (short.folder / "started").exists()
+    short.close()
+
+
+def test_what_waits_counts_as_running(short: Work) -> None:
+    leases = [blocked(short, "go"), short.shell("true")]
+    short.start(*leases)
+
+    assert list(short.hands.running) == leases
+    short.hands.drop_all()
+    assert list(short.hands.running) == []
+    short.close()
+
+
+def test_collect_returns_when_what_is_watched_has_something(work: Work) -> None:
+    reading, writing = os.pipe()
+    work.hands.watch(reading)
+    os.write(writing, b"x")
+
+    assert work.hands.collect(None) == []
+    work.hands._selector.unregister(reading)
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_hundred_short_tasks_all_end_once(work: Work, announcements: Announcements) -> None:
+    leases = [work.shell(f"echo {number}") for number in range(100)]
+    waiting, outputs = list(leases), []
+
+    while len(outputs) < 100:
+        while waiting and work.hands.fits(waiting[0].task):
+            work.start(waiting.pop(0))
+        outputs += [report.output for report in work.reports() if isinstance(report, TaskEnded)]
+
+    assert sorted(outputs, key=int) == [str(number) for number in range(100)]
+    assert work.hands.offer().cpus == 2.0
