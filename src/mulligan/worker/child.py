@@ -31,6 +31,8 @@ FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.syste
 INTERRUPTED_STATUS = 130
 # Variables that only a program started by the step reads from the C library.
 OWN_PREFIX = "MULLIGAN_"
+# What the program of a step is called, until a traceback says of which.
+PROGRAM = "<step>"
 
 
 # `json.dumps` would make a new one at each call.
@@ -48,7 +50,7 @@ class Child:
         self._sock = sock
         self._stream = sock.makefile("rb")
         self._slots = {1: slot_out, 2: slot_err}
-        self._programs: dict[tuple, types.CodeType] = {}
+        self._programs: dict[str, types.CodeType] = {}
         self._surroundings = Surroundings()
         self._has_forked = False
         sys.addaudithook(self._notice)
@@ -110,8 +112,8 @@ class Child:
         except KeyboardInterrupt:
             return {"exit": INTERRUPTED_STATUS}, "null"
         except BaseException as error:  # whatever a step raises is its failure, not ours
-            self._show_lines()
-            return _failure(error), "null"
+            self._show_lines(message.get("code", ""))
+            return _failure(error, message["step"]), "null"
 
     def _function(self, message: dict) -> types.FunctionType:
         if "call" in message:
@@ -122,19 +124,18 @@ class Child:
             return found  # type: ignore[return-value]
         # A namespace of its own: no step sees what another one left.
         names: dict = {"__name__": "__mulligan__"}
-        exec(self._program(message["code"], f"<step {message['step']}>"), names)
+        exec(self._program(message["code"]), names)
         return names["main"]
 
-    def _program(self, code: str, name: str) -> types.CodeType:
-        key = (name, code)
-        if key not in self._programs:
-            self._programs[key] = compile(code, name, "exec", dont_inherit=True)
-        return self._programs[key]
+    def _program(self, code: str) -> types.CodeType:
+        """Compiled once, however many steps have the same text."""
+        if code not in self._programs:
+            self._programs[code] = compile(code, PROGRAM, "exec", dont_inherit=True)
+        return self._programs[code]
 
-    def _show_lines(self) -> None:
-        """Let a traceback show the lines of the steps: they are in no file."""
-        for name, code in self._programs:
-            linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    def _show_lines(self, code: str) -> None:
+        """Let a traceback show the lines of the step: they are in no file."""
+        linecache.cache[PROGRAM] = (len(code), None, code.splitlines(keepends=True), PROGRAM)
 
 
 class Surroundings:
@@ -281,10 +282,10 @@ def _exit_status(code: object) -> int:
 # -- failures
 
 
-def _failure(error: BaseException) -> dict:
+def _failure(error: BaseException, step: str) -> dict:
     module = sys.modules.get("mulligan")
     step_error = getattr(module, "StepError", None)
-    answer: dict = {"trace": _trace(error)}
+    answer: dict = {"trace": _trace(error).replace(f'"{PROGRAM}"', f'"<step {step}>"')}
     if step_error is not None and isinstance(error, step_error):
         answer["reported"] = error.report()
         try:
