@@ -2,8 +2,12 @@
 
 -- opening ------------------------------------------------------------------------------------------------------------
 
+-- Looks into the table of tables: `to_regclass` would answer from before a lock that was waited for.
 -- name: schema
-SELECT current_schema(), to_regclass(quote_ident(current_schema()) || '.schema_version') IS NOT NULL
+SELECT current_schema(), EXISTS (
+    SELECT 1 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
+    WHERE nspname = current_schema() AND relname = 'schema_version'
+)
 
 -- name: lock_schema
 SELECT pg_advisory_xact_lock(hashtextextended('mulligan ' || current_schema(), 0))
