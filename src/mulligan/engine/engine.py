@@ -340,10 +340,10 @@ class Engine:
     def _lose(self, drive: Drive) -> None:
         """Another holder has written the run. What our own tasks have to say goes through its inbox."""
         drive.take_back()
-        self._forget(drive)
         for told in drive.reports:
             if told.token is not None:
                 self._send(told.token, told.report)
+        self._forget(drive)
         self._must_look = True
 
     def _forget(self, drive: Drive) -> None:
@@ -443,10 +443,19 @@ class Engine:
         for drives in (self.drives, self._told, self._queuing):
             drives.clear()
         self.take_up(run_ids)
+        self._part_with_ended()
         held = {lease.token: lease for lease in self.store.held(self.name)}
+        self._leases = {_key(lease): lease for lease in held.values()}
         self._ended = deque((held[token], report) for token, report in unsent.items() if token in held)
         self._start_unstarted(held, unsent)
         self._must_look = True
+
+    def _part_with_ended(self) -> None:
+        """Runs whose last commit was written though we saw an error."""
+        ended = [drive for drive in self.drives.values() if drive.has_ended]
+        for drive in ended:
+            self._forget(drive)
+        self.store.release([drive.turn for drive in ended])
 
     def _unsent(self) -> dict[int, r.Report]:
         """What our own tasks have reported that may not have been written."""

@@ -7,7 +7,6 @@ away for a while, and an operator who presses Ctrl-C once or twice.
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -80,6 +79,8 @@ class Driver:
         self.watcher = watcher or Unwatched()
         self.lease_seconds = lease_seconds
         self.interrupts = 0
+        self.hands: LocalHands | None = None
+        self.lock: lock.Lock | None = None
         self._beaten_at = 0.0
 
     def __enter__(self) -> Driver:
@@ -92,84 +93,98 @@ class Driver:
     # -- one life under one name -------------------------------------------------------------------------------------
 
     def _set_up(self, root_run_id: int | None = None) -> None:
-        host = this_host()
-        self.name = f"{host}.{os.getpid()}.{secrets.token_hex(3)}"
+        """All of it, or nothing of ours is left."""
+        self.name = f"{this_host()}.{os.getpid()}.{os.urandom(3).hex()}"
         self.lock = lock.hold(self.home.locks, self.name)
-        self.hands = self._hands(host)
-        capacity = self.capacity or Capacity(0.0, 0)
-        self.store.register(
-            WorkerRecord(
+        try:
+            self.hands = self._hands(self.lock.fd)
+            self.store.register(self._record(self.lock.path))
+            self.engine = Engine(
+                self.store,
+                SystemClock(),
+                Cel(os.environ),
                 self.name,
-                host,
-                os.getpid(),
-                self.lock.path,
-                capacity.cpus,
-                capacity.memory,
-                capacity.gpus,
-                capacity.labels,
+                self.hands,
+                root_run_id=root_run_id,
+                watcher=self.watcher,
             )
-        )
-        self.engine = Engine(
-            self.store,
-            SystemClock(),
-            Cel(os.environ),
-            self.name,
-            self.hands,
-            root_run_id=root_run_id,
-            watcher=self.watcher,
-        )
-        self._beaten_at = time.monotonic()
-        self.rescue()
+            self._beaten_at = time.monotonic()
+            self.rescue()
+        except BaseException:
+            self._put_down()
+            raise
 
-    def _hands(self, host: str) -> LocalHands | None:
+    def _record(self, lock_path: str) -> WorkerRecord:
+        can = self.capacity or Capacity(0.0, 0)
+        return WorkerRecord(self.name, this_host(), os.getpid(), lock_path, can.cpus, can.memory, can.gpus, can.labels)
+
+    def _hands(self, lock_fd: int) -> LocalHands | None:
         if self.capacity is None:
             return None
         return LocalHands(
             name=self.name,
-            host=host,
+            host=this_host(),
             home=self.home.folder,
             cpus=self.capacity.cpus,
             memory=self.capacity.memory,
             gpus=self.capacity.gpus,
             labels=self.capacity.labels,
-            lock_fd=self.lock.fd,
+            lock_fd=lock_fd,
             lease_seconds=self.lease_seconds if self.store.is_shared else None,
         )
 
     def _tear_down(self) -> None:
         """In order: nothing of ours runs any more when the store hears that we are gone."""
-        if self.hands is not None:
-            self.hands.close()
+        self._close_hands()
         try:
             self.engine.let_go()
             self.store.retire(self.name)
         except StoreUnavailable:
             # Our lock is free in a moment: whoever comes next buries us.
             pass
-        self.lock.release()
+        self._put_down()
+
+    def _close_hands(self) -> None:
+        if self.hands is not None:
+            self.hands.close()
+        self.hands = None
+
+    def _put_down(self) -> None:
+        """Nothing of ours runs, and our lock is free."""
+        self._close_hands()
+        if self.lock is not None:
+            self.lock.release()
+        self.lock = None
 
     def rescue(self) -> None:
         """Bury workers that died, and end what they left running on this host."""
-        host = this_host()
-        for worker in bury_the_dead(self.store, host, lock.is_free):
-            if worker.host == host:
-                kill_leftovers(worker.name)
+        bury_the_dead(self.store, this_host(), lock.is_free, kill_leftovers)
 
     # -- driving -----------------------------------------------------------------------------------------------------
 
     def drive(self, run_id: int, wait_seconds: float = 0.0) -> Ending:
         """Drive a run, and the runs it starts, until it has ended, waits for a person, or we are interrupted."""
         self.engine.root_run_id = run_id
-        self.engine.take_up([run_id])
+        if run_id not in self.engine.drives:
+            if self.store.run(run_id).status in RUN_ENDED:
+                # The verb that is followed was its last turn.
+                return "ended"
+            self.engine.take_up(self._tree(run_id))
         with self._signals():
             while not self.interrupts:
-                self._once()
-                if self._has_ended(run_id):
-                    return "ended"
-                if self._waits(run_id, wait_seconds):
-                    return "waiting"
+                ending = self._once(lambda: self._rests(run_id, wait_seconds))
+                if ending is not None:
+                    return ending
             self._wind_up()
-        return "ended" if self._has_ended(run_id) else "interrupted"
+        return self._end_of_interrupted(run_id)
+
+    def _tree(self, run_id: int) -> list[int]:
+        """The run and the runs below it that have not ended: one that nobody tells anything may have tasks to run."""
+        found = [run_id]
+        for above in found:
+            children = self.store.children(above)
+            found.extend(child.run_id for child in children if child.status not in RUN_ENDED)
+        return found
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take turns and tasks of all runs until we are interrupted."""
@@ -189,6 +204,17 @@ class Driver:
         while not until():
             self._once()
 
+    def _rests(self, run_id: int, wait_seconds: float) -> Ending | None:
+        if self._has_ended(run_id):
+            return "ended"
+        return "waiting" if self._waits(run_id, wait_seconds) else None
+
+    def _end_of_interrupted(self, run_id: int) -> Ending:
+        try:
+            return "ended" if self._has_ended(run_id) else "interrupted"
+        except StoreUnavailable:
+            return "interrupted"
+
     def _has_ended(self, run_id: int) -> bool:
         return run_id not in self.engine.drives and self.store.run(run_id).status in RUN_ENDED
 
@@ -202,15 +228,18 @@ class Driver:
         due = self.store.next_due(run_id)
         return due is None or (due - datetime.now(UTC)).total_seconds() > wait_seconds
 
-    def _once(self) -> None:
+    def _once(self, look: Callable[[], Ending | None] = lambda: None) -> Ending | None:
+        """Once round the loop, and what is to be seen then. Nothing is, where the store had to be waited for."""
         try:
             self._beat()
             self.engine.tick(PATIENCE_SECONDS)
             self.watcher.tick()
+            return look()
         except StoreUnavailable as error:
             self._outlast(error)
         except Buried:
             self._start_over()
+        return None
 
     def _beat(self) -> None:
         if self.store.is_shared and time.monotonic() - self._beaten_at > self.lease_seconds / 3:
@@ -221,14 +250,16 @@ class Driver:
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
         self.watcher.trouble(f"{error.message}; waiting for it")
-        pause = STORE_SECONDS
-        while self.interrupts < 1:
-            self.engine.wait(pause)
-            pause = min(STORE_SECONDS_MAX, pause * 2)
+        for seconds in _pauses():
+            if self.interrupts:
+                return
+            self.engine.wait(seconds)
             try:
                 self.engine.recover()
             except StoreUnavailable:
                 continue
+            except Buried:
+                self._start_over()
             self.watcher.trouble("")
             return
 
@@ -238,11 +269,20 @@ class Driver:
         root, run_ids = self.engine.root_run_id, list(self.engine.drives)
         if self.hands is not None:
             self.hands.drop_all()
-            self.hands.close()
-        self.lock.release()
-        self._set_up(root)
-        self.engine.take_up(run_ids)
-        self.watcher.trouble("")
+        self._put_down()
+        for seconds in _pauses():
+            try:
+                self._set_up(root)
+                self.engine.take_up(run_ids)
+            except StoreUnavailable as error:
+                if self.interrupts:
+                    raise
+                self._put_down()
+                self.watcher.trouble(f"{error.message}; waiting for it")
+                time.sleep(seconds)
+            else:
+                self.watcher.trouble("")
+                return
 
     # -- the operator ------------------------------------------------------------------------------------------------
 
@@ -277,5 +317,15 @@ class Driver:
                 self.watcher.tick()
             except (StoreUnavailable, Buried):
                 # What cannot be written now is void with our lock: it runs again when somebody resumes.
-                return
+                if not self.hands.running:
+                    return
+                self.engine.wait(PATIENCE_SECONDS)
         self.watcher.trouble("")
+
+
+def _pauses() -> Iterator[float]:
+    """How long to wait each time before a store that is away is asked again."""
+    seconds = STORE_SECONDS
+    while True:
+        yield seconds
+        seconds = min(STORE_SECONDS_MAX, seconds * 2)

@@ -1,0 +1,229 @@
+"""Three workers on PostgreSQL, killed and stopped at random: every run ends once, and nothing is lost or done twice.
+
+What happens to whom is drawn from a seed; when it happens is steered by what the logs say, not by a clock.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core.transitions import RUN_ENDED
+from mulligan.core.workflow import RERUNS_AFTER_LOSS_MAX
+from mulligan.language import load_text
+from mulligan.service.verbs import Service, prepare
+from mulligan.worker.processes import snapshot
+
+from .stage import HERE, Stage, wait_until
+
+LEASE_SECONDS = 1.5
+WORKERS = 3
+RUNS = 24
+# About as many entries as the log of an undisturbed run has.
+ENTRIES_PER_RUN = 75
+
+# A retry, a handler, a map, a python step, a repair. Each says under which lease it was done.
+MIXED = """
+name: mixed
+steps:
+  - step: fetch
+    shell: 'sh $ACT fetch 0.05; test -e "cleared-$MULLIGAN_RUN_ID" || exit 7; echo $MULLIGAN_FENCE'
+    retry:
+      rules: [{exit_codes: [7], max_retries: 1, delay: 50ms, recovery_script: 'touch "cleared-$MULLIGAN_RUN_ID"'}]
+  - step: check
+    needs: [fetch]
+    map: {over: '${[1, 2, 3]}', as: n, max_parallel: 2}
+    do: [{shell: 'sh $ACT check 0.1; echo $MULLIGAN_FENCE'}]
+  - step: build
+    needs: [fetch]
+    shell: 'sh $ACT build; exit 3'
+    on_failure: 'sh $ACT rebuild 0.02; echo $MULLIGAN_FENCE'
+  - {step: count, needs: [fetch], python: 'def main(word): return len(word)', args: {word: abc}}
+  - step: deploy
+    needs: [check, build, count]
+    shell: 'sh $ACT deploy; test -e "repaired-$MULLIGAN_RUN_ID" || exit 9; echo $MULLIGAN_FENCE'
+    next: [{to: repair, on: failure, then: rerun}]
+  - {step: repair, shell: 'sh $ACT repair; touch "repaired-$MULLIGAN_RUN_ID"'}
+"""
+# The commands that print their lease, by the end of their places.
+PRINTS_ITS_LEASE = ("fetch", "deploy", "].0", ".on_failure@1.0")
+
+
+class Fleet:
+    """Workers, of which one that dies is replaced."""
+
+    def __init__(self, stage: Stage, service: Service) -> None:
+        self.stage = stage
+        self.service = service
+        self.workers: list[subprocess.Popen[str]] = []
+
+    def fill(self) -> None:
+        with (self.stage.folder / "said").open("a") as said:
+            while len(self.workers) < WORKERS:
+                self.workers.append(self.stage.start_program(HERE / "serving.py", LEASE_SECONDS, stderr=said))
+
+    # -- what can happen to one of them
+
+    def kill(self, worker: subprocess.Popen[str]) -> None:
+        """kill -9."""
+        worker.kill()
+        self._replace(worker)
+
+    def kill_with_supervisor(self, worker: subprocess.Popen[str]) -> None:
+        """Both at once: nobody is left to end what they ran."""
+        worker.send_signal(signal.SIGSTOP)
+        for pid in children_of(worker.pid):
+            os.kill(pid, signal.SIGKILL)
+        worker.kill()
+        self._replace(worker)
+
+    def stop_shortly(self, worker: subprocess.Popen[str]) -> None:
+        """Until the others have written something: mostly it is not missed."""
+        before = self.written()
+        with stopped(worker.pid):
+            self._wait(lambda: self.written() > before)
+
+    def stop_until_buried(self, worker: subprocess.Popen[str]) -> None:
+        """All it had is void when it wakes."""
+        name = self._name(worker)
+        with stopped(worker.pid):
+            self._wait(lambda: name not in self.known())
+
+    def stop_with_supervisor(self, worker: subprocess.Popen[str]) -> None:
+        """What it runs goes on, and nobody is there to end it in time."""
+        name = self._name(worker)
+        with stopped(worker.pid, *children_of(worker.pid)):
+            self._wait(lambda: name not in self.known())
+
+    def _replace(self, worker: subprocess.Popen[str]) -> None:
+        worker.communicate()
+        self.workers.remove(worker)
+        self.fill()
+
+    def _wait(self, is_true: Callable[[], bool]) -> None:
+        wait_until(lambda: is_true() or self.is_done(), "the others did not go on")
+
+    # -- what can be seen of them
+
+    def known(self) -> dict[str, int]:
+        """Those that are not buried, with their processes."""
+        return {worker.name: worker.pid for worker in self.service.store.workers()}
+
+    def _name(self, worker: subprocess.Popen[str]) -> str:
+        """Its name now: one that was buried comes back under a new one."""
+        return wait_until(lambda: {pid: name for name, pid in self.known().items()}.get(worker.pid, ""), "it is gone")
+
+    def written(self) -> int:
+        """How many entries all logs have."""
+        return sum(run.seq for run in self.service.runs(limit=RUNS))
+
+    def unfinished(self) -> list[Any]:
+        return [run for run in self.service.runs(limit=RUNS) if run.status not in RUN_ENDED]
+
+    def is_done(self) -> bool:
+        return not self.unfinished()
+
+    def end(self) -> list[int]:
+        """In order, when the dead are buried. Their exit codes."""
+        pids = {worker.pid for worker in self.workers}
+        wait_until(lambda: set(self.known().values()) <= pids, "the dead are not buried")
+        for worker in self.workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "serving\n"
+            worker.send_signal(signal.SIGTERM)
+        for worker in self.workers:
+            worker.communicate()
+        return [worker.returncode for worker in self.workers]
+
+
+TROUBLES = (
+    *(Fleet.kill, Fleet.kill, Fleet.kill, Fleet.stop_shortly, Fleet.stop_shortly),
+    *(Fleet.kill_with_supervisor, Fleet.kill_with_supervisor, Fleet.stop_until_buried, Fleet.stop_with_supervisor),
+)
+
+
+@contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+def children_of(pid: int) -> list[int]:
+    """A worker's only child is its supervisor."""
+    return [process.pid for process in snapshot().values() if process.parent == pid]
+
+
+# -- what must hold --------------------------------------------------------------------------------------------------
+
+
+def expect_one_ending(log: list[e.Entry]) -> None:
+    assert [type(entry.fact) for entry in log if isinstance(entry.fact, ENDINGS)] == [type(log[-1].fact)]
+
+
+ENDINGS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+
+
+def expect_success_unless_lost_too_often(log: list[e.Entry]) -> None:
+    """What fails here fails by design but for one thing: a task that lost its worker again and again."""
+    losses = Counter(entry.fact.place for entry in log if isinstance(entry.fact, e.AttemptLost))
+    if not isinstance(log[-1].fact, e.RunCompleted):
+        assert max(losses.values()) > RERUNS_AFTER_LOSS_MAX, "it failed, and was not lost that often"
+
+
+def expect_results_of_what_was_done(stage: Stage, run_id: int, log: list[e.Entry]) -> None:
+    """Every result in the log was printed under a lease whose work is in the journal, from its beginning to its end."""
+    done = {line.fence for line in stage.lines() if line.verb == "end" and line.run_id == run_id}
+    facts = [entry.fact for entry in log if isinstance(entry.fact, e.AttemptSucceeded)]
+    results = [int(fact.output) for fact in facts if fact.place.endswith(PRINTS_ITS_LEASE)]
+
+    assert set(results) <= done
+    assert len(set(results)) == len(results)
+
+
+def expect_nothing_kept(url: str) -> None:
+    """No task, lease, message, timer or worker outlives the runs."""
+    with psycopg.connect(url) as connection:
+        for table in ("tasks", "messages", "timers", "workers", "answers"):
+            assert connection.execute(f"SELECT * FROM {table}").fetchall() == [], table
+        assert connection.execute("SELECT count(*) FROM runs WHERE holder <> ''").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_death_of_a_worker_loses_or_doubles_anything(server_stage: Stage, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    troubles = chance.sample(TROUBLES, len(TROUBLES))
+    with server_stage.service() as service:
+        run_ids = service.start(prepare(load_text(MIXED), {}, tmp_path), times=RUNS)
+        fleet = Fleet(server_stage, service)
+        fleet.fill()
+
+        for number, trouble in enumerate(troubles):
+            share = RUNS * ENTRIES_PER_RUN * (number + 1) // (len(troubles) + 1)
+            wait_until(lambda share=share: fleet.written() > share or fleet.is_done(), "nobody goes on")
+            trouble(fleet, chance.choice(fleet.workers))
+        wait_until(fleet.is_done, lambda: f"not done: {fleet.unfinished()}")
+
+        assert fleet.end() == [0] * WORKERS
+        for run_id in run_ids:
+            log = list(service.events(run_id))
+            server_stage.expect_promises(service, run_id)
+            expect_one_ending(log)
+            expect_success_unless_lost_too_often(log)
+            expect_results_of_what_was_done(server_stage, run_id, log)
+    expect_nothing_kept(server_stage.home.store_url)
+    server_stage.expect_no_overlap()
+    server_stage.expect_nothing_left()
