@@ -88,10 +88,11 @@ def fork(
     with service_at(home) as service:
         given = given_inputs(inputs or [])
         workflow = load(file) if file else None
+        # Planned before anything is opened for it: a fork that makes no sense leaves nothing behind.
+        _, prepared, kept = service.plan_fork(run, from_step, given, workflow)
         if dry_run:
-            _, prepared, kept = service.plan_fork(run, from_step, given, workflow)
-            again = {step.name for step in prepared.workflow.steps} - {one.step for one in kept}
-            steps = [step.name for step in prepared.workflow.steps if step.name in again]
+            done = {one.step for one in kept}
+            steps = [step.name for step in prepared.workflow.steps if step.name not in done]
             _tell_plan(run, "a fork would run", steps, as_json=as_json)
             return 0
         if follows:

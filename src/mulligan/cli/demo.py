@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -17,11 +18,18 @@ from mulligan.cli.options import service_at
 from mulligan.cli.parameters import Option
 from mulligan.service.definitions import load
 from mulligan.service.driver import machine
+from mulligan.service.logs import event_lines
 from mulligan.service.outcome import Outcome, outcome
 from mulligan.service.verbs import Service, prepare
 
 # A demo waits for its own timers, whatever their length.
 WAIT_SECONDS = 60.0
+_COUNTED = {
+    "total_steps": "steps",
+    "recovered_steps_count": "recovered",
+    "handled_steps_count": "handled",
+    "failed_steps_count": "open",
+}
 
 
 def main(
@@ -53,7 +61,8 @@ def _ran(paper: Paper, folder: Path) -> Outcome:
     work.mkdir()
     with service_at(str(folder / "home")) as service:
         found = _driven(service, prepare(workflow, {}, work), Display(paper))
-        paper.say("\n".join(_summary(paper, found, service.show(found.run_id))))
+        *_, last = event_lines(service, found.run_id)
+        paper.say("\n".join(_summary(paper, found, json.loads(last)["fact"])))
     return found
 
 
@@ -68,17 +77,14 @@ def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
         display.close()
 
 
-def _summary(paper: Paper, found: Outcome, run: dict[str, Any]) -> Iterator[str]:
-    """Each failure in one line, with what was done about it."""
+def _summary(paper: Paper, found: Outcome, last: dict[str, Any]) -> Iterator[str]:
+    """Each failure, with what was done about it; and the numbers that the run's last event has."""
     yield f"\n{paper.tinted('What broke, and what was done about it', 'bold')}\n"
     wide = max((len(one.place) for one in found.answers), default=0)
     for one in found.answers:
         tone = "bad" if one.is_open else "good"
         yield f"{one.place:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide}}    {paper.tinted(one.answer, tone)}"
-    recovered = sum(step["recovered"] for step in run["steps"].values())
-    handled = sum(failure["handled"] for failure in run["failures"])
     ending = found.status if found.ending == "ended" else found.ending
     degraded = ", degraded" if found.degraded else ""
-    open_ = sum(one.is_open for one in found.answers)
-    counts = f"{len(run['steps'])} steps, {recovered} recovered, {handled} handled, {open_} open"
-    yield f"\n{counts}: the run {ending}{degraded}."
+    told = ", ".join(f"{last.get(key, 0)} {word}" for key, word in _COUNTED.items())
+    yield f"\n{told}: the run {ending}{degraded}."

@@ -34,7 +34,7 @@ def _words(line: Line) -> dict[str, str]:
 
 def _sentence(line: Line, width: int, *, is_coloured: bool) -> str:
     text = tinted(line.text, line.tone) if is_coloured else line.text
-    return f"{line.at:%H:%M:%S} {line.place:<{width}}  {text}"
+    return f"{line.at.astimezone():%H:%M:%S} {line.place:<{width}}  {text}"
 
 
 def _tell_what_is_waited_for(run_id: int, found: dict[str, Any], home: str) -> None:

@@ -79,7 +79,7 @@ def events(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None
 def _told(entry: dict[str, Any]) -> str:
     fact = entry["fact"]
     where = fact.get("step") or fact.get("place") or ""
-    return f"{entry['seq']:>5} {entry['at'][11:19]} {fact['type']:<18} {where:<12} {' '.join(_details(fact))}".rstrip()
+    return f"{entry['seq']:>5} {entry['at'][:19]}Z {fact['type']:<18} {where:<12} {' '.join(_details(fact))}".rstrip()
 
 
 def _details(fact: dict[str, Any]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """`end` is told where it did something, or is doing it."""
     end = run["end"]
     is_told = end is not None and (end["attempts"] or end["failure"])
-    return [("end", {"usage": None, "items": None, **end})] if is_told else []
+    return [("end", end)] if is_told else []
 
 
 def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from ..core.state import Place, State
 from ..core.story import what
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
+from ..core.workflow import END
 from ..errors import Refused, UnknownStep
 from ..ports import RunRecord
 from .reading import STEP_NAME
@@ -25,7 +26,7 @@ def overview(service: Service, run_id: int) -> dict[str, Any]:
     state = service.state(run_id)
     costs = _costs(service.events(run_id))
     shown = run_json(state)
-    for name, step in shown["steps"].items():
+    for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
         step["usage"] = costs.get(name)
         step["items"] = _counted(state, state.places[name])
     return {**listed(service, service.record(run_id)), **shown, "children": _children(service, run_id)}

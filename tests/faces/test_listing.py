@@ -1,0 +1,276 @@
+"""`mulligan list`, `show` and `items`: what there is, and how it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .commands import mulligan, ran, workflow
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+HELLO = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"
+BROKEN = "name: broken\nsteps:\n  - {step: fetch, shell: 'echo no route >&2; exit 7'}\n  - {step: load, needs: [fetch], shell: 'true'}\n"
+ASKING = "name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n"
+MAPPED = """\
+name: mapped
+steps:
+  - step: check
+    map: {over: "${['a', {'b': 1}, 'c']}", as: one, on_item_failure: collect}
+    do: [{shell: "test ${index} != 1"}]
+"""
+
+
+# list
+
+
+def test_where_nothing_was_run_the_list_is_empty_and_nothing_is_made(folder: Path):
+    said = mulligan("list")
+
+    assert said.plain == (0, "", f"no runs in '{folder}/.mulligan'\n")
+    assert not (folder / ".mulligan").exists()
+    assert mulligan("list", "--json").json == []
+
+
+def test_runs_are_listed_newest_first_with_what_to_do_where_nobody_drives_one():
+    ran(HELLO)
+    ran(BROKEN)
+    ran(ASKING)
+
+    assert mulligan("list").plain == (
+        0,
+        "RUN  STATUS  AGE  WORKFLOW\n"
+        "3  running  Ns  asking  nobody drives it: mulligan resume 3\n"
+        "2  failed  Ns  broken\n"
+        "1  completed  Ns  hello\n",
+        "",
+    )
+
+
+def test_the_list_as_json_has_a_run_a_line_of_the_list():
+    ran(ASKING)
+
+    [run] = mulligan("list", "--json").json
+
+    assert sorted(run) == sorted(
+        "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver".split()
+    )
+    assert (run["run_id"], run["status"], run["driver"]) == (1, "running", None)
+
+
+def test_the_list_can_be_shortened_and_chosen_by_status():
+    for text in (HELLO, BROKEN, HELLO):
+        ran(text)
+
+    assert [run["run_id"] for run in mulligan("list", "--json", "-n", 2).json] == [3, 2]
+    assert [run["run_id"] for run in mulligan("list", "--json", "--status", "failed").json] == [2]
+    assert mulligan("list", "--status", "paused").plain == (0, "", "no such runs\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--status", "done"),
+            "error[usage]: 'done' is no status of a run\n  there are running, paused, completed, failed, cancelled\n",
+        ),
+        (("-n", "0"), "error[usage]: --limit is at least 1, not 0\n"),
+        (
+            ("-n", "many"),
+            "error[usage]: invalid value for '--limit' / '-n': 'many' is not a whole number\n"
+            "  how it is used: mulligan list --help\n",
+        ),
+    ],
+)
+def test_a_list_that_makes_no_sense_is_refused(words: tuple[str, ...], said: str):
+    assert mulligan("list", *words) == (2, "", said)
+
+
+def test_a_home_elsewhere_is_named_in_what_is_proposed(tmp_path: Path):
+    mulligan("run", workflow(ASKING), "--home", tmp_path / "else where")
+
+    assert mulligan("list", "--home", tmp_path / "else where").out.endswith(
+        f"nobody drives it: mulligan resume 1 --home '{tmp_path}/else where'\n"
+    )
+
+
+# show
+
+
+def test_a_run_is_shown_step_by_step_with_what_failed_and_what_to_do():
+    ran(BROKEN)
+
+    assert mulligan("show", 1).plain == (
+        0,
+        "run 1 of 'broken': failed, started Ns ago\n"
+        "STEP  STATUS  TRIES  TIME  MEMORY\n"
+        "fetch  failed  1  Ns  NMiB  EXIT_NONZERO 7: no route\n"
+        "load  skipped\n",
+        "the story: mulligan explain 1; another round: mulligan retry 1\n",
+    )
+
+
+def test_a_run_that_waits_says_for_what_and_how_to_answer():
+    ran(ASKING)
+
+    assert mulligan("show", 1).plain == (
+        0,
+        "run 1 of 'asking': running, started Ns ago\n"
+        "STEP  STATUS  TRIES  TIME  MEMORY\n"
+        "gate  running  1  waits for an approval: deploy?\n",
+        "nobody drives it: mulligan resume 1\n'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
+    )
+
+
+def test_recovery_visits_items_outputs_and_the_end_are_shown():
+    ran("""\
+name: rich
+steps:
+  - {step: fixed, shell: exit 1, on_failure: echo fixed}
+  - step: deploy
+    needs: [fixed]
+    shell: test -e certificate
+    next: [{to: repair, on: failure, then: rerun}]
+  - {step: repair, shell: touch certificate}
+  - step: check
+    map: {over: "${[1, 2]}", as: n, on_item_failure: collect}
+    do: [{shell: "test ${n} = 1"}]
+end: {shell: echo over}
+outputs: {answer: "${steps.fixed.output}"}
+""")
+
+    assert mulligan("show", 1).plain == (
+        0,
+        "run 1 of 'rich': completed, degraded, started Ns ago\n"
+        "STEP  STATUS  TRIES  TIME  MEMORY\n"
+        "fixed  completed  1  Ns  NMiB  recovered\n"
+        "deploy  completed  2  Ns  NMiB  visit 2\n"
+        "repair  completed  1  Ns  NMiB\n"
+        "check  completed  1  Ns  NMiB  1 of 2 items done, 1 failed\n"
+        "end  completed  1  Ns  NMiB\n"
+        'output answer: "fixed"\n',
+        "",
+    )
+
+
+def test_child_runs_are_shown_as_a_tree():
+    workflow(HELLO, "inner.yaml")
+    workflow("name: middle\nsteps:\n  - {step: inner, workflow: inner.yaml}\n", "middle.yaml")
+    ran("name: outer\nsteps:\n  - {step: middle, workflow: middle.yaml}\n")
+
+    shown = mulligan("show", 1)
+
+    assert shown.plain[1].splitlines()[3:] == [
+        "child run 2 of 'middle': completed (attempt 1 of 'middle')",
+        "  child run 3 of 'hello': completed (attempt 1 of 'inner')",
+    ]
+    [child] = mulligan("show", 1, "--json").json["children"]
+    assert (child["run_id"], child["step"], [below["run_id"] for below in child["children"]]) == (2, "middle", [3])
+
+
+def test_a_run_as_json_is_what_run_printed_and_more():
+    printed = ran(BROKEN, "--json").json
+
+    shown = mulligan("show", 1, "--json").json
+
+    more = {"workflow", "version", "created_at", "updated_at", "parent_run_id", "driver", "children"}
+    assert set(shown) == set(printed) | more
+    same = set(printed) - {"steps", "end"}
+    assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
+    fetch = shown["steps"]["fetch"]
+    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items"}
+    assert set(fetch["usage"]) == {"wall_seconds", "cpu_seconds", "peak_memory"}
+    assert (fetch["usage"]["peak_memory"] > 0, fetch["items"]) == (True, None)
+
+
+# items
+
+
+def test_the_items_of_a_map_are_listed_with_what_became_of_each():
+    ran(MAPPED)
+
+    assert mulligan("items", 1, "check").plain == (
+        0,
+        'ITEM  STATUS  TRIES  VALUE\n0  completed  1  a\n1  failed  1  {"b": 1}  EXIT_NONZERO 1\n2  completed  1  c\n',
+        "",
+    )
+
+
+def test_items_as_json_are_one_object_each():
+    ran(MAPPED)
+
+    items = mulligan("items", 1, "check", "--json").json
+
+    assert [(item["run_id"], item["step"], item["index"], item["item"], item["status"]) for item in items] == [
+        (1, "check", 0, "a", "completed"),
+        (1, "check", 1, {"b": 1}, "failed"),
+        (1, "check", 2, "c", "completed"),
+    ]
+    assert (items[0]["failure"], items[1]["failure"]["code"]) == (None, "EXIT_NONZERO")
+
+
+def test_a_map_that_has_not_begun_has_no_items_yet():
+    ran(
+        "name: later\nsteps:\n  - {step: gate, approve: 'go?'}\n"
+        "  - {step: check, needs: [gate], map: {over: '${[1]}', as: n}, do: [{shell: 'true'}]}\n"
+    )
+
+    assert mulligan("items", 1, "check").plain == (0, "", "step 'check' of run 1 has no items yet\n")
+    assert mulligan("items", 1, "check", "--json").json == []
+
+
+def test_a_step_that_is_no_map_has_no_items():
+    ran(HELLO)
+
+    assert mulligan("items", 1, "greet") == (
+        2,
+        "",
+        "error[refused]: step 'greet' of run 1 is no map: it has no items\n",
+    )
+    assert mulligan("items", 1, "gret") == (2, "", "error[step.unknown]: 'gret' is not a step of run 1\n")
+
+
+# Runs that are not there
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", 9),
+        ("items", 9, "a"),
+        ("events", 9),
+        ("explain", 9),
+        ("logs", 9, "a"),
+        ("cancel", 9),
+        ("pause", 9),
+        ("retry", 9),
+        ("retry", 9, "--dry-run"),
+        ("fork", 9, "--from", "a"),
+        ("classify", 9, "a", "fail", "--reason", "x"),
+        ("approve", 9, "a", "--reason", "x"),
+        ("replay", 9, "--verify"),
+    ],
+    ids=lambda words: " ".join(map(str, words)),
+)
+def test_every_verb_refuses_a_run_that_is_not_there(words: tuple[object, ...], folder: Path):
+    nowhere = mulligan(*words)
+    ran(HELLO)
+    unknown = mulligan(*words)
+
+    assert nowhere == (
+        2,
+        "",
+        f"error[run.unknown]: there is no run 9: '{folder}/.mulligan' has none\n"
+        "  runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place\n",
+    )
+    assert unknown == (2, "", "error[run.unknown]: there is no run 9\n")
+
+
+def test_a_run_is_named_by_its_number():
+    assert mulligan("show", "hello") == (
+        2,
+        "",
+        "error[usage]: invalid value for 'RUN': 'hello' is not a whole number\n"
+        "  how it is used: mulligan show --help\n",
+    )

@@ -1,0 +1,238 @@
+"""`mulligan logs`, `events`, `explain` and `replay`: what was written, what was done, and the proof."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .commands import mulligan, ran
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+FLAKY = """\
+name: flaky
+steps:
+  - step: build
+    shell: |
+      echo attempt $MULLIGAN_ATTEMPT
+      echo broken $MULLIGAN_ATTEMPT >&2
+      exit 3
+    retry: {rules: [{exit_codes: [3], max_retries: 1, recovery_script: echo clearing after $MULLIGAN_ATTEMPT}]}
+    on_failure: {commands: [echo handling, {shell: exit 4}]}
+    undo: {shell: echo undone}
+"""
+MAPPED = """\
+name: mapped
+steps:
+  - step: check
+    map: {over: "${['a', 'b']}", as: one}
+    do:
+      - shell: echo first ${one}
+      - shell: echo second ${one}
+"""
+ASKING = "name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n"
+
+
+# logs
+
+
+def test_the_last_attempt_is_what_one_gets_out_to_out_and_err_to_err():
+    ran(FLAKY)
+
+    assert mulligan("logs", 1, "build") == (0, "attempt 2\n", "-- run 1, 'build', attempt 2\nbroken 2\n")
+
+
+def test_an_earlier_attempt_can_be_asked_for():
+    ran(FLAKY)
+
+    assert mulligan("logs", 1, "build", "--attempt", 1) == (
+        0,
+        "attempt 1\n",
+        "-- run 1, 'build', attempt 1\nbroken 1\n",
+    )
+
+
+def test_what_a_recovery_script_wrote_is_apart():
+    ran(FLAKY)
+
+    assert mulligan("logs", 1, "build", "--script") == (
+        0,
+        "clearing after 1\n",
+        "-- run 1, 'build.script@1', attempt 1\n",
+    )
+
+
+def test_what_a_handler_wrote_is_apart_command_by_command():
+    ran(FLAKY)
+
+    assert mulligan("logs", 1, "build", "--handler") == (
+        0,
+        "handling\n",
+        "-- run 1, 'build.on_failure@2.0', attempt 1\n-- run 1, 'build.on_failure@2.1', attempt 1: it wrote nothing\n",
+    )
+
+
+def test_one_item_or_every_item_of_a_map():
+    ran(MAPPED)
+
+    one, every = mulligan("logs", 1, "check", "--item", 1), mulligan("logs", 1, "check")
+
+    assert one == (
+        0,
+        "first b\nsecond b\n",
+        "-- run 1, 'check[1].0', attempt 1\n-- run 1, 'check[1].1', attempt 2\n",
+    )
+    assert sorted(every.out.splitlines()) == ["first a", "first b", "second a", "second b"]
+
+
+def test_logs_as_json_are_one_object_an_attempt():
+    ran(FLAKY)
+
+    assert mulligan("logs", 1, "build", "--json").json == [
+        {"run_id": 1, "step": "build", "place": "build", "attempt": 2, "stdout": "attempt 2\n", "stderr": "broken 2\n"}
+    ]
+
+
+def test_bytes_that_are_no_text_come_out_as_they_are(folder: Path):
+    ran("name: raw\nsteps:\n  - {step: raw, shell: \"printf 'a\\\\xffb'\"}\n")
+
+    assert json.loads(mulligan("logs", 1, "raw", "--json").out)[0]["stdout"] == "a�b"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("build", "--attempt", 9), "'build' of run 1 has had no attempt 9"),
+        (("build", "--script", "--attempt", 2), "'build' of run 1 has had no recovery script after attempt 2"),
+        (("build", "--item", 0), "'build[0]' of run 1 has had no attempt"),
+        (("build.undo@1",), "'build.undo@1' of run 1 has had no attempt"),
+    ],
+    ids=["attempt", "script", "item", "undo"],
+)
+def test_what_never_ran_has_no_logs(words: tuple[object, ...], said: str):
+    ran(FLAKY)
+
+    code, out, err = mulligan("logs", 1, *words)
+
+    assert (code, out, err.splitlines()[0]) == (2, "", f"error[attempt.unknown]: {said}")
+
+
+def test_the_attempts_that_there_are_are_named_beside_one_that_is_not():
+    ran(FLAKY)
+
+    assert mulligan("logs", 1, "build", "--attempt", 9).err == (
+        "error[attempt.unknown]: 'build' of run 1 has had no attempt 9\n"
+        "  there is build attempt 1, build.script@1 attempt 1, build attempt 2, build.on_failure@2.0 attempt 1, "
+        "build.on_failure@2.1 attempt 1\n"
+    )
+
+
+def test_a_step_that_is_not_there_has_no_logs():
+    ran(FLAKY)
+
+    assert mulligan("logs", 1, "biuld") == (2, "", "error[step.unknown]: 'biuld' is not a step of run 1\n")
+
+
+def test_two_questions_at_once_are_refused():
+    assert mulligan("logs", 1, "build", "--handler", "--script") == (
+        2,
+        "",
+        "error[usage]: --handler and --script are two questions\n  ask one of them\n",
+    )
+
+
+# events
+
+
+def test_events_are_one_a_line_for_people():
+    ran(ASKING)
+
+    code, out, err = mulligan("events", 1).plain
+
+    assert (code, err) == (0, "")
+    assert [line.split()[:3] for line in out.splitlines()] == [
+        ["1", "THEN", "run.started"],
+        ["2", "THEN", "step.entered"],
+        ["3", "THEN", "attempt.scheduled"],
+        ["4", "THEN", "attempt.started"],
+    ]
+
+
+def test_events_as_json_are_lines_as_they_are_kept():
+    ran(FLAKY)
+
+    entries = [json.loads(line) for line in mulligan("events", 1, "--json").out.splitlines()]
+
+    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert all(set(entry) == {"v", "seq", "at", "caused_by", "fact"} for entry in entries)
+    assert entries[-1]["fact"]["type"] == "run.failed"
+
+
+# explain
+
+
+def test_the_story_of_a_run_is_told_line_by_line():
+    ran(FLAKY)
+
+    assert mulligan("explain", 1).plain == (
+        0,
+        "THEN build  attempt 1 failed, EXIT_NONZERO 3: broken 1\n"
+        "THEN build  rule 1 grants retry 1, at once, after its recovery script\n"
+        "THEN build  attempt 2 failed, EXIT_NONZERO 3: broken 2\n"
+        "THEN build  its retries are used up\n"
+        "THEN build  its recovery handler runs\n"
+        "THEN build.on_failure@2.1  attempt 1 failed, EXIT_NONZERO 4\n"
+        "THEN build  its handler failed too, EXIT_NONZERO 4\n"
+        "THEN build  failed, EXIT_NONZERO 3: broken 2\n"
+        "THEN end  the run failed, 1 step failed with nobody to handle it\n",
+        "",
+    )
+
+
+def test_a_run_that_waits_says_for_whom_at_the_end_of_its_story():
+    ran(ASKING)
+
+    assert mulligan("explain", 1).plain == (
+        0,
+        "'gate' waits for an approval: deploy?\n",
+        "  'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
+    )
+
+
+def test_a_story_as_json_is_one_object():
+    ran(ASKING)
+
+    told = mulligan("explain", 1, "--json").json
+
+    assert (told["run_id"], told["status"], told["story"]) == (1, "running", [])
+    assert [(wait["kind"], wait["place"]) for wait in told["waiting_for"]] == [("approval", "gate")]
+
+
+# replay
+
+
+def test_a_replay_proves_that_the_log_gives_what_the_store_has():
+    ran(FLAKY)
+    count = len(mulligan("events", 1, "--json").out.splitlines())
+
+    assert mulligan("replay", 1, "--verify") == (
+        0,
+        f"run 1: {count} events replayed, all as the store has it\n",
+        "",
+    )
+    assert mulligan("replay", 1, "--verify", "--json").json == {
+        "run_id": 1,
+        "ok": True,
+        "events": count,
+        "differing": [],
+    }
+
+
+def test_a_replay_without_a_purpose_is_refused():
+    assert mulligan("replay", 1) == (
+        2,
+        "",
+        "error[usage]: a replay runs nothing: it can only be compared\n  say so: --verify\n",
+    )
