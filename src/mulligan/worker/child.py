@@ -31,6 +31,7 @@ FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.syste
 INTERRUPTED_STATUS = 130
 # Variables that only a program started by the step reads from the C library.
 OWN_PREFIX = "MULLIGAN_"
+OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # What the program of a step is called, until a traceback says of which.
 PROGRAM = "<step>"
 
@@ -103,6 +104,8 @@ class Child:
                 os.chdir(message["cwd"])
             except (OSError, ValueError) as error:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
+            if "call" in message or OUTPUT_FOLDER in message["code"]:
+                self._surroundings.make_output_folder()
             result = _awaited(self._function(message)(**message["args"]))
             return {}, _encoded(result)
         except NotEncodable as error:
@@ -173,10 +176,18 @@ class Surroundings:
 
         Most steps start none, and the library keeps every value that a variable ever had, for ever.
         """
+        self.make_output_folder()
         for name, value in self._told.items():
             if name not in self._exported and name.startswith(OWN_PREFIX):
                 os.putenv(name, value)
                 self._exported.add(name)
+
+    def make_output_folder(self) -> None:
+        """Only for who may look for it: most steps do not, and a folder costs more than a small step."""
+        try:
+            os.makedirs(self._told[OUTPUT_FOLDER], exist_ok=True)
+        except (KeyError, OSError):
+            pass  # whoever wants to write there sees for himself
 
     def _tell(self, told: dict) -> None:
         for name, value in told.items():

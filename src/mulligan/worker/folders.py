@@ -97,12 +97,23 @@ def _spelled(char: str) -> str:
 def move(path: str, name: str) -> bool:
     """Give a file its name, if it is there. What has no place to go is not kept: a result counts without its log."""
     try:
-        os.rename(path, name)
+        _rename(path, name)
     except FileNotFoundError:
         return False
     except OSError:
         os.unlink(path)
     return True
+
+
+def _rename(path: str, name: str) -> None:
+    """Into a folder that is made if it has to be: a run whose steps say nothing has none."""
+    try:
+        os.rename(path, name)
+    except FileNotFoundError:
+        if not os.path.exists(path):
+            raise
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        os.rename(path, name)
 
 
 def keep_or_leave_empty(path: str, name: str) -> None:

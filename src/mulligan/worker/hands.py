@@ -147,10 +147,10 @@ class LocalHands:
         task = lease.task
         running = self._take(lease)
         try:
-            self._folders.make_run(task.run_id)
             self._folders.make_worker(self.name)
             refuse_secrets(task)
             if task.kind == "shell":
+                self._folders.make_run(task.run_id)
                 return self._order(running)
             if task.kind == "python":
                 self._start_python(running)
@@ -405,19 +405,15 @@ class LocalHands:
         told = python.read_answer(lease, step.logs, self._running[lease.token].sides, answer, ended)
         if lease.task.memory is not None:
             self._supervisor.send(("limit", child.key, None))
-        if answer.get("worn"):
-            child.is_leaving = True
-            self._hold(child, lease, told, ("stop", child.key, 0.0, "worn"))
-        elif answer.get("forked"):
-            self._hold(child, lease, told, ("sweep", child.key))
-        else:
+        if not (child.is_leaving or "worn" in answer or "forked" in answer):
             self._end(lease.token, told)
-
-    def _hold(self, child: Child, lease: Lease, told: Report, order: tuple) -> None:
-        """Tell the end only when nothing is left of what the step has started."""
+            return
+        # The end is told when nothing is left of what the step has started.
         running = self._running[lease.token]
         running.held, running.named_at = told, None
-        self._supervisor.send(order)
+        if "worn" in answer:
+            child.is_leaving = True
+        self._supervisor.send(("stop", child.key, 0.0, "worn") if child.is_leaving else ("sweep", child.key))
 
     def _on_child_ended(self, child: Child, ended: Ended) -> None:
         step = child.step

@@ -40,8 +40,11 @@ class Pool:
         idle = [child for child in self._children.values() if child.step is None and not child.is_leaving]
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
         for child in idle:
-            if child.version == version and child.interpreter == interpreter and child.idle_since > long_ago:
+            if child.idle_since < long_ago:
+                self.let_go(child)
+            elif child.version == version and child.interpreter == interpreter:
                 return child
+        idle = [child for child in idle if not child.is_leaving]
         if len(self._children) >= self._kept_max and idle:
             self.let_go(min(idle, key=lambda child: child.idle_since))
         self._made += 1

@@ -103,15 +103,17 @@ class Supervisor:
     # -- the loop
 
     def run(self) -> None:
-        """Serve until the worker is gone; then nothing below this process is left."""
-        while self._is_connected:
-            self._wait()
-            self._receive()
-            self._reap()
-            self._keep_time()
-            self._flush()
-            self._start_promoted()
-        self._end_everything()
+        """Serve until the worker is gone; then nothing below this process is left, nor after an error of ours."""
+        try:
+            while self._is_connected:
+                self._wait()
+                self._receive()
+                self._reap()
+                self._keep_time()
+                self._flush()
+                self._start_promoted()
+        finally:
+            self._end_everything()
 
     def _wait(self) -> None:
         events = select.POLLIN | select.POLLOUT if self._out else select.POLLIN
@@ -171,11 +173,16 @@ class Supervisor:
             self._start(key, self._waiting.pop(key))
 
     def _on_stop(self, key: int, grace: float, why: str) -> None:
-        if self._waiting.pop(key, None) is not None:
-            now = time.time()
-            self._tell("ended", key, 0, SIGTERM, now, now, 0.0, 0, why)
+        if key in self._waiting:
+            self._give_up(key, why)
         elif key in self._tasks:
             self._stop(self._tasks[key], grace, why)
+
+    def _give_up(self, key: int, why: str) -> None:
+        """It waited, and is not to start any more."""
+        del self._waiting[key]
+        now = time.time()
+        self._tell("ended", key, 0, SIGTERM, now, now, 0.0, 0, why)
 
     def _on_sweep(self, key: int) -> None:
         """Kill what comes from a process that lives on, and say when nothing of it is left."""
@@ -393,6 +400,9 @@ class Supervisor:
         if not self._tasks:
             return
         now = time.monotonic()
+        if self._watchdog_seconds is not None and self._renewed_at + self._watchdog_seconds <= now:
+            for key in list(self._waiting):
+                self._give_up(key, "expired")
         for task in self._tasks.values():
             self._keep_time_of(task, now)
         if now < self._next_look:
