@@ -44,7 +44,7 @@ class PostgresStore:
 
     def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
         self._lease = int(lease_seconds * 1_000_000)
-        self._link = PostgresLink(url)
+        self._link = PostgresLink(url, lease_seconds)
 
     def close(self) -> None:
         self._link.close()

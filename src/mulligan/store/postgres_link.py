@@ -44,8 +44,9 @@ class Unexpected(Exception):
 class PostgresLink:
     """One connection for statements and, once somebody asks for news, one that listens."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, lease_seconds: float) -> None:
         self._url = url
+        self._lease_seconds = lease_seconds
         self._connection: psycopg.Connection | None = None
         # The statements that the connection has prepared for pipelines.
         self._prepared: set[str] = set()
@@ -161,7 +162,23 @@ class PostgresLink:
         options = {name: value for name, value in _DEFAULTS.items() if name not in given}
         connection = psycopg.connect(self._url, autocommit=True, prepare_threshold=0, **options)
         postgres_arrays.register(connection)
+        self._limit(connection)
         return connection
+
+    def _limit(self, connection: psycopg.Connection) -> None:
+        """One that hangs in the middle of a transaction loses it, since others wait for what it has locked.
+
+        Soon enough that they do not miss their own heartbeats.
+        """
+        limits = {
+            "idle_in_transaction_session_timeout": self._lease_seconds / 6,
+            # What takes longer was given up by the others anyway. Servers before 17 do not know it.
+            "transaction_timeout": self._lease_seconds,
+        }
+        for name, seconds in limits.items():
+            connection.execute(
+                "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s", (f"{seconds * 1000:.0f}", name)
+            )
 
     def _migrate(self) -> None:
         if self._missing():
