@@ -132,10 +132,13 @@ def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> boo
     They are nobody's children here, so nothing tells of their death: it is looked for. False if one does not die.
     """
     until = time.monotonic() + patience_seconds
-    while found := marked(name, value):
+    # One that is dying has no environment any more, and is not dead yet.
+    dying: set[int] = set()
+    while found := [*marked(name, value), *(pid for pid in dying if _read(pid) is not None)]:
         if time.monotonic() > until:
             return False
         send(found, SIGKILL)
+        dying.update(found)
         time.sleep(0.002)
     return True
 
