@@ -286,7 +286,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(words: tuple[str
 
 
 def test_a_value_that_is_not_what_its_input_must_be_is_refused():
-    said = ran(GREETING, "-i", "name=ann", "-i", "times=often")
+    said = mulligan("run", workflow(GREETING), "-i", "name=ann", "-i", "times=often")
 
     told = "error[input.invalid]: input 'times' is 'often', a whole number such as 3 is expected\n"
     assert tuple(said) == (2, "", told)

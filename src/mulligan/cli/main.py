@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
+from mulligan.cli import lean as lean
 from mulligan.cli.parameters import Command, arguments
 from mulligan.cli.terminal import exit_code_of
 

@@ -9,6 +9,7 @@ function that turns the old shape into the new; logs of every release are kept i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -24,7 +25,12 @@ UPCASTS: dict[int, Upcast] = {}
 
 _HEAD = b'{"v":%d,' % VERSION
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Entry)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Entry]:
+    """Made when a log is first read: to know all facts takes longer than a short run that only writes."""
+    return msgspec.json.Decoder(Entry)
 
 
 def encode(entry: Entry) -> bytes:
@@ -37,7 +43,7 @@ def decode(data: bytes, upcasts: Mapping[int, Upcast] = UPCASTS, version: int = 
     try:
         if upcasts or not data.startswith(_HEAD):
             return _decode_old(data, upcasts, version)
-        return _decoder.decode(data)
+        return _decoder().decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CodecError(f"an event cannot be read: {error}", hint=_excerpt(data)) from error
 

@@ -13,6 +13,7 @@ from mulligan.language.durations import DURATION
 from mulligan.language.expressions import Hole
 from mulligan.language.keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
+from mulligan.language.patterns import pattern
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
 from mulligan.language.shapes import Deferred, Fields, Record
@@ -24,8 +25,8 @@ from mulligan.language.words import listed
 Bindings = dict[str, Template]
 
 # Parts of a query in which a parameter would not be bound; what is left open at the end, a value would stand in.
-_SQL_CLOSED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:[A-Za-z_]\w*)?\$).*?\1", re.DOTALL)
-_SQL_OPEN = re.compile(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
+_SQL_CLOSED = pattern(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:[A-Za-z_]\w*)?\$).*?\1", re.DOTALL)
+_SQL_OPEN = pattern(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
 
 
 def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:

@@ -14,37 +14,38 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_strings  # type: ignore[import-untyped]
 
 from mulligan.language.cel import CelFailed, CelRefused
+from mulligan.language.patterns import pattern
 
 _ENVIRONMENT = cel.NewEnv(extensions=[ext_strings.ExtStrings()])
 _ERROR = cel.Type.ERROR
-_WHERE = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
-_STATUS = re.compile(r"^[A-Z_]+: ")
+_WHERE = pattern(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
+_STATUS = pattern(r"^[A-Z_]+: ")
 _REASONS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r'Key not found in map : "?(.*?)"?$', re.S), r"no such key '\1'"),
-    (re.compile(r"Index error: index=(-?\d+) size=(\d+)"), r"index \1 is out of range"),
-    (re.compile(r"divide by zero|modulus by zero"), "division by zero"),
-    (re.compile(r"overflow|out of u?int64 range"), "the result is out of range"),
-    (re.compile(r'No value with name "(.*?)" found'), r"'\1' is not known here"),
-    (re.compile(r"Applying SELECT to non-message type"), "a field is read from a value that is not a map"),
-    (re.compile(r"No matching overloads found : <jump_condition>"), "the condition before '?' is not true or false"),
-    (re.compile(r"No matching overloads found : <iter_range>"), "only a list or a map can be gone through"),
-    (re.compile(r"No matching overloads found : _(\S+)_\((\w+), (\w+)\)"), r"'\1' does not work on \2 and \3"),
-    (re.compile(r"No matching overloads found : @in"), "'in' needs a list or a map on its right"),
-    (re.compile(r"No matching overloads found : (?:!_|_&&_|_\|\|_)"), "a part of the condition is not true or false"),
-    (re.compile(r"No matching overloads found : (?:\(\w+\)\.)?(\w+).*", re.S), r"'\1' does not take such values"),
-    (re.compile(r"cannot convert string to (\w+)"), r"the text is not of the form that \1() reads"),
-    (re.compile(r"String to (\w+) conversion failed"), r"the text is not of the form that \1() reads"),
+    (pattern(r'Key not found in map : "?(.*?)"?$', re.S), r"no such key '\1'"),
+    (pattern(r"Index error: index=(-?\d+) size=(\d+)"), r"index \1 is out of range"),
+    (pattern(r"divide by zero|modulus by zero"), "division by zero"),
+    (pattern(r"overflow|out of u?int64 range"), "the result is out of range"),
+    (pattern(r'No value with name "(.*?)" found'), r"'\1' is not known here"),
+    (pattern(r"Applying SELECT to non-message type"), "a field is read from a value that is not a map"),
+    (pattern(r"No matching overloads found : <jump_condition>"), "the condition before '?' is not true or false"),
+    (pattern(r"No matching overloads found : <iter_range>"), "only a list or a map can be gone through"),
+    (pattern(r"No matching overloads found : _(\S+)_\((\w+), (\w+)\)"), r"'\1' does not work on \2 and \3"),
+    (pattern(r"No matching overloads found : @in"), "'in' needs a list or a map on its right"),
+    (pattern(r"No matching overloads found : (?:!_|_&&_|_\|\|_)"), "a part of the condition is not true or false"),
+    (pattern(r"No matching overloads found : (?:\(\w+\)\.)?(\w+).*", re.S), r"'\1' does not take such values"),
+    (pattern(r"cannot convert string to (\w+)"), r"the text is not of the form that \1() reads"),
+    (pattern(r"String to (\w+) conversion failed"), r"the text is not of the form that \1() reads"),
 )
 _CEL_NAMES = {"int64": "int", "null_type": "null", "Timestamp": "timestamp", "Duration": "duration"}
-_OWN_NAMES = re.compile("|".join(_CEL_NAMES))
+_OWN_NAMES = pattern("|".join(_CEL_NAMES))
 _TYPE_NAMES = {"null": "null_type", "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
 
 
 def _reason(text: str) -> str:
     """The engine's error in plain words; its own, without the status, where we have none."""
     text = _STATUS.sub("", text)
-    for pattern, words in _REASONS:
-        match = pattern.search(text)
+    for reason, words in _REASONS:
+        match = reason.search(text)
         if match:
             return _OWN_NAMES.sub(lambda name: _CEL_NAMES[name[0]], match.expand(words))
     return text.removesuffix("]").rpartition(" [")[0] or text

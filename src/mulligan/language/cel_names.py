@@ -6,18 +6,18 @@ a computed index, at a method call, or where the fields end. An engine is handed
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from mulligan.language.cel import FUNCTIONS, MACROS, METHODS
 from mulligan.language.cel_tokens import KEYWORDS, RESERVED, TYPE_NAMES, BadToken, Token, closing, literal
+from mulligan.language.patterns import pattern
 
 Path = tuple[str, ...]
 # One letter per token: l(iteral), n(ame), o(perator), a bracket or dot as it is, and x for all else.
 _OPERATORS = frozenset("&& || == != <= >= < > + - * / %".split())
-_PLAIN_TOKEN = re.compile(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -&(-\[\]-~]*'""")
+_PLAIN_TOKEN = pattern(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -&(-\[\]-~]*'""")
 _OPERAND = r"(?:l|n(?:\.n|\[l\])*)"
-_SURELY = re.compile(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
+_SURELY = pattern(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
 _END = Token("end", "", -1)
 
 

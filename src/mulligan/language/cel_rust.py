@@ -7,7 +7,6 @@ Some of its functions are missing or mean something else (it counts a string's b
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,11 +16,12 @@ from cel import cel, stdlib
 
 from mulligan.language.cel import CelFailed, CelRefused, plain
 from mulligan.language.cel_tokens import tokens
+from mulligan.language.patterns import pattern
 
-_WHERE = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
-_UNKNOWN = re.compile(r"Undefined variable or function: '(.*?)'")
-_OPERANDS = re.compile(r"Unsupported operation: (\w+) (\S+) (\w+)")
-_CONVERSION = re.compile(r"Function '(int|uint|double|timestamp|duration)' error")
+_WHERE = pattern(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
+_UNKNOWN = pattern(r"Undefined variable or function: '(.*?)'")
+_OPERANDS = pattern(r"Unsupported operation: (\w+) (\S+) (\w+)")
+_CONVERSION = pattern(r"Function '(int|uint|double|timestamp|duration)' error")
 
 
 def _size(value: Any) -> int:

@@ -6,8 +6,9 @@ expression must be understood before an engine sees it: which names it reads, wh
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
+
+from mulligan.language.patterns import pattern
 
 KEYWORDS = frozenset({"true", "false", "null", "in"})
 # Words of CEL that name types: never a variable, so no item may be called by one of them.
@@ -21,14 +22,14 @@ STRING = (
     r'|[bB]?(?:"""(?:[^\\]|\\[\s\S])*?"""|' + r"'''(?:[^\\]|\\[\s\S])*?'''"
     r'|"(?:[^"\\\n]|\\.)*"|' + r"'(?:[^'\\\n]|\\.)*')"
 )
-_TOKEN = re.compile(
+_TOKEN = pattern(
     rf"(?P<space>[ \t\r\n\f]+|//[^\n]*)|(?P<string>{STRING})"
     r"|(?P<number>0[xX][0-9a-fA-F]+[uU]?|(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%!<>?:.,()\[\]{}])"
 )
-_BRACE_OR_QUOTE = re.compile(r"[{}\"']")
-_STRING_AT = re.compile(STRING)
+_BRACE_OR_QUOTE = pattern(r"[{}\"']")
+_STRING_AT = pattern(STRING)
 TOO_DEEP = "it is nested too deeply"
 # Below what either engine takes, so that both refuse the same.
 _DEPTH_MAX = 24

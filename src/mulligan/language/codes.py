@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -11,10 +10,11 @@ import msgspec
 
 from mulligan.core.failure import CODES
 from mulligan.language.nodes import Node, Scalar, Source
+from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Value
 
-_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
-_STATUS = re.compile(r"HTTP_([45])\d\d")
+_CODE = pattern(r"[A-Z][A-Z0-9_]*")
+_STATUS = pattern(r"HTTP_([45])\d\d")
 # So near that a code of a step's own (DB_TIMEOUT, CONNECTION_LOST) is not taken for one of ours.
 _NEARNESS = 0.88
 

@@ -7,7 +7,6 @@ share is visible to every check, whereas a merged key has a place of its own in 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from yaml import YAMLError
@@ -28,6 +27,7 @@ from yaml.scanner import Scanner
 from mulligan.language import scalars
 from mulligan.language.flow_holes import unquoted_hole
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.patterns import pattern
 from mulligan.language.words import did_you_mean
 
 try:
@@ -41,9 +41,9 @@ DEPTH_MAX = 80
 # What aliases may add to a file, in nodes: a few kilobytes of them can otherwise stand for billions.
 ALIASED_NODES_MAX = 200_000
 
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # What an escape in double quotes can bring in and nobody can take out again.
-UNFIT = re.compile("[\0\ud800-\udfff]")
+UNFIT = pattern("[\0\ud800-\udfff]")
 
 
 class _PurePythonParser(Reader, Scanner, Parser):

@@ -22,11 +22,12 @@ from mulligan.language import cel
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.cel_names import Path, UnknownFunction, analyse, is_surely_valid, reads
 from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing_brace, tokens
+from mulligan.language.patterns import pattern
 
 SOURCE_CHARS_MAX = 8192
 PROGRAMS_MAX = 16384
-_HOLE = re.compile(r"\$?\$\{")
-_OFFENDER = re.compile(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
+_HOLE = pattern(r"\$?\$\{")
+_OFFENDER = pattern(r"(?:extraneous|mismatched) input '(.*?)' expecting|no viable alternative at input '(.*?)'")
 # What other languages write, and what it is in CEL: words and signs, and functions.
 _MEANT = {"and": "&&", "or": "||", "not": "!", "=": "==", "is": "==", "&": "&&", "|": "||"} | {
     **dict.fromkeys(("None", "none", "nil", "undefined", "NULL", "Null"), "null"),
@@ -40,10 +41,10 @@ _MEANT_FUNCTIONS = {
     **{"strip": "trim", "startswith": "startsWith", "endswith": "endsWith", "find": "indexOf"},
 }
 # `${{ inputs.x }}`, as other systems write it.
-_DOUBLED = re.compile(r"\{\s*(.+?)\s*\}", re.DOTALL)
-_IS_NOT = re.compile(r"is\s+not\b")
+_DOUBLED = pattern(r"\{\s*(.+?)\s*\}", re.DOTALL)
+_IS_NOT = pattern(r"is\s+not\b")
 # A step's name with a hyphen after a dot; strings are passed over.
-_HYPHENATED_STEP = re.compile(rf"{STRING}|(?<![\w.])steps\.(?P<step>\w+(?:-\w+)+)")
+_HYPHENATED_STEP = pattern(rf"{STRING}|(?<![\w.])steps\.(?P<step>\w+(?:-\w+)+)")
 
 
 class ExpressionRefused(MulliganError):

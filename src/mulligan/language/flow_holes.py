@@ -6,17 +6,17 @@ lines are read once more, only to find the text that was meant.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from mulligan.language.cel_tokens import closing_brace
+from mulligan.language.patterns import pattern
 
 # Quotes and comments are passed over; brackets open and close collections; all else begins a text.
-_PART = re.compile(
+_PART = pattern(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')|(?P<comment>(?<!\S)#.*)|(?P<open>[\[{])|(?P<close>[]}])"""
     r"""|(?P<between>,|:(?=\s)|-(?=\s)|\s+)|(?P<text>[^\s,\[\]{}]+)"""
 )
-_TEXT_END = re.compile(r"[,\[\]{}\n]|:\s|\s#|\$\{")
+_TEXT_END = pattern(r"[,\[\]{}\n]|:\s|\s#|\$\{")
 
 
 class Unquoted(NamedTuple):

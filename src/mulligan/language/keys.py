@@ -10,6 +10,7 @@ from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
 from mulligan.language.clear_secrets import SecretShape
 from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
+from mulligan.language.patterns import pattern
 from mulligan.language.quantities import duration
 from mulligan.language.shapes import (
     FACTOR,
@@ -41,7 +42,7 @@ ACTIONS = ("shell", "python", "http", "sql", "agent", "workflow", "wait", "appro
 FINISH = "finish"
 INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
-_CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_CALL = pattern(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def _pattern(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from mulligan.language.expressions import as_text
 from mulligan.language.keys import MATRIX_LISTS, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope
 from mulligan.language.shapes import NAME, Fields, refuse_not_json
 from mulligan.language.words import did_you_mean
@@ -20,10 +21,10 @@ COMBINATIONS_MAX = 100_000
 Values = dict[str, Any]
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+step\s+({_NUMBER}))?")
-_PARAMETER = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
-_FORMAT = re.compile(r"[<>=^+\-, #0_]{0,4}\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]?")
-_UNLAWFUL = re.compile(r"[^A-Za-z0-9_-]+")
+_RANGE = pattern(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+step\s+({_NUMBER}))?")
+_PARAMETER = pattern(r"\{([^{}:]*)(?::([^{}]*))?\}")
+_FORMAT = pattern(r"[<>=^+\-, #0_]{0,4}\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]?")
+_UNLAWFUL = pattern(r"[^A-Za-z0-9_-]+")
 
 
 def read_matrix(node: Node, scope: Scope) -> list[Values]:

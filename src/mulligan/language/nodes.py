@@ -5,20 +5,20 @@ Lines and columns count from 0 here, as the parser's do; a `Problem` counts from
 
 from __future__ import annotations
 
-import re
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import msgspec
 
 from mulligan.errors import WARNING, Problem
+from mulligan.language.patterns import pattern
 
 PROBLEMS_MAX = 100
 # What is shown for what nobody may see.
 HIDDEN = "•••"
 
 # What YAML calls a line break; `str.splitlines` knows more of them, which would shift every line after.
-_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_LINE_BREAK = pattern("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 class Scalar:

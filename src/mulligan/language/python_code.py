@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 
 from mulligan.language.nodes import Mapping, Refusal, Scalar
+from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope
 from mulligan.language.words import did_you_mean
 
-_HOLE = re.compile(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
+_HOLE = pattern(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
 
 
 def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope) -> None:

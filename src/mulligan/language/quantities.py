@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mulligan.language.patterns import pattern
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_DURATION = re.compile(
-    r"(?:\d+(?:\.\d+)?d)?(?:\d+(?:\.\d+)?h)?(?:\d+(?:\.\d+)?m)?(?:\d+(?:\.\d+)?s)?(?:\d+(?:\.\d+)?ms)?"
-)
-_ISO = re.compile(
+_PART = pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = pattern(r"(?:\d+(?:\.\d+)?d)?(?:\d+(?:\.\d+)?h)?(?:\d+(?:\.\d+)?m)?(?:\d+(?:\.\d+)?s)?(?:\d+(?:\.\d+)?ms)?")
+_ISO = pattern(
     r"P(?:(?P<w>\d+(?:\.\d+)?)W)?(?:(?P<d>\d+(?:\.\d+)?)D)?"
     r"(?:T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
 )
@@ -23,11 +23,11 @@ _WORDS = {
     **dict.fromkeys("h hr hrs hour hours".split(), "h"),
     **dict.fromkeys("d day days".split(), "d"),
 }
-_WORDED_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_WORDED = re.compile(rf"(?:{_WORDED_PART.pattern}[\s,]*)+")
-_CLOCK = re.compile(r"0*(\d+):0?(\d+):0?(\d+)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
-_FACTOR = re.compile(r"x\s*(\d+(?:\.\d+)?)")
+_WORDED_PART = pattern(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_WORDED = pattern(rf"(?:{_WORDED_PART.pattern}[\s,]*)+")
+_CLOCK = pattern(r"0*(\d+):0?(\d+):0?(\d+)")
+_SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
+_FACTOR = pattern(r"x\s*(\d+(?:\.\d+)?)")
 
 # A century: enough for everybody, and no clock overflows.
 DURATION_SECONDS_MAX = 100 * 366 * 86400.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
+
+from mulligan.language.patterns import pattern
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -16,10 +17,10 @@ _FLOAT_WORDS = {
 }
 _WORD_STARTS = frozenset("~nNtTfF")
 _NUMBER_STARTS = frozenset("0123456789+-.")
-_DECIMAL = re.compile(r"[-+]?[0-9]+")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_DECIMAL = pattern(r"[-+]?[0-9]+")
+_OCTAL = pattern(r"0o[0-7]+")
+_HEXADECIMAL = pattern(r"0x[0-9a-fA-F]+")
+_FLOAT = pattern(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 # What JSON readers, CEL and both databases agree on.
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1

@@ -16,12 +16,13 @@ import msgspec
 
 from mulligan.language import quantities
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, plain, shorten
+from mulligan.language.patterns import pattern
 from mulligan.language.words import closest_choice, closest_key, did_you_mean, key_hint, listed
 
 Schema = dict[str, Any]
 Definitions = dict[str, Any]
 
-NAME = re.compile(r"[A-Za-z0-9_-]+")
+NAME = pattern(r"[A-Za-z0-9_-]+")
 
 
 class Shape(msgspec.Struct, frozen=True):

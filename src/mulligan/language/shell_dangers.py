@@ -5,11 +5,12 @@ Each reason is a sentence about the hole, which is put before it: `'${inputs.x}'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
+
+from mulligan.language.patterns import pattern
 
 
 class Danger(NamedTuple):
@@ -72,14 +73,14 @@ _VARIABLES = {
     **dict.fromkeys(("PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND"), PROMPT),
     "BASH_ENV": STARTUP,
 }
-_ASSIGNED = re.compile(r"['\"]*([A-Za-z_]\w*)\+?=")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*$")
-_SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*$|--command$")
-_NOTHING = re.compile(r"`[^`]*`|\$\([^)]*\)|\$\{[^}]*\}|\$\w+|['\"\\]")
+_ASSIGNED = pattern(r"['\"]*([A-Za-z_]\w*)\+?=")
+_ASSIGNMENT = pattern(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
+_IDENTIFIER = pattern(r"[A-Za-z_]\w*$")
+_SCRIPT_OPTION = pattern(r"-[A-Za-z]*c[A-Za-z]*$|--command$")
+_NOTHING = pattern(r"`[^`]*`|\$\([^)]*\)|\$\{[^}]*\}|\$\w+|['\"\\]")
 # The options of ssh that take the next word as their value.
-_SSH_VALUE = re.compile(r"-[A-Za-z0-9]*[bcDEeFIiJLlmOopQRSWw]$")
-_INTEGERS = re.compile(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\w+)*[ \t]+-\w*i\w*(?:[ \t]+[\w=-]+)+)")
+_SSH_VALUE = pattern(r"-[A-Za-z0-9]*[bcDEeFIiJLlmOopQRSWw]$")
+_INTEGERS = pattern(r"\b(?:declare|typeset|local|readonly|export)((?:[ \t]+-\w+)*[ \t]+-\w*i\w*(?:[ \t]+[\w=-]+)+)")
 
 
 def evaluates(words: Sequence[str]) -> Danger | None:

@@ -14,19 +14,20 @@ from typing import NamedTuple
 
 from mulligan.language.cel_tokens import closing_brace
 from mulligan.language.expressions import ExpressionRefused, check
+from mulligan.language.patterns import pattern
 
 ROOTS = frozenset("inputs steps error failure output outputs run env secrets files".split())
 
 _PATH = r"""[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:"[^"\\]*"|'[^'\\]*'|\d+)\])*"""
 # What nearly every hole is. It needs no engine and no check: it can only be ours.
-_SIMPLE = re.compile(r"\$\{(?P<path>(?P<root>[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+)\}", re.A)
-_OPERATED = re.compile(rf"(?P<prefix>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}])", re.A)
+_SIMPLE = pattern(r"\$\{(?P<path>(?P<root>[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+)\}", re.A)
+_OPERATED = pattern(rf"(?P<prefix>#?)(?P<path>{_PATH})(?P<operator>[#%/^,@:}}])", re.A)
 # What bash can read: a name or a special parameter, then nothing, a subscript or an operator, with no blank between.
-_SHELLS = re.compile(r"(?:[#!]?[A-Za-z_]\w*|[#!]?\d+|[#!]?[-@*?$!#])(?:[-#%/^,@:+=?\[*}]|$)", re.A)
-_FIELD = re.compile(r"(?:!|\{\s*)?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
+_SHELLS = pattern(r"(?:[#!]?[A-Za-z_]\w*|[#!]?\d+|[#!]?[-@*?$!#])(?:[-#%/^,@:+=?\[*}]|$)", re.A)
+_FIELD = pattern(r"(?:!|\{\s*)?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
 # `not` is no CEL, and no shell either: what follows it tells whose slip it is.
-_NEGATION = re.compile(r"\s*(?:!|not\s+)?", re.A)
-_WORD = re.compile(r"[A-Za-z_]\w*", re.A)
+_NEGATION = pattern(r"\s*(?:!|not\s+)?", re.A)
+_WORD = pattern(r"[A-Za-z_]\w*", re.A)
 
 
 class ShellRefused(ExpressionRefused):

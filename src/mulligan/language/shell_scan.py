@@ -10,19 +10,20 @@ from __future__ import annotations
 import re
 
 from mulligan.language import shell_dangers as dangers
+from mulligan.language.patterns import pattern
 from mulligan.language.shell_dangers import Danger
 from mulligan.language.shell_holes import Names, Ours, ShellRefused, find
 from mulligan.language.shell_spots import Document, Place, Scan, Spot
 
 DEPTH_MAX = 64
-_PLAIN = re.compile(r"[^\s;&|<>()\[\\'\"`$]+")
-_PLAIN_WORD = re.compile(rf"{_PLAIN.pattern}(?=[\s;&|<>)]|$)")
-_BLANK = re.compile(r"(?:[ \t\r]+|\\\n|#[^\n]*)+")
-_IN_QUOTES = re.compile(r'[^"\\`$]+')
-_HOLE = re.compile(r"\$?\$\{")
-_REDIRECTION = re.compile(r"&>>?|<<<|<<-|<<|<>|>>|>\||[<>]&|[<>]")
-_PARAMETER = re.compile(r"[#!]?(?:[A-Za-z_]\w*|\d+|[-@*?$!#])?")
-_DELIMITER = re.compile(r"""(?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\])+""")
+_PLAIN = pattern(r"[^\s;&|<>()\[\\'\"`$]+")
+_PLAIN_WORD = pattern(rf"{_PLAIN.pattern}(?=[\s;&|<>)]|$)")
+_BLANK = pattern(r"(?:[ \t\r]+|\\\n|#[^\n]*)+")
+_IN_QUOTES = pattern(r'[^"\\`$]+')
+_HOLE = pattern(r"\$?\$\{")
+_REDIRECTION = pattern(r"&>>?|<<<|<<-|<<|<>|>>|>\||[<>]&|[<>]")
+_PARAMETER = pattern(r"[#!]?(?:[A-Za-z_]\w*|\d+|[-@*?$!#])?")
+_DELIMITER = pattern(r"""(?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s;&|<>()'"\\])+""")
 _NUMBER_TESTS = frozenset("-eq -ne -lt -le -gt -ge".split())
 # After these words a command begins anew.
 _OPENERS = frozenset("if then else elif do while until ! { } time coproc fi done".split())

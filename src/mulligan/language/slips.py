@@ -8,13 +8,14 @@ from functools import lru_cache
 
 from mulligan.language import shell_holes
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
+from mulligan.language.patterns import pattern
 from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope
 from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
 from mulligan.language.shell_holes import Names, ShellRefused
 from mulligan.language.shell_scan import scan
 
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
-_FOREIGN = re.compile(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
+_FOREIGN = pattern(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
 
 
 def item_names(root: Mapping) -> frozenset[str]:

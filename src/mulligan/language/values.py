@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from mulligan.core.workflow import Expression, Template
 from mulligan.language.expressions import Hole
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
+from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope, hole, holes, template
 from mulligan.language.shapes import refuse_not_json
 
 HOLE = "${}"
-_ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f]')
+_ESCAPED = pattern(r'[\\"\x00-\x1f\x7f]')
 
 
 def holed(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:

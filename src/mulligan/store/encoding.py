@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -13,10 +16,28 @@ from ..ports import Answer, WorkerRecord
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 encoded = msgspec.json.Encoder().encode
-report_from = msgspec.json.Decoder(AnyReport).decode
-task_from = msgspec.json.Decoder(Task).decode
-answer_from = msgspec.json.Decoder(Answer).decode
-worker_from = msgspec.json.Decoder(WorkerRecord).decode
+
+
+@cache
+def _decoder(of: Any) -> Callable[[Any], Any]:
+    """Made when something of its kind is first read: a short run only writes."""
+    return msgspec.json.Decoder(of).decode
+
+
+def report_from(data: bytes) -> AnyReport:
+    return _decoder(AnyReport)(data)
+
+
+def task_from(data: bytes) -> Task:
+    return _decoder(Task)(data)
+
+
+def answer_from(data: bytes) -> Answer:
+    return _decoder(Answer)(data)
+
+
+def worker_from(data: bytes) -> WorkerRecord:
+    return _decoder(WorkerRecord)(data)
 
 
 def micros(moment: datetime) -> int:
