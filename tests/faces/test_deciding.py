@@ -22,7 +22,12 @@ steps:
     triage: true
   - {step: publish, needs: [simulate], shell: echo published}
 """
-ASKING = "name: asking\nsteps:\n  - {step: gate, approve: 'deploy to prod?'}\n  - {step: go, needs: [gate], shell: echo gone}\n"
+ASKING = """\
+name: asking
+steps:
+  - {step: gate, approve: 'deploy to prod?'}
+  - {step: go, needs: [gate], shell: echo gone}
+"""
 LATER = "name: later\nsteps:\n  - step: gate\n    approve: {message: 'now?', timeout: 2h, default: approve}\n"
 
 

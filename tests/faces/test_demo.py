@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from mulligan.cli.demo import main
+from .commands import Said, mulligan, process
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_the_demo_shows_every_rung_and_ends_well(capsys: pytest.CaptureFixture[str]):
-    code = main()
+@pytest.fixture
+def temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a process makes its temporary folders."""
+    monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
+    (folder / "temporary").mkdir()
+    return folder / "temporary"
 
-    told = re.sub(r"^\d\d:\d\d:\d\d ", "", capsys.readouterr().out, flags=re.MULTILINE)
-    assert code == 0
+
+def in_a_process(*words: str) -> Said:
+    child = process(*words)
+    out, err = child.communicate(timeout=120)
+    return Said(child.returncode, out.decode(), err.decode())
+
+
+def test_the_demo_shows_every_rung_ends_well_and_leaves_nothing(temporary: Path):
+    said = in_a_process("demo")
+
+    told = re.sub(r"^\d\d:\d\d:\d\d . ", "", said.out, flags=re.MULTILINE)
+    assert (said.code, said.err) == (0, "")
     for line in (
         r"fetch +rule 1 grants retry 1, in 0\.\ds, after its recovery script",
         r"build +recovered, by its recovery handler",
@@ -23,7 +40,33 @@ def test_the_demo_shows_every_rung_and_ends_well(capsys: pytest.CaptureFixture[s
         r"deploy +failed, EXIT_NONZERO 1: certificate expired; 'repair' takes over",
         r"deploy +goes again: 'repair' has completed",
         r"announce +failed, which it may, EXIT_NONZERO 7: no route to chat host",
-        r"end +the run completed, not without help",
     ):
         assert re.search(f"^{line}$", told, flags=re.MULTILINE), line
-    assert told.endswith("8 steps, 2 recovered, 1 handled, 0 open: the run completed, degraded.\n")
+    assert told.endswith(
+        "\n8 steps, 2 recovered, 1 handled, 0 open: the run completed, degraded.\n"
+        "\nNothing of it is left. To look around in one: mulligan demo --keep\n"
+    )
+    assert list(temporary.iterdir()) == []
+    assert not Path(".mulligan").exists()
+
+
+def test_what_broke_is_told_with_what_was_done_about_it():
+    _, _, summary = mulligan("demo").out.partition("What broke, and what was done about it\n\n")
+
+    told, _, _ = summary.partition("\n\n")
+    assert dict(zip(*[iter(re.sub(r" {2,}", "  ", told).splitlines())] * 2, strict=True)) == {
+        "fetch  EXIT_NONZERO 11: stale.lock is held by nobody": "  retried, then completed",
+        "build  EXIT_NONZERO 2: make -j16 ran out of file handles": "  recovered by its handler",
+        "check[1]  EXIT_NONZERO 1: web: 3 type errors": "  its handler ran and then it completed",
+        "simulate  EXIT_NONZERO 42: residual diverged at step 880": "  timeout said retry, then completed",
+        "deploy  EXIT_NONZERO 1: certificate expired": "  routed to 'repair', which completed, and it went again",
+        "announce  EXIT_NONZERO 7: no route to chat host": "  allowed to fail",
+    }
+
+
+def test_a_demo_that_is_kept_says_where_it_is_and_can_be_looked_at(temporary: Path):
+    said = in_a_process("demo", "--keep")
+
+    [kept] = temporary.iterdir()
+    assert said.out.endswith(f"\nIt is still there:\n  mulligan explain 1 --home {kept}/home\n  rm -r {kept}\n")
+    assert mulligan("replay", 1, "--verify", "--home", kept / "home").code == 0

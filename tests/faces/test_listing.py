@@ -11,7 +11,12 @@ from .commands import mulligan, ran, workflow
 pytestmark = pytest.mark.usefixtures("folder")
 
 HELLO = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"
-BROKEN = "name: broken\nsteps:\n  - {step: fetch, shell: 'echo no route >&2; exit 7'}\n  - {step: load, needs: [fetch], shell: 'true'}\n"
+BROKEN = """\
+name: broken
+steps:
+  - {step: fetch, shell: 'echo no route >&2; exit 7'}
+  - {step: load, needs: [fetch], shell: 'true'}
+"""
 ASKING = "name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n"
 MAPPED = """\
 name: mapped

@@ -1,0 +1,143 @@
+"""`mulligan doctor`: each thing looked at, what was found, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mulligan.service import doctor
+from mulligan.service.doctor import Check
+
+from .commands import mulligan, ran
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+NOW = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)
+SET_THE_CLOCK = "set the clock, and keep it right: NTP"
+
+
+def test_a_fit_machine_is_told_line_by_line_and_nothing_is_made():
+    said = mulligan("doctor", "--json")
+
+    assert [check["name"] for check in said.json["checks"]] == [
+        *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "clock")
+    ]
+    by_name = {check["name"]: check for check in said.json["checks"]}
+    for name in ("python", "sqlite", "store", "bash", "tasks"):
+        assert by_name[name]["health"] == "ok", by_name[name]
+    assert not Path(".mulligan").exists()
+
+
+def test_the_lines_are_aligned_and_each_begins_with_its_verdict():
+    lines = mulligan("doctor").out.splitlines()
+
+    assert all(line.split()[0] in ("ok", "warning", "problem") for line in lines)
+    assert "tasks" in lines[5]
+    assert lines[5].endswith("a step that runs 'true' completed")
+
+
+def test_a_store_that_is_there_is_opened_and_written(folder: Path):
+    ran("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n")
+
+    checks = {check["name"]: check for check in mulligan("doctor", "--json").json["checks"]}
+
+    assert checks["store"]["health"] == "ok"
+    assert checks["store"]["found"].startswith(f"'{folder}/.mulligan' can be written, schema ")
+
+
+def test_a_store_that_is_no_database_is_a_problem_and_the_exit_code_says_so(folder: Path):
+    Path(".mulligan").mkdir()
+    Path(".mulligan/mulligan.db").write_text("this is no database, and it is long enough to be looked at" * 20)
+
+    said = mulligan("doctor", "--json")
+
+    [store] = [check for check in said.json["checks"] if check["name"] == "store"]
+    assert (said.code, said.json["ok"], store["health"]) == (1, False, "problem")
+    assert store["found"] == f"'{folder}/.mulligan/mulligan.db' is not a database"
+    assert f"problem with store: {store['advice']}\n" in mulligan("doctor").err
+
+
+def test_a_store_of_a_newer_version_is_a_problem():
+    ran("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n")
+    database = sqlite3.connect(".mulligan/mulligan.db")
+    database.execute("PRAGMA user_version = 9999")
+    database.close()
+
+    [store] = [check for check in mulligan("doctor", "--json").json["checks"] if check["name"] == "store"]
+
+    assert (store["health"], store["advice"]) == ("problem", "use the Mulligan that wrote it, or a newer one")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable for root")
+def test_a_home_that_cannot_be_made_is_a_problem(folder: Path):
+    folder.chmod(0o500)
+
+    [store] = [check for check in mulligan("doctor", "--json").json["checks"] if check["name"] == "store"]
+    folder.chmod(0o700)
+
+    assert (store["health"], store["found"]) == ("problem", f"'{folder}' may not be written")
+
+
+# Each judgement, good and bad
+
+JUDGEMENTS = [
+    (doctor.python((3, 10, 4)), "problem", "install Python 3.11 or newer"),
+    (doctor.python((3, 11, 0)), "ok", ""),
+    # the fix, and the two older lines that have it too
+    (doctor.sqlite("3.51.3"), "ok", ""),
+    (doctor.sqlite("3.50.7"), "ok", ""),
+    (doctor.sqlite("3.44.6"), "ok", ""),
+    (doctor.sqlite("3.54.1"), "ok", ""),
+    *(
+        (doctor.sqlite(old), "problem", "install an apsw with SQLite 3.51.3 or newer: pip install -U apsw")
+        for old in ("3.51.2", "3.50.6", "3.44.5", "3.45.9", "3.40.1")
+    ),
+    (doctor.disk(Path("/"), 2 << 30), "ok", ""),
+    (doctor.disk(Path("/"), 500 << 20), "warning", "make room, or keep runs elsewhere: --home DIR"),
+    (
+        doctor.disk(Path("/"), 1 << 20),
+        "problem",
+        "make room: logs and events cannot be written on a full disk",
+    ),
+    (doctor.bash("/bin/bash"), "ok", ""),
+    (doctor.bash(None), "problem", "install bash: shell steps are run by it"),
+    (doctor.subreaper("linux"), "ok", ""),
+    (
+        doctor.subreaper("darwin"),
+        "warning",
+        "a task's process that leaves its session may outlive it: run on Linux where that matters",
+    ),
+    (doctor.memory_kills(True), "ok", ""),
+    (
+        doctor.memory_kills(False),
+        "warning",
+        "OUT_OF_MEMORY is told by measured memory alone: give steps a limit",
+    ),
+    (doctor.clock(NOW, 0.1, NOW - timedelta(hours=1), 0.5), "ok", ""),
+    # a machine that woke up in 1970
+    (doctor.clock(NOW - timedelta(days=20_000), 0.0, None, None), "problem", SET_THE_CLOCK),
+    # a run from the future
+    (doctor.clock(NOW, 0.0, NOW + timedelta(hours=1), None), "problem", SET_THE_CLOCK),
+    (doctor.clock(NOW, 30.0, None, None), "warning", SET_THE_CLOCK),
+    # against the database server
+    (doctor.clock(NOW, 0.0, None, -12.0), "warning", SET_THE_CLOCK),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "health", "advice"), JUDGEMENTS, ids=[f"{i}-{case[0].name}" for i, case in enumerate(JUDGEMENTS)]
+)
+def test_what_was_found_is_judged_and_advised(check: Check, health: str, advice: str):
+    assert (check.health, check.advice) == (health, advice)
+
+
+def test_an_old_sqlite_is_told_with_what_it_does():
+    assert doctor.sqlite("3.45.1").found == "SQLite 3.45.1, which can damage databases in WAL mode"
+
+
+def test_a_skewed_clock_is_told_with_its_figure():
+    assert doctor.clock(NOW, 0.0, None, -12.0).found == "2026-11-15 03:12:00 UTC; -12.0s beside the database server's"
