@@ -301,6 +301,19 @@ def test_without_a_renewal_all_tasks_are_killed_and_lost_and_the_worker_lives(
     work.close()
 
 
+def test_without_a_renewal_what_waits_never_starts(tmp_path: Path, announcements: Announcements) -> None:
+    work = Work(tmp_path, cpus=1, lookahead=1, lease_seconds=0.3)
+    work.run_shell("true")
+    work.start(work.shell(f"echo 1 > {announcements.path}; {LONG}"), work.shell("touch started"))
+    announcements.lines(1)
+
+    reports = work.reports(2)
+
+    assert [type(report) for report in reports] == [LeaseExpired, LeaseExpired]
+    assert not (work.folder / "started").exists()
+    work.close()
+
+
 def test_a_renewed_lease_holds(tmp_path: Path) -> None:
     work = Work(tmp_path, lease_seconds=0.3)
     lease = work.shell("sleep 0.6; echo done")

@@ -189,6 +189,19 @@ def test_collect_returns_when_what_is_watched_has_something(work: Work) -> None:
     os.close(writing)
 
 
+def test_a_watched_descriptor_may_be_closed_and_its_number_be_used_again(work: Work) -> None:
+    reading, writing = os.pipe()
+    work.hands.watch(reading)
+    work.hands.watch(reading)
+    os.close(reading)
+    os.close(writing)
+
+    # A child's socket takes the number.
+    report = work.run_python("def main(): return 1")
+
+    assert report.output == 1
+
+
 def test_a_hundred_short_tasks_all_end_once(work: Work, announcements: Announcements) -> None:
     leases = [work.shell(f"echo {number}") for number in range(100)]
     waiting, outputs = list(leases), []

@@ -43,7 +43,7 @@ class Folders:
 
     def __init__(self, home: Path) -> None:
         self.home = str(home.absolute())
-        self._made: set[str] = set()
+        self._made: set[int] = set()
 
     def logs(self, run_id: int, place: str, attempt: int) -> Logs:
         stem = f"{self.home}/runs/{run_id}/logs/{file_name(place)}#{attempt}"
@@ -63,16 +63,13 @@ class Folders:
 
     def make_run(self, run_id: int) -> None:
         """The folders of a run, once."""
-        self._make(f"{self.home}/runs/{run_id}/logs")
-        self._make(self.outputs(run_id))
+        if run_id not in self._made:
+            os.makedirs(f"{self.home}/runs/{run_id}/logs", exist_ok=True)
+            os.makedirs(self.outputs(run_id), exist_ok=True)
+            self._made.add(run_id)
 
     def make_worker(self, worker: str) -> None:
-        self._make(self.worker(worker))
-
-    def _make(self, folder: str) -> None:
-        if folder not in self._made:
-            os.makedirs(folder, exist_ok=True)
-            self._made.add(folder)
+        os.makedirs(self.worker(worker), exist_ok=True)
 
 
 def file_name(place: str) -> str:

@@ -27,6 +27,7 @@ from .children import Child, ChildBroke, Step
 from .ended import Ended, not_found, not_started, refused
 from .environment import of_worker
 from .folders import Folders, Logs, Sides, keep_or_leave_empty, move, remove_folder
+from .listening import listen
 from .pool import Pool
 from .processes import kill_marked
 from .programs import Programs
@@ -50,8 +51,6 @@ class Running(msgspec.Struct):
 
     lease: Lease
     logs: Logs
-    # The number of its side files.
-    number: int
     sides: Sides
     # The child that works at it, or 0: then it is a process of its own, known by its token.
     child: int = 0
@@ -97,7 +96,7 @@ class LocalHands:
         self._lookahead = Lookahead(2 * int(cpus) if lookahead is None else lookahead)
         # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
         self._waiting: dict[int, Task] = {}
-        self._free_sides: list[int] = []
+        self._free_sides: list[Sides] = []
         self._sides_made = 0
         self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
         self._grace_seconds = grace_seconds
@@ -107,8 +106,10 @@ class LocalHands:
         self._selector = selectors.DefaultSelector()
         self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
         self._supervisor = self._launch()
-        self._selector.register(self._supervisor, selectors.EVENT_READ, self._hear_supervisor)
+        listen(self._selector, self._supervisor, self._hear_supervisor)
         self._is_dropped = True
+        # Its folder is made when the first task comes: the start of a worker waits for no disk.
+        self._is_ready = False
 
     # -- room
 
@@ -147,7 +148,9 @@ class LocalHands:
         task = lease.task
         running = self._take(lease)
         try:
-            self._folders.make_worker(self.name)
+            if not self._is_ready:
+                self._folders.make_worker(self.name)
+                self._is_ready = True
             refuse_secrets(task)
             if task.kind == "shell":
                 self._folders.make_run(task.run_id)
@@ -167,15 +170,14 @@ class LocalHands:
 
     def _take(self, lease: Lease) -> Running:
         task = lease.task
-        if self._free_sides:
-            number = self._free_sides.pop()
-        else:
-            self._sides_made += 1
-            number = self._sides_made
         logs = self._folders.logs(task.run_id, task.place, task.attempt)
-        running = Running(lease, logs, number, self._folders.sides(self.name, number))
+        running = Running(lease, logs, self._free_sides.pop() if self._free_sides else self._new_sides())
         self._running[lease.token] = running
         return running
+
+    def _new_sides(self) -> Sides:
+        self._sides_made += 1
+        return self._folders.sides(self.name, self._sides_made)
 
     def _order(self, running: Running) -> tuple:
         lease = running.lease
@@ -247,7 +249,7 @@ class LocalHands:
     # -- hearing
 
     def watch(self, fd: int) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, None)
+        listen(self._selector, fd, None)
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         if not self._done:
@@ -288,7 +290,7 @@ class LocalHands:
         if "stdin" in running.lease.task.params:
             used.append(sides.stdin)
         if all(outputs.remove(path) for path in used):
-            self._free_sides.append(running.number)
+            self._free_sides.append(sides)
 
     def _hear_supervisor(self) -> None:
         try:
@@ -308,7 +310,7 @@ class LocalHands:
         for token in list(self._running):
             self._end(token, self._lost(self._running[token].lease.task))
         self._supervisor = self._launch()
-        self._selector.register(self._supervisor, selectors.EVENT_READ, self._hear_supervisor)
+        listen(self._selector, self._supervisor, self._hear_supervisor)
         self._is_dropped = True
 
     def _lost(self, task: Task) -> Report:
@@ -428,7 +430,9 @@ class LocalHands:
             # It was gone before it got the step, and nobody had noticed.
             self._start_python(self._running[step.lease.token])
             return
-        own = msgspec.structs.replace(ended, started=step.started)
+        # That it had broken was only what we saw of its end.
+        why = "" if ended.why == "broken" else ended.why
+        own = msgspec.structs.replace(ended, started=step.started, why=why)
         self._end(step.lease.token, self._told(self._running[step.lease.token], own))
 
     # -- time
@@ -437,9 +441,11 @@ class LocalHands:
         """When something is to be done although nobody speaks."""
         dues = [running.named_at for running in self._running.values() if running.named_at is not None]
         dues += [step.due for _, step in self._children.busy() if step.due is not None]
-        return min(dues, default=None)
+        return min(dues) if dues else None
 
     def _keep_time(self) -> None:
+        if not self._running:
+            return
         now = time.monotonic()
         for running in self._running.values():
             if running.named_at is not None and running.named_at <= now:

@@ -55,6 +55,8 @@ def tail(path: str) -> str:
 
 def _content(path: str, bytes_max: int, label: str) -> bytes | None:
     """What is in the file, or None if there is none."""
+    if not os.access(path, os.F_OK):
+        return None  # nearly always, and an exception is dear
     try:
         if (size := os.stat(path).st_size) > bytes_max:
             raise NotUsable(f"{label} has {size} bytes, and {bytes_max} are the most")
@@ -78,6 +80,8 @@ def _from_json(data: bytes, label: str) -> Any:
 
 def remove(path: str) -> bool:
     """Whether nothing is there any more."""
+    if not os.access(path, os.F_OK):
+        return True
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from .children import Child, Step
+from .listening import listen
 
 # One that has had nothing to do for so long may hold modules that were changed since.
 IDLE_SECONDS_MAX = 60.0
@@ -51,7 +52,7 @@ class Pool:
         child = Child(self._made, version, interpreter, folder)
         self._children[child.key] = child
         self._launch(child)
-        self._selector.register(child, selectors.EVENT_READ, lambda: self._hear(child))
+        listen(self._selector, child, lambda: self._hear(child))
         return child
 
     def let_go(self, child: Child) -> None:

@@ -1,0 +1,18 @@
+"""Listening to descriptors that come and go."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+
+def listen(selector: selectors.BaseSelector, source: Any, on_ready: Callable[[], None] | None) -> None:
+    """Have `on_ready` called when `source` is readable.
+
+    Its number may still be known: of a descriptor that its owner has closed meanwhile, and that cannot be heard.
+    """
+    fd = source if isinstance(source, int) else source.fileno()
+    if fd in selector.get_map():
+        selector.unregister(fd)
+    selector.register(source, selectors.EVENT_READ, on_ready)
