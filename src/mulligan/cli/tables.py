@@ -20,6 +20,8 @@ _COLOURS = {
     **dict.fromkeys(("running", "ready"), _CYAN),
     **dict.fromkeys(("waiting", "skipped", "plain"), _DIM),
 }
+# How wide a terminal is that does not say.
+COLUMNS = 80
 # What stands between two columns.
 _GAP = "  "
 
@@ -32,10 +34,15 @@ def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not rows:
         return
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    is_terminal = sys.stdout.isatty()
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else None
+    width = _columns() if sys.stdout.isatty() else None
     for row in (heads, *rows) if any(heads) else rows:
         show(_line(row, widths, width, is_coloured=row is not heads and wants_colour(sys.stdout, os.environ)))
+
+
+def _columns() -> int:
+    """How wide the terminal is: what its owner says, else what it says itself, else what terminals were once."""
+    said = os.environ.get("COLUMNS", "")
+    return (int(said) if said.isdecimal() else 0) or os.get_terminal_size(sys.stdout.fileno()).columns or COLUMNS
 
 
 def _line(row: Sequence[str], widths: Sequence[int], width: int | None, *, is_coloured: bool) -> str:

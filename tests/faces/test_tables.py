@@ -1,0 +1,131 @@
+"""Tables and figures for people: aligned, cut where a terminal ends, coloured only where that is wanted."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mulligan.cli.tables import age, counted, cut, length, memory
+from mulligan.errors import InputInvalid
+from mulligan.service.definitions import duration, size
+
+from .commands import SRC, mulligan, ran
+
+NOW = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)
+BROKEN = "name: a-workflow-of-some-length\nsteps:\n  - {step: fetch, shell: \"printf '%0120d' 7 >&2; exit 7\"}\n"
+
+
+def test_columns_are_aligned_under_their_heads(folder: Path):
+    ran("name: hello\nsteps:\n  - {step: greet, shell: 'true'}\n  - {step: a-longer-name, shell: 'true'}\n")
+
+    _, head, *rows = mulligan("show", 1).out.splitlines()
+
+    assert head.index("STATUS") == len("a-longer-name") + 2
+    assert [row.index("completed") for row in rows] == [head.index("STATUS")] * 2
+
+
+def on_a_terminal(*words: str, **environment: str) -> str:
+    """What a command puts on a terminal of 80 columns."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "mulligan", *words], {**os.environ, **environment})
+    said = b""
+    try:
+        while block := os.read(terminal, 4096):
+            said += block
+    except OSError:
+        # The other side is gone: so Linux says it.
+        pass
+    os.close(terminal)
+    os.waitpid(child, 0)
+    return said.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_terminal_gets_colour_and_lines_no_longer_than_it_is(folder: Path):
+    ran(BROKEN)
+
+    said = on_a_terminal("show", "1", PYTHONPATH=str(SRC), TERM="xterm", COLUMNS="80", NO_COLOR="")
+
+    row = said.splitlines()[2]
+    assert "\033[31mfailed\033[0m" in row
+    assert len(row.replace("\033[31m", "").replace("\033[0m", "")) == 80
+    assert row.endswith("…")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_terminal_whose_owner_wants_no_colour_gets_none(folder: Path):
+    ran(BROKEN)
+
+    said = on_a_terminal("list", PYTHONPATH=str(SRC), TERM="xterm", COLUMNS="80", NO_COLOR="1")
+
+    assert "\033" not in said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0, "0s"), (59, "59s"), (60, "1m"), (7_199, "1h"), (86_400 * 3, "3d"), (-5, "0s")]
+)
+def test_an_age_has_one_unit(seconds: int, told: str):
+    assert age(NOW - timedelta(seconds=seconds), NOW) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.04, "0.0s"), (9.94, "9.9s"), (42.4, "42s"), (185, "3m05s"), (7_800, "2h10m")]
+)
+def test_a_length_is_as_fine_as_it_matters(seconds: float, told: str):
+    assert length(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("amount", "told"), [(0, "0B"), (2048, "2KiB"), (8 << 20, "8MiB"), (3 << 30, "3.0GiB"), (5 << 40, "5120.0GiB")]
+)
+def test_memory_is_told_in_the_unit_people_use(amount: int, told: str):
+    assert memory(amount) == told
+
+
+def test_a_text_is_cut_to_one_line():
+    assert cut("two\nlines  here", 20) == "two lines here"
+    assert cut("0123456789", 10) == "0123456789"
+    assert cut("0123456789a", 10) == "012345678…"
+
+
+def test_what_is_counted_has_its_number():
+    assert (counted(1, "step"), counted(0, "step"), counted(100_000, "step")) == ("1 step", "0 steps", "100,000 steps")
+
+
+# What people give in words
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30.0), ("1h30m", 5400.0), ("90", 90.0), ("0.5", 0.5), ("PT5M", 300.0)]
+)
+def test_a_duration_is_written_as_in_workflow_files(text: str, seconds: float):
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize(("text", "amount"), [("512MiB", 512 << 20), ("4GB", 4_000_000_000), ("1024", 1024)])
+def test_a_size_is_written_as_in_workflow_files(text: str, amount: int):
+    assert size(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 minutes", "1e400", "²"])
+def test_what_is_no_duration_is_refused(text: str):
+    with pytest.raises(InputInvalid) as refused:
+        duration(text)
+
+    assert refused.value.render() == (
+        f"error[input.invalid]: '{text}' is not a duration\n  write it like 30s, 5m or 1h30m"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "lots", "-1", "0", "4 GBs", "²"])
+def test_what_is_no_size_is_refused(text: str):
+    with pytest.raises(InputInvalid) as refused:
+        size(text)
+
+    assert refused.value.render() == f"error[input.invalid]: '{text}' is not a size\n  write it like 512MiB or 4GB"
