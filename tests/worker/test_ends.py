@@ -186,8 +186,9 @@ def test_what_had_ended_before_all_was_stopped_counts(work: Work) -> None:
 
 
 def test_what_is_dropped_is_dead_and_forgotten(work: Work, announcements: Announcements) -> None:
+    shell = work.shell(f"echo said; {escape('deaf', announcements)} {LONG}")
     work.start(
-        work.shell(f"{escape('deaf', announcements)} {LONG}"),
+        shell,
         work.python(
             "import os, time\ndef main(pipe):\n  open(pipe, 'w').write(f'{os.getpid()}\\n'); time.sleep(1000)",
             {"pipe": str(announcements.path)},
@@ -200,6 +201,7 @@ def test_what_is_dropped_is_dead_and_forgotten(work: Work, announcements: Announ
     assert [pid for pid in pids if is_alive(pid)] == []
     assert (list(work.hands.running), work.hands.collect(0.0)) == ([], [])
     assert work.hands.offer().cpus == 2
+    assert work.log(shell).read_text() == "said\n"
     assert work.run_python("def main(): return 1").output == 1
 
 

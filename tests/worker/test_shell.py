@@ -169,6 +169,30 @@ def test_a_value_with_a_nul_is_refused_before_anything_starts(work: Work) -> Non
     assert os.listdir(work.folder) == []
 
 
+def test_a_text_with_a_nul_is_refused(work: Work) -> None:
+    outcome = work.run_shell("echo a\0b").outcome
+
+    assert outcome == Outcome(exit_code=None, code="INPUT_INVALID", message="it cannot be started: embedded null byte")
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "fields"),
+    [
+        ("shell", {"text": "true", "stdin": "\ud800"}, {}),
+        ("shell", {"text": "true"}, {"context": "\ud800"}),
+        ("python", {"code": "def main(x): pass", "args": {"x": "\ud800"}}, {}),
+    ],
+)
+def test_half_of_a_character_is_refused(
+    work: Work, kind: str, params: dict[str, object], fields: dict[str, object]
+) -> None:
+    outcome = work.run(work.lease(kind, params, **fields)).outcome
+
+    message = "a value has half of a character in it, and cannot be handed over"
+    assert outcome == Outcome(exit_code=None, code="INPUT_INVALID", message=message)
+    assert work.run_shell("echo fine").output == "fine"
+
+
 def test_values_that_are_too_large_together_are_refused(work: Work) -> None:
     env = {f"v{number}": "x" * 90_000 for number in range(100)}
 

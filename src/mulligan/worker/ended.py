@@ -77,7 +77,8 @@ def not_started(task: Task, folder: str, number: int, reason: str) -> TaskEnded:
         return refused(task, "its text and its values are together too large for a process to be started with them")
     if number in (errno.EACCES, errno.ENOEXEC):
         return report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=f"it cannot be executed: {reason.lower()}"))
-    return refused(task, f"it cannot be started: {reason.lower()}", "EXCEPTION")
+    # Without a number it was no system call that failed: its text, or a value, cannot be handed to any process.
+    return refused(task, f"it cannot be started: {reason.lower()}", "EXCEPTION" if number else "INPUT_INVALID")
 
 
 def _iso(seconds: float) -> str:

@@ -161,6 +161,8 @@ class LocalHands:
                 self._end(lease.token, refused(task, f"this version cannot run '{task.kind}' steps yet"))
         except InputInvalid as error:
             self._end(lease.token, refused(task, error.message))
+        except UnicodeError:
+            self._end(lease.token, refused(task, "a value has half of a character in it, and cannot be handed over"))
         except shell.NotFound as missing:
             self._end(lease.token, not_found(task, str(missing)))
         except OSError as error:
@@ -225,7 +227,8 @@ class LocalHands:
         self._supervisor.send(("stop", running.child or running.lease.token, grace_seconds, why))
 
     def drop_all(self) -> None:
-        for running in self._running.values():
+        dropped = list(self._running.values())
+        for running in dropped:
             self.unreserve(running.lease.task)
         self._running.clear()
         self._waiting.clear()
@@ -236,6 +239,8 @@ class LocalHands:
         until = time.monotonic() + DROP_SECONDS_MAX
         while not self._is_dropped and time.monotonic() < until:
             self._wait(until - time.monotonic())
+        for running in dropped:
+            self._clean(running, None)
 
     def renewed(self) -> None:
         self._supervisor.send(("renew",))
@@ -276,7 +281,7 @@ class LocalHands:
         self._clean(running, report)
         self._done.append((running.lease, report))
 
-    def _clean(self, running: Running, report: Report) -> None:
+    def _clean(self, running: Running, report: Report | None) -> None:
         """Leave nothing for the next task that gets the same side files."""
         sides = running.sides
         if not running.child and not running.has_named_logs:
