@@ -253,6 +253,25 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path)
+    turn = started(store)
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+
+    store = SqliteStore(path)
+    with pytest.raises(StoreRefused) as refused:
+        store.run(turn.run_id)
+
+    store.close()
+    assert refused.value.render() == (
+        f"error[store.refused]: '{path}' is damaged: database disk image is malformed\n"
+        "  restore it from a copy, or use another --home"
+    )
+
+
 UNPRIVILEGED = """
 import os, sys
 from mulligan.errors import MulliganError

@@ -147,32 +147,47 @@ def shared_server(folder: Path) -> Iterator[str]:
     if given:
         yield given
         return
-    writer, url = _join(folder)
+    with _locked(folder):
+        writer, url = _join(folder)
     try:
         yield url
     finally:
-        os.close(writer)
+        with _locked(folder):
+            os.close(writer)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Nobody leaves while somebody comes: the server might go just then."""
+    with (folder / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _join(folder: Path) -> tuple[int, str]:
     """Hold the pipe of the server that is there, or start one."""
     pipe, address = folder / "postgres.pipe", folder / "postgres.url"
-    with (folder / "postgres.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if address.exists():
-            try:
-                return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), address.read_text()
-            except OSError:
-                # Nobody reads it: the server of those who were here before us has gone with them.
-                address.unlink()
-        pipe.unlink(missing_ok=True)
-        os.mkfifo(pipe)
-        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        writer = os.open(pipe, os.O_WRONLY)
-        os.set_blocking(reader, True)
-        address.write_text(PostgresServer(reader).url)
+    if address.exists() and _is_held(pipe):
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), address.read_text()
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    os.set_blocking(reader, True)
+    address.write_text(PostgresServer(reader).url)
+    os.close(reader)
+    return writer, address.read_text()
+
+
+def _is_held(pipe: Path) -> bool:
+    """Whether anybody has the pipe open for writing. Nothing is ever written to it: to read is to see its end."""
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return bool(os.read(reader, 1))
+    except BlockingIOError:
+        return True
+    finally:
         os.close(reader)
-        return writer, address.read_text()
 
 
 @contextmanager
