@@ -144,7 +144,7 @@ def _is_readable(fd: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    return processes._read(pid) is not None
+    return processes.look_at(pid) is not None
 
 
 def kill(pid: int) -> None:

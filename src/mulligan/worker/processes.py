@@ -28,12 +28,12 @@ def snapshot() -> dict[int, Process]:
     """Every live process that can be seen, by its id."""
     found = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (process := _read(int(name))) is not None:
+        if name.isdigit() and (process := look_at(int(name))) is not None:
             found[process.pid] = process
     return found
 
 
-def _read(pid: int) -> Process | None:
+def look_at(pid: int) -> Process | None:
     """The process, or None if it is gone or only waits for its parent to notice."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
@@ -60,7 +60,7 @@ def is_running(pid: int) -> bool:
         return False
     except PermissionError:
         pass  # another user's
-    return _read(pid) is not None or not os.path.exists("/proc/self/stat")
+    return look_at(pid) is not None or not os.path.exists("/proc/self/stat")
 
 
 def descendants(processes: dict[int, Process], roots: list[int]) -> list[int]:
@@ -134,7 +134,7 @@ def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> boo
     until = time.monotonic() + patience_seconds
     # One that is dying has no environment any more, and is not dead yet.
     dying: set[int] = set()
-    while found := [*marked(name, value), *(pid for pid in dying if _read(pid) is not None)]:
+    while found := [*marked(name, value), *(pid for pid in dying if look_at(pid) is not None)]:
         if time.monotonic() > until:
             return False
         send(found, SIGKILL)

@@ -41,6 +41,7 @@ class Supervision:
             environment,
             file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)],
             setsid=True,
+            setsigmask=(),  # it waits for signals: what this process does not want to hear now it must
         )
         for fd in passed:
             os.set_inheritable(fd, False)
