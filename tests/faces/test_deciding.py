@@ -226,3 +226,16 @@ def test_an_answer_to_a_child_run_takes_the_whole_tree_on():
     said = mulligan("approve", 2, "gate", "--reason", "x", "--follow", "--json")
 
     assert (said.code, said.json["run_id"], said.json["status"]) == (0, 1, "completed")
+
+
+def test_where_a_child_moves_first_it_is_still_the_run_itself_that_is_told_of():
+    workflow(ASKING, "inner.yaml")
+    ran(
+        "name: outer\nsteps:\n  - {step: inner, workflow: inner.yaml}\n"
+        "  - {step: broken, needs: [inner], shell: exit 3}\n  - {step: last, shell: 'true'}\n"
+    )
+
+    said = mulligan("approve", 2, "gate", "--reason", "x", "--follow")
+
+    assert said.code == 1
+    assert "(3 steps, 1 failed)" in said.err

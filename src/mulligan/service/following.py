@@ -89,9 +89,10 @@ class Following:
 
     def see(self, state: State, entries: Sequence[e.Entry]) -> None:
         """Take in facts that have become true."""
-        if self.root is None:
+        # Where a run is taken up again, a child of it may be the first to move.
+        is_root = state.run.parent_run_id is None
+        if is_root:
             self.root = state
-        is_root = state.run.run_id == self.run_id
         self._states[state.run.run_id] = state
         if is_root:
             self.account.see(entries)
