@@ -39,9 +39,10 @@ format: $(STAMP) ## put the code into the house's form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## measure the core (microseconds per event, memory per step) and the language (a large file)
+bench: $(STAMP) ## measure the core, the language, and durable runs beside their peers (half an hour; installs the peers)
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/language.py
+	$(BIN)/python bench/durable.py --install
 
 simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SEED=7
 	$(BIN)/python -m mulligan.testing.simulate --histories $(N) --seed $(SEED)
