@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,22 @@ def test_every_verb_refuses_a_run_that_is_not_there(words: tuple[object, ...], f
         "  runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place\n",
     )
     assert unknown == (2, "", "error[run.unknown]: there is no run 9\n")
+
+
+@pytest.mark.parametrize("words", [("run", "flow.yaml"), ("show", 1), ("events", 1)], ids=["run", "show", "events"])
+def test_a_store_whose_tables_are_not_ours_is_refused_and_not_waited_for(words: tuple[object, ...], folder: Path):
+    ran(HELLO)
+    database = sqlite3.connect(".mulligan/mulligan.db")
+    database.execute("ALTER TABLE events RENAME TO happenings")
+    database.close()
+
+    code, _, err = mulligan(*words)
+
+    assert code == 1
+    assert (
+        f"error[store.refused]: '{folder}/.mulligan/mulligan.db' does not hold what this Mulligan expects: "
+        "no such table: events\n  restore it from a copy, or use another --home\n"
+    ) in err
 
 
 def test_a_run_is_named_by_its_number():

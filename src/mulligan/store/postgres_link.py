@@ -236,6 +236,12 @@ class PostgresLink:
                 )
             case pg.InsufficientPrivilege() | pg.ReadOnlySqlTransaction():
                 return StoreRefused(f"{self.where} may not be written: {said}", hint="ask its owner for the right to")
+            case pg.UndefinedTable() | pg.UndefinedColumn() | pg.UndefinedFunction():
+                # Tables that are not as we made them: no waiting makes them fit.
+                return StoreRefused(
+                    f"{self.where} does not hold what this Mulligan expects: {said}",
+                    hint="restore it from a copy, or name another database or schema",
+                )
             case pg.DiskFull():
                 return StoreUnavailable(f"the disk of {self.where} is full", hint="make room on its disk")
         return StoreUnavailable(f"{self.where} does not answer: {said}", hint="see that the server runs, and try again")

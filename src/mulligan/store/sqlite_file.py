@@ -169,6 +169,9 @@ class SqliteFile:
                 return StoreRefused(f"'{path}' may not be written by this user", hint=_OTHER_PLACE)
             case apsw.IOError():
                 return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint=_LOOK)
+            case apsw.SQLError():
+                # Tables that are not as we made them: no waiting makes them fit.
+                return StoreRefused(f"'{path}' does not hold what this Mulligan expects: {error}", hint=_OTHER_COPY)
         return StoreUnavailable(f"'{path}' does not answer: {error}")
 
 
