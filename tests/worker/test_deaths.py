@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import pytest
 
@@ -48,7 +49,7 @@ class OtherWorker:
             text=f"{escape(how, announcements)} {LONG}; :",
             code=code,
         )
-        self.process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([sys.executable, "-c", program], stdout=PIPE, stderr=STDOUT, text=True)
         assert self.process.stdout is not None
         self.name, supervisor = self.process.stdout.readline().split()
         self.supervisor = int(supervisor)
@@ -105,6 +106,15 @@ def test_the_lock_is_held_until_the_last_process_is_dead(start: Start) -> None:
         subprocess.run(["kill", "-CONT", str(other.supervisor)], check=True)
         assert is_supervisor_gone()
         assert (is_free(other.lock), [is_alive(pid) for pid in other.pids]) == (True, [False, False])
+
+
+def test_whoever_reads_what_a_worker_says_does_not_wait_for_its_supervisor(start: Start) -> None:
+    other = start("child")
+    subprocess.run(["kill", "-STOP", str(other.supervisor)], check=True)
+    other.kill()
+
+    assert other.process.stdout is not None
+    assert other.process.stdout.read() == ""
 
 
 def test_what_is_left_when_worker_and_supervisor_are_killed_at_once_is_found(

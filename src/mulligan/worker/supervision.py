@@ -39,7 +39,8 @@ class Supervision:
             sys.executable,
             [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
             environment,
-            file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)],
+            # Whoever reads what the worker says must not wait for its supervisor to end as well.
+            file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)],
             setsid=True,
             setsigmask=(),  # it waits for signals: what this process does not want to hear now it must
         )
