@@ -11,8 +11,8 @@ _ROOT = Path("/sys/fs/cgroup")
 class OomKills:
     """Counts the kernel's kills since it was asked last. Where there is nothing to read, there never was one."""
 
-    def __init__(self) -> None:
-        self._file = _events_file()
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file or _events_file()
         self._seen = self._read()
 
     @property
