@@ -261,6 +261,10 @@ def test_the_schema_is_one_json_object_on_stdout():
     assert json.loads(result.stdout)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
+def test_the_schema_is_json_whether_asked_or_not():
+    assert mulligan("schema", "--json").stdout == mulligan("schema").stdout
+
+
 def test_the_schema_can_go_to_a_file():
     result = mulligan("schema", "--out", "mulligan.schema.json")
 

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from mulligan.cli.files import write_file
+from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.service.definitions import Workflow, load
@@ -28,15 +27,13 @@ _SUFFIXES: dict[str, Format] = {
 
 
 def graph(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
     form: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="By default what OUT ends in, else mermaid.", show_default=False),
+        Option("--format", "-f", help="By default what OUT ends in, else mermaid.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and links as one JSON object.")] = False,
+    out: Annotated[Path | None, Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the nodes and links as one JSON object.")] = False,
 ) -> None:
     """Draw a workflow as Mermaid, SVG or PNG."""
     workflow = load(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 from mulligan.cli.options import AsJson, HomeFolder, RunId, StepName, service_at
@@ -15,6 +16,8 @@ from mulligan.service.logs import event_lines, step_logs
 from mulligan.service.reading import AttemptLog
 
 _DETAIL_CHARS_MAX = 60
+# A large run has a million events: each is not worth a write of its own.
+_LINES_AT_ONCE = 1000
 # What is told in columns of its own, and what is too large for a line.
 _TOLD = ("type", "step", "place")
 _LONG = ("inputs", "outputs", "bindings", "failure", "kept", "items", "usage", "route", "version", "cwd")
@@ -72,8 +75,9 @@ def events(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None
     With --json they come as they are kept.
     """
     with service_at(home) as service:
-        for line in event_lines(service, run):
-            show(line.decode() if as_json else _told(json.loads(line)))
+        lines = (line.decode() if as_json else _told(json.loads(line)) for line in event_lines(service, run))
+        while some := list(islice(lines, _LINES_AT_ONCE)):
+            show("\n".join(some))
 
 
 def _told(entry: dict[str, Any]) -> str:

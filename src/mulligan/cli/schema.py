@@ -6,17 +6,15 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from mulligan.cli.files import write_file
+from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service.definitions import schema as language_schema
 
 
 def schema(
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there, not to stdout.")
-    ] = None,
+    out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write it there, not to stdout.")] = None,
+    as_json: Annotated[bool, Option("--json", help="It is JSON anyway.")] = False,
 ) -> None:
     """Print the JSON Schema of workflow files, for editors.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import LanguageError, Problem
 from mulligan.service.definitions import Examined, Workflow, edges_count, examine
@@ -15,10 +14,8 @@ _SHOWN = ("message", "file", "line", "column", "hint")
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, or an array for several files.")
-    ] = False,
+    files: Annotated[list[Path], Argument(metavar="FILE...", help="Workflow files.")],
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object, or an array for several files.")] = False,
 ) -> int:
     """Check workflow files and say what is wrong, and where.
 
