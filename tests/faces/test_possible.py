@@ -1,0 +1,47 @@
+"""`mulligan run` says no to what this version cannot do: by name, and before anything has started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .commands import mulligan, workflow
+
+REFUSED = {
+    "steps: [{step: a, http: {url: 'https://chat.example/hook'}}]": (
+        "error[refused]: this version cannot run 'http' steps yet, and step 'a' has one\n"
+    ),
+    # at any depth: in a handler
+    "steps: [{step: a, shell: make, on_failure: {agent: repair it}}]": (
+        "error[refused]: this version cannot run 'agent' steps yet, and step 'a' has one\n"
+    ),
+    # in the command of an item
+    "steps: [{step: a, map: {over: [1], as: one}, do: [{sql: {connection: db, query: SELECT 1}}]}]": (
+        "error[refused]: this version cannot run 'sql' steps yet, and step 'a' has one\n"
+    ),
+    "secrets: {key: {env: KEY}}\nsteps: [{step: a, shell: 'sign ${secrets.key}'}]": (
+        "error[refused]: this version looks up no secrets yet, and step 'a' reads one\n"
+        "  hand it over as an environment variable: ${env.NAME}\n"
+    ),
+    "breakers: {llm: {failures: 5, reset: 60s}}\nsteps: [{step: a, shell: make, breaker: llm}]": (
+        "error[refused]: this version has no breakers yet, and step 'a' has one\n  leave out 'breaker: llm'\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["http", "agent", "sql", "secret", "breaker"])
+def test_what_this_version_cannot_do_is_refused_before_anything_is_made(text: str, told: str, folder: Path):
+    said = mulligan("run", workflow(text))
+
+    assert tuple(said) == (2, "", told)
+    assert sorted(path.name for path in folder.iterdir()) == ["flow.yaml"]
+
+
+def test_a_file_that_is_read_and_never_written_must_be_there(folder: Path):
+    text = "files: {mesh: mesh.vtk}\nsteps: [{step: solve, shell: ./solve, reads: [mesh]}]"
+
+    said = mulligan("run", workflow(text))
+
+    told = "error[input.invalid]: 'mesh.vtk' is read and no step writes it, and it is not there\n"
+    assert tuple(said) == (2, "", f"{told}  looked in {folder}\n")
