@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from mulligan.ports import Store, WorkerRecord
+from mulligan.ports import WorkerRecord
 from mulligan.store.postgres import PostgresStore
-from mulligan.store.postgres_arrays import Bigints
-
-from .stage import Stage
 
 
 def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -> None:
@@ -15,7 +12,7 @@ def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -
     other = PostgresStore(f"{schema_url}%20-cstatement_timeout%3D60s", lease_seconds=0.6)
     hung.register(WorkerRecord("hung", "here", 1))
     hung._link.connected().execute("BEGIN")
-    hung._link.ask("take_turns", "hung", Bigints([]))
+    hung._link.ask("beat", "hung")
 
     is_buried = other.bury("hung", is_dead=True)
 

@@ -1,0 +1,185 @@
+"""Ctrl-C, SIGTERM and kill -9, sent to `mulligan run` in the middle of a step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mulligan.core import events as e
+
+from .stage import Stage, answered, wait_until
+
+# The first time it takes for ever; when it is asked to end it says so.
+PATIENT = """
+name: patient
+steps:
+  - {step: before, shell: 'sh $ACT before'}
+  - step: long
+    needs: [before]
+    retry: 0
+    shell: |
+      trap 'touch interrupted' INT
+      trap 'touch asked; exit 3' TERM
+      sh $ACT long
+      test -e asked || { sleep 1000 & wait; }
+      echo done
+"""
+# It does not hear when it is asked to end.
+DEAF = """
+name: deaf
+steps:
+  - step: long
+    shell: |
+      trap '' TERM
+      sh $ACT long
+      test -e again || while :; do sleep 1; done
+"""
+# The first time it leaves processes in sessions of their own, and waits.
+HIDING = """
+name: hiding
+steps:
+  - {step: before, shell: 'sh $ACT before'}
+  - step: long
+    needs: [before]
+    shell: |
+      if test -e again; then sh $ACT long; exit; fi
+      setsid sh -c 'sleep 1000 & sleep 1000' &
+      (setsid setsid sh -c 'trap "" TERM HUP; sleep 1000; sleep 1000' &)
+      sh $ACT long 1000
+"""
+
+
+def begun(stage: Stage, text: str) -> subprocess.Popen[str]:
+    """`mulligan run`, in a process group of its own as a shell would start it, with its long step under way."""
+    process = stage.start("run", stage.workflow(text), "--json", start_new_session=True)
+    wait_until(lambda: stage.has_begun("long"), lambda: f"it did not begin: {process.poll()}")
+    return process
+
+
+def facts(stage: Stage, kind: type[e.Fact]) -> list[e.Fact]:
+    with stage.service() as service:
+        (run,) = service.runs()
+        return [entry.fact for entry in service.events(run.run_id) if isinstance(entry.fact, kind)]
+
+
+def expect_resumed(stage: Stage) -> None:
+    """It goes on where it stopped, comes to its end, and what was done before is not done again."""
+    (stage.folder / "again").touch()
+    code, shown, said = answered(stage.start("resume", "--json"))
+
+    assert (code, shown["status"], shown["failures"]) == (0, "completed", []), said
+    assert [line.name for line in stage.lines() if line.verb == "start"].count("before") <= 1
+    with stage.service() as service:
+        stage.expect_promises(service, shown["run_id"])
+    stage.expect_no_overlap()
+    stage.expect_nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_asks_its_steps_to_end_and_can_be_resumed_without_loss(
+    stage: Stage, number: signal.Signals
+) -> None:
+    process = begun(stage, PATIENT)
+
+    # To the whole group, as a terminal does it.
+    os.killpg(process.pid, number)
+    code, shown, said = answered(process)
+
+    assert code == 130, said
+    assert (shown["status"], shown["failures"]) == ("running", [])
+    assert (stage.folder / "asked").exists() and not (stage.folder / "interrupted").exists()
+    assert facts(stage, e.AttemptInterrupted) == [e.AttemptInterrupted("long", 1)]
+    stage.expect_nothing_left()
+    expect_resumed(stage)
+    assert facts(stage, e.AttemptFailed) == facts(stage, e.RetryScheduled) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_what_does_not_want_to_end(file_stage: Stage, number: signal.Signals) -> None:
+    process = begun(file_stage, DEAF)
+
+    process.send_signal(number)
+    said_first = heard(process, "once more to end it at once")
+    process.send_signal(number)
+    code, shown, said = answered(process)
+
+    assert (code, shown["status"]) == (130, "running"), said_first + said
+    assert facts(file_stage, e.AttemptInterrupted) == [e.AttemptInterrupted("long", 1)]
+    file_stage.expect_nothing_left()
+    expect_resumed(file_stage)
+
+
+def test_nothing_outlives_a_process_that_was_killed_and_the_run_is_resumed(stage: Stage) -> None:
+    process = begun(stage, HIDING)
+
+    process.kill()
+    process.communicate()
+
+    stage.expect_nothing_left()
+    expect_resumed(stage)
+    assert facts(stage, e.AttemptLost) == [e.AttemptLost("long", 1, worker_of(stage))]
+
+
+def test_what_was_left_by_a_process_and_its_supervisor_ends_before_the_step_runs_again(stage: Stage) -> None:
+    process = begun(stage, HIDING)
+    supervisor = supervisor_of(process)
+
+    process.send_signal(signal.SIGSTOP)
+    os.kill(supervisor, signal.SIGKILL)
+    process.kill()
+    process.communicate()
+    left = stage.leftovers()
+
+    assert len(left) >= 4
+    expect_resumed(stage)
+
+
+def test_a_run_is_resumed_also_while_its_supervisor_still_ends_what_it_ran(file_stage: Stage) -> None:
+    process = begun(file_stage, HIDING)
+    supervisor = supervisor_of(process)
+    (file_stage.folder / "again").touch()
+
+    os.kill(supervisor, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    resumed = file_stage.start("resume", "--json")
+    wait_until(lambda: has_open(resumed.pid, file_stage.home.folder / "mulligan.db"), "it does not look")
+    os.kill(supervisor, signal.SIGCONT)
+    code, shown, said = answered(resumed)
+
+    assert (code, shown["status"]) == (0, "completed"), said
+    process.communicate()
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """What it says up to these words."""
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"it never said '{words}':\n{said}")
+
+
+def supervisor_of(process: subprocess.Popen[str]) -> int:
+    """The only child of its process."""
+    (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(pid)
+
+
+def has_open(pid: int, path: Path) -> bool:
+    try:
+        return any(os.readlink(link) == str(path) for link in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def worker_of(stage: Stage) -> str:
+    """Who began the long step first."""
+    started = facts(stage, e.AttemptStarted)
+    return next(fact.worker for fact in started if fact.place == "long")  # type: ignore[attr-defined]
