@@ -105,10 +105,14 @@ class Engine:
         self._may_have_tasks = True
         self._has_more_room = False
         self._leased_at = 0.0
-        fd = store.fileno()
-        self._patience_max = IDLE_SECONDS if fd is not None else NEWS_SECONDS
-        if hands is not None and fd is not None:
-            hands.watch(fd)
+        self._patience_max = NEWS_SECONDS if self._listen() is None else IDLE_SECONDS
+
+    def _listen(self) -> int | None:
+        """Be woken by the store, where it can call."""
+        fd = self.store.fileno()
+        if self.hands is not None:
+            self.hands.watch(fd)
+        return fd
 
     # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -240,14 +244,17 @@ class Engine:
         self._may_have_tasks = True
         self.take_up(self.store.called(self.name, self.root_run_id))
         self._must_look = False
-        for message in self.store.inbox(self.drives.keys()):
-            drive = self.drives[message.run_id]
-            if drive.deliver(message):
-                self._told[drive.run_id] = drive
+        self._read_inboxes(self.drives.keys())
         if self.hands is not None and self._leases:
             for stop in self.store.stops(self.name):
                 self.hands.stop(stop.token, stop.grace_seconds)
         self._next_due = self.store.next_due(self.root_run_id)
+
+    def _read_inboxes(self, run_ids: Collection[int]) -> None:
+        for message in self.store.inbox(run_ids):
+            drive = self.drives[message.run_id]
+            if drive.deliver(message):
+                self._told[drive.run_id] = drive
 
     # -- turns -------------------------------------------------------------------------------------------------------
 
@@ -409,9 +416,10 @@ class Engine:
         leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id)
         self._leased_at, self._has_more_room = time.monotonic(), False
         self._may_have_tasks = len(leases) == offer.tasks_max
-        self._must_look = self._must_look or bool(leases)
         for lease in leases:
             self.hands.reserve(lease.task)
+        # That they have started is in their inboxes: a run hears of it before it hears of their end.
+        self._read_inboxes({lease.task.run_id for lease in leases} & self.drives.keys())
         self._start(leases)
 
     def _is_worth_asking(self) -> bool:
@@ -433,11 +441,14 @@ class Engine:
         if self.hands is None:
             time.sleep(seconds)
         else:
+            # A connection that has broken can always be read: it would wake us without end.
+            self.hands.watch(None)
             self._ended.extend(self.hands.collect(seconds))
 
     def recover(self) -> None:
         """The store is back. What it says is true: what was written though we saw an error is not done again."""
         self.beat()
+        self._listen()
         unsent = self._unsent()
         run_ids = list(self.drives)
         for drives in (self.drives, self._told, self._queuing):
