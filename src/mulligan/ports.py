@@ -350,8 +350,8 @@ class Hands(Protocol):
     def drop_all(self) -> None:
         """Kill everything at once, and forget it: its leases are void."""
 
-    def watch(self, fd: int) -> None:
-        """Let `collect` return also when this descriptor is readable."""
+    def watch(self, fd: int | None) -> None:
+        """Let `collect` return also when this descriptor is readable, in place of the one before; None: of no other."""
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         """What has ended, waiting up to `timeout` for the first. May return early with nothing."""

@@ -64,7 +64,7 @@ class FakeHands:
         self._running.clear()
         self.reserved = 0
 
-    def watch(self, fd: int) -> None:
+    def watch(self, fd: int | None) -> None:
         """Nothing here waits."""
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:

@@ -27,7 +27,7 @@ from .children import Child, ChildBroke, Step
 from .ended import Ended, not_found, not_started, refused
 from .environment import of_worker
 from .folders import Folders, Logs, Sides, keep_or_leave_empty, move, remove_folder
-from .listening import listen
+from .listening import forget, listen
 from .pool import Pool
 from .processes import kill_marked
 from .programs import Programs
@@ -104,6 +104,7 @@ class LocalHands:
         self._done: list[tuple[Lease, Report]] = []
         self._oom_kills = OomKills()
         self._selector = selectors.DefaultSelector()
+        self._watched: int | None = None
         self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
         self._supervisor = self._launch()
         listen(self._selector, self._supervisor, self._hear_supervisor)
@@ -253,8 +254,12 @@ class LocalHands:
 
     # -- hearing
 
-    def watch(self, fd: int) -> None:
-        listen(self._selector, fd, None)
+    def watch(self, fd: int | None) -> None:
+        if self._watched is not None:
+            forget(self._selector, self._watched)
+        if fd is not None:
+            listen(self._selector, fd, None)
+        self._watched = fd
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         if not self._done:

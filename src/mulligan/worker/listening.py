@@ -16,3 +16,10 @@ def listen(selector: selectors.BaseSelector, source: Any, on_ready: Callable[[],
     if fd in selector.get_map():
         selector.unregister(fd)
     selector.register(source, selectors.EVENT_READ, on_ready)
+
+
+def forget(selector: selectors.BaseSelector, fd: int) -> None:
+    """Listen no more to a descriptor that nothing was to be called for; its number may be another's by now."""
+    known = selector.get_map().get(fd)
+    if known is not None and known.data is None:
+        selector.unregister(fd)
