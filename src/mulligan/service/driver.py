@@ -254,6 +254,7 @@ class Driver:
             if self.interrupts:
                 return
             self.engine.wait(seconds)
+            self.watcher.tick()
             try:
                 self.engine.recover()
             except StoreUnavailable:
