@@ -50,9 +50,9 @@ class Line(NamedTuple):
 class Stage:
     """Everything that the processes of one test share, in one folder."""
 
-    def __init__(self, folder: Path, store_url: str = "") -> None:
+    def __init__(self, folder: Path, store_url: str = "", home: Path | None = None) -> None:
         self.folder = folder
-        self.home = Home(folder / "home", store_url)
+        self.home = Home(home or folder / "home", store_url)
         self.journal = folder / "journal"
         self.journal.touch()
         self.environment = {
@@ -172,6 +172,17 @@ def answered(process: subprocess.Popen[str]) -> tuple[int, Any, str]:
     """How a command line ended: its exit code, the JSON on stdout (None if there is none), what it said."""
     out, err = process.communicate(timeout=DEADLINE_SECONDS)
     return process.returncode, json.loads(out) if out.strip() else None, err
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """What it says up to these words."""
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"it never said '{words}':\n{said}")
 
 
 def _line(words: list[str]) -> Line:

@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.core import events as e
 
-from .stage import Stage, answered, wait_until
+from .stage import Stage, answered, heard, wait_until
 
 # The first time it takes for ever; when it is asked to end it says so.
 PATIENT = """
@@ -153,17 +153,6 @@ def test_a_run_is_resumed_also_while_its_supervisor_still_ends_what_it_ran(file_
 
     assert (code, shown["status"]) == (0, "completed"), said
     process.communicate()
-
-
-def heard(process: subprocess.Popen[str], words: str) -> str:
-    """What it says up to these words."""
-    assert process.stderr is not None
-    said = ""
-    for line in process.stderr:
-        said += line
-        if words in line:
-            return said
-    raise AssertionError(f"it never said '{words}':\n{said}")
 
 
 def supervisor_of(process: subprocess.Popen[str]) -> int:

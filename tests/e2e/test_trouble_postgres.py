@@ -2,14 +2,134 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from mulligan.language import load_text
 from mulligan.ports import WorkerRecord
+from mulligan.service.verbs import prepare
 from mulligan.store.postgres import PostgresStore
+from mulligan.testing.postgres import own_server
+
+from .mortals import DONE_ONCE, EVERYTHING, done, mortals, undisturbed
+from .stage import HERE, Stage, heard, outcome, wait_until
+from .three import THREE, begun, expect_done_once
+
+CUTS_MAX = 100
+LEASE_SECONDS = 0.5
+
+
+@pytest.fixture
+def name() -> str:
+    """What the connections of one test go by on the server."""
+    return f"test {uuid4().hex}"
+
+
+@pytest.fixture
+def named_url(schema_url: str, name: str) -> str:
+    return f"{schema_url}&application_name={name.replace(' ', '%20')}"
+
+
+def cut(url: str, name: str) -> None:
+    """End every connection that goes by the name."""
+    with psycopg.connect(url, application_name="scissors", autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = %s", [name]
+        )
+
+
+@pytest.mark.parametrize("point", ["before_commit", "after_commit", "before_report"])
+def test_a_connection_that_is_lost_anywhere_costs_nothing(tmp_path: Path, named_url: str, point: str) -> None:
+    with mortals(Stage(tmp_path), tmp_path) as processes:
+        expected = undisturbed(processes, tmp_path / "undisturbed", named_url)
+
+        for nth in range(1, CUTS_MAX):
+            folder = tmp_path / str(nth)
+            folder.mkdir()
+            stage = Stage(folder, named_url)
+            fate = {"point": point, "nth": nth, "fate": "lose_connections"}
+            ended = processes.run(stage, "run", stage.workflow(EVERYTHING), "--json", **fate)
+
+            assert (ended.code, done(stage)) == (0, DONE_ONCE), f"cut at pass {nth}: {ended.said}"
+            assert outcome(ended.shown) == expected, f"cut at pass {nth}"
+            if "; waiting for it" not in ended.said:
+                break
+            with stage.service() as service:
+                stage.expect_promises(service, ended.shown["run_id"])
+            stage.expect_nothing_left()
+
+    assert 5 < nth < CUTS_MAX - 1, f"the connection was cut {nth - 1} times"
+
+
+@pytest.mark.parametrize("how", ["immediate", "fast"])
+def test_a_server_that_is_restarted_in_the_middle_of_a_run_is_waited_for(tmp_path: Path, how: str) -> None:
+    with own_server() as server:
+        stage = Stage(tmp_path, server.url)
+        process = begun(stage)
+
+        server.stop(how)
+        said = heard(process, "; waiting for it")
+        (tmp_path / "go").touch()
+        wait_until(lambda: not any("until test" in left for left in stage.leftovers()), "the step does not end")
+        server.start()
+
+        expect_done_once(stage, process, said)
+        assert f"! the PostgreSQL database 'postgres' on '{server.folder}' does not answer: " in said
+
+
+@pytest.fixture
+def worker(tmp_path: Path, named_url: str) -> Iterator[tuple[Stage, subprocess.Popen[str]]]:
+    """A worker with a short lease, and the stage it serves."""
+    stage = Stage(tmp_path, named_url)
+    process = stage.start_program(HERE / "serving.py", LEASE_SECONDS)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serving\n"
+    yield stage, process
+    process.kill()
+    process.communicate()
+
+
+def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
+    worker: tuple[Stage, subprocess.Popen[str]], schema_url: str, name: str
+) -> None:
+    stage, process = worker
+    other = PostgresStore(schema_url, lease_seconds=LEASE_SECONDS)
+    # Its own connection is not cut.
+    with Stage(stage.folder, schema_url).service() as service:
+        (run_id,) = service.start(prepare(load_text(THREE), {}, stage.folder))
+        wait_until(lambda: stage.has_begun("two"), "it did not begin")
+        (before,) = other.workers()
+
+        os.kill(process.pid, signal.SIGSTOP)
+        wait_until(lambda: other.bury(before.name), "it is not given up")
+        cut(schema_url, name)
+        os.kill(process.pid, signal.SIGCONT)
+        (after,) = wait_until(other.workers, "it does not come back")
+        (stage.folder / "go").touch()
+        wait_until(lambda: other.run(run_id).status == "completed", "it does not go on")
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate()[1]
+
+        assert process.returncode == 0, said
+        assert before.name != after.name
+        assert "this worker did not answer in time and was taken for dead; it starts anew\n" in said
+        assert [line.name for line in stage.lines() if line.verb == "start"] == ["one", "two", "two", "three"]
+        stage.expect_promises(service, run_id)
+    other.close()
+    stage.expect_no_overlap()
+    stage.expect_nothing_left()
 
 
 def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -> None:
     hung = PostgresStore(schema_url, lease_seconds=0.6)
-    # What is missing here would make the test wait for ever.
-    other = PostgresStore(f"{schema_url}%20-cstatement_timeout%3D60s", lease_seconds=0.6)
+    other = PostgresStore(schema_url)
     hung.register(WorkerRecord("hung", "here", 1))
     hung._link.connected().execute("BEGIN")
     hung._link.ask("beat", "hung")
