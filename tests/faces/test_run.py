@@ -222,6 +222,17 @@ def test_of_very_many_failures_the_first_are_told_and_the_rest_counted():
     ]
 
 
+def test_after_a_thousand_lines_there_are_no_more_and_the_summary_says_where_they_are():
+    many = f"inputs: {{many: {{type: array, default: {[1] * 1001}}}}}\n"
+    step = "  - {step: all, map: {over: '${inputs.many}', as: one}, do: [{shell: 'exit ${one}'}]}\n"
+
+    said = ran(f"name: wide\n{many}steps:\n{step}")
+
+    lines = said.err.splitlines()
+    assert (said.code, lines.index("")) == (1, 1 + 1000)
+    assert "  there was more to tell than is shown: mulligan explain 1" in lines
+
+
 def test_a_warning_of_the_file_is_told_and_refuses_nothing():
     said = ran("name: odd\ninputs: {unused: {type: string, default: x}}\nsteps:\n  - {step: a, shell: 'true'}\n")
 

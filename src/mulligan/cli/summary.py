@@ -19,6 +19,9 @@ def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
     """Say it, in a few lines whatever the size of the run."""
     where = f" --home {shlex.quote(home)}" if home else ""
     lines = ["", _headline(paper, outcome)]
+    if outcome.is_cut:
+        said = f"  there was more to tell than is shown: mulligan explain {outcome.run_id}{where}"
+        lines.append(paper.tinted(said, "dim"))
     lines += _failures(paper, outcome, where)
     lines += _waits(paper, outcome, where)
     lines += _next(paper, outcome, where)

@@ -135,6 +135,7 @@ class Following:
             return
         if isinstance(entry.fact, _FAILED) and self._news and _is_repeated(self._news[-1].line, line):
             self._news.pop()
+            self._told -= 1
         self._told += 1
         self._news.append(Told(state.run.run_id, line, _seconds(state, entry)))
 

@@ -24,7 +24,6 @@ class Outcome(msgspec.Struct, frozen=True):
     """How a run stands when nobody drives it any more."""
 
     run_id: int
-    workflow: str
     ending: Ending
     status: str
     degraded: bool
@@ -58,7 +57,6 @@ def outcome(
     run = state.run
     return Outcome(
         run_id,
-        state.workflow.name,
         ending,
         run.status,
         run.degraded,
