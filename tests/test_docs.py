@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import runpy
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer
+from typer.exceptions import TyperException
 
+from mulligan.cli.main import COMMANDS
+from mulligan.cli.parser import app
 from mulligan.errors import LanguageError
 from mulligan.language import load
 from mulligan.language.expressions import check, evaluate
@@ -132,16 +140,32 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path
     assert found
 
 
-def test_the_quick_start_does_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+# What differs from one run to the next: the time of day, and how long it took.
+_VARYING = re.compile(r"\b\d\d:\d\d:\d\d\b|(?<= in )\d+\.\d+s(?= \()")
+
+
+def steady(text: str) -> str:
+    return _VARYING.sub("…", text)
+
+
+def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     page = DOCS / "quick-start.md"
     (tmp_path / "nightly.yaml").write_text(blocks(page, "yaml")[0].text, encoding="utf-8")
-    (tmp_path / "rehearse.py").write_text(blocks(page, "python")[0].text, encoding="utf-8")
 
-    with contextlib.chdir(tmp_path):
-        runpy.run_path("rehearse.py")
+    told = mulligan(tmp_path, "run", "nightly.yaml").stderr
+    story = mulligan(tmp_path, "explain", "1").stdout
 
-    shown = [block.text for block in blocks(page, "text")]
-    assert capsys.readouterr().out in shown
+    shown = [steady(block.text) for block in blocks(page, "text")]
+    assert steady(told) in shown
+    assert steady(story) in shown
+
+
+def mulligan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command as it is typed in a folder."""
+    command = [sys.executable, "-m", "mulligan", *words]
+    clean = {"PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8", "MULLIGAN_HOME": "", "MULLIGAN_STORE": ""}
+    environ = {**os.environ, **clean}
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", check=True)
 
 
 def test_the_mistakes_of_the_quick_start_are_refused_as_it_shows() -> None:
@@ -211,10 +235,40 @@ def test_every_page_is_named_in_an_index() -> None:
     assert {named(page) for page in DOCS.glob("**/*.md") if page not in {*reached, DOCS / "README.md"}} == set()
 
 
-def test_no_page_says_that_what_comes_later_is_here() -> None:
-    """`mulligan run` and its sisters are named only where the page says that they are still to come."""
-    commands = re.compile(r"^\s*(?:\.venv/bin/)?mulligan (?!validate|graph|schema|demo|--)\w+", re.MULTILINE)
+def typed() -> list[tuple[str, str]]:
+    """The command lines of all pages that call Mulligan, each with its page."""
+    lines = (
+        (named(page), line) for page in PAGES for block in blocks(page, "console") for line in block.text.splitlines()
+    )
+    calls = ((name, re.match(r"\s*(?:\.venv/bin/)?mulligan ([^#&|>]+)", line)) for name, line in lines)
+    return list(dict.fromkeys((name, call[1].strip()) for name, call in calls if call))
 
-    found = {named(page): commands.findall(block.text) for page in PAGES for block in blocks(page, "console")}
 
-    assert {name: lines for name, lines in found.items() if lines} == {}
+@pytest.mark.parametrize(("page", "line"), typed())
+def test_a_command_on_a_page_is_one_that_there_is(page: str, line: str) -> None:
+    command, *words = shlex.split(line)
+
+    assert command in COMMANDS or command in ("--install-completion", "--show-completion")
+    assert command.startswith("--") or is_taken(command, words), f"{page}: mulligan {line}"
+
+
+def is_taken(command: str, words: list[str]) -> bool:
+    """Whether the command takes these words: it is not called."""
+    group = typer.main.get_command(app)
+    try:
+        group.get_command(None, command).make_context(command, list(words))
+    except TyperException:
+        return False
+    return True
+
+
+def test_a_command_that_there_is_not_would_be_found() -> None:
+    assert not is_taken("run", ["nightly.yaml", "--no-such-option"])
+    assert not is_taken("retry", [])
+    assert not is_taken("list", ["one", "too", "many"])
+
+
+def test_the_page_on_the_command_line_has_every_command() -> None:
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+
+    assert [name for name in COMMANDS if f"| `{name}" not in text] == []
