@@ -21,7 +21,7 @@ import pytest
 from mulligan.core import events as e
 from mulligan.core.transitions import RUN_ENDED
 from mulligan.core.workflow import RERUNS_AFTER_LOSS_MAX
-from mulligan.language import load_text
+from mulligan.language import load
 from mulligan.service.verbs import Service, prepare
 from mulligan.worker.processes import send, snapshot
 
@@ -29,11 +29,13 @@ from .stage import HERE, Stage, wait_until
 
 LEASE_SECONDS = 1.5
 WORKERS = 3
-RUNS = 24
-# About as many entries as the log of an undisturbed run has.
-ENTRIES_PER_RUN = 75
+RUNS = 20
+# With the child runs, of which there is one more for each that was lost.
+RUNS_MAX = 1000
+# About as many entries as the logs of an undisturbed run and its child have.
+ENTRIES_PER_RUN = 100
 
-# A retry, a handler, a map, a python step, a repair. Each says under which lease it was done.
+# A retry, a handler, a map, a python step, a child run, a repair. Each says under which lease it was done.
 MIXED = """
 name: mixed
 steps:
@@ -49,12 +51,19 @@ steps:
     needs: [fetch]
     shell: 'sh $ACT build; exit 3'
     on_failure: 'sh $ACT rebuild 0.02; echo $MULLIGAN_FENCE'
+  - {step: child, needs: [fetch], workflow: {file: child.yaml}}
   - {step: count, needs: [fetch], python: 'def main(word): return len(word)', args: {word: abc}}
   - step: deploy
-    needs: [check, build, count]
+    needs: [check, build, child, count]
     shell: 'sh $ACT deploy; test -e "repaired-$MULLIGAN_RUN_ID" || exit 9; echo $MULLIGAN_FENCE'
     next: [{to: repair, on: failure, then: rerun}]
   - {step: repair, shell: 'sh $ACT repair; touch "repaired-$MULLIGAN_RUN_ID"'}
+"""
+CHILD = """
+name: child
+steps:
+  - {step: fetch, shell: 'sh $ACT fetch; echo $MULLIGAN_FENCE'}
+  - {step: deploy, needs: [fetch], shell: 'sh $ACT deploy 0.02; echo $MULLIGAN_FENCE'}
 """
 # The commands that print their lease, by the end of their places.
 PRINTS_ITS_LEASE = ("fetch", "deploy", "].0", ".on_failure@1.0")
@@ -126,10 +135,10 @@ class Fleet:
 
     def written(self) -> int:
         """How many entries all logs have."""
-        return sum(run.seq for run in self.service.runs(limit=RUNS))
+        return sum(run.seq for run in self.service.runs(limit=RUNS_MAX))
 
     def unfinished(self) -> list[Any]:
-        return [run for run in self.service.runs(limit=RUNS) if run.status not in RUN_ENDED]
+        return [run for run in self.service.runs(limit=RUNS_MAX) if run.status not in RUN_ENDED]
 
     def is_done(self) -> bool:
         return not self.unfinished()
@@ -206,7 +215,9 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(server_stage: Stage, tmp
     chance = random.Random(seed)
     troubles = chance.sample(TROUBLES, len(TROUBLES))
     with server_stage.service() as service:
-        run_ids = service.start(prepare(load_text(MIXED), {}, tmp_path), times=RUNS)
+        server_stage.workflow(CHILD, "child.yaml")
+        mixed = load(tmp_path / server_stage.workflow(MIXED))
+        service.start(prepare(mixed, {}, tmp_path), times=RUNS)
         fleet = Fleet(server_stage, service)
         fleet.fill()
 
@@ -217,8 +228,10 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(server_stage: Stage, tmp
         wait_until(fleet.is_done, lambda: f"not done: {fleet.unfinished()}")
 
         assert fleet.end() == [0] * WORKERS
-        for run_id in run_ids:
-            log = list(service.events(run_id))
+        run_ids = [run.run_id for run in service.runs(limit=RUNS_MAX)]
+        logs = {run_id: list(service.events(run_id)) for run_id in run_ids}
+        assert any(isinstance(entry.fact, e.AttemptLost) for log in logs.values() for entry in log)
+        for run_id, log in logs.items():
             server_stage.expect_promises(service, run_id)
             expect_one_ending(log)
             expect_success_unless_lost_too_often(log)

@@ -28,7 +28,8 @@ def expect_done_once(stage: Stage, process: subprocess.Popen[str], said_before: 
     """It comes to its end as if nothing had happened, with each step done once."""
     code, shown, said = answered(process)
 
-    assert (code, shown["status"], shown["outputs"]) == (0, "completed", {"two": "completed"}), said_before + said
+    assert code == 0, said_before + said
+    assert (shown["status"], shown["outputs"]) == ("completed", {"two": "completed"})
     assert [line.name for line in stage.lines() if line.verb == "start"] == ["one", "two", "three"]
     with stage.service() as service:
         stage.expect_promises(service, shown["run_id"])
