@@ -61,7 +61,9 @@ def _show_on_stderr(data: bytes) -> None:
 
 
 def _silence(log: AttemptLog) -> str:
-    return "" if log.stdout or log.stderr else ": it wrote nothing"
+    if log.stdout or log.stderr:
+        return ""
+    return f": there is no log of it here, it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
 
 
 def _as_json(run_id: int, step: str, log: AttemptLog) -> dict[str, Any]:

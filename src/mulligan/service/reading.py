@@ -42,6 +42,8 @@ class AttemptLog(msgspec.Struct, frozen=True):
     attempt: int
     stdout: bytes
     stderr: bytes
+    # Where it ran, if there is no log of it here although others share the store: it may be there.
+    ran_on: str = ""
 
 
 class Reading:
@@ -120,7 +122,14 @@ class Reading:
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
         files = self.home.folders.logs(run_id, place, attempt)
-        return AttemptLog(place, attempt, _content(files.out), _content(files.err))
+        out, err = _content(files.out), _content(files.err)
+        ran_on = "" if out or err or not self.store.is_shared else self._host_of(run_id, place, attempt)
+        return AttemptLog(place, attempt, out, err, ran_on)
+
+    def _host_of(self, run_id: int, place: str, attempt: int) -> str:
+        facts = (entry.fact for entry in self.events(run_id))
+        started = (fact for fact in facts if isinstance(fact, e.AttemptStarted))
+        return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")
 
 
 def _content(path: str) -> bytes:
