@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mulligan.core.events import FACTS
 from mulligan.core.failure import failure
 from mulligan.core.story import _SENTENCES, story, what
@@ -48,6 +50,17 @@ def test_a_used_up_rule_a_handler_that_fails_and_a_route_are_told():
         "a: completed",
         "end: the run completed, not without help",
     ]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "told_as"), [(9.5, "9.5s"), (90, "90s"), (330, "5m30s"), (28_800, "8h00m"), (100_000, "27h46m")]
+)
+def test_a_time_is_told_in_the_units_in_which_people_say_it(timeout: float, told_as: str):
+    run = History(workflow(step("a", triage=Triage(timeout=timeout)))).start()
+
+    run.fail("a")
+
+    assert told(run)[-1] == f"a: parked for a person to decide; its default applies in {told_as}"
 
 
 def test_triage_pause_cancel_and_a_new_round_are_told():

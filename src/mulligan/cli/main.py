@@ -39,7 +39,7 @@ COMMANDS = {
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
     "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and say what to do."),
-    "demo": ("mulligan.cli.demo:main", "Watch a small run break on every rung of the ladder, and end well."),
+    "demo": ("mulligan.cli.demo:main", "Watch a run break on every rung of the ladder, and end well."),
 }
 
 

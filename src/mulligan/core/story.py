@@ -51,14 +51,20 @@ def what(failure: Failure) -> str:
     return f"{failure.code}{detail}: {shown}" if is_news else f"{failure.code}{detail}"
 
 
-def _seconds(due: datetime, at: datetime) -> str:
+def _until(due: datetime, at: datetime) -> str:
+    """When that is: `at once`, `in 2.0s`, `in 90s`, `in 5m30s`, `in 8h00m`."""
     left = (due - at).total_seconds()
-    return "at once" if left <= 0 else f"in {left:.1f}s" if left < 10 else f"in {left:.0f}s"
+    if left <= 0:
+        return "at once"
+    if left < 100:
+        return f"in {left:.1f}s" if left < 10 else f"in {left:.0f}s"
+    minutes, seconds = divmod(round(left), 60)
+    return f"in {minutes}m{seconds:02}s" if minutes < 60 else f"in {minutes // 60}h{minutes % 60:02}m"
 
 
 def _retry(fact: e.RetryScheduled, at: datetime) -> _Said:
     script = ", after its recovery script" if fact.has_script else ""
-    return fact.place, f"rule {fact.rule + 1} grants retry {fact.number}, {_seconds(fact.due, at)}{script}", "try"
+    return fact.place, f"rule {fact.rule + 1} grants retry {fact.number}, {_until(fact.due, at)}{script}", "try"
 
 
 def _completed(fact: e.StepCompleted, at: datetime) -> _Said:
@@ -104,7 +110,7 @@ def _classified(fact: e.StepClassified, at: datetime) -> _Said:
 
 
 def _parked(fact: e.StepParked, at: datetime) -> _Said:
-    until = "" if fact.due is None else f"; its default applies {_seconds(fact.due, at)}"
+    until = "" if fact.due is None else f"; its default applies {_until(fact.due, at)}"
     return fact.step, f"parked for a person to decide{until}", "wait"
 
 
