@@ -1,6 +1,6 @@
 """kill -9 at the first, the second, … pass of a fault point, then `resume`: the same outcome as undisturbed.
 
-Each trial is two real processes: one that dies, and one that goes on where it stopped.
+Each trial is three real processes: two that die, and one that goes on where they stopped.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from mulligan.core import events as e
+from mulligan.service.verbs import Service
 
-from .mortals import DONE_ONCE, EVERYTHING, done, mortals, undisturbed
+from .mortals import DONE_ONCE, EVERYTHING, Ended, Mortals, done, mortals, undisturbed
 from .stage import Stage, outcome
 
 POINTS = ("before_commit", "after_commit", "after_lease", "before_report")
@@ -28,8 +29,17 @@ def expect_at_most_what_was_in_flight(stage: Stage, log: list[e.Entry]) -> None:
     assert len({line.fence for line in stage.lines() if line.verb == "start"}) == done(stage).total()
 
 
+def brought_to_its_end(processes: Mortals, stage: Stage, service: Service, point: str, nth: int) -> Ended:
+    """The run taken up by a process that is killed soon after, and by another one that is not."""
+    (run,) = service.runs(limit=1)
+    if run.status != "completed":
+        processes.run(stage, "resume", str(run.run_id), "--json", point=point, nth=1 + nth % 3)
+    verb = "show" if service.record(run.run_id).status == "completed" else "resume"
+    return processes.run(stage, verb, str(run.run_id), "--json")
+
+
 @pytest.mark.parametrize("point", POINTS)
-def test_a_run_that_is_killed_anywhere_and_resumed_comes_to_the_same_end(
+def test_a_run_that_is_killed_anywhere_twice_and_resumed_comes_to_the_same_end(
     tmp_path: Path, store_url: str, point: str
 ) -> None:
     with mortals(Stage(tmp_path), tmp_path) as processes:
@@ -45,15 +55,12 @@ def test_a_run_that_is_killed_anywhere_and_resumed_comes_to_the_same_end(
             assert dead.code == -9, dead.said
 
             with stage.service() as service:
-                (run,) = service.runs(limit=1)
-                resumed = processes.run(
-                    stage, "show" if run.status == "completed" else "resume", str(run.run_id), "--json"
-                )
+                ended = brought_to_its_end(processes, stage, service, point, nth)
 
-                assert resumed.code == 0, f"killed at pass {nth}: {resumed.said}"
-                assert outcome(resumed.shown) == expected, f"killed at pass {nth}"
-                stage.expect_promises(service, run.run_id)
-                expect_at_most_what_was_in_flight(stage, list(service.events(run.run_id)))
+                assert ended.code == 0, f"killed at pass {nth}: {ended.said}"
+                assert outcome(ended.shown) == expected, f"killed at pass {nth}"
+                stage.expect_promises(service, ended.shown["run_id"])
+                expect_at_most_what_was_in_flight(stage, list(service.events(ended.shown["run_id"])))
             stage.expect_no_overlap()
             stage.expect_nothing_left()
 
