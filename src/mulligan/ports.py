@@ -372,7 +372,7 @@ FAULT_POINTS = {
     "before_turn": "the inbox was read, nothing has been decided",
     "before_commit": "the turn is decided, nothing is written",
     "after_commit": "the turn is written, its holder does not know yet",
-    "after_drain": "the turn is written and known, its tasks are not handed out yet",
+    "after_drain": "the turn is written, its tasks are not handed out yet",
     "after_lease": "a worker holds a task, its process does not exist yet",
     "before_report": "a task has ended, nobody was told",
 }

@@ -358,10 +358,11 @@ class Engine:
             drives.pop(drive.run_id, None)
 
     def _confirm(self, drives: list[Drive], commits: list[Commit], written: list[Committed]) -> None:
-        started: list[Lease] = []
+        fault("after_drain")
+        # First of all: what follows here takes its time while the tasks run.
+        self._start([lease for gave in written for lease in gave.leases])
         for drive, commit, gave in zip(drives, commits, written, strict=True):
             entries = drive.confirm()
-            started.extend(gave.leases)
             if drive.queue:
                 self._queuing[drive.run_id] = drive
             if entries:
@@ -369,8 +370,6 @@ class Engine:
             if drive.has_ended:
                 self._part_with(drive, commit)
             self._note(commit, gave)
-        fault("after_drain")
-        self._start(started)
         self._stop(commits)
 
     def _part_with(self, drive: Drive, commit: Commit) -> None:

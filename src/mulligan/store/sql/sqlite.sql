@@ -33,7 +33,7 @@ DELETE FROM tasks WHERE worker = ? RETURNING run_id, place, attempt
 INSERT OR IGNORE INTO workflows (version, body) VALUES (?, ?)
 
 -- name: insert_run
-INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?)
+INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL)
 
 -- name: run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
@@ -58,7 +58,9 @@ SELECT root_run_id FROM runs WHERE run_id = ?
 SELECT body FROM workflows WHERE version = ?
 
 -- name: rows
-SELECT kind, key, tag, data FROM rows WHERE run_id = ? ORDER BY kind, key
+SELECT kind, key, tag, data FROM rows WHERE run_id = ?1
+UNION ALL SELECT 'run', '', '', state FROM runs WHERE run_id = ?1 AND state IS NOT NULL
+ORDER BY kind, key
 
 -- name: log
 SELECT entry FROM events WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
@@ -107,7 +109,7 @@ RETURNING run_id, fence
 UPDATE runs SET holder = '' WHERE run_id = ? AND fence = ? AND holder = ?
 
 -- name: advance_run
-UPDATE runs SET seq = ?, status = ?, round = ?, updated_at = ?, degraded = ?, reason = ?
+UPDATE runs SET seq = ?, status = ?, round = ?, updated_at = ?, degraded = ?, reason = ?, state = coalesce(?, state)
 WHERE run_id = ? AND fence = ? AND holder = ? AND seq = ?
 
 -- name: insert_event

@@ -38,7 +38,9 @@ CREATE TABLE runs (
     root_run_id    INTEGER NOT NULL,
     -- Who has the turn ('' if nobody), and the number that grows with each holder.
     holder         TEXT NOT NULL,
-    fence          INTEGER NOT NULL
+    fence          INTEGER NOT NULL,
+    -- The run's own row of its state: with each turn it changes, as this line does.
+    state          BLOB
 );
 CREATE INDEX runs_by_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
 CREATE INDEX runs_by_holder ON runs (holder) WHERE holder <> '';
