@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -34,6 +35,12 @@ def file_stage(tmp_path: Path) -> Iterator[Stage]:
 def server_stage(tmp_path: Path, schema_url: str) -> Iterator[Stage]:
     """A stage on PostgreSQL."""
     yield from _cleared(Stage(tmp_path, schema_url))
+
+
+@pytest.fixture
+def named_url(schema_url: str) -> str:
+    """A PostgreSQL store whose connections have a name of their own on the server, so that they can be cut."""
+    return f"{schema_url}&application_name={uuid4().hex}"
 
 
 def _cleared(stage: Stage) -> Iterator[Stage]:

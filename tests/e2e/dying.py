@@ -66,9 +66,9 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def lose_connections() -> None:
+def lose_connections(url: str = "") -> None:
     """Every connection to the store that goes by the name in its URL is cut."""
-    url = os.environ["MULLIGAN_STORE"]
+    url = url or os.environ["MULLIGAN_STORE"]
     with psycopg.connect(url, application_name="scissors", autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = %s",

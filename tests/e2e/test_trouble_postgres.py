@@ -7,9 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
 
 from mulligan.language import load_text
@@ -18,31 +16,13 @@ from mulligan.service.verbs import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
 
+from .dying import lose_connections
 from .mortals import DONE_ONCE, EVERYTHING, done, mortals, undisturbed
 from .stage import HERE, Stage, heard, outcome, wait_until
 from .three import THREE, begun, expect_done_once
 
 CUTS_MAX = 100
 LEASE_SECONDS = 0.5
-
-
-@pytest.fixture
-def name() -> str:
-    """What the connections of one test go by on the server."""
-    return f"test {uuid4().hex}"
-
-
-@pytest.fixture
-def named_url(schema_url: str, name: str) -> str:
-    return f"{schema_url}&application_name={name.replace(' ', '%20')}"
-
-
-def cut(url: str, name: str) -> None:
-    """End every connection that goes by the name."""
-    with psycopg.connect(url, application_name="scissors", autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = %s", [name]
-        )
 
 
 @pytest.mark.parametrize("point", ["before_commit", "after_commit", "before_report"])
@@ -97,7 +77,7 @@ def worker(tmp_path: Path, named_url: str) -> Iterator[tuple[Stage, subprocess.P
 
 
 def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
-    worker: tuple[Stage, subprocess.Popen[str]], schema_url: str, name: str
+    worker: tuple[Stage, subprocess.Popen[str]], schema_url: str, named_url: str
 ) -> None:
     stage, process = worker
     other = PostgresStore(schema_url, lease_seconds=LEASE_SECONDS)
@@ -109,7 +89,7 @@ def test_a_worker_that_was_given_up_while_it_had_no_connection_starts_anew(
 
         os.kill(process.pid, signal.SIGSTOP)
         wait_until(lambda: other.bury(before.name), "it is not given up")
-        cut(schema_url, name)
+        lose_connections(named_url)
         os.kill(process.pid, signal.SIGCONT)
         (after,) = wait_until(other.workers, "it does not come back")
         (stage.folder / "go").touch()

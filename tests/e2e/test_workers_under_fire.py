@@ -11,7 +11,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ import pytest
 from mulligan.core import events as e
 from mulligan.core.transitions import RUN_ENDED
 from mulligan.core.workflow import RERUNS_AFTER_LOSS_MAX
+from mulligan.errors import RunFinished
 from mulligan.language import load
 from mulligan.service.verbs import Service, prepare
 from mulligan.worker.processes import send, snapshot
 
+from .dying import lose_connections
 from .stage import HERE, Stage, wait_until
 
 LEASE_SECONDS = 1.5
@@ -76,6 +78,7 @@ class Fleet:
         self.stage = stage
         self.service = service
         self.workers: list[subprocess.Popen[str]] = []
+        self.cancelled: set[int] = set()
 
     def fill(self) -> None:
         with (self.stage.folder / "said").open("a") as said:
@@ -114,6 +117,18 @@ class Fleet:
         name = self._name(worker)
         with stopped(worker.pid, *children_of(worker.pid)):
             self._wait(lambda: name not in self.known())
+
+    def lose_connections(self, worker: subprocess.Popen[str]) -> None:
+        """Of all of them, at once."""
+        lose_connections(self.stage.home.store_url)
+
+    def cancel_a_run(self, worker: subprocess.Popen[str]) -> None:
+        """The oldest that nobody has cancelled, wherever it is driven."""
+        run_ids = {run.run_id for run in self.unfinished() if run.parent_run_id is None} - self.cancelled
+        if run_ids:
+            self.cancelled.add(min(run_ids))
+            with suppress(RunFinished):
+                self.service.cancel(min(run_ids))
 
     def _replace(self, worker: subprocess.Popen[str]) -> None:
         worker.communicate()
@@ -159,6 +174,7 @@ class Fleet:
 TROUBLES = (
     *(Fleet.kill, Fleet.kill, Fleet.kill, Fleet.stop_shortly, Fleet.stop_shortly),
     *(Fleet.kill_with_supervisor, Fleet.kill_with_supervisor, Fleet.stop_until_buried, Fleet.stop_with_supervisor),
+    *(Fleet.lose_connections, Fleet.lose_connections, Fleet.cancel_a_run, Fleet.cancel_a_run),
 )
 
 
@@ -188,8 +204,12 @@ ENDINGS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 def expect_success_unless_lost_too_often(log: list[e.Entry]) -> None:
     """What fails here fails by design but for one thing: a task that lost its worker again and again."""
     losses = Counter(entry.fact.place for entry in log if isinstance(entry.fact, e.AttemptLost))
-    if not isinstance(log[-1].fact, e.RunCompleted):
+    if isinstance(log[-1].fact, e.RunFailed):
         assert max(losses.values()) > RERUNS_AFTER_LOSS_MAX, "it failed, and was not lost that often"
+
+
+def root_of(service: Service, run_id: int) -> int:
+    return service.record(run_id).root_run_id
 
 
 def expect_results_of_what_was_done(stage: Stage, run_id: int, log: list[e.Entry]) -> None:
@@ -211,14 +231,16 @@ def expect_nothing_kept(url: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_no_death_of_a_worker_loses_or_doubles_anything(server_stage: Stage, tmp_path: Path, seed: int) -> None:
+def test_no_death_of_a_worker_loses_or_doubles_anything(
+    server_stage: Stage, tmp_path: Path, named_url: str, seed: int
+) -> None:
     chance = random.Random(seed)
     troubles = chance.sample(TROUBLES, len(TROUBLES))
     with server_stage.service() as service:
         server_stage.workflow(CHILD, "child.yaml")
         mixed = load(tmp_path / server_stage.workflow(MIXED))
         service.start(prepare(mixed, {}, tmp_path), times=RUNS)
-        fleet = Fleet(server_stage, service)
+        fleet = Fleet(Stage(tmp_path, named_url), service)
         fleet.fill()
 
         for number, trouble in enumerate(troubles):
@@ -235,6 +257,7 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(server_stage: Stage, tmp
             server_stage.expect_promises(service, run_id)
             expect_one_ending(log)
             expect_success_unless_lost_too_often(log)
+            assert not isinstance(log[-1].fact, e.RunCancelled) or root_of(service, run_id) in fleet.cancelled
             expect_results_of_what_was_done(server_stage, run_id, log)
     expect_nothing_kept(server_stage.home.store_url)
     server_stage.expect_no_overlap()
