@@ -71,12 +71,23 @@ class _Pending(msgspec.Struct):
 class Drive:
     """A run in this engine's hands."""
 
-    def __init__(self, turn: Turn, record: RunRecord, state: State, evaluator: Evaluator, hands: Hands | None) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        record: RunRecord,
+        state: State,
+        evaluator: Evaluator,
+        hands: Hands | None,
+        *,
+        is_alone: bool = True,
+    ) -> None:
         self.turn = turn
         self.record = record
         self.state = state
         self.evaluator = evaluator
         self.hands = hands
+        # Nobody else can take its tasks: what our hands can never take, nobody can.
+        self.is_alone = is_alone
         self.reports: deque[Told] = deque()
         # Tasks of earlier turns that nobody has taken, oldest first; kept only where no one else may take them.
         self.queue: deque[tuple[str, int]] = deque()
@@ -129,7 +140,7 @@ class Drive:
                 self.queue.popleft()
                 continue
             wanted = task(self.state, key)
-            if not self.hands.fits(wanted) and self.hands.can_ever(wanted):
+            if not self._is_ours(wanted):
                 return False
             pending = self._begin()
             pending.claimed.append(self.queue.popleft())
@@ -171,11 +182,17 @@ class Drive:
     def _take(self, pending: _Pending, now: datetime) -> None:
         """What this turn has queued goes to our own hands at once, while there is room; the rest waits."""
         for key, wanted in pending.fresh.items():
-            if self.hands is None or self.is_paused or (self.hands.can_ever(wanted) and not self.hands.fits(wanted)):
+            if self.is_paused or not self._is_ours(wanted):
                 pending.queued[key] = wanted
             else:
                 self._take_or_refuse(pending, wanted, now)
         pending.fresh.clear()
+
+    def _is_ours(self, wanted: Task) -> bool:
+        """Whether it is for our hands: there is room, or it is for them to say that there will never be any."""
+        if self.hands is None:
+            return False
+        return self.hands.fits(wanted) or (self.is_alone and not self.hands.can_ever(wanted))
 
     def _take_or_refuse(self, pending: _Pending, wanted: Task, now: datetime) -> None:
         assert self.hands is not None

@@ -128,7 +128,9 @@ class Engine:
             loaded = self.store.load(turn.run_id)
             workflow, graph = self._workflow(loaded.record.version, loaded.workflow)
             state = restore(workflow, loaded.rows, graph)
-            drive = Drive(turn, loaded.record, state, self.evaluator, None if self._is_draining else self.hands)
+            hands = None if self._is_draining else self.hands
+            is_alone = not self.store.is_shared
+            drive = Drive(turn, loaded.record, state, self.evaluator, hands, is_alone=is_alone)
             self.drives[turn.run_id] = drive
             if not self.store.is_shared:
                 drive.queue.extend(self.store.queued(turn.run_id))

@@ -34,7 +34,7 @@ class FakeHands:
         self._interrupted: set[int] = set()
 
     def fits(self, task: Task) -> bool:
-        return self.reserved < self.slots
+        return self.reserved < self.slots and self.can_ever(task)
 
     def can_ever(self, task: Task) -> bool:
         return task.cpus <= self.slots
