@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.core import events as e
+from mulligan.service.home import DATABASE
 
 from .stage import Stage, answered, heard, wait_until
 
@@ -149,7 +150,7 @@ def test_a_run_is_resumed_also_while_its_supervisor_still_ends_what_it_ran(file_
     process.kill()
     process.wait()
     resumed = file_stage.start("resume", "--json")
-    wait_until(lambda: has_open(resumed.pid, file_stage.home.folder / "mulligan.db"), "it does not look")
+    wait_until(lambda: has_open(resumed.pid, file_stage.home.folder / DATABASE), "it does not look")
     os.kill(supervisor, signal.SIGCONT)
     code, shown, said = answered(resumed)
 

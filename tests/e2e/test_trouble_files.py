@@ -11,6 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from mulligan.service.home import DATABASE
+
 from .stage import Stage, answered, heard, wait_until
 from .three import THREE, begun, expect_done_once
 
@@ -54,8 +56,7 @@ def test_a_run_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(small
     filler.unlink()
 
     expect_done_once(stage, process, said)
-    path = small_disk / "home" / "mulligan.db"
-    assert f"! the disk is full: '{path}' cannot be written; waiting for it\n" in said
+    assert f"! the disk is full: '{stage.home.folder / DATABASE}' cannot be written; waiting for it\n" in said
 
 
 def test_a_run_is_not_begun_on_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_run_is_not_begun_on_a_full_disk(small_disk: Path, tmp_path: Path) -> 
 
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[store.unavailable]: the disk is full: '{small_disk}/home/mulligan.db' cannot be written\n"
+        f"error[store.unavailable]: the disk is full: '{stage.home.folder / DATABASE}' cannot be written\n"
         "  make room on its disk\n"
     )
 
@@ -128,7 +129,7 @@ def test_a_home_that_may_not_be_written_is_refused_and_left_as_it_is(tmp_path: P
     assert first[0] == 0
     assert (code, shown) == (1, None)
     assert said == (
-        f"error[store.refused]: '{stage.home.folder}/mulligan.db' may not be written by this user\n"
+        f"error[store.refused]: '{stage.home.folder / DATABASE}' may not be written by this user\n"
         "  name a folder that you may write with --home or $MULLIGAN_HOME\n"
     )
     with stage.service() as service:
@@ -141,7 +142,7 @@ def test_a_home_that_may_not_be_written_is_refused_and_left_as_it_is(tmp_path: P
 def test_a_run_waits_while_another_process_holds_the_database(file_stage: Stage) -> None:
     process = begun(file_stage)
 
-    path = file_stage.home.folder / "mulligan.db"
+    path = file_stage.home.folder / DATABASE
     holder = apsw.Connection(str(path))
     holder.set_busy_timeout(60_000)
     holder.execute("BEGIN EXCLUSIVE")
@@ -156,7 +157,7 @@ def test_a_run_waits_while_another_process_holds_the_database(file_stage: Stage)
 
 def test_a_run_is_not_begun_while_another_process_holds_the_database(file_stage: Stage) -> None:
     file_stage.home.open().close()
-    path = file_stage.home.folder / "mulligan.db"
+    path = file_stage.home.folder / DATABASE
     holder = apsw.Connection(str(path))
     holder.execute("BEGIN EXCLUSIVE")
 

@@ -201,11 +201,12 @@ def expect_one_ending(log: list[e.Entry]) -> None:
 ENDINGS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 
-def expect_success_unless_lost_too_often(log: list[e.Entry]) -> None:
-    """What fails here fails by design but for one thing: a task that lost its worker again and again."""
+def expect_success_unless_lost_too_often(service: Service, run_id: int, log: list[e.Entry]) -> None:
+    """No run fails, but for one in which, or in whose child, a task lost its worker again and again."""
     losses = Counter(entry.fact.place for entry in log if isinstance(entry.fact, e.AttemptLost))
     if isinstance(log[-1].fact, e.RunFailed):
-        assert max(losses.values()) > RERUNS_AFTER_LOSS_MAX, "it failed, and was not lost that often"
+        has_failed_child = any(child.status == "failed" for child in service.store.children(run_id))
+        assert has_failed_child or max(losses.values(), default=0) > RERUNS_AFTER_LOSS_MAX
 
 
 def root_of(service: Service, run_id: int) -> int:
@@ -256,7 +257,7 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
         for run_id, log in logs.items():
             server_stage.expect_promises(service, run_id)
             expect_one_ending(log)
-            expect_success_unless_lost_too_often(log)
+            expect_success_unless_lost_too_often(service, run_id, log)
             assert not isinstance(log[-1].fact, e.RunCancelled) or root_of(service, run_id) in fleet.cancelled
             expect_results_of_what_was_done(server_stage, run_id, log)
     expect_nothing_kept(server_stage.home.store_url)
