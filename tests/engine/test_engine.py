@@ -108,6 +108,7 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
     if world.store.is_shared:
         assert world.statuses(run_id) == {"a": "ready"}
         world.settle(world.engine(slots=64))
+        engine.call()
         world.settle(engine)
         assert world.status(run_id) == "completed"
         return
