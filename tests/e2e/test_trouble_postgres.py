@@ -18,7 +18,7 @@ from mulligan.testing.postgres import own_server
 
 from .dying import lose_connections
 from .mortals import DONE_ONCE, EVERYTHING, done, mortals, undisturbed
-from .stage import HERE, Stage, heard, outcome, wait_until
+from .stage import HERE, Stage, answered, heard, outcome, wait_until
 from .three import THREE, begun, expect_done_once
 
 CUTS_MAX = 100
@@ -62,6 +62,27 @@ def test_a_server_that_is_restarted_in_the_middle_of_a_run_is_waited_for(tmp_pat
 
         expect_done_once(stage, process, said)
         assert f"! the PostgreSQL database 'postgres' on '{server.folder}' does not answer: " in said
+
+
+def test_a_run_can_be_interrupted_while_its_server_is_away_and_be_resumed_when_it_is_back(tmp_path: Path) -> None:
+    with own_server() as server:
+        stage = Stage(tmp_path, server.url)
+        process = stage.start("run", stage.workflow(THREE))
+        wait_until(lambda: stage.has_begun("two"), "it did not begin")
+
+        server.stop()
+        said = heard(process, "; waiting for it")
+        process.send_signal(signal.SIGINT)
+        said += process.communicate()[1]
+        stage.expect_nothing_left()
+        server.start()
+        (tmp_path / "go").touch()
+        code, shown, said_then = answered(stage.start("resume", "--json"))
+
+        assert process.returncode == 130, said
+        assert code == 0, said_then
+        assert shown["status"] == "completed"
+        assert [line.name for line in stage.lines() if line.verb == "start"] == ["one", "two", "two", "three"]
 
 
 @pytest.fixture
