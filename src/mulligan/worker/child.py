@@ -36,8 +36,9 @@ OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 PROGRAM = "<step>"
 
 
-# `json.dumps` would make a new one at each call.
+# `json.dumps` would make a new one at each call, and `json.loads` look for the encoding first.
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+_decode = json.JSONDecoder().decode
 
 
 class NotEncodable(Exception):
@@ -60,25 +61,25 @@ class Child:
         """Until the worker closes the socket."""
         meter = Meter()
         while head := self._stream.read(LENGTH_BYTES):
-            message = json.loads(self._stream.read(int.from_bytes(head, "little")))
+            message = _decode(self._stream.read(int.from_bytes(head, "little")).decode())
             self._reopen_logs(message["fresh"])
             self._has_forked = False
             answer, output = self._run(message)
             _flush()
-            answer["cpu"], answer["peak"] = meter.read()
-            answer["out"], answer["err"] = _size(1), _size(2)
-            self._note_what_is_left(answer)
-            self._send(answer, output)
-            meter.reset()
+            cpu, peak = meter.read()
+            self._note_what_is_left(answer, peak)
+            self._send(answer, output, f'"cpu":{cpu:.6f},"peak":{peak},"out":{_size(1)},"err":{_size(2)}')
+            meter.settle()
 
     def _notice(self, event: str, _: tuple) -> None:
         if event in FORKING_EVENTS:
             self._has_forked = True
             self._surroundings.export()
 
-    def _send(self, answer: dict, output: str) -> None:
+    def _send(self, answer: dict, output: str, measured: str) -> None:
         """The output is JSON already, and may be large: it is not written twice."""
-        body = f'{_ENCODER.encode(answer)[:-1]}, "output": {output}}}'.encode()
+        said = f"{_ENCODER.encode(answer)[1:-1]}," if answer else ""
+        body = f'{{{said}{measured},"output":{output}}}'.encode()
         self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
 
     def _reopen_logs(self, fds: list) -> None:
@@ -88,11 +89,11 @@ class Child:
             os.dup2(new, fd)
             os.close(new)
 
-    def _note_what_is_left(self, answer: dict) -> None:
+    def _note_what_is_left(self, answer: dict, peak: int) -> None:
         """What cannot be put back is told, and the worker sees to it."""
         if self._has_forked:
             answer["forked"] = True
-        is_large = answer["peak"] > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
+        is_large = peak > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
         if is_large or threading.active_count() > 1 or _has_children():
             answer["worn"] = True
 
@@ -154,7 +155,7 @@ class Surroundings:
 
     def set_up(self, changed: dict, removed: list, home: str) -> None:
         """`changed` and `removed` are what differs from the step before: most of it is the same."""
-        if _raw_environment() != self._raw:
+        if os.environ._data != self._raw:  # type: ignore[attr-defined]
             self._restore_environment()
         for name in removed:
             del self._told[name]
@@ -192,7 +193,7 @@ class Surroundings:
     def _tell(self, told: dict) -> None:
         for name, value in told.items():
             if name.startswith(OWN_PREFIX):
-                os.environ._data[os.fsencode(name)] = os.fsencode(value)  # type: ignore[attr-defined]
+                os.environ._data[_bytes(name)] = _bytes(value)  # type: ignore[attr-defined]
             else:
                 os.environ[name] = value
 
@@ -210,6 +211,11 @@ class Surroundings:
         self._tell(self._told)
 
 
+def _bytes(text: str) -> bytes:
+    """As `os.fsencode` gives it, which first asks what it was given."""
+    return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
+
 def _raw_environment() -> dict:
     """The bytes under `os.environ`: comparing those takes a hundredth of the time."""
     return dict(os.environ._data)  # type: ignore[attr-defined]
@@ -223,25 +229,31 @@ class Meter:
             self._fd = os.open("/proc/self/clear_refs", os.O_WRONLY)
         except OSError:
             self._fd = -1
-        self.reset()
+        self._cpu, self._peak = self._now()
+        self._floor = 0
+        self.settle()
 
-    def reset(self) -> None:
-        self._cpu = self._read_cpu(resource.getrusage(resource.RUSAGE_SELF))
-        if self._fd < 0:
+    def read(self) -> tuple:
+        """Since it was last read: what is between two steps is next to nothing."""
+        before = self._cpu
+        self._cpu, self._peak = self._now()
+        return self._cpu - before, self._peak
+
+    def settle(self) -> None:
+        """Forget the last step's peak, unless it was no higher than the one before: most are not."""
+        if self._fd < 0 or self._peak <= self._floor:
             return
         try:
             os.write(self._fd, b"5")
         except OSError:
             self._fd = -1
-
-    def read(self) -> tuple:
-        own = resource.getrusage(resource.RUSAGE_SELF)
-        return self._read_cpu(own) - self._cpu, own.ru_maxrss * 1024
+        self._floor = self._now()[1]
 
     @staticmethod
-    def _read_cpu(own: resource.struct_rusage) -> float:
+    def _now() -> tuple:
+        own = resource.getrusage(resource.RUSAGE_SELF)
         below = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime
+        return own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime, own.ru_maxrss * 1024
 
 
 def _has_children() -> bool:
@@ -334,6 +346,8 @@ def _trace(error: BaseException) -> str:
 
 def _encoded(output: object) -> str:
     """`output` as JSON text, or NotEncodable with the place of what is none."""
+    if output is None:
+        return "null"
     try:
         text = _ENCODER.encode(output)
         size = len(text) if text.isascii() else len(text.encode())

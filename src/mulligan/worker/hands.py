@@ -93,7 +93,7 @@ class LocalHands:
         self._room = Room(cpus, memory, gpus, labels)
         self._environment = of_worker(name, dict(os.environ))
         self._programs = Programs(self._environment, is_direct=is_direct)
-        self._lookahead = Lookahead(2 * int(cpus) if lookahead is None else lookahead)
+        self._lookahead = Lookahead(2 * int(cpus), more=3) if lookahead is None else Lookahead(lookahead)
         # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
         self._waiting: dict[int, Task] = {}
         self._free_sides: list[Sides] = []

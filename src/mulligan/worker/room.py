@@ -7,8 +7,9 @@ from ..ports import Offer
 
 # Sums of shares such as 0.1 are never exact.
 _EPSILON = 1e-9
-# Tasks are taken ahead while they take less than this on average.
+# Tasks are taken ahead while they take less than this on average; more of them where they take next to no time.
 _SHORT_SECONDS = 0.05
+_VERY_SHORT_SECONDS = 0.01
 _WEIGHT_OF_THE_LAST = 0.1
 
 
@@ -64,15 +65,18 @@ class Lookahead:
     Plain shell tasks alone: what waits must fit wherever another one ends.
     """
 
-    def __init__(self, tasks_max: int) -> None:
+    def __init__(self, tasks_max: int, more: int = 1) -> None:
         self._tasks_max = tasks_max
+        # How many times as many while they are very short: then a commit outlasts several of them.
+        self._more = more
         self._average_seconds: float | None = None
         self._taken: set[tuple[int, str, int]] = set()
 
     def fits(self, task: Task) -> bool:
-        if len(self._taken) >= self._tasks_max or not is_plain(task):
+        if self._average_seconds is None or self._average_seconds >= _SHORT_SECONDS or not is_plain(task):
             return False
-        return self._average_seconds is not None and self._average_seconds < _SHORT_SECONDS
+        more = self._more if self._average_seconds < _VERY_SHORT_SECONDS else 1
+        return len(self._taken) < self._tasks_max * more
 
     def take(self, task: Task) -> None:
         self._taken.add(_key(task))
