@@ -60,6 +60,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.kept,
         _run_due(now),
         report.cwd,
+        report.uid,
     )
 
 

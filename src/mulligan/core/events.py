@@ -89,6 +89,7 @@ class RunStarted(Fact):
     kept: tuple[Kept, ...] = ()
     due: datetime | None = None
     cwd: str = ""
+    uid: str = ""
 
 
 class RunPaused(Fact):

@@ -38,7 +38,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     enter_run(state, fact)
     run = state.run
     run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
-    run.parent_run_id, run.cwd, run.waiting = fact.parent_run_id, fact.cwd, len(state.graph.nodes)
+    run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
     for name, node in state.graph.nodes.items():
         place = Place(name, "step", node.step, "waiting")
         place.open_needs = len(node.needs) + len(node.waits)

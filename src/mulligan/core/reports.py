@@ -29,6 +29,8 @@ class RunRequested(Report):
     kept: tuple[Kept, ...] = ()
     # Where `run` was called: what the steps' folders are relative to.
     cwd: str = ""
+    # A name that no other run has, in any store: what lies outside may be told twice, and must know.
+    uid: str = ""
 
 
 class TaskStarted(Report):

@@ -228,6 +228,8 @@ class Run(msgspec.Struct):
     outputs: dict[str, Any] = {}
     degraded: bool = False
     reason: str = ""
+    # A name that no other run has, in any store.
+    uid: str = ""
 
 
 _MISSING: Any = object()

@@ -60,11 +60,13 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     files: dict[str, str] = {}
     # Where to find the secrets that its own templates read.
     secrets: dict[str, Secret] = {}
+    # The run's name in any store.
+    uid: str = ""
 
     @property
     def idempotency_key(self) -> str:
         """The same for every attempt of one visit."""
-        return f"{self.run_id}:{self.place}:{self.visit}"
+        return f"{self.uid or self.run_id}:{self.place}:{self.visit}"
 
 
 def task(state: State, key: str) -> Task:
@@ -107,6 +109,7 @@ def task(state: State, key: str) -> Task:
         told_attempt=state.places[place.parent].attempt if place.role == "script" else place.attempt,
         files={name: state.workflow.files.get(name, name) for name in files_due(state, place)},
         secrets=_secrets(state, spec) if place.bindings and state.workflow.secrets else {},
+        uid=state.run.uid,
     )
 
 

@@ -318,7 +318,14 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
     data = encode(child)
     run = drive.state.run
     request = r.RunRequested(
-        now, 0, inputs, version(data), by=f"run {run.run_id}", parent_run_id=run.run_id, cwd=run.cwd
+        now,
+        0,
+        inputs,
+        version(data),
+        by=f"run {run.run_id}",
+        parent_run_id=run.run_id,
+        cwd=run.cwd,
+        uid=f"{run.uid}.{effect.place}.{effect.attempt}" if run.uid else "",
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Literal
 
@@ -26,6 +27,7 @@ from ..errors import MulliganError, StoreUnavailable
 from ..language.expressions import Cel
 from ..ports import Store, WorkerRecord
 from ..worker import lock
+from ..worker.folders import remove_folder
 from ..worker.hands import LocalHands, kill_leftovers
 from .home import Home, this_host
 
@@ -157,8 +159,11 @@ class Driver:
         self.lock = None
 
     def rescue(self) -> None:
-        """Bury workers that died, and end what they left running on this host."""
-        bury_the_dead(self.store, this_host(), lock.is_free, kill_leftovers)
+        """Bury workers that died, and end and remove what they left on this host."""
+        for worker in bury_the_dead(self.store, this_host(), lock.is_free, kill_leftovers):
+            if worker.host == this_host():
+                Path(worker.lock).unlink(missing_ok=True)
+                remove_folder(self.home.folders.worker(worker.name))
 
     # -- driving -----------------------------------------------------------------------------------------------------
 

@@ -45,8 +45,8 @@ class Home(msgspec.Struct, frozen=True):
 
 def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
     """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
-    path = Path(folder or environ.get("MULLIGAN_HOME") or HOME)
-    return Home(path.absolute(), environ.get("MULLIGAN_STORE", ""))
+    path = os.path.abspath(folder or environ.get("MULLIGAN_HOME") or HOME)
+    return Home(Path(path), environ.get("MULLIGAN_STORE", ""))
 
 
 def this_host() -> str:

@@ -7,6 +7,7 @@ ourselves for as long as that takes. So a verb that makes no sense is refused at
 from __future__ import annotations
 
 import getpass
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -34,6 +35,8 @@ from .home import Home, this_host
 from .possible import refuse_the_impossible
 from .reading import Reading
 
+# Of a run's name that no other run has, in any store.
+UID_BYTES = 6
 # How long a verb waits for the process that drives the run to answer, and how often it looks.
 ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
 # How long the supervisor of a process that was killed may take to end what it ran.
@@ -82,10 +85,11 @@ class Service(Reading):
         """
         cwd = str(prepared.cwd)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, cwd=cwd, kept=tuple(kept))
-        return self._create([self._new(prepared, request)] * times, prepared.workflow, driver)
+        return self._create([self._new(prepared, request) for _ in range(times)], prepared.workflow, driver)
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
-        return NewRun(prepared.data, prepared.version, prepared.workflow.name, request)
+        named = msgspec.structs.replace(request, uid=os.urandom(UID_BYTES).hex())
+        return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
         turns = self.store.create(runs, driver.name if driver else "")
