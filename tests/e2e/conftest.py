@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from mulligan.worker.processes import kill_marked
+from mulligan.worker.processes import environment_of, send, snapshot
 
 from .stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs_on(tmp_path: Path) -> Iterator[None]:
+    """However the test goes, what it started ends with it."""
+    yield
+    while found := _started_below(tmp_path):
+        send(found, signal.SIGKILL)
+
+
+def _started_below(folder: Path) -> list[int]:
+    """The processes of all stages in the folder. Those that are stopped, too."""
+    stages = {pid: environment_of(pid).get(b"STAGE", b"") for pid in snapshot()}
+    return [pid for pid, stage in stages.items() if stage == bytes(folder) or stage.startswith(bytes(folder) + b"/")]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -20,30 +35,24 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, store_url: str) -> Iterator[Stage]:
+def stage(tmp_path: Path, store_url: str) -> Stage:
     """A stage on each kind of store."""
-    yield from _cleared(Stage(tmp_path, store_url))
+    return Stage(tmp_path, store_url)
 
 
 @pytest.fixture
-def file_stage(tmp_path: Path) -> Iterator[Stage]:
+def file_stage(tmp_path: Path) -> Stage:
     """A stage on SQLite."""
-    yield from _cleared(Stage(tmp_path))
+    return Stage(tmp_path)
 
 
 @pytest.fixture
-def server_stage(tmp_path: Path, schema_url: str) -> Iterator[Stage]:
+def server_stage(tmp_path: Path, schema_url: str) -> Stage:
     """A stage on PostgreSQL."""
-    yield from _cleared(Stage(tmp_path, schema_url))
+    return Stage(tmp_path, schema_url)
 
 
 @pytest.fixture
 def named_url(schema_url: str) -> str:
     """A PostgreSQL store whose connections have a name of their own on the server, so that they can be cut."""
     return f"{schema_url}&application_name={uuid4().hex}"
-
-
-def _cleared(stage: Stage) -> Iterator[Stage]:
-    """However the test goes, nothing of it runs on."""
-    yield stage
-    kill_marked(b"STAGE", bytes(stage.folder))
