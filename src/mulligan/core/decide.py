@@ -1,6 +1,6 @@
 """What follows from a fact: `decide(now, fact)` yields further facts. Asked once, live; a replay never asks.
 
-The generator is resumed only after everything that follows from its last fact has become true, so each
+An iterator of several is resumed only after everything that follows from its last fact has become true, so each
 decision sees the state as it is. One table, fact by fact; the rules themselves live beside what they rule.
 """
 
@@ -22,7 +22,7 @@ from .ladder import (
     climb_after_handler,
     lost,
 )
-from .life import Facts, after_success_command, after_validator, schedule, start, succeed
+from .life import NOTHING, Facts, after_success_command, after_validator, schedule, start, succeed
 from .maps import after_command, after_lister, expand, run_items
 from .scope import Now
 from .stopping import conclude, stop_all
@@ -79,18 +79,15 @@ def _run_reopened(now: Now, fact: e.RunReopened) -> Facts:
 
 
 def _step_ended(now: Now, fact: e.StepCompleted | e.StepFailed) -> Facts:
-    if fact.step == END:
-        yield from after_end_step(now)
-    else:
-        yield from after_end(now, fact.step, fact.visit)
+    return after_end_step(now) if fact.step == END else after_end(now, fact.step, fact.visit)
 
 
 def _step_passed_over(now: Now, fact: e.StepSkipped | e.StepRestored) -> Facts:
-    yield from after_passing_over(now, fact.step)
+    return after_passing_over(now, fact.step)
 
 
 def _step_cancelled(now: Now, fact: e.StepCancelled) -> Facts:
-    yield from after_end(now, fact.step, fact.visit)
+    return after_end(now, fact.step, fact.visit)
 
 
 def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
@@ -102,7 +99,7 @@ def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
 
 def _step_spread(now: Now, fact: e.StepStoodIn | e.StepSettled) -> Facts:
     place = now.state.places[fact.step]
-    yield from after_end(now, fact.step, place.visit)
+    return after_end(now, fact.step, place.visit)
 
 
 def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
@@ -118,23 +115,23 @@ def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
 
 def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts:
     place = now.state.places[fact.place]
-    if place.spec.action is None and place.role == "step":
-        if now.state.step(place.key).map is not None:
-            yield from expand(now, place)
-        else:
-            yield e.AttemptSucceeded(place.key, place.attempt)
+    if place.spec.action is not None or place.role != "step":
+        return NOTHING
+    if now.state.step(place.key).map is not None:
+        return expand(now, place)
+    return iter((e.AttemptSucceeded(place.key, place.attempt),))
 
 
 def _attempt_succeeded(now: Now, fact: e.AttemptSucceeded) -> Facts:
-    yield from succeed(now, now.state.places[fact.place])
+    return succeed(now, now.state.places[fact.place])
 
 
 def _attempt_failed(now: Now, fact: e.AttemptFailed | e.ResultRejected) -> Facts:
-    yield from climb(now, now.state.places[fact.place], fact.failure)
+    return climb(now, now.state.places[fact.place], fact.failure)
 
 
 def _attempt_lost(now: Now, fact: e.AttemptLost) -> Facts:
-    yield from lost(now, now.state.places[fact.place], fact.worker)
+    return lost(now, now.state.places[fact.place], fact.worker)
 
 
 def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
@@ -146,19 +143,19 @@ def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
 
 
 def _attempt_cancelled(now: Now, fact: e.AttemptCancelled) -> Facts:
-    yield from conclude(now, now.state.places[fact.place])
+    return conclude(now, now.state.places[fact.place])
 
 
 def _handler_succeeded(now: Now, fact: e.HandlerSucceeded) -> Facts:
-    yield from after_handler_success(now, now.state.places[fact.place], fact)
+    return after_handler_success(now, now.state.places[fact.place], fact)
 
 
 def _handler_failed(now: Now, fact: e.HandlerFailed) -> Facts:
-    yield from climb_after_handler(now, now.state.places[fact.place])
+    return climb_after_handler(now, now.state.places[fact.place])
 
 
 def _classified(now: Now, fact: e.StepClassified) -> Facts:
-    yield from after_classified(now, now.state.places[fact.step], fact)
+    return after_classified(now, now.state.places[fact.step], fact)
 
 
 def _command_ended(now: Now, fact: Any) -> Facts:
@@ -181,11 +178,11 @@ def _command_ended(now: Now, fact: Any) -> Facts:
 
 
 def _map_expanded(now: Now, fact: e.MapExpanded) -> Facts:
-    yield from run_items(now, now.state.places[fact.place])
+    return run_items(now, now.state.places[fact.place])
 
 
 def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled) -> Facts:
-    yield from run_items(now, now.state.places[fact.parent])
+    return run_items(now, now.state.places[fact.parent])
 
 
 _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts]] = {

@@ -10,9 +10,9 @@ from ..errors import ExpressionFailed
 from . import events as e
 from .arrivals import is_met
 from .failure import failure
-from .graph import Arc, Barrier
+from .graph import Arc, Barrier, Node
 from .ladder import delay_seconds
-from .life import Facts, located, schedule
+from .life import NOTHING, Facts, located, schedule
 from .routes import has_no_route, success_edges
 from .scope import Now
 from .state import FailureRecord, Place, State
@@ -47,16 +47,14 @@ def _join(place: Place, join: str) -> str:
 def wake(now: Now, name: str) -> Facts:
     """Look at a step whose needs or arrivals have changed."""
     if name == END or now.state.run.stop is not None:
-        return
+        return NOTHING
     place = now.state.places[name]
     if place.status == "waiting":
         answer = readiness(now.state, place)
         if answer == "enter":
-            yield from enter(now, place)
-        elif answer:
-            yield pass_over(place, answer)
-    elif place.has_ended:
-        yield from _look_again(now, place)
+            return enter(now, place)
+        return iter((pass_over(place, answer),)) if answer else NOTHING
+    return _look_again(now, place) if place.has_ended else NOTHING
 
 
 def _look_again(now: Now, place: Place) -> Facts:
@@ -100,18 +98,18 @@ def enter(now: Now, place: Place) -> Facts:
     """A new visit, unless `when` says no. The visit beyond max_visits fails at once."""
     step, visits = now.state.step(place.key), place.visit - place.visits_before
     if visits > step.max_visits:
-        yield pass_over(place, "loop_limit")
-        return
+        return iter((pass_over(place, "loop_limit"),))
     try:
         if step.when is not None and not now.condition(step.when, place):
-            yield pass_over(place, "when")
-            return
+            return iter((pass_over(place, "when"),))
     except ExpressionFailed as error:
-        yield from _enter_and_fail(now, place, "EXPRESSION_FAILED", error.message)
-        return
+        return _enter_and_fail(now, place, "EXPRESSION_FAILED", error.message)
     if visits == step.max_visits:
-        yield from _enter_and_fail(now, place, "LOOP_LIMIT", f"visited {step.max_visits} times already")
-        return
+        return _enter_and_fail(now, place, "LOOP_LIMIT", f"visited {step.max_visits} times already")
+    return _enter_and_schedule(now, place)
+
+
+def _enter_and_schedule(now: Now, place: Place) -> Facts:
     yield e.StepEntered(place.key, place.visit + 1)
     yield from schedule(now, place, "entered")
 
@@ -127,25 +125,27 @@ def _enter_and_fail(now: Now, place: Place, code: str, message: str) -> Facts:
 
 def after_end(now: Now, name: str, visit: int) -> Facts:
     """Everything that follows from the end of a step's visit (or from its being passed over)."""
-    place = now.state.places[name]
+    state = now.state
+    place, node = state.places[name], state.graph.nodes[name]
     # Asked before anything follows: a second member that ends meanwhile would hide that this one broke a barrier.
-    barriers = _just_decided(now.state, name)
-    yield from strike(now, name, visit)
-    yield from _repaired(now, place, visit)
-    if now.state.run.stop is None and place.has_ended and place.loop_edge is not None:
-        arc = now.state.graph.arc(name, place.loop_edge)
-        if arc.key not in now.state.run.loops:
+    barriers = _just_decided(state, node, place.settled) if node.barriers and place.settled else ()
+    # In a run in which nothing has failed there is nothing to strike for or to repair.
+    if state.failures:
+        yield from strike(now, name, visit)
+        yield from _repaired(now, place, visit)
+    if place.loop_edge is not None and place.has_ended and state.run.stop is None:
+        arc = state.graph.arc(name, place.loop_edge)
+        if arc.key not in state.run.loops:
             yield _loop_taken(now, arc)
     yield from _spread(now, name, barriers)
-    if place.has_ended and now.state.run.stop is None:
+    if place.has_ended and state.run.stop is None:
         yield from _look_again(now, place)
 
 
-def _just_decided(state: State, name: str) -> list[Barrier]:
+def _just_decided(state: State, node: Node, settled: str) -> list[Barrier]:
     """The barriers that the end of this step has opened or broken. Each is decided once, so its targets wake once."""
-    settled = state.places[name].settled
     found = []
-    for barrier in state.graph.nodes[name].barriers if settled else ():
+    for barrier in node.barriers:
         unsettled, bad = state.barriers[barrier.key]
         if (bad == 1 and not is_met(barrier.on, settled)) or (unsettled == 0 and bad == 0):
             found.append(barrier)

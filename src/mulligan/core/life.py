@@ -22,6 +22,8 @@ from .state import Place, State
 from .workflow import END
 
 Facts = Iterator[e.Fact]
+# What follows from most facts. One for all: an iterator that has ended stays so.
+NOTHING: Facts = iter(())
 
 
 def fault(now: Now, place: Place, code: str, message: str, **fields: Any) -> Failure:
@@ -56,15 +58,20 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         bindings = now.bindings(place.spec, place)
     except ExpressionFailed as error:
         found = located(now, place, failure("EXPRESSION_FAILED", error.message), attempt)
-        yield e.AttemptFailed(place.key, attempt, found)
-        return
-    yield e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted)
-    if is_engines_own(place.spec) and now.state.run.status != "paused":
-        yield from start(now, place)
+        return iter((e.AttemptFailed(place.key, attempt, found),))
+    scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted)
+    return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
 
 
 def _next_attempt(state: State, place: Place) -> int:
     return (state.places[place.parent].attempt if place.role == "do" else place.attempt) + 1
+
+
+def _schedule_own(now: Now, place: Place, scheduled: e.AttemptScheduled) -> Facts:
+    """An attempt that needs no worker starts at once, but for a pause."""
+    yield scheduled
+    if now.state.run.status != "paused":
+        yield from start(now, place)
 
 
 def start(now: Now, place: Place) -> Facts:
@@ -100,12 +107,10 @@ def succeed(now: Now, place: Place) -> Facts:
     if place.spec.validate is not None:
         rejected = _reject(now, place)
         if rejected is not None:
-            yield e.ResultRejected(place.key, place.attempt, rejected)
-            return
+            return iter((e.ResultRejected(place.key, place.attempt, rejected),))
     if place.spec.validator is not None and now.may_start(place):
-        yield from enter_command(now, place, "validator", 0)
-        return
-    yield from validated(now, place)
+        return enter_command(now, place, "validator", 0)
+    return validated(now, place)
 
 
 def _reject(now: Now, place: Place) -> Failure | None:
@@ -134,9 +139,8 @@ def after_validator(now: Now, place: Place, fact: e.Fact) -> Facts:
 def validated(now: Now, place: Place) -> Facts:
     is_rerun = place.climb.reruns > 0
     if place.spec.on_success and not is_rerun and now.may_start(place):
-        yield from enter_command(now, place, "success", 0)
-    else:
-        yield from complete(now, place, place.output, "rerun" if is_rerun else "")
+        return enter_command(now, place, "success", 0)
+    return complete(now, place, place.output, "rerun" if is_rerun else "")
 
 
 def after_success_command(now: Now, place: Place, fact: e.Fact, index: int) -> Facts:
@@ -165,26 +169,29 @@ def _has_next(place: Place, fact: e.Fact, index: int) -> bool:
 def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
     """The place has done its part. A step chooses its edges first: none to take may be a failure of its own."""
     if place.role != "step":
-        yield e.CommandCompleted(place.key, place.parent, place.role, place.index, output, recovered_by)
+        fact: e.Fact = e.CommandCompleted(place.key, place.parent, place.role, place.index, output, recovered_by)
     elif place.key == END:
-        yield e.StepCompleted(END, place.visit, place.attempt, output, recovered_by)
+        fact = e.StepCompleted(END, place.visit, place.attempt, output, recovered_by)
     else:
-        yield from _complete_step(now, place, output, recovered_by)
+        fact = _step_completed(now, place, output, recovered_by)
+    return iter((fact,))
 
 
-def _complete_step(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
-    try:
-        taken = success_edges(now, place, output)
-    except ExpressionFailed as error:
-        yield e.ResultRejected(place.key, place.attempt, fault(now, place, "EXPRESSION_FAILED", error.message))
-        return
-    no_route = has_no_route(now, place, taken)
-    if no_route and now.state.step(place.key).no_match == "fail":
-        message = "none of its success edges holds"
-        yield e.ResultRejected(place.key, place.attempt, fault(now, place, "NO_ROUTE", message))
-        return
+def _step_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:
+    taken: tuple[int, ...] = ()
+    no_route = False
+    # Most steps of a long chain have no edges of their own: there is nothing to choose.
+    if now.state.graph.nodes[place.key].arcs:
+        try:
+            taken = success_edges(now, place, output)
+        except ExpressionFailed as error:
+            return e.ResultRejected(place.key, place.attempt, fault(now, place, "EXPRESSION_FAILED", error.message))
+        no_route = has_no_route(now, place, taken)
+        if no_route and now.state.step(place.key).no_match == "fail":
+            message = "none of its success edges holds"
+            return e.ResultRejected(place.key, place.attempt, fault(now, place, "NO_ROUTE", message))
     is_final = is_last_visit(now.state, place) and not goes_back(now.state, place.key, taken)
-    yield e.StepCompleted(place.key, place.visit, place.attempt, output, recovered_by, taken, no_route, is_final)
+    return e.StepCompleted(place.key, place.visit, place.attempt, output, recovered_by, taken, no_route, is_final)
 
 
 def is_last_visit(state: State, place: Place) -> bool:

@@ -7,7 +7,6 @@ and can be taken back: `state.commit()` once they are durable, `state.rollback()
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from . import events as e
 from .admit import admit
@@ -15,6 +14,7 @@ from .converge import at_rest
 from .decide import decide
 from .evolve import evolve
 from .graph import Graph
+from .life import Facts
 from .reports import Report
 from .scope import Evaluator, Now
 from .state import State
@@ -33,28 +33,32 @@ def turn(state: State, report: Report, evaluator: Evaluator) -> list[e.Entry]:
 
 def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Entry]:
     """Depth first: what follows from a fact is true before its cause is asked for the next one."""
+    run, rested_at = state.run, -1
     # The log's clock never goes back, whatever the reporter's does.
-    now = Now(state, max(report.at, state.run.at), evaluator)
-    stack: list[tuple[Iterator[e.Fact], int]] = [(admit(now, report), 0)]
+    now = Now(state, max(report.at, run.at), evaluator)
+    # Below the facts being asked for: those that wait until everything that follows from their last one is true.
+    stack: list[tuple[Facts, int]] = []
+    facts, cause = admit(now, report), 0
     while True:
-        while stack:
-            facts, cause = stack[-1]
-            fact = next(facts, None)
-            if fact is None:
-                stack.pop()
-                continue
-            entry = e.Entry(state.run.seq + 1, now.at, cause, fact)  # type: ignore[arg-type]
+        for fact in facts:
+            entry = e.Entry(run.seq + 1, now.at, cause, fact)  # type: ignore[arg-type]
             evolve(state, entry)
             yield entry
             consequences = decide(now, fact)
             if consequences is not None:
-                stack.append((consequences, entry.seq))
-        # At rest: `end` or a loop may be next. Asked again until it has nothing to say.
-        rest = at_rest(now)
-        fact = next(rest, None)
-        if fact is None:
-            return
-        stack.append((chain((fact,), rest), state.run.seq))
+                stack.append((facts, cause))
+                facts, cause = consequences, entry.seq
+                break
+        else:
+            if stack:
+                facts, cause = stack.pop()
+                continue
+            # At rest: `end` or a loop may be next. Asked again until it has nothing to say, and not at all where it
+            # cannot have: a step is active and no loop waits. That is nearly every turn.
+            if rested_at == run.seq or (run.active and not run.loops):
+                return
+            rested_at = cause = run.seq
+            facts = at_rest(now)
 
 
 def fold(workflow: Workflow, entries: Iterable[e.Entry], graph: Graph | None = None) -> State:
