@@ -97,6 +97,17 @@ def test_tasks_beyond_the_room_wait_and_are_taken_as_it_is_freed(world: World) -
     assert world.status(run_id) == "completed"
 
 
+def test_a_large_task_that_waits_for_room_does_not_keep_a_small_one_waiting(world: World) -> None:
+    engine = world.engine(slots=2, ends=lambda task: None if task.step == "long" else Outcome(exit_code=0))
+    steps = "{step: long, shell: a}, {step: b, shell: b}, {step: large, shell: c, resources: {cpus: 2}}"
+    run_id = world.start(f"steps: [{steps}, {{step: small, shell: d}}]", engine)
+
+    for _ in range(5):
+        engine.tick(0.0)
+
+    assert world.statuses(run_id) == {"long": "running", "b": "completed", "large": "ready", "small": "completed"}
+
+
 def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_waits_for_another_worker(
     world: World,
 ) -> None:

@@ -33,6 +33,8 @@ from ..ports import Answer, ChildReport, Commit, Hands, Message, NewRun, RunReco
 REFUSALS = (Refused, NotFound, InputInvalid)
 # A turn that brings more than this at once is taken in pieces: its process shall not grow with its inbox.
 REPORTS_PER_TURN_MAX = 1000
+# How many tasks that do not fit are looked at before one gives up for now: there may be a hundred thousand.
+TURNED_AWAY_MAX = 3
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -131,22 +133,31 @@ class Drive:
             pending.answered.append(told)
             self._answer(pending, told, now)
 
-    def claim(self, now: datetime) -> bool:
-        """Take the oldest tasks of earlier turns; False if there was no room for one."""
-        while self.queue and self.hands is not None and not self.is_paused:
-            key, attempt = self.queue[0]
-            place = self.state.places.get(key)
-            if place is None or place.attempt != attempt or place.status != "ready":
-                self.queue.popleft()
+    def claim(self, now: datetime) -> Task | None:
+        """Take tasks of earlier turns that there is room for, the oldest first; the last one that there was none for.
+
+        A large one that waits for room does not keep smaller ones behind it waiting; a few are asked, not all.
+        """
+        turned_away: list[tuple[str, int]] = []
+        wanted = None
+        while self.queue and len(turned_away) < TURNED_AWAY_MAX and self.hands is not None and not self.is_paused:
+            known_by = self.queue.popleft()
+            if not self._is_ready(*known_by):
                 continue
-            wanted = task(self.state, key)
-            if not self._is_ours(wanted):
-                return False
-            pending = self._begin()
-            pending.claimed.append(self.queue.popleft())
-            self._take_or_refuse(pending, wanted, now)
-            self._follow(pending, now)
-        return True
+            wanted = task(self.state, known_by[0])
+            if self._is_ours(wanted):
+                pending = self._begin()
+                pending.claimed.append(known_by)
+                self._take_or_refuse(pending, wanted, now)
+                self._follow(pending, now)
+            else:
+                turned_away.append(known_by)
+        self.queue.extendleft(reversed(turned_away))
+        return wanted if turned_away else None
+
+    def _is_ready(self, key: str, attempt: int) -> bool:
+        place = self.state.places.get(key)
+        return place is not None and place.attempt == attempt and place.status == "ready"
 
     def _begin(self) -> _Pending:
         if self._pending is None:

@@ -19,6 +19,7 @@ from ..core.graph import Graph
 from ..core.scope import Evaluator
 from ..core.snapshot import restore
 from ..core.state import State
+from ..core.tasks import Task
 from ..core.workflow import Workflow, decode
 from ..errors import Conflict, MulliganError, StaleLease, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Lease, Store, Turn, fault
@@ -32,8 +33,8 @@ NEWS_SECONDS = 0.02
 LEASE_AGAIN_SECONDS = 0.2
 # A turn that crashes this often has met a bug of ours: the run is paused, and disturbs no other.
 CRASHES_MAX = 3
-# How many runs are asked in a round whether a task of theirs fits, and how many may say no: there may be thousands.
-CLAIMS_MAX, TURNED_AWAY_MAX = 200, 3
+# How many runs are asked in a round whether a task of theirs fits: there may be thousands.
+CLAIMS_MAX = 200
 
 
 class Buried(MulliganError):
@@ -94,6 +95,7 @@ class Engine:
         # Drives with reports that wait, and with tasks that wait for room.
         self._told: dict[int, Drive] = {}
         self._queuing: dict[int, Drive] = {}
+        self._turned_away: Task | None = None
         self._leases: dict[tuple[int, str, int], Lease] = {}
         # What our hands have finished, until it has reached its run or the store.
         self._ended: deque[tuple[Lease, r.Report]] = deque()
@@ -300,17 +302,22 @@ class Engine:
     def _claim(self, now: datetime) -> list[Drive]:
         """Tasks of earlier turns that there is room for now. Where others may take them too, the store is asked."""
         claimed: list[Drive] = []
-        if self.hands is None or self._is_draining or self.store.is_shared:
+        if self.hands is None or self._is_draining or self.store.is_shared or not self._queuing or self._is_full():
             return claimed
-        turned_away = 0
         for drive in list(islice(self._queuing.values(), CLAIMS_MAX)):
-            turned_away += not drive.claim(now)
+            turned_away = drive.claim(now)
             claimed.append(drive)
             if not drive.queue:
                 del self._queuing[drive.run_id]
-            if turned_away == TURNED_AWAY_MAX:
+            if turned_away is not None and _is_small(turned_away):
+                self._turned_away = turned_away
                 break
         return claimed
+
+    def _is_full(self) -> bool:
+        """Whether a small task that was turned away would be again: then nothing else fits either."""
+        assert self.hands is not None
+        return self._turned_away is not None and not self.hands.fits(self._turned_away)
 
     def _commit(self, drives: list[Drive]) -> None:
         commits = [commit for drive in drives if (commit := drive.commit()) is not None]
@@ -486,6 +493,11 @@ class Engine:
         for lease in missing:
             self.hands.reserve(lease.task)
         self._start(missing)
+
+
+def _is_small(task: Task) -> bool:
+    """One that asks for a processor and nothing else."""
+    return task.cpus <= 1.0 and not (task.memory or task.gpus or task.labels)
 
 
 def _key(lease: Lease) -> tuple[int, str, int]:

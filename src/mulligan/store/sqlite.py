@@ -183,10 +183,12 @@ class SqliteStore:
     def _write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
         """One transaction that takes tickets."""
         try:
-            return self._file.write(work)
+            found = self._file.write(work)
         except BaseException:
             self._tickets.forget()
             raise
+        self._tickets.written(self._file.connection)
+        return found
 
     # -- tasks
 

@@ -119,13 +119,9 @@ def _take(db: apsw.Cursor, commit: Commit, tickets: Iterator[int]) -> Sequence[L
     worker = commit.turn.holder
     leases = [Lease(task, worker, next(tickets)) for task in commit.taken]
     for lease in leases:
-        task = lease.task
-        # Somebody had it, and the run has not been told yet what became of it.
-        if fetched(db, SQL["is_told_of"], task.run_id, task.place, task.attempt):
-            raise refusals.not_free(task)
-        db.execute(SQL["take_task"], _task_row(task, lease.token, worker))
+        db.execute(SQL["take_task"], _task_row(lease.task, lease.token, worker))
         if db.connection.changes() != 1:
-            raise refusals.not_free(task)
+            raise refusals.not_free(lease.task)
     return leases
 
 

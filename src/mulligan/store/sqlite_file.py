@@ -72,6 +72,10 @@ class SqliteFile:
 
     # -- use
 
+    @property
+    def connection(self) -> apsw.Connection:
+        return self._db
+
     def version(self) -> int:
         """A number that changes when another connection has written."""
         try:

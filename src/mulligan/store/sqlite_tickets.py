@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from .sqlite_file import data_version, fetched
+from .sqlite_file import fetched
 from .statements import statements
 
 SQL = statements("sqlite")
@@ -33,12 +33,15 @@ class Tickets:
         """The next numbers, inside a transaction that writes."""
         if not count:
             return []
-        version = data_version(db)
-        if version != self._version or count > self._left_count:
-            self._version, self._left_count = version, max(count, _BLOCK)
+        if db.connection.data_version() != self._version or count > self._left_count:
+            self._left_count = max(count, _BLOCK)
             self._left = iter(next_numbers(db, "ticket", self._left_count))
         self._left_count -= count
         return [next(self._left) for _ in range(count)]
+
+    def written(self, connection: apsw.Connection) -> None:
+        """Our own transaction is written: a version that differs at the start of the next one is somebody else's."""
+        self._version = connection.data_version()
 
     def forget(self) -> None:
         """The transaction was taken back, and perhaps the reservation with it."""

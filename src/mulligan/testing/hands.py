@@ -29,24 +29,25 @@ class FakeHands:
         self.ends = ends
         self.started: list[Lease] = []
         self.stopped: dict[int, float | None] = {}
-        self.reserved = 0
+        self.reserved = 0.0
         self._running: dict[int, Lease] = {}
         self._interrupted: set[int] = set()
 
     def fits(self, task: Task) -> bool:
-        return self.reserved < self.slots and self.can_ever(task)
+        return self.reserved + task.cpus <= self.slots
 
     def can_ever(self, task: Task) -> bool:
         return task.cpus <= self.slots
 
     def offer(self) -> Offer:
-        return Offer(float(self.slots - self.reserved), 2**40, 0, (), self.host, self.slots - self.reserved)
+        free = self.slots - self.reserved
+        return Offer(free, 2**40, 0, (), self.host, int(free))
 
     def reserve(self, task: Task) -> None:
-        self.reserved += 1
+        self.reserved += task.cpus
 
     def unreserve(self, task: Task) -> None:
-        self.reserved -= 1
+        self.reserved -= task.cpus
 
     def start(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
@@ -62,7 +63,7 @@ class FakeHands:
 
     def drop_all(self) -> None:
         self._running.clear()
-        self.reserved = 0
+        self.reserved = 0.0
 
     def watch(self, fd: int | None) -> None:
         """Nothing here waits."""
@@ -73,7 +74,7 @@ class FakeHands:
         ended = [(lease, report) for lease, report in found if report is not None]
         for lease, _ in ended:
             del self._running[lease.token]
-            self.reserved -= 1
+            self.reserved -= lease.task.cpus
         return ended
 
     def _end(self, lease: Lease, now: datetime) -> Report | None:

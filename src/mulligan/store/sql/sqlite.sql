@@ -139,14 +139,13 @@ DELETE FROM tasks WHERE run_id = ?
 
 -- tasks --------------------------------------------------------------------------------------------------------------
 
--- name: is_told_of
-SELECT 1 FROM messages WHERE run_id = ? AND place = ? AND attempt = ?
-
 -- name: queue_task
 INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?)
 
+-- Not one that somebody had, while the run has not been told yet what became of it.
 -- name: take_task
-INSERT INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11
+WHERE NOT EXISTS (SELECT 1 FROM messages WHERE run_id = ?1 AND place = ?2 AND attempt = ?3)
 ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE worker = ''
 
 -- name: find_lease
