@@ -8,6 +8,7 @@ Nobody but the language makes one by hand (tests use `mulligan.testing`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, dataclass_transform
 
 import msgspec
@@ -259,6 +260,17 @@ class Workflow(_Frozen):
     description: str = ""
     # Workflows that `workflow` actions name, by the file as written there: pinned with this one.
     children: dict[str, Workflow] = {}
+
+
+def commands(found: Iterable[Command | None]) -> Iterator[Command]:
+    """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
+    for command in filter(None, found):
+        yield command
+        yield from commands((*command.on_success, command.validator))
+        yield from commands(rule.recovery_script for rule in command.rules)
+        yield from commands(command.on_failure.commands if command.on_failure else ())
+        if isinstance(command, Step):
+            yield from commands((*command.do, command.undo, command.map.lister if command.map else None))
 
 
 def encode(workflow: Workflow) -> bytes:

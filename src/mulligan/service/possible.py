@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..core.workflow import Command, Step, Workflow
+from ..core.workflow import Command, Workflow, commands
 from ..errors import InputInvalid, Refused
 
 KINDS = frozenset({"shell", "python", "wait", "approve", "workflow"})
@@ -19,17 +18,6 @@ def refuse_the_impossible(workflow: Workflow, cwd: Path) -> None:
     _refuse_missing_files(workflow, cwd)
     for child in workflow.children.values():
         refuse_the_impossible(child, cwd)
-
-
-def commands(found: Iterable[Command | None]) -> Iterator[Command]:
-    """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
-    for command in filter(None, found):
-        yield command
-        yield from commands((*command.on_success, command.validator))
-        yield from commands(rule.recovery_script for rule in command.rules)
-        yield from commands(command.on_failure.commands if command.on_failure else ())
-        if isinstance(command, Step):
-            yield from commands((*command.do, command.undo, command.map.lister if command.map else None))
 
 
 def _refuse_command(step: str, command: Command) -> None:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ..core.life import files_due
 from ..core.scope import failure_view, filled
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
-from ..core.workflow import Command, Step, Workflow
+from ..core.workflow import Command, Workflow, commands
 from ..errors import InputInvalid, MulliganError, Refused
 from ..language.expressions import Cel, as_text
 from ..language.shell import environment_value
@@ -52,21 +52,10 @@ def rehearse(
     if not folder.is_dir():
         raise InputInvalid(f"'{folder}' is not a folder", hint="make it first: a rehearsal runs its commands there")
     for step in (*workflow.steps, workflow.end):
-        for command in _commands([step]):
+        for command in commands([step]):
             _refuse_the_impossible(step.name, command)
     with tempfile.TemporaryDirectory(prefix="mulligan-rehearsal-") as scratch:
         return _Rehearsal(workflow, folder, Path(scratch), slots, watch).run(inputs or {})
-
-
-def _commands(found: Iterable[Command | None]) -> Iterator[Command]:
-    """These commands and everything below them: handlers, scripts, checks, undos, commands of items."""
-    for command in filter(None, found):
-        yield command
-        yield from _commands((*command.on_success, command.validator))
-        yield from _commands(rule.recovery_script for rule in command.rules)
-        yield from _commands(command.on_failure.commands if command.on_failure else ())
-        if isinstance(command, Step):
-            yield from _commands((*command.do, command.undo, command.map.lister if command.map else None))
 
 
 def _refuse_the_impossible(step: str, command: Command) -> None:
