@@ -59,7 +59,7 @@ class World:
         new = NewRun(data, request.version, workflow.name, request)
         (turn,) = self.store.create([new], engine.name if engine else "")
         if engine is not None:
-            engine.adopt([turn])
+            engine.begin([turn], [new])
         return turn.run_id
 
     def settle(self, *engines: Engine, ticks_max: int = 500) -> None:

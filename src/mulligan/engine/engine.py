@@ -22,7 +22,7 @@ from ..core.state import State
 from ..core.tasks import Task
 from ..core.workflow import Workflow, decode
 from ..errors import Conflict, MulliganError, StaleLease, StoreUnavailable
-from ..ports import Clock, Commit, Committed, Hands, Lease, Store, Turn, fault
+from ..ports import Clock, Commit, Committed, Hands, Lease, NewRun, RunRecord, Store, Turn, fault
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told
 
 # How long the loop waits at most: what tells nobody (a clock that was set, a dead engine's runs) is seen by then.
@@ -92,6 +92,7 @@ class Engine:
         self.watcher = watcher or Unwatched()
         self.drives: dict[int, Drive] = {}
         self._is_draining = False
+        self._is_alone = not store.is_shared
         # Drives with reports that wait, and with tasks that wait for room.
         self._told: dict[int, Drive] = {}
         self._queuing: dict[int, Drive] = {}
@@ -125,19 +126,43 @@ class Engine:
             self.adopt(self.store.take_turns(wanted, self.name))
 
     def adopt(self, turns: Iterable[Turn]) -> None:
-        """Drive runs whose turns we have."""
+        """Drive runs whose turns we have, from where they are."""
         for turn in turns:
             loaded = self.store.load(turn.run_id)
             workflow, graph = self._workflow(loaded.record.version, loaded.workflow)
-            state = restore(workflow, loaded.rows, graph)
-            hands = None if self._is_draining else self.hands
-            is_alone = not self.store.is_shared
-            drive = Drive(turn, loaded.record, state, self.evaluator, hands, is_alone=is_alone)
-            self.drives[turn.run_id] = drive
-            if not self.store.is_shared:
+            drive = self._drive(turn, loaded.record, restore(workflow, loaded.rows, graph))
+            if self._is_alone:
                 drive.queue.extend(self.store.queued(turn.run_id))
                 self._queuing[turn.run_id] = drive
-            self._must_look = True
+
+    def begin(self, turns: Iterable[Turn], runs: Iterable[NewRun]) -> None:
+        """Drive runs that were made just now: nothing of them has to be read."""
+        for turn, new in zip(turns, runs, strict=True):
+            workflow, graph = self._workflow(new.version, new.workflow)
+            self._drive(turn, _new_record(turn, new), State(workflow, graph))
+
+    def _drive(self, turn: Turn, record: RunRecord, state: State) -> Drive:
+        hands = None if self._is_draining else self.hands
+        drive = Drive(turn, record, state, self.evaluator, hands, is_alone=not self.store.is_shared)
+        self.drives[turn.run_id] = drive
+        self._must_look = True
+        return drive
+
+    def set_alone(self, is_alone: bool) -> None:
+        """Whether nobody else takes tasks in this store now: then what is queued is ours to take without asking.
+
+        Somebody may come at any time: a task that was taken already makes our commit a conflict, and nothing is lost.
+        """
+        is_alone = is_alone or not self.store.is_shared
+        if is_alone == self._is_alone:
+            return
+        self._is_alone = is_alone
+        self._queuing.clear()
+        for drive in self.drives.values():
+            drive.queue.clear()
+            if is_alone:
+                drive.queue.extend(self.store.queued(drive.run_id))
+                self._queuing[drive.run_id] = drive
 
     def remember(self, version: str, workflow: Workflow) -> None:
         """A workflow that is about to be run: it need not be read again."""
@@ -274,7 +299,7 @@ class Engine:
         if under_way:
             fault("before_commit")
             self._commit(under_way)
-        if self.store.is_shared:
+        if not self._is_alone:
             self._lease()
         return bool(under_way)
 
@@ -302,7 +327,7 @@ class Engine:
     def _claim(self, now: datetime) -> list[Drive]:
         """Tasks of earlier turns that there is room for now. Where others may take them too, the store is asked."""
         claimed: list[Drive] = []
-        if self.hands is None or self._is_draining or self.store.is_shared or not self._queuing or self._is_full():
+        if self.hands is None or self._is_draining or not self._is_alone or not self._queuing or self._is_full():
             return claimed
         for drive in list(islice(self._queuing.values(), CLAIMS_MAX)):
             turned_away = drive.claim(now)
@@ -325,6 +350,7 @@ class Engine:
             written = self.store.commit(commits)
         except Conflict:
             self._commit_apart(drives)
+            self.set_alone(False)
             return
         except StoreUnavailable:
             for drive in drives:
@@ -372,7 +398,9 @@ class Engine:
         self._start([lease for gave in written for lease in gave.leases])
         for drive, commit, gave in zip(drives, commits, written, strict=True):
             entries = drive.confirm()
-            if drive.queue:
+            if not self._is_alone:
+                drive.queue.clear()
+            elif drive.queue:
                 self._queuing[drive.run_id] = drive
             if entries:
                 self.watcher.committed(drive.state, entries)
@@ -393,7 +421,7 @@ class Engine:
             if self._next_due is None or timer.due < self._next_due:
                 self._next_due = timer.due
         if gave.children:
-            self.adopt(gave.children)
+            self.begin(gave.children, commit.children)
         if commit.told or commit.told_children:
             self._must_look = True
         if commit.queued:
@@ -493,6 +521,25 @@ class Engine:
         for lease in missing:
             self.hands.reserve(lease.task)
         self._start(missing)
+
+
+def _new_record(turn: Turn, new: NewRun) -> RunRecord:
+    """The line of a run that was made just now."""
+    request = new.request
+    return RunRecord(
+        turn.run_id,
+        new.name,
+        new.version,
+        "running",
+        1,
+        0,
+        request.at,
+        request.at,
+        parent_run_id=request.parent_run_id,
+        parent_place=new.parent_place,
+        parent_attempt=new.parent_attempt,
+        holder=turn.holder,
+    )
 
 
 def _is_small(task: Task) -> bool:

@@ -164,6 +164,8 @@ class Driver:
             if worker.host == this_host():
                 Path(worker.lock).unlink(missing_ok=True)
                 remove_folder(self.home.folders.worker(worker.name))
+        others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
+        self.engine.set_alone(next(others, None) is None)
 
     # -- driving -----------------------------------------------------------------------------------------------------
 

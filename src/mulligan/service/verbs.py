@@ -95,7 +95,7 @@ class Service(Reading):
         turns = self.store.create(runs, driver.name if driver else "")
         if driver is not None:
             driver.engine.remember(runs[0].version, workflow)
-            driver.engine.adopt(turns)
+            driver.engine.begin(turns, runs)
         return [turn.run_id for turn in turns]
 
     def fork(
