@@ -35,6 +35,7 @@ _PLACE_NAMES = tuple(
     "item_counts" if name == "items" else name for name in Place.__struct_fields__ if name not in ("key", "spec")
 )
 _ENTERED_AT = _PLACE_NAMES.index("entered_seq")
+_KEY, _SPEC, _ITEMS = map(Place.__struct_fields__.index, ("key", "spec", "items"))
 _TYPES: dict[str, Any] = {
     "items": tuple[list[Any], tuple[int, ...]],
     "arcs": str,
@@ -49,9 +50,9 @@ _TYPES: dict[str, Any] = {
 _KINDS = ("run", *_LARGE, "places", *_TYPES)
 
 _encode = msgspec.msgpack.Encoder().encode
+_astuple = msgspec.structs.astuple
 _run_values = attrgetter(*_RUN_NAMES)
 _run_large = attrgetter(*_LARGE)
-_place_values = attrgetter(*_PLACE_NAMES)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -70,30 +71,38 @@ def changes(state: State) -> list[Row]:
         ]
     places = state.places
     for (table, key), old in state.touched().items():
-        if table == "places":
-            place = places.get(key)
-            rows.append((table, key, _tag(place), _encode(_place_values(place))) if place else (table, key, "", None))
-            rows += _items_rows(key, place, old)
-        else:
+        if table != "places":
             rows.append(_plain_row(table, key, getattr(state, table)))
+            continue
+        place = places.get(key)
+        rows.append((table, key, "", None) if place is None else (table, key, _tag(place), _encode(_values(place))))
+        listed = None if place is None else place.items
+        listed_before = None if old is None else old.items
+        if listed is not listed_before:
+            rows += _items_rows(key, listed, listed_before)
     return rows
+
+
+def _values(place: Place) -> list[Any]:
+    """What a place's row holds: `_PLACE_NAMES`."""
+    # All of them at once, and two taken out again, is half the work of asking for each.
+    values = list(_astuple(place))
+    if place.items is not None:
+        values[_ITEMS] = place.items.counts
+    del values[_SPEC], values[_KEY]
+    return values
 
 
 def _tag(place: Place) -> str:
     """Which person the place waits for, if it does."""
-    if place.status == "pending_failed":
-        return "parked"
-    action = place.spec.action
-    is_asking = action is not None and action.kind == "approve" and place.status == "running" and not place.phase
-    return "approval" if is_asking else ""
+    if place.status == "running":
+        action = place.spec.action
+        return "approval" if action is not None and action.kind == "approve" and not place.phase else ""
+    return "parked" if place.status == "pending_failed" else ""
 
 
-def _items_rows(key: str, place: Place | None, old: Place | None) -> list[Row]:
+def _items_rows(key: str, items: Items | None, before: Items | None) -> list[Row]:
     """The list of a map step, if it is another than before: what an item's end changes is in the place's own row."""
-    items = None if place is None else place.items
-    before = None if old is None else old.items
-    if items is before:
-        return []
     if items is None:
         return [("items", key, "", None)]
     if before is not None and items.values is before.values and items.todo is before.todo:

@@ -123,11 +123,6 @@ class Place(msgspec.Struct):
     failure_index: int | None = None
 
     @property
-    def item_counts(self) -> tuple[int, int, int, int, bool] | None:
-        items = self.items
-        return None if items is None else items.counts
-
-    @property
     def is_active(self) -> bool:
         return self.status in ACTIVE
 
