@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .events import Fact, StepPutBack
+from .events import StepPutBack
 from .graph import Arc, Barrier
 from .state import Past, Place, State
 from .transitions import ACTIVE, PLACE
@@ -23,11 +23,6 @@ _MET = {
 
 def is_met(on: str, settled: str) -> bool:
     return settled in _MET[on]
-
-
-def move(state: State, place: Place, kind: type[Fact]) -> None:
-    """Change a place's status as the table says. That it is lawful was asked at the door (`lawful`)."""
-    set_status(state, place, PLACE[kind][place.status])
 
 
 def set_status(state: State, place: Place, status: str) -> None:
@@ -66,7 +61,7 @@ def settle(state: State, name: str, outcome: str, taken: Collection[int] = ()) -
                 _arrive(state, arc)
             _close(state, arc)
     for target, on in node.dependents:
-        _count_need(state, target, is_met(on, outcome))
+        _count_need(state, target, outcome in _MET[on])
     for barrier in node.barriers:
         _count_member(state, barrier, is_met(barrier.on, outcome))
 

@@ -27,8 +27,8 @@ def evolve(state: State, entry: e.Entry) -> None:
     fact = entry.fact
     refuse_unlawful(state, fact)
     _HANDLERS[type(fact)](state, fact, entry)
-    state.run.seq = entry.seq
-    state.run.at = entry.at
+    run = state.run
+    run.seq, run.at = entry.seq, entry.at
 
 
 # -- the run ------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
 
 def _step_entered(state: State, fact: e.StepEntered, entry: e.Entry) -> None:
     place = enter(state, fact.step, fact)
-    if not _takes_up(state, place):
+    if place.items is not None and not _takes_up(state, place):
         place.items = None
     place.visit = fact.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
@@ -198,7 +198,7 @@ def _record_recovery(state: State, place: Place, fact: e.StepCompleted, entry: e
 
 def _remember_loop(state: State, place: Place, taken: tuple[int, ...]) -> None:
     arcs = state.graph.nodes[place.key].arcs
-    place.loop_edge = next((index for index in taken if arcs[index].is_loop), None)
+    place.loop_edge = next((index for index in taken if arcs[index].is_loop), None) if taken else None
 
 
 def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
