@@ -78,24 +78,25 @@ def effects(state: State, fact: e.Fact) -> Iterable[Effect]:
 def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     if place is None:
-        return
+        return ()
     if not is_engines_own(place.spec):
-        yield QueueTask(fact.place, fact.attempt)
-    elif place.spec.deadline is not None:
-        # With each attempt: one that came due in a delay, a handler or a triage was for nobody.
-        due = place.entered_at + timedelta(seconds=place.spec.deadline)
-        yield SetTimer("deadline", due, fact.place, place.visit)
+        return (QueueTask(fact.place, fact.attempt),)
+    if place.spec.deadline is None:
+        return ()
+    # With each attempt: one that came due in a delay, a handler or a triage was for nobody.
+    due = place.entered_at + timedelta(seconds=place.spec.deadline)
+    return (SetTimer("deadline", due, fact.place, place.visit),)
 
 
 def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     if place is None:
         # A wait or an approval that the same turn has cut short: nothing to look after.
-        return
-    if place.spec.action is not None and place.spec.action.kind == "workflow":
-        yield StartChild(fact.place, fact.attempt)
-    if fact.due is not None:
-        yield SetTimer("attempt", fact.due, fact.place, fact.attempt)
+        return ()
+    is_child = place.spec.action is not None and place.spec.action.kind == "workflow"
+    child = (StartChild(fact.place, fact.attempt),) if is_child else ()
+    timer = () if fact.due is None else (SetTimer("attempt", fact.due, fact.place, fact.attempt),)
+    return (*child, *timer)
 
 
 def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
@@ -144,9 +145,11 @@ def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
 
 def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[Effect]:
     """Of the loops that waited for this step: a run may have thousands of others, each with a timer of its own."""
-    for loop in state.run.loops.values():
-        if loop.busy == 0 and fact.step in state.graph.region(loop.to):
-            yield SetTimer("loop", loop.due, loop.step, loop.edge)
+    loops, region = state.run.loops, state.graph.region
+    if not loops:
+        return ()
+    ours = (loop for loop in loops.values() if loop.busy == 0 and fact.step in region(loop.to))
+    return (SetTimer("loop", loop.due, loop.step, loop.edge) for loop in ours)
 
 
 def _loops_at_rest(state: State) -> Iterable[Effect]:

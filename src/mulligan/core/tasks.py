@@ -96,10 +96,10 @@ def task(state: State, key: str) -> Task:
         home=state.run.cwd,
         cwd=place.bindings.get("cwd", ""),
         capture=spec.capture,
-        timeout=_either(adjusted.timeout, spec.timeout),
+        timeout=spec.timeout if adjusted.timeout is None else adjusted.timeout,
         deadline=None if spec.deadline is None else place.entered_at + timedelta(seconds=spec.deadline),
-        cpus=_either(adjusted.cpus, _either(wanted.cpus, 1.0)),
-        memory=_either(adjusted.memory, wanted.memory),
+        cpus=_cpus(adjusted, wanted),
+        memory=wanted.memory if adjusted.memory is None else adjusted.memory,
         gpus=wanted.gpus or 0,
         labels=wanted.labels,
         host=_host(state, place),
@@ -107,15 +107,20 @@ def task(state: State, key: str) -> Task:
         error_code=about.code if about else "",
         return_code=about.exit_code if about else None,
         told_attempt=state.places[place.parent].attempt if place.role == "script" else place.attempt,
-        files={name: state.workflow.files.get(name, name) for name in files_due(state, place)},
+        files={} if is_step and not spec.writes else _files(state, place),
         secrets=_secrets(state, spec) if place.bindings and state.workflow.secrets else {},
         uid=state.run.uid,
     )
 
 
-def _either(said: Any, otherwise: Any) -> Any:
+def _files(state: State, place: Place) -> dict[str, str]:
+    return {name: state.workflow.files.get(name, name) for name in files_due(state, place)}
+
+
+def _cpus(adjusted: Adjusted, wanted: Resources) -> float:
     """What was said, if anything was: nought is a value."""
-    return otherwise if said is None else said
+    said = wanted.cpus if adjusted.cpus is None else adjusted.cpus
+    return 1.0 if said is None else said
 
 
 def _failure_about(state: State, place: Place) -> Failure | None:
