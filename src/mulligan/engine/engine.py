@@ -11,9 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Protocol
 
-from ..core import events as e
 from ..core import reports as r
 from ..core.graph import Graph
 from ..core.scope import Evaluator
@@ -24,6 +22,7 @@ from ..core.workflow import Workflow, decode
 from ..errors import Conflict, MulliganError, StaleLease, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Lease, NewRun, RunRecord, Store, Turn, fault
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told
+from .watching import Unwatched, Watcher
 
 # How long the loop waits at most: what tells nobody (a clock that was set, a dead engine's runs) is seen by then.
 IDLE_SECONDS = 1.0
@@ -41,32 +40,6 @@ class Buried(MulliganError):
     """This worker was taken for dead: its leases and turns are others' now."""
 
     code = "worker.buried"
-
-
-class Watcher(Protocol):
-    """Somebody who looks on: a display, a test."""
-
-    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
-        """These facts have become true."""
-
-    def trouble(self, message: str) -> None:
-        """Something is wrong with the engine or the store, and what is done about it. "": it is over."""
-
-    def tick(self) -> None:
-        """The loop has come round once more: several times a second, also where nothing happens."""
-
-
-class Unwatched:
-    """Nobody looks on."""
-
-    def committed(self, state: State, entries: Sequence[e.Entry]) -> None:
-        pass
-
-    def trouble(self, message: str) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
 
 
 class Engine:

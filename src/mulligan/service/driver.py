@@ -21,8 +21,9 @@ import msgspec
 from ..core.transitions import RUN_ENDED
 from ..core.views import waits_for_people
 from ..core.workflow import CANCEL_GRACE_SECONDS
-from ..engine.engine import Buried, Engine, Unwatched, Watcher
+from ..engine.engine import Buried, Engine
 from ..engine.rescue import bury_the_dead
+from ..engine.watching import Unwatched, Watcher
 from ..errors import MulliganError, StoreUnavailable
 from ..language.expressions import Cel
 from ..ports import Store, WorkerRecord

@@ -24,7 +24,7 @@ from ..core.graph import Graph
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow, encode, version
-from ..engine.engine import Watcher
+from ..engine.watching import Watcher
 from ..errors import MulliganError, Refused, RunDriven, RunFinished, StoreUnavailable, UnknownRun, error_by_code
 from ..language import check_inputs
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
