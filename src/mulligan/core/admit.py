@@ -37,7 +37,7 @@ from .verdict import unhandled
 
 def admit(now: Now, report: r.Report) -> Facts:
     """The facts that a report brings, each asked for when the one before has become true."""
-    if not isinstance(report, r.RunRequested) and now.state.run.status == "new":
+    if now.state.run.status == "new" and not isinstance(report, r.RunRequested):
         raise Refused("the run has not started")
     return _DOORS[type(report)](now, report)
 
@@ -155,31 +155,29 @@ def _misplaced(state: State, key: str, attempt: int) -> str:
 
 
 def _task_started(now: Now, report: r.TaskStarted) -> Facts:
-    place = now.state.places.get(report.place)
     reason = _misplaced(now.state, report.place, report.attempt)
-    if not reason and place is not None and place.status != "ready":
+    if not reason and now.state.places[report.place].status != "ready":
         reason = "already_started"
     if reason:
-        yield e.ReportRefused(report.place, report.attempt, reason)
-    else:
-        yield e.AttemptStarted(report.place, report.attempt, report.worker, report.host)
+        return iter((e.ReportRefused(report.place, report.attempt, reason),))
+    return iter((e.AttemptStarted(report.place, report.attempt, report.worker, report.host),))
 
 
 def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
     reason = _misplaced(now.state, report.place, report.attempt)
-    if reason:
-        yield e.ReportRefused(report.place, report.attempt, reason)
-        return
+    return iter((e.ReportRefused(report.place, report.attempt, reason) if reason else _ended(now, report),))
+
+
+def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
     found, warnings = classify(report.outcome)
     if found is None:
-        yield e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
-    elif _was_stopped(now, place):
-        yield e.AttemptCancelled(place.key, place.attempt)
-    else:
-        details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
-        found = located(now, place, msgspec.structs.replace(found, details=details))
-        yield e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
+        return e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
+    if _was_stopped(now, place):
+        return e.AttemptCancelled(place.key, place.attempt)
+    details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
+    found = located(now, place, msgspec.structs.replace(found, details=details))
+    return e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
 
 
 def _was_stopped(now: Now, place: Place) -> bool:

@@ -22,7 +22,7 @@ from .ladder import (
     climb_after_handler,
     lost,
 )
-from .life import NOTHING, Facts, after_success_command, after_validator, schedule, start, succeed
+from .life import Facts, after_success_command, after_validator, schedule, start, succeed
 from .maps import after_command, after_lister, expand, run_items
 from .scope import Now
 from .stopping import conclude, stop_all
@@ -113,10 +113,10 @@ def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
 # -- attempts ------------------------------------------------------------------------------
 
 
-def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts:
+def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
     place = now.state.places[fact.place]
     if place.spec.action is not None or place.role != "step":
-        return NOTHING
+        return None
     if now.state.step(place.key).map is not None:
         return expand(now, place)
     return iter((e.AttemptSucceeded(place.key, place.attempt),))
@@ -185,7 +185,7 @@ def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled
     return run_items(now, now.state.places[fact.parent])
 
 
-_RULES: dict[type[e.Fact], Callable[[Now, Any], Facts]] = {
+_RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.RunStarted: _run_started,
     e.RunResumed: _run_resumed,
     e.RunStopping: _run_stopping,

@@ -96,7 +96,7 @@ def pass_over(place: Place, reason: str) -> e.Fact:
 
 def enter(now: Now, place: Place) -> Facts:
     """A new visit, unless `when` says no. The visit beyond max_visits fails at once."""
-    step, visits = now.state.step(place.key), place.visit - place.visits_before
+    step, visits = now.state.graph.nodes[place.key].step, place.visit - place.visits_before
     if visits > step.max_visits:
         return iter((pass_over(place, "loop_limit"),))
     try:
@@ -138,7 +138,8 @@ def after_end(now: Now, name: str, visit: int) -> Facts:
         if arc.key not in state.run.loops:
             yield _loop_taken(now, arc)
     yield from _spread(now, name, barriers)
-    if place.has_ended and state.run.stop is None:
+    # One that has settled and that nobody arrived at need not be looked at: nearly all of them.
+    if (place.queue or not place.settled) and place.has_ended and state.run.stop is None:
         yield from _look_again(now, place)
 
 

@@ -190,7 +190,7 @@ def _step_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e
         if no_route and now.state.step(place.key).no_match == "fail":
             message = "none of its success edges holds"
             return e.ResultRejected(place.key, place.attempt, fault(now, place, "NO_ROUTE", message))
-    is_final = is_last_visit(now.state, place) and not goes_back(now.state, place.key, taken)
+    is_final = is_last_visit(now.state, place) and not (taken and goes_back(now.state, place.key, taken))
     return e.StepCompleted(place.key, place.visit, place.attempt, output, recovered_by, taken, no_route, is_final)
 
 
