@@ -166,26 +166,28 @@ class Drive:
         return self._pending
 
     def _answer(self, pending: _Pending, told: Told, now: datetime) -> None:
-        answer = Answer()
+        refusal: Answer | None = None
         try:
             # Of what we saw ourselves we know the time.
             pending.next.append(told.report if told.token is not None else _dated(told.report, now))
             self._follow(pending, now)
         except REFUSALS as error:
             pending.next.clear()
-            answer = Answer(error.code, error.message, error.hint)
+            refusal = Answer(error.code, error.message, error.hint)
         if told.token is not None:
             pending.ended.append(told.token)
         if told.message_id is not None:
-            pending.drained.append((told.message_id, answer if told.is_asking else None))
+            pending.drained.append((told.message_id, (refusal or Answer()) if told.is_asking else None))
 
     def _follow(self, pending: _Pending, now: datetime) -> None:
+        state, entries, effects = self.state, pending.entries, fx.effects
         while pending.next:
-            for entry in follow(self.state, pending.next.popleft(), self.evaluator):
-                pending.entries.append(entry)
-                for effect in fx.effects(self.state, entry.fact):
+            for entry in follow(state, pending.next.popleft(), self.evaluator):
+                entries.append(entry)
+                fact = entry.fact
+                for effect in effects(state, fact):
                     _CARRY_OUT[type(effect)](self, pending, effect, now)
-                if isinstance(entry.fact, _ENDS):
+                if type(fact) in _ENDS:
                     self._end(pending, now)
             if pending.fresh:
                 self._take(pending, now)
@@ -236,26 +238,27 @@ class Drive:
         pending, run = self._pending, self.state.run
         if pending is None:
             return None
+        # By position, in the order of the fields: so many names take five times as long to find their fields.
         return Commit(
-            turn=self.turn,
-            after=pending.after,
-            entries=pending.entries,
-            rows=changes(self.state) if pending.entries else (),
-            status=run.status,
-            round=run.round,
-            at=run.at,
-            degraded=run.degraded,
-            reason=run.reason,
-            queued=list(pending.queued.values()),
-            taken=list(pending.taken.values()),
-            ended=pending.ended,
-            stopped=pending.stopped,
-            timers=pending.timers,
-            drained=pending.drained,
-            children=pending.children,
-            told=pending.told,
-            told_children=pending.told_children,
-            is_last=pending.is_last,
+            self.turn,
+            pending.after,
+            pending.entries,
+            changes(self.state) if pending.entries else (),
+            run.status,
+            run.round,
+            run.at,
+            run.degraded,
+            run.reason,
+            list(pending.queued.values()),
+            list(pending.taken.values()),
+            pending.ended,
+            pending.stopped,
+            pending.timers,
+            pending.drained,
+            pending.children,
+            pending.told,
+            pending.told_children,
+            pending.is_last,
         )
 
     def confirm(self) -> list[e.Entry]:
@@ -263,8 +266,10 @@ class Drive:
         pending = self._pending
         assert pending is not None, "no turn is under way"
         self.state.commit()
-        self.queue.extend((wanted.place, wanted.attempt) for wanted in pending.queued.values())
-        self.delivered.difference_update(message_id for message_id, _ in pending.drained)
+        if pending.queued:
+            self.queue.extend((wanted.place, wanted.attempt) for wanted in pending.queued.values())
+        if pending.drained:
+            self.delivered.difference_update(message_id for message_id, _ in pending.drained)
         self._pending = None
         return pending.entries
 
@@ -282,7 +287,7 @@ class Drive:
         self._pending = None
 
 
-_ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+_ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 
 
 def _dated(report: r.Report, now: datetime) -> r.Report:
