@@ -359,3 +359,133 @@ def test_a_child_sees_nothing_that_lies_beside_our_package(work: Work) -> None:
     root = str(Path(__file__).parents[2] / "src")
 
     assert root not in work.run_python("import sys\ndef main(): return sys.path").output
+
+
+CLEANS_UP = """
+import pathlib, time
+def main(path):
+    try:
+        pathlib.Path(path).write_text("0\\n")
+        {wait}
+    finally:
+        pathlib.Path("cleaned").write_text("yes")
+"""
+CLEANS_UP_ASYNC = """
+import asyncio, pathlib
+async def main(path):
+    try:
+        pathlib.Path(path).write_text("0\\n")
+        await asyncio.sleep(1000)
+    finally:
+        pathlib.Path("cleaned").write_text("yes")
+"""
+CLEANS_UP_AND_GOES_ON = """
+import pathlib, time
+def main(path):
+    try:
+        pathlib.Path(path).write_text("0\\n")
+        time.sleep(1000)
+    except BaseException:
+        pathlib.Path("cleaned").write_text("yes")
+    return "well"
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        CLEANS_UP.format(wait="time.sleep(1000)"),
+        CLEANS_UP.format(wait="while True: pass"),
+        CLEANS_UP_ASYNC,
+        # Whatever it makes of it: it was stopped, and did not end by itself.
+        CLEANS_UP_AND_GOES_ON,
+    ],
+)
+def test_a_stopped_step_cleans_up_within_its_grace(work: Work, announcements: Announcements, code: str) -> None:
+    lease = work.python(code, {"path": str(announcements.path)})
+    work.start(lease)
+    announcements.lines(1)
+
+    work.hands.stop(lease.token, grace_seconds=1000)
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert (report.outcome, report.output) == (Outcome(exit_code=None, signal=15), None)
+    assert (work.folder / "cleaned").read_text() == "yes"
+
+
+def test_a_step_whose_time_is_up_cleans_up_and_has_timed_out(tmp_path: Path) -> None:
+    work = Work(tmp_path, grace_seconds=1000)
+    try:
+        code = "import pathlib, time\ndef main():\n  try: time.sleep(1000)\n  finally: pathlib.Path('cleaned').touch()"
+
+        report = work.run_python(code, timeout=0.5)
+
+        assert report.outcome == Outcome(exit_code=None, signal=15, is_timed_out=True)
+        assert (work.folder / "cleaned").exists()
+    finally:
+        work.close()
+
+
+def test_a_stop_that_comes_while_an_object_is_destroyed_is_not_lost(work: Work) -> None:
+    code = (
+        "import os, time\nclass Last:\n  def __del__(self): os.kill(os.getpid(), 15); time.sleep(1000)\n"
+        "def main():\n  last = Last()\n  del last\n  time.sleep(1000)"
+    )
+
+    outcome = work.run_python(code).outcome
+
+    assert outcome == Outcome(exit_code=None, signal=15)
+
+
+def test_a_handler_that_a_step_has_set_is_not_there_for_the_next(work: Work, announcements: Announcements) -> None:
+    before = work.run_python(
+        "import os, signal\ndef main():\n  signal.signal(signal.SIGTERM, signal.SIG_IGN)\n  return os.getpid()"
+    )
+    lease = work.python(CLEANS_UP.format(wait="time.sleep(1000)"), {"path": str(announcements.path)})
+    work.start(lease)
+    announcements.lines(1)
+
+    work.hands.stop(lease.token, grace_seconds=1000)
+    (report,) = work.reports()
+
+    assert before.outcome == Outcome()
+    assert isinstance(report, TaskEnded)
+    assert report.outcome == Outcome(exit_code=None, signal=15)
+
+
+def test_what_a_step_forks_is_terminated_as_any_process(work: Work) -> None:
+    code = (
+        "import os, signal, time\ndef main():\n  pid = os.fork()\n"
+        "  if not pid:\n    time.sleep(1000)\n    os._exit(0)\n"
+        "  os.kill(pid, signal.SIGTERM)\n  return os.waitpid(pid, 0)[1]"
+    )
+
+    report = work.run_python(code)
+
+    assert (report.outcome, report.output) == (Outcome(), 15)
+
+
+def test_a_process_that_was_started_without_a_word_is_dead_when_the_end_of_its_step_is_told(work: Work) -> None:
+    code = (
+        "import ctypes, time\ndef main():\n  pid = ctypes.CDLL(None).fork()\n"
+        "  while not pid: time.sleep(1000)\n  return pid"
+    )
+
+    report = work.run_python(code)
+
+    assert report.outcome == Outcome()
+    assert not is_alive(report.output)
+
+
+def test_a_call_and_code_take_turns_in_one_child(work: Work) -> None:
+    (work.folder / "taking_turns.py").write_text("import os\ndef who(): return 'call', os.getpid()")
+    code = "import os\ndef main(): return 'code', os.getpid()"
+
+    told = [
+        work.run(work.lease("python", params)).output
+        for params in ({"code": code}, {"call": "taking_turns:who"}, {"code": code}, {"call": "taking_turns:who"})
+    ]
+
+    assert [name for name, _ in told] == ["code", "call", "code", "call"]
+    assert len({pid for _, pid in told}) == 1

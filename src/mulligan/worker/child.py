@@ -1,84 +1,112 @@
 """A warm child: one process that runs the python steps of one workflow, one after the other.
 
-It may be another interpreter than ours, so this file needs nothing but the standard library, and speaks JSON. After
+It may be another interpreter than ours, so it needs nothing but the standard library, and speaks JSON. After
 each step it puts back what a step may change: folder, environment, arguments. What it cannot put back (threads,
 child processes, memory) it tells, and the worker ends it.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import importlib
 import json
 import linecache
 import os
 import resource
+import signal
 import socket
 import sys
 import threading
 import traceback
 import types
 
+from .encodable import ENCODER, NotEncodable, encoded
+
+SIGTERM = _signal.SIGTERM
 LENGTH_BYTES = 4
-OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+RECEIVE_BYTES = 1 << 16
 TRACE_CHARS_MAX = 8000
 TEXT_CHARS_MAX = 2000
-DEPTH_MAX = 100
 # A child that holds more than this when a step has ended is not kept.
 KEPT_BYTES_MAX = 512 * 1024 * 1024
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Whoever does one of these may have left a process behind that is nobody's child here.
 FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
+# Whatever is loaded from elsewhere, or by one of these, may start processes without a word.
+OWN_LIBRARIES = os.path.dirname(getattr(resource, "__file__", None) or "/dev/null/none") + "/"
+LOADING_EVENTS = frozenset({"ctypes.dlopen", "sqlite3.load_extension"})
+SILENT_MODULES = frozenset({"_posixsubprocess", "_xxsubinterpreters", "_interpreters"})
+AGAIN_SECONDS = 0.01
 INTERRUPTED_STATUS = 130
+TERMINATED_STATUS = 128 + SIGTERM
 # Variables that only a program started by the step reads from the C library.
 OWN_PREFIX = "MULLIGAN_"
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # What the program of a step is called, until a traceback says of which.
 PROGRAM = "<step>"
 
-
-# `json.dumps` would make a new one at each call, and `json.loads` look for the encoding first.
-_ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
-_decode = json.JSONDecoder().decode
-
-
-class NotEncodable(Exception):
-    """What `main` returned is no JSON; the message says where."""
+# `json.loads` would look for the encoding and for blanks first.
+_decode = json.JSONDecoder().raw_decode
+# As `signal.getsignal`, which first makes a member of an enumeration of it.
+_handler_of = _signal.getsignal
+_ENCODING, _ENCODING_ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 class Child:
-    """Runs what comes over the socket, one step at a time, and answers how it went."""
+    """Runs what comes over the socket, one step at a time, and answers how it went.
+
+    A message says what is not as it was for the step before: most is.
+    """
 
     def __init__(self, sock: socket.socket, slot_out: str, slot_err: str) -> None:
         self._sock = sock
-        self._stream = sock.makefile("rb")
         self._slots = {1: slot_out, 2: slot_err}
         self._programs: dict[str, types.CodeType] = {}
         self._surroundings = Surroundings()
+        # One of these is empty.
+        self._call = self._code = ""
+        self._folder = self._home = "/"
+        self._termination = Termination()
         self._has_forked = False
+        self._may_hide = any(map(_may_hide_processes, sys.modules, map(_library, list(sys.modules.values()))))
         sys.addaudithook(self._notice)
 
     def serve(self) -> None:
         """Until the worker closes the socket."""
         meter = Meter()
-        while head := self._stream.read(LENGTH_BYTES):
-            message = _decode(self._stream.read(int.from_bytes(head, "little")).decode())
-            self._reopen_logs(message["fresh"])
+        while text := self._receive():
+            message, _ = _decode(text)
+            if "fresh" in message:
+                self._reopen_logs(message["fresh"])
             self._has_forked = False
-            answer, output = self._run(message)
+            with self._termination:
+                answer, output = self._run(message)
             _flush()
-            cpu, peak = meter.read()
+            cpu, peak = meter.read(self._has_forked or self._may_hide)
             self._note_what_is_left(answer, peak)
             self._send(answer, output, f'"cpu":{cpu:.6f},"peak":{peak},"out":{_size(1)},"err":{_size(2)}')
             meter.settle()
 
-    def _notice(self, event: str, _: tuple) -> None:
+    def _receive(self) -> str:
+        """The next message, which nearly always comes in one piece; "" when the worker is gone."""
+        data = self._sock.recv(RECEIVE_BYTES)
+        while len(data) < LENGTH_BYTES or len(data) < LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little"):
+            more = self._sock.recv(RECEIVE_BYTES)
+            if not more:
+                return ""
+            data += more
+        return data[LENGTH_BYTES:].decode()
+
+    def _notice(self, event: str, told: tuple) -> None:
         if event in FORKING_EVENTS:
             self._has_forked = True
             self._surroundings.export()
+        elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(told[0], told[1])):
+            self._may_hide = True
 
     def _send(self, answer: dict, output: str, measured: str) -> None:
         """The output is JSON already, and may be large: it is not written twice."""
-        said = f"{_ENCODER.encode(answer)[1:-1]}," if answer else ""
+        said = f"{ENCODER.encode(answer)[1:-1]}," if answer else ""
         body = f'{{{said}{measured},"output":{output}}}'.encode()
         self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
 
@@ -94,21 +122,22 @@ class Child:
         if self._has_forked:
             answer["forked"] = True
         is_large = peak > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
-        if is_large or threading.active_count() > 1 or _has_children():
+        may_have_children = self._has_forked or self._may_hide
+        if is_large or threading.active_count() > 1 or (may_have_children and _has_children()):
             answer["worn"] = True
 
     def _run(self, message: dict) -> tuple:
         """The answer, and the result as JSON text."""
         try:
-            self._surroundings.set_up(message["env"], message["unset"], message["home"])
+            self._set_up(message)
             try:
-                os.chdir(message["cwd"])
+                os.chdir(self._folder)
             except (OSError, ValueError) as error:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
-            if "call" in message or OUTPUT_FOLDER in message["code"]:
+            if self._call or OUTPUT_FOLDER in self._code:
                 self._surroundings.make_output_folder()
-            result = _awaited(self._function(message)(**message["args"]))
-            return {}, _encoded(result)
+            result = _awaited(self._function()(**message.get("args", {})))
+            return {}, encoded(result)
         except NotEncodable as error:
             return {"invalid": str(error)}, "null"
         except SystemExit as error:
@@ -116,19 +145,26 @@ class Child:
         except KeyboardInterrupt:
             return {"exit": INTERRUPTED_STATUS}, "null"
         except BaseException as error:  # whatever a step raises is its failure, not ours
-            self._show_lines(message.get("code", ""))
+            self._show_lines()
             return _failure(error, message["step"]), "null"
 
-    def _function(self, message: dict) -> types.FunctionType:
-        if "call" in message:
-            module, _, name = message["call"].partition(":")
+    def _set_up(self, message: dict) -> None:
+        self._call = message.get("call", self._call)
+        self._code = message.get("code", self._code)
+        self._folder = message.get("cwd", self._folder)
+        self._home = message.get("home", self._home)
+        self._surroundings.set_up(message["env"], message.get("unset", ()), self._home)
+
+    def _function(self) -> types.FunctionType:
+        if self._call:
+            module, _, name = self._call.partition(":")
             found = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
             return found  # type: ignore[return-value]
         # A namespace of its own: no step sees what another one left.
         names: dict = {"__name__": "__mulligan__"}
-        exec(self._program(message["code"]), names)
+        exec(self._program(self._code), names)
         return names["main"]
 
     def _program(self, code: str) -> types.CodeType:
@@ -137,9 +173,65 @@ class Child:
             self._programs[code] = compile(code, PROGRAM, "exec", dont_inherit=True)
         return self._programs[code]
 
-    def _show_lines(self, code: str) -> None:
+    def _show_lines(self) -> None:
         """Let a traceback show the lines of the step: they are in no file."""
-        linecache.cache[PROGRAM] = (len(code), None, code.splitlines(keepends=True), PROGRAM)
+        linecache.cache[PROGRAM] = (len(self._code), None, self._code.splitlines(keepends=True), PROGRAM)
+
+
+class Termination:
+    """SIGTERM, while a step runs: it may clean up before this process dies of it, for as long as its grace is."""
+
+    def __init__(self) -> None:
+        self._is_in_step = self._is_due = self._is_raised = False
+        self._handler = self._on_signal
+        signal.signal(SIGTERM, self._handler)
+        self._masks = threading.local()
+        os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._forget)
+
+    def __enter__(self) -> None:
+        if _handler_of(SIGTERM) is not self._handler:
+            signal.signal(SIGTERM, self._handler)  # the step before has set its own
+        self._is_in_step = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_in_step = False
+        if self._is_due:
+            _flush()
+            _die_of_sigterm()
+
+    def _on_signal(self, *_: object) -> None:
+        if not self._is_in_step:
+            _die_of_sigterm()
+        if not self._is_raised:
+            self._is_due = self._is_raised = True
+            sys.unraisablehook = self._on_swallowed
+            raise SystemExit(TERMINATED_STATUS)
+
+    def _on_swallowed(self, unraisable: object) -> None:
+        """What is raised in a `__del__`, or while a file is closed by one, goes nowhere: it is raised once more."""
+        if not isinstance(unraisable.exc_value, SystemExit):  # type: ignore[attr-defined]
+            sys.__unraisablehook__(unraisable)  # type: ignore[arg-type]
+            return
+        self._is_raised = False
+        threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), SIGTERM)).start()
+
+    # What a step forks is not this process, and ends as any other: also if it is told to before it knows.
+
+    def _hold(self) -> None:
+        self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {SIGTERM})
+
+    def _release(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
+
+    def _forget(self) -> None:
+        if _handler_of(SIGTERM) is self._handler:
+            signal.signal(SIGTERM, signal.SIG_DFL)
+        self._release()
+
+
+def _die_of_sigterm() -> None:
+    signal.signal(SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), SIGTERM)
 
 
 class Surroundings:
@@ -153,17 +245,17 @@ class Surroundings:
         self._path = list(sys.path)
         self._streams = sys.stdin, sys.stdout, sys.stderr
 
-    def set_up(self, changed: dict, removed: list, home: str) -> None:
+    def set_up(self, changed: dict, removed: tuple | list, home: str) -> None:
         """`changed` and `removed` are what differs from the step before: most of it is the same."""
         if os.environ._data != self._raw:  # type: ignore[attr-defined]
             self._restore_environment()
         for name in removed:
             del self._told[name]
-        self._forget([*removed, *self._exported])
+        if removed or self._exported:
+            self._forget([*removed, *self._exported])
         self._told.update(changed)
         self._tell(changed if not self._exported else self._told)
         self._exported.clear()
-        self._raw = _raw_environment()
         if "multiprocessing.util" in sys.modules:
             self.export()  # it starts processes and tells nobody
         self._path[0] = home
@@ -191,11 +283,14 @@ class Surroundings:
             pass  # whoever wants to write there sees for himself
 
     def _tell(self, told: dict) -> None:
+        raw, noted = os.environ._data, self._raw  # type: ignore[attr-defined]
         for name, value in told.items():
+            key = name.encode(_ENCODING, _ENCODING_ERRORS)
             if name.startswith(OWN_PREFIX):
-                os.environ._data[_bytes(name)] = _bytes(value)  # type: ignore[attr-defined]
+                raw[key] = value.encode(_ENCODING, _ENCODING_ERRORS)
             else:
                 os.environ[name] = value
+            noted[key] = raw[key]
 
     def _forget(self, names: list) -> None:
         for name in names:
@@ -203,17 +298,14 @@ class Surroundings:
                 os.environ[name] = self._environment[name]
             elif name in os.environ:
                 del os.environ[name]
+        self._raw = _raw_environment()
 
     def _restore_environment(self) -> None:
         """A step has changed it: all of it is set anew."""
         os.environ.clear()
         os.environ.update(self._environment)
+        self._raw = _raw_environment()
         self._tell(self._told)
-
-
-def _bytes(text: str) -> bytes:
-    """As `os.fsencode` gives it, which first asks what it was given."""
-    return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 
 def _raw_environment() -> dict:
@@ -229,13 +321,17 @@ class Meter:
             self._fd = os.open("/proc/self/clear_refs", os.O_WRONLY)
         except OSError:
             self._fd = -1
+        self._below = 0.0
         self._cpu, self._peak = self._now()
         self._floor = 0
         self.settle()
 
-    def read(self) -> tuple:
+    def read(self, may_have_children: bool) -> tuple:
         """Since it was last read: what is between two steps is next to nothing."""
         before = self._cpu
+        if may_have_children:
+            below = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self._below = below.ru_utime + below.ru_stime
         self._cpu, self._peak = self._now()
         return self._cpu - before, self._peak
 
@@ -249,11 +345,20 @@ class Meter:
             self._fd = -1
         self._floor = self._now()[1]
 
-    @staticmethod
-    def _now() -> tuple:
+    def _now(self) -> tuple:
         own = resource.getrusage(resource.RUSAGE_SELF)
-        below = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime, own.ru_maxrss * 1024
+        return own.ru_utime + own.ru_stime + self._below, own.ru_maxrss * 1024
+
+
+def _may_hide_processes(module: str, library: str | None) -> bool:
+    """Whether this may start processes of which nobody is told: code that is not Python's own, or is known for it."""
+    return module in SILENT_MODULES or (library is not None and not library.startswith(OWN_LIBRARIES))
+
+
+def _library(module: object) -> str | None:
+    """The file that a module was loaded from, if that is no Python."""
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) and file.endswith((".so", ".pyd")) else None
 
 
 def _has_children() -> bool:
@@ -270,8 +375,9 @@ def _resident_bytes() -> int:
 
 
 def _size(fd: int) -> int:
+    """Of a log. Nobody minds where its end is sought: it is only ever appended to."""
     try:
-        return os.fstat(fd).st_size
+        return os.lseek(fd, 0, os.SEEK_END)
     except OSError:
         return 0  # the step has closed it
 
@@ -339,54 +445,6 @@ def _trace(error: BaseException) -> str:
         return "".join(lines).encode("utf-8", "replace").decode()[-TRACE_CHARS_MAX:]
     except Exception:
         return ""
-
-
-# -- results
-
-
-def _encoded(output: object) -> str:
-    """`output` as JSON text, or NotEncodable with the place of what is none."""
-    if output is None:
-        return "null"
-    try:
-        text = _ENCODER.encode(output)
-        size = len(text) if text.isascii() else len(text.encode())
-    except (TypeError, ValueError, RecursionError):
-        raise NotEncodable(_why_not(output, "the result", 0) or "the result is not JSON") from None
-    if size > OUTPUT_BYTES_MAX:
-        raise NotEncodable(f"the result has {size} bytes as JSON, and {OUTPUT_BYTES_MAX} are the most")
-    return text
-
-
-def _why_not(value: object, path: str, depth: int) -> str:
-    """Where the first thing is that JSON cannot hold, and what it is."""
-    if depth > DEPTH_MAX:
-        return f"{path} is nested too deep, or holds itself"
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, (str, int, float, bool, type(None))):
-                return f"{path} has a key of type '{type(key).__name__}', which is not JSON"
-            if found := _why_not(inner, f"{path}[{key!r}]", depth + 1):
-                return found
-        return ""
-    if isinstance(value, (list, tuple)):
-        reasons = (_why_not(inner, f"{path}[{at}]", depth + 1) for at, inner in enumerate(value))
-        return next(filter(None, reasons), "")
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return f"{path} is {value}, which is not JSON"
-    if isinstance(value, str):
-        return "" if _is_unicode(value) else f"{path} has half of a character in it, which is not JSON"
-    if value is None or isinstance(value, (bool, int, float)):
-        return ""
-    return f"{path} is of type '{type(value).__name__}', which is not JSON"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def main(slot_out: str, slot_err: str) -> None:

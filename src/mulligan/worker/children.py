@@ -13,8 +13,6 @@ from ..ports import Lease
 from .folders import Logs, move
 from .supervision import PACKAGE_PARENT, Supervision
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 16
 # The package is found, loaded and forgotten: an interpreter of the user's must not see what lies beside it.
@@ -32,12 +30,64 @@ class Step(msgspec.Struct):
     """A task that a child works at."""
 
     lease: Lease
-    logs: Logs
-    # On the wall's clock, and on one that never jumps.
+    # On the wall's clock; and when its time is up, on one that never jumps.
     started: float
-    started_at: float
     due: float | None = None
     has_named_logs: bool = False
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a step is: code with a `main`, or a function to call, and where and with what."""
+
+    step: str = ""
+    args: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    cwd: str = ""
+    home: str = ""
+    code: str = ""
+    call: str = ""
+
+
+class Message(msgspec.Struct, omit_defaults=True):
+    """An order as it is told: what is None, or not said, is as it was in the order before."""
+
+    step: str
+    # Those that differ, and those that are no more.
+    env: dict[str, str]
+    unset: list[str] = []
+    args: dict[str, Any] = {}
+    cwd: str | None = None
+    home: str | None = None
+    code: str | None = None
+    call: str | None = None
+    # Which of its logs have got a name, and are to be started anew.
+    fresh: list[int] = []
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How a step went, as the child says."""
+
+    cpu: float
+    peak: int
+    # The bytes in its logs.
+    out: int
+    err: int
+    output: Any = None
+    # Why its folder cannot be entered.
+    folder: str = ""
+    exit: int = 0
+    # Why its result cannot be taken.
+    invalid: str = ""
+    reported: dict[str, Any] | None = None
+    exception: str = ""
+    trace: str = ""
+    # It has started processes; it has left something behind that cannot be put back.
+    forked: bool = False
+    worn: bool = False
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Answer).decode
 
 
 class Child:
@@ -53,7 +103,7 @@ class Child:
         self.idle_since = 0.0
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._fresh: list[int] = []
-        self._told: dict[str, str] = {}
+        self._last = Order()
         self._buffer = bytearray()
         self.sock, self._theirs = socket.socketpair()
 
@@ -70,21 +120,18 @@ class Child:
         supervisor.send_with(self._theirs.fileno(), order)
         self._theirs.close()
 
-    def give(self, step: Step, message: dict[str, Any]) -> None:
+    def give(self, step: Step, order: Order) -> None:
         """Hand it a step; `ChildBroke` if it is not there any more."""
-        told = message["env"]
-        changed = {name: value for name, value in told.items() if self._told.get(name) != value}
-        removed = [name for name in self._told if name not in told]
-        body = _encode({**message, "env": changed, "unset": removed, "fresh": self._fresh})
+        body = _encode(_difference(self._last, order, self._fresh))
         try:
             self.sock.sendall(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
         except OSError:
             raise ChildBroke from None
-        self._told = told
+        self._last = order
         self._fresh = []
         self.step = step
 
-    def receive(self) -> dict[str, Any] | None:
+    def receive(self) -> Answer | None:
         """Its answer once it is complete."""
         try:
             data = self.sock.recv(_RECEIVE_BYTES)
@@ -92,21 +139,15 @@ class Child:
             data = b""
         if not data:
             raise ChildBroke
+        if not self._buffer and len(data) >= _end(data):
+            return _answer(memoryview(data)[_LENGTH_BYTES:])  # nearly always it comes in one piece
         self._buffer += data
-        end = _LENGTH_BYTES + int.from_bytes(self._buffer[:_LENGTH_BYTES], "little")
-        if len(self._buffer) < max(end, _LENGTH_BYTES):
+        if len(self._buffer) < _end(self._buffer):
             return None
-        return self._answer(end)
+        whole, self._buffer = self._buffer, bytearray()
+        return _answer(memoryview(whole)[_LENGTH_BYTES:])
 
-    def _answer(self, end: int) -> dict[str, Any]:
-        try:
-            answer = _decode(self._buffer[_LENGTH_BYTES:end])
-        except (ValueError, RecursionError):
-            raise ChildBroke from None
-        del self._buffer[:end]
-        return answer
-
-    def name_logs(self, written: dict[int, int] | None = None) -> None:
+    def name_logs(self, logs: Logs, is_out: bool = True, is_err: bool = True) -> None:
         """Give what the step wrote the names of its attempt; of what is empty only while it still runs.
 
         A step that writes nothing has no files, and pays for none.
@@ -115,10 +156,9 @@ class Child:
         assert step is not None
         if step.has_named_logs:
             return
-        names = {1: step.logs.out, 2: step.logs.err}
-        for fd, slot in self._slots.items():
-            if written is None or written.get(fd):
-                move(slot, names[fd])
+        for fd, is_named, name in ((1, is_out, logs.out), (2, is_err, logs.err)):
+            if is_named:
+                move(self._slots[fd], name)
                 self._fresh.append(fd)
         step.has_named_logs = True
 
@@ -139,3 +179,31 @@ class Child:
                 os.unlink(slot)
             except OSError:
                 continue  # it has the name of an attempt now
+
+
+def _difference(last: Order, order: Order, fresh: list[int]) -> Message:
+    """What to say of `order` to who knows the `last` one. Most of one step is as it was for another."""
+    told, env = last.env, order.env
+    return Message(
+        order.step,
+        {name: value for name, value in env.items() if told.get(name) != value},
+        [] if told.keys() <= env.keys() else [name for name in told if name not in env],
+        order.args,
+        None if order.cwd == last.cwd else order.cwd,
+        None if order.home == last.home else order.home,
+        None if order.code == last.code else order.code,
+        None if order.call == last.call else order.call,
+        fresh,
+    )
+
+
+def _end(data: bytes | bytearray) -> int:
+    """How long what begins so is in all."""
+    return _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+
+
+def _answer(body: memoryview) -> Answer:
+    try:
+        return _decode(body)
+    except (ValueError, RecursionError):
+        raise ChildBroke from None

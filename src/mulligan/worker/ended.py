@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -82,4 +83,11 @@ def not_started(task: Task, folder: str, number: int, reason: str) -> TaskEnded:
 
 
 def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
+    whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_iso_second(whole)}.{micros:06}+00:00"
+
+
+@lru_cache(maxsize=8)
+def _iso_second(seconds: int) -> str:
+    """Up to the second: many tasks begin and end in the same one."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -113,13 +113,11 @@ def _rename(path: str, name: str) -> None:
         os.rename(path, name)
 
 
-def keep_or_leave_empty(path: str, name: str) -> None:
-    """A log with something in it gets its name; an empty one stays for the next task."""
+def has_content(path: str) -> bool:
     try:
-        if os.stat(path).st_size:
-            move(path, name)
+        return os.stat(path).st_size > 0
     except OSError:
-        pass  # it was never started
+        return False  # it was never made
 
 
 def remove_folder(path: str) -> None:

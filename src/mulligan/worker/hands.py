@@ -5,6 +5,7 @@ One thread and one loop: `collect` waits for the supervisor, for the warm childr
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import time
@@ -23,15 +24,16 @@ from ..ports import Lease, Offer
 from . import outputs
 from .actions import python, shell
 from .cgroups import OomKills
-from .children import Child, ChildBroke, Step
+from .children import Answer, Child, ChildBroke, Step
 from .ended import Ended, not_found, not_started, refused
 from .environment import of_worker
-from .folders import Folders, Logs, Sides, keep_or_leave_empty, move, remove_folder
+from .folders import Folders, Logs, Sides, has_content, move, remove_folder
 from .listening import forget, listen
 from .pool import Pool
 from .processes import kill_marked
 from .programs import Programs
 from .room import Lookahead, Room
+from .running import Running
 from .secrets import refuse_secrets
 from .supervision import Supervision, SupervisorGone
 from .timing import seconds_left
@@ -44,28 +46,6 @@ DROP_SECONDS_MAX = 10.0
 # A child that died idle is noticed when it is given a step. Several at once: the supervisor is dead as well.
 GIVE_ATTEMPTS_MAX = 5
 _WELL = Outcome()
-
-
-class Running(msgspec.Struct):
-    """A task that was taken and has not been told as ended."""
-
-    lease: Lease
-    logs: Logs
-    sides: Sides
-    # The child that works at it, or 0: then it is a process of its own, known by its token.
-    child: int = 0
-    # What is told of it as soon as nothing of it is left.
-    held: Report | None = None
-    # When its logs get their names if it still runs then; None while it waits, or when they have them.
-    named_at: float | None = None
-    has_named_logs: bool = False
-    # Started without the shell that it was written for.
-    is_direct: bool = False
-
-    @property
-    def written(self) -> Logs:
-        """Where its logs are now."""
-        return self.logs if self.has_named_logs else Logs(self.sides.out, self.sides.err)
 
 
 class LocalHands:
@@ -90,6 +70,7 @@ class LocalHands:
         self.name = name
         self.host = host
         self._folders = Folders(home)
+        self._folder = self._folders.worker(name)
         self._room = Room(cpus, memory, gpus, labels)
         self._environment = of_worker(name, dict(os.environ))
         self._programs = Programs(self._environment, is_direct=is_direct)
@@ -102,6 +83,8 @@ class LocalHands:
         self._grace_seconds = grace_seconds
         self._running: dict[int, Running] = {}
         self._done: list[tuple[Lease, Report]] = []
+        # Nothing is to be done before then if nobody speaks.
+        self._next_due = math.inf
         self._oom_kills = OomKills()
         self._selector = selectors.DefaultSelector()
         self._watched: int | None = None
@@ -172,9 +155,7 @@ class LocalHands:
         return None
 
     def _take(self, lease: Lease) -> Running:
-        task = lease.task
-        logs = self._folders.logs(task.run_id, task.place, task.attempt)
-        running = Running(lease, logs, self._free_sides.pop() if self._free_sides else self._new_sides())
+        running = Running(lease, self._free_sides.pop() if self._free_sides else self._new_sides())
         self._running[lease.token] = running
         return running
 
@@ -182,31 +163,36 @@ class LocalHands:
         self._sides_made += 1
         return self._folders.sides(self.name, self._sides_made)
 
+    def _logs(self, task: Task) -> Logs:
+        """The names that its logs get; most have nothing in them, and never get any."""
+        return self._folders.logs(task.run_id, task.place, task.attempt)
+
     def _order(self, running: Running) -> tuple:
         lease = running.lease
         order, running.is_direct = shell.order(lease, running.sides, self._folders, self._programs)
         if not self._lookahead.holds(lease.task):
-            running.named_at = time.monotonic() + LOGS_NAMED_AFTER_SECONDS
+            self._name_logs_later(running, time.monotonic())
             return ("run", lease.token, *order)
         self._waiting[lease.token] = lease.task
         return ("next", lease.token, *order)
 
     def _start_python(self, running: Running) -> None:
         lease = running.lease
-        message = python.message(lease, running.sides, self._folders)
+        order = python.order(lease, running.sides, self._folders)
         left = seconds_left(lease.task)
         interpreter = python.interpreter_of(lease.task, self._programs)
         for _ in range(GIVE_ATTEMPTS_MAX):
-            child = self._children.take(lease.task.version, interpreter, self._folders.worker(self.name))
+            child = self._children.take(lease.task.version, interpreter, self._folder)
             now = time.monotonic()
-            step = Step(lease, running.logs, time.time(), now, None if left is None else now + left)
+            step = Step(lease, time.time(), None if left is None else now + left)
             try:
-                child.give(step, message)
+                child.give(step, order)
             except ChildBroke:
                 self._children.let_go(child)
                 continue
             running.child = child.key
-            running.named_at = now + LOGS_NAMED_AFTER_SECONDS
+            self._name_logs_later(running, now)
+            self._wake_for(step.due)
             if lease.task.memory is not None:
                 self._supervisor.send(("limit", child.key, lease.task.memory))
             return
@@ -235,6 +221,7 @@ class LocalHands:
         self._waiting.clear()
         self._done.clear()
         self._children.retire_all()
+        self._next_due = math.inf
         self._is_dropped = False
         self._supervisor.send(("drop",))
         until = time.monotonic() + DROP_SECONDS_MAX
@@ -250,7 +237,7 @@ class LocalHands:
         self._supervisor.close()
         self._children.forget_all()
         self._selector.close()
-        remove_folder(self._folders.worker(self.name))
+        remove_folder(self._folder)
 
     # -- hearing
 
@@ -270,9 +257,8 @@ class LocalHands:
         return done
 
     def _wait(self, timeout: float | None) -> None:
-        due = self._next_due()
-        if due is not None:
-            patience = max(0.0, due - time.monotonic())
+        if self._next_due < math.inf:
+            patience = max(0.0, self._next_due - time.monotonic())
             timeout = patience if timeout is None else min(timeout, patience)
         for key, _ in self._selector.select(timeout):
             if key.data is not None:
@@ -290,8 +276,7 @@ class LocalHands:
         """Leave nothing for the next task that gets the same side files."""
         sides = running.sides
         if not running.child and not running.has_named_logs:
-            keep_or_leave_empty(sides.out, running.logs.out)
-            keep_or_leave_empty(sides.err, running.logs.err)
+            self._keep_logs(running)
         used = [sides.output]
         if not isinstance(report, TaskEnded) or report.outcome != _WELL:
             used.append(sides.error)
@@ -301,6 +286,13 @@ class LocalHands:
             used.append(sides.stdin)
         if all(outputs.remove(path) for path in used):
             self._free_sides.append(sides)
+
+    def _keep_logs(self, running: Running) -> None:
+        """What is in them gets its name; an empty one stays for the next task."""
+        if has_content(running.sides.out):
+            move(running.sides.out, self._logs(running.lease.task).out)
+        if has_content(running.sides.err):
+            move(running.sides.err, self._logs(running.lease.task).err)
 
     def _hear_supervisor(self) -> None:
         try:
@@ -342,7 +334,7 @@ class LocalHands:
         task = self._waiting.pop(token)
         self._lookahead.give_back(task)
         self._room.take(task)
-        self._running[token].named_at = time.monotonic() + LOGS_NAMED_AFTER_SECONDS
+        self._name_logs_later(self._running[token], time.monotonic())
 
     def _fill(self) -> None:
         """Let the supervisor start what waits wherever there is room: not only a shell task makes some when it ends."""
@@ -362,7 +354,7 @@ class LocalHands:
         if ended.why == "interrupted":
             return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
         is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
-        written = running.logs if running.child else running.written
+        written = self._logs(running.lease.task) if running.child or running.has_named_logs else running.sides
         return shell.read_end(lease, written, running.sides, ended, is_out_of_memory)
 
     def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
@@ -407,30 +399,31 @@ class LocalHands:
             self._supervisor.send(("stop", child.key, 0.0, "broken"))
             return
         if answer is not None and child.step is not None:
-            self._on_answer(child, answer)
+            self._on_answer(child, child.step, answer)
 
-    def _on_answer(self, child: Child, answer: dict[str, Any]) -> None:
-        child.name_logs({1: answer["out"], 2: answer["err"]})
-        step = child.end_step()
+    def _on_answer(self, child: Child, step: Step, answer: Answer) -> None:
         lease = step.lease
-        ended = Ended(0, step.started, time.time(), answer["cpu"], answer["peak"])
-        told = python.read_answer(lease, step.logs, self._running[lease.token].sides, answer, ended)
+        running = self._running[lease.token]
+        if answer.out or answer.err:
+            child.name_logs(self._logs(running.lease.task), answer.out > 0, answer.err > 0)
+        child.end_step()
+        ended = Ended(0, step.started, time.time(), answer.cpu, answer.peak)
+        told = python.read_answer(lease, self._folders, running.sides, answer, ended)
         if lease.task.memory is not None:
             self._supervisor.send(("limit", child.key, None))
-        if not (child.is_leaving or "worn" in answer or "forked" in answer):
+        if not (child.is_leaving or answer.worn or answer.forked):
             self._end(lease.token, told)
             return
         # The end is told when nothing is left of what the step has started.
-        running = self._running[lease.token]
         running.held, running.named_at = told, None
-        if "worn" in answer:
+        if answer.worn:
             child.is_leaving = True
         self._supervisor.send(("stop", child.key, 0.0, "worn") if child.is_leaving else ("sweep", child.key))
 
     def _on_child_ended(self, child: Child, ended: Ended) -> None:
         step = child.step
         if step is not None:
-            child.name_logs()
+            child.name_logs(self._logs(step.lease.task))
             child.end_step()
         self._children.forget(child)
         self._on_swept(child.key)
@@ -447,35 +440,42 @@ class LocalHands:
 
     # -- time
 
-    def _next_due(self) -> float | None:
-        """When something is to be done although nobody speaks."""
-        dues = [running.named_at for running in self._running.values() if running.named_at is not None]
-        dues += [step.due for _, step in self._children.busy() if step.due is not None]
-        return min(dues) if dues else None
+    def _name_logs_later(self, running: Running, now: float) -> None:
+        running.named_at = now + LOGS_NAMED_AFTER_SECONDS
+        self._wake_for(running.named_at)
+
+    def _wake_for(self, due: float | None) -> None:
+        if due is not None and due < self._next_due:
+            self._next_due = due
 
     def _keep_time(self) -> None:
-        if not self._running:
-            return
+        """Do what is due. What has ended before it was wakes us once for nothing, and nobody has to keep account."""
         now = time.monotonic()
+        if now < self._next_due:
+            return
+        self._next_due = math.inf
         for running in self._running.values():
             if running.named_at is not None and running.named_at <= now:
-                self._name_logs(running)
+                self._name_logs(running, now)
+            self._wake_for(running.named_at)
         for child, step in self._children.busy():
             if step.due is not None and step.due <= now:
                 step.due = None
                 child.is_leaving = True
                 self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
+            self._wake_for(step.due)
 
-    def _name_logs(self, running: Running) -> None:
+    def _name_logs(self, running: Running, now: float) -> None:
         """It runs for a while now: its logs can be found under the name of its attempt."""
         running.named_at = None
+        logs = self._logs(running.lease.task)
         if running.child:
-            self._children[running.child].name_logs()
-        elif move(running.sides.out, running.logs.out):
-            move(running.sides.err, running.logs.err)
+            self._children[running.child].name_logs(logs)
+        elif move(running.sides.out, logs.out):
+            move(running.sides.err, logs.err)
             running.has_named_logs = True
         else:
-            running.named_at = time.monotonic() + LOGS_NAMED_AFTER_SECONDS  # it has not been started yet
+            self._name_logs_later(running, now)  # it has not been started yet
 
 
 _HEARD: dict[str, Callable[..., None]] = {

@@ -38,14 +38,15 @@ class Pool:
 
     def take(self, version: str, interpreter: str, folder: str) -> Child:
         """An idle child of the same workflow and interpreter, else a new one."""
-        idle = [child for child in self._children.values() if child.step is None and not child.is_leaving]
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
-        for child in idle:
+        for child in self._children.values():
+            if child.step is not None or child.is_leaving:
+                continue
             if child.idle_since < long_ago:
                 self.let_go(child)
             elif child.version == version and child.interpreter == interpreter:
                 return child
-        idle = [child for child in idle if not child.is_leaving]
+        idle = [child for child in self._children.values() if child.step is None and not child.is_leaving]
         if len(self._children) >= self._kept_max and idle:
             self.let_go(min(idle, key=lambda child: child.idle_since))
         self._made += 1

@@ -83,10 +83,9 @@ class Lookahead:
 
     def give_back(self, task: Task) -> bool:
         """Whether it was one of them; it is none any more."""
-        key = _key(task)
-        if key not in self._taken:
+        if not self.holds(task):
             return False
-        self._taken.remove(key)
+        self._taken.remove(_key(task))
         return True
 
     def holds(self, task: Task) -> bool:

@@ -65,7 +65,7 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
-def read_end(lease: Lease, logs: Logs, sides: Sides, ended: Ended, is_out_of_memory: bool) -> TaskEnded:
+def read_end(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_out_of_memory: bool) -> TaskEnded:
     """What became of it: the outcome, and the output if it ended well."""
     task = lease.task
     reports, report_error = read_reports(sides)
@@ -88,7 +88,7 @@ def read_end(lease: Lease, logs: Logs, sides: Sides, ended: Ended, is_out_of_mem
     return _read_output(lease, logs, sides, ended, outcome) if is_well else report(task, outcome, None, ended)
 
 
-def _read_output(lease: Lease, logs: Logs, sides: Sides, ended: Ended, seen: Outcome = _WELL) -> TaskEnded:
+def _read_output(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, seen: Outcome = _WELL) -> TaskEnded:
     try:
         output = outputs.captured(logs.out, sides.output, lease.task.capture)
     except outputs.NotUsable as problem:

@@ -1,0 +1,59 @@
+"""What a step returns, as JSON; or where in it the first thing is that is none. For any interpreter, as `child` is."""
+
+from __future__ import annotations
+
+import json
+
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+DEPTH_MAX = 100
+# `json.dumps` would make a new one at each call.
+ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+
+
+class NotEncodable(Exception):
+    """What `main` returned is no JSON; the message says where."""
+
+
+def encoded(output: object) -> str:
+    """`output` as JSON text, or NotEncodable with the place of what is none."""
+    if output is None:
+        return "null"
+    try:
+        text = ENCODER.encode(output)
+        size = len(text) if text.isascii() else len(text.encode())
+    except (TypeError, ValueError, RecursionError):
+        raise NotEncodable(_why_not(output, "the result", 0) or "the result is not JSON") from None
+    if size > OUTPUT_BYTES_MAX:
+        raise NotEncodable(f"the result has {size} bytes as JSON, and {OUTPUT_BYTES_MAX} are the most")
+    return text
+
+
+def _why_not(value: object, path: str, depth: int) -> str:
+    """Where the first thing is that JSON cannot hold, and what it is."""
+    if depth > DEPTH_MAX:
+        return f"{path} is nested too deep, or holds itself"
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, (str, int, float, bool, type(None))):
+                return f"{path} has a key of type '{type(key).__name__}', which is not JSON"
+            if found := _why_not(inner, f"{path}[{key!r}]", depth + 1):
+                return found
+        return ""
+    if isinstance(value, (list, tuple)):
+        reasons = (_why_not(inner, f"{path}[{at}]", depth + 1) for at, inner in enumerate(value))
+        return next(filter(None, reasons), "")
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f"{path} is {value}, which is not JSON"
+    if isinstance(value, str):
+        return "" if _is_unicode(value) else f"{path} has half of a character in it, which is not JSON"
+    if value is None or isinstance(value, (bool, int, float)):
+        return ""
+    return f"{path} is of type '{type(value).__name__}', which is not JSON"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,25 @@
+"""What the hands know of a task that they have taken."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.reports import Report
+from ..ports import Lease
+from .folders import Sides
+
+
+class Running(msgspec.Struct):
+    """A task that was taken and has not been told as ended."""
+
+    lease: Lease
+    sides: Sides
+    # The child that works at it, or 0: then it is a process of its own, known by its token.
+    child: int = 0
+    # What is told of it as soon as nothing of it is left.
+    held: Report | None = None
+    # When its logs get their names if it still runs then; None while it waits, or when they have them.
+    named_at: float | None = None
+    has_named_logs: bool = False
+    # Started without the shell that it was written for.
+    is_direct: bool = False
