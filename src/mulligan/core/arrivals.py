@@ -27,11 +27,15 @@ def is_met(on: str, settled: str) -> bool:
 
 def set_status(state: State, place: Place, status: str) -> None:
     """The one place where a status changes, and the run's counts with it."""
-    before, place.status = place.status, status  # type: ignore[assignment]
-    if place.role != "step" or before == status:
+    before = place.status
+    if status == before:
+        return
+    place.status = status  # type: ignore[assignment]
+    is_active, was_active = status in ACTIVE, before in ACTIVE
+    if place.role != "step" or (is_active and was_active):
         return
     run = state.run
-    change = (status in ACTIVE) - (before in ACTIVE)
+    change = is_active - was_active
     run.active += change
     if place.key != END:
         run.waiting += (status == "waiting") - (before == "waiting")

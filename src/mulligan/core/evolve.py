@@ -1,7 +1,8 @@
 """What is true after a fact: `evolve(state, entry)` changes the state in place, and nothing else happens.
 
-One function per kind of fact: of the run and its steps here, of the life of a place in `lives`. A replay of the
-log runs them alone, so nothing here may ask a policy: what was decided is in the fact.
+One function per kind of fact: of the run and its steps here, of the life of a place in `lives`. Those of a fact that
+moves a place on, as the table of `transitions` says, are handed the place, saved and moved. A replay of the log runs
+them alone, so nothing here may ask a policy: what was decided is in the fact.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import msgspec
 from . import events as e
 from .arrivals import arrive, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
-from .lawful import enter, enter_run, refuse_unlawful
-from .lives import LIVES
+from .lawful import SUBJECTS, enter_run, refuse_unlawful
+from .lives import LIVES, LIVES_MOVED
 from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, State, Stop, Undoable
+from .transitions import PLACE
 from .workflow import END
 
 _replace = msgspec.structs.replace
@@ -25,8 +27,19 @@ _replace = msgspec.structs.replace
 def evolve(state: State, entry: e.Entry) -> None:
     """Make the fact true. An unlawful one raises before anything has changed."""
     fact = entry.fact
-    refuse_unlawful(state, fact)
-    _HANDLERS[type(fact)](state, fact, entry)
+    move = _MOVES.get(type(fact))
+    if move is None:
+        refuse_unlawful(state, fact)
+        _HANDLERS[type(fact)](state, fact, entry)
+    else:
+        # Nearly all facts: one look at the place says whether it may move, and where to.
+        subject, moves, handler = move
+        key = subject(fact)
+        if key not in state.places or state.places[key].status not in moves:
+            refuse_unlawful(state, fact)
+        place = state.touch(key)
+        set_status(state, place, moves[place.status])
+        handler(state, place, fact, entry)
     run = state.run
     run.seq, run.at = entry.seq, entry.at
 
@@ -125,8 +138,7 @@ def _timer_held(state: State, fact: e.TimerHeld, entry: e.Entry) -> None:
 # -- steps in the graph ------------------------------------------------------------------------------
 
 
-def _step_entered(state: State, fact: e.StepEntered, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entry) -> None:
     if place.items is not None and not _takes_up(state, place):
         place.items = None
     place.visit = fact.visit
@@ -144,12 +156,11 @@ def _takes_up(state: State, place: Place) -> bool:
     return past is not None and past.status in ("failed", "cancelled")
 
 
-def _step_skipped(state: State, fact: e.StepSkipped, entry: e.Entry) -> None:
-    _pass_over(state, enter(state, fact.step, fact))
+def _step_skipped(state: State, place: Place, fact: e.StepSkipped, entry: e.Entry) -> None:
+    _pass_over(state, place)
 
 
-def _step_restored(state: State, fact: e.StepRestored, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_restored(state: State, place: Place, fact: e.StepRestored, entry: e.Entry) -> None:
     set_status(state, place, place.last_status)
     _pass_over(state, place)
 
@@ -160,8 +171,7 @@ def _pass_over(state: State, place: Place) -> None:
     settle(state, place.key, "skipped")
 
 
-def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:
     place.output, place.recovered_by, place.phase, place.no_route = fact.output, fact.recovered_by, "", fact.no_route
     place.due = None
     if not fact.recovered_by:
@@ -201,8 +211,7 @@ def _remember_loop(state: State, place: Place, taken: tuple[int, ...]) -> None:
     place.loop_edge = next((index for index in taken if arcs[index].is_loop), None) if taken else None
 
 
-def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_failed(state: State, place: Place, fact: e.StepFailed, entry: e.Entry) -> None:
     place.failure, place.phase, place.due = fact.failure, "", None
     place.failure_index = len(state.failures)
     _record_failure(state, place, fact, entry)
@@ -253,21 +262,18 @@ def _inform(state: State, arc: Arc, index: int) -> None:
         state.put(state.informed, key, (*state.informed.get(key, ()), index))
 
 
-def _step_cancelled(state: State, fact: e.StepCancelled, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_cancelled(state: State, place: Place, fact: e.StepCancelled, entry: e.Entry) -> None:
     place.phase, place.due, place.output = "", None, None
     if fact.step != END:
         settle(state, fact.step, "cancelled")
 
 
-def _step_parked(state: State, fact: e.StepParked, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_parked(state: State, place: Place, fact: e.StepParked, entry: e.Entry) -> None:
     place.failure = fact.failure
     place.climb = _replace(place.climb, parked_due=fact.due)
 
 
-def _step_classified(state: State, fact: e.StepClassified, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: e.Entry) -> None:
     climb = place.climb
     place.climb = _replace(
         climb,
@@ -295,16 +301,14 @@ def _send_again(state: State, place: Place) -> None:
             state.put(table, after, (*table[before], *table.get(after, ())))
 
 
-def _step_stood_in(state: State, fact: e.StepStoodIn, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_stood_in(state: State, place: Place, fact: e.StepStoodIn, entry: e.Entry) -> None:
     place.output, place.no_route = fact.output, fact.no_route
     _remember_loop(state, place, fact.taken)
     if place.loop_edge is None:
         settle(state, fact.step, "stood_in", fact.taken)
 
 
-def _step_settled(state: State, fact: e.StepSettled, entry: e.Entry) -> None:
-    place = enter(state, fact.step, fact)
+def _step_settled(state: State, place: Place, fact: e.StepSettled, entry: e.Entry) -> None:
     if fact.failure is not None and place.failure_index is not None:
         # What was sent to its remediation has come back as a failure that is sent nowhere.
         place.failure = fact.failure
@@ -340,6 +344,22 @@ def _keep_awaited(state: State, fix: Place, region: Collection[str]) -> None:
                 state.put(table, after, (*table.get(after, ()), index))
 
 
+_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
+    e.StepEntered: _step_entered,
+    e.StepSkipped: _step_skipped,
+    e.StepRestored: _step_restored,
+    e.StepCompleted: _step_completed,
+    e.StepFailed: _step_failed,
+    e.StepCancelled: _step_cancelled,
+    e.StepParked: _step_parked,
+    e.StepClassified: _step_classified,
+    e.StepStoodIn: _step_stood_in,
+    e.StepSettled: _step_settled,
+    **LIVES_MOVED,
+}
+# What one look needs: the key of the place, where it may move from here, and what else is true then.
+_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler) for kind, handler in _MOVED.items()}
+
 _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunStarted: _run_started,
     e.RunPaused: _run_paused,
@@ -350,17 +370,7 @@ _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunFailed: _run_ended,
     e.RunCancelled: _run_ended,
     e.TimerHeld: _timer_held,
-    e.StepEntered: _step_entered,
-    e.StepSkipped: _step_skipped,
-    e.StepRestored: _step_restored,
-    e.StepCompleted: _step_completed,
-    e.StepFailed: _step_failed,
-    e.StepCancelled: _step_cancelled,
-    e.StepParked: _step_parked,
-    e.StepClassified: _step_classified,
     e.StepPutBack: _step_put_back,
-    e.StepStoodIn: _step_stood_in,
-    e.StepSettled: _step_settled,
     e.LoopTaken: _loop_taken,
     e.LoopFired: _loop_fired,
     **LIVES,

@@ -16,23 +16,15 @@ from .transitions import PLACE, RUN
 _ABOUT_ANYTHING = frozenset({e.TimerHeld, e.ReportRefused})
 
 # What a fact is about: the key of a place, or the name of a step.
-_SUBJECTS: dict[type[e.Fact], Callable[[Any], str]] = {
+SUBJECTS: dict[type[e.Fact], Callable[[Any], str]] = {
     kind: attrgetter("place" if "place" in kind.__struct_fields__ else "step") for kind in e.FACTS if kind not in RUN
 }
 _HAVE_PARENTS = frozenset(kind for kind in e.FACTS if "parent" in kind.__struct_fields__)
-# Of nearly all facts one look says that they are lawful: the subject is there, and the table knows its status.
-_AT_ONE_LOOK = {kind: (_SUBJECTS[kind], moves) for kind, moves in PLACE.items() if kind not in _HAVE_PARENTS}
 
 
 def refuse_unlawful(state: State, fact: Any) -> None:
     """Raise `Unlawful` unless the fact may follow for its run or its place as they are now."""
     kind = type(fact)
-    look = _AT_ONE_LOOK.get(kind)
-    if look is not None:
-        subject, moves = look
-        place = state.places.get(subject(fact))
-        if place is not None and place.status in moves:
-            return
     if kind in RUN:
         if state.run.status not in RUN[kind]:
             raise Unlawful(f"{kind.__name__} cannot follow in a run that is {state.run.status}")
@@ -41,7 +33,7 @@ def refuse_unlawful(state: State, fact: Any) -> None:
 
 
 def _refuse_for_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
-    key = _SUBJECTS[kind](fact)
+    key = SUBJECTS[kind](fact)
     place = state.places.get(key)
     if kind in PLACE:
         is_lawful = (place.status if place is not None else "new") in PLACE[kind]
@@ -56,9 +48,7 @@ def _refuse_for_place(state: State, fact: Any, kind: type[e.Fact]) -> None:
 def enter(state: State, key: str, fact: e.Fact) -> Place:
     """The place, saved for the journal and moved on as the table says. That it is lawful was asked before."""
     place = state.touch(key)
-    status = PLACE[type(fact)][place.status]
-    if status != place.status:
-        set_status(state, place, status)
+    set_status(state, place, PLACE[type(fact)][place.status])
     return place
 
 

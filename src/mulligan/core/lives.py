@@ -21,8 +21,7 @@ _replace = msgspec.structs.replace
 ITEM = Command()
 
 
-def _attempt_scheduled(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     _number(state, place, fact.attempt)
     place.phase, place.bindings = "", fact.bindings
     if place.climb is not NO_CLIMB:
@@ -43,24 +42,21 @@ def _number(state: State, place: Place, attempt: int) -> None:
         state.touch(place.parent).attempt = attempt
 
 
-def _attempt_started(state: State, fact: e.AttemptStarted, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: e.Entry) -> None:
     place.worker, place.host, place.due = fact.worker, fact.host, fact.due
     if place.role == "do":
         # The later commands of the item run where this one does.
         state.touch(place.parent).host = fact.host
 
 
-def _attempt_succeeded(state: State, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
     place.output = fact.output
     _end_attempt(place)
     if fact.warnings:
         place.warnings = (*place.warnings, *fact.warnings)
 
 
-def _attempt_failed(state: State, fact: e.AttemptFailed, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
     _number(state, place, fact.attempt)
     place.warnings = (*place.warnings, *fact.warnings)
     _fail(place, fact.failure)
@@ -78,31 +74,27 @@ def _end_attempt(place: Place) -> None:
         place.items = _replace(place.items, is_judged=True)
 
 
-def _attempt_lost(state: State, fact: e.AttemptLost, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _attempt_lost(state: State, place: Place, fact: e.AttemptLost, entry: e.Entry) -> None:
     place.climb = _replace(place.climb, losses=place.climb.losses + 1)
 
 
-def _attempt_ended_early(state: State, fact: e.AttemptInterrupted, entry: e.Entry) -> None:
-    enter(state, fact.place, fact).due = None
+def _attempt_ended_early(state: State, place: Place, fact: e.AttemptInterrupted, entry: e.Entry) -> None:
+    place.due = None
 
 
-def _attempt_stopping(state: State, fact: e.AttemptStopping, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _attempt_stopping(state: State, place: Place, fact: e.AttemptStopping, entry: e.Entry) -> None:
     if fact.reason == "handler_timeout":
         place.climb = _replace(place.climb, is_handler_late=True)
     else:
         place.phase = fact.reason
 
 
-def _attempt_cancelled(state: State, fact: e.AttemptCancelled, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _attempt_cancelled(state: State, place: Place, fact: e.AttemptCancelled, entry: e.Entry) -> None:
     place.phase = "stopped"
     _end_attempt(place)
 
 
-def _result_rejected(state: State, fact: e.ResultRejected, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _result_rejected(state: State, place: Place, fact: e.ResultRejected, entry: e.Entry) -> None:
     place.phase = ""
     _fail(place, fact.failure)
 
@@ -113,8 +105,7 @@ def _rung_passed(state: State, fact: e.RungPassed, entry: e.Entry) -> None:
         place.climb = _replace(place.climb, verdict=fact.reason)
 
 
-def _retry_scheduled(state: State, fact: e.RetryScheduled, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _retry_scheduled(state: State, place: Place, fact: e.RetryScheduled, entry: e.Entry) -> None:
     place.climb = _replace(
         place.climb,
         retries={**place.climb.retries, fact.rule: fact.number},
@@ -125,8 +116,7 @@ def _retry_scheduled(state: State, fact: e.RetryScheduled, entry: e.Entry) -> No
     )
 
 
-def _handler_started(state: State, fact: e.HandlerStarted, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _handler_started(state: State, place: Place, fact: e.HandlerStarted, entry: e.Entry) -> None:
     climb = place.climb
     place.climb = _replace(
         climb,
@@ -139,15 +129,13 @@ def _handler_started(state: State, fact: e.HandlerStarted, entry: e.Entry) -> No
     )
 
 
-def _handler_succeeded(state: State, fact: e.HandlerSucceeded, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _handler_succeeded(state: State, place: Place, fact: e.HandlerSucceeded, entry: e.Entry) -> None:
     climb = place.climb
     is_rerun = bool(place.spec.on_failure and place.spec.on_failure.rerun)
     place.climb = _replace(climb, handler_output=fact.output, handler_due=None, reruns=climb.reruns + is_rerun)
 
 
-def _handler_failed(state: State, fact: e.HandlerFailed, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _handler_failed(state: State, place: Place, fact: e.HandlerFailed, entry: e.Entry) -> None:
     place.climb = _replace(place.climb, handler_due=None, is_handler_late=False)
     if place.failure:
         place.failure = _replace(place.failure, handler_failure=fact.failure)
@@ -201,8 +189,7 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.recovered_by = fact.recovered_by or parent.recovered_by
 
 
-def _map_expanded(state: State, fact: e.MapExpanded, entry: e.Entry) -> None:
-    place = enter(state, fact.place, fact)
+def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:
     if fact.items is not None:
         _reset_items(state, fact.place)
         place.items = Items(fact.items, place.visit, tuple(range(len(fact.items))))
@@ -280,7 +267,8 @@ def _nothing(state: State, fact: e.Fact, entry: e.Entry) -> None:
     """A fact for the record: it tells the story and changes nothing."""
 
 
-LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+# They move a place on as the table says: it is found, saved and moved before what else is true is said here.
+LIVES_MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.AttemptScheduled: _attempt_scheduled,
     e.AttemptStarted: _attempt_started,
     e.AttemptSucceeded: _attempt_succeeded,
@@ -290,16 +278,19 @@ LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.AttemptStopping: _attempt_stopping,
     e.AttemptCancelled: _attempt_cancelled,
     e.ResultRejected: _result_rejected,
-    e.RungPassed: _rung_passed,
     e.RetryScheduled: _retry_scheduled,
     e.HandlerStarted: _handler_started,
     e.HandlerSucceeded: _handler_succeeded,
     e.HandlerFailed: _handler_failed,
+    e.MapExpanded: _map_expanded,
+}
+
+LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
+    e.RungPassed: _rung_passed,
     e.CommandEntered: _command_entered,
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
     e.CommandCancelled: _command_ended,
-    e.MapExpanded: _map_expanded,
     e.ItemEntered: _item_entered,
     e.ItemCompleted: _item_completed,
     e.ItemFailed: _item_failed,
