@@ -294,9 +294,10 @@ class State:
     def touch(self, key: str) -> Place:
         """The place, to be changed: saved first if a turn is under way."""
         place = self.places[key]
-        if self._journal is not None and key not in self._touched:
+        journal = self._journal
+        if journal is not None and key not in self._touched:
             self._touched.add(key)
-            self._journal.append((self.places, key, _copy(place)))
+            journal.append((self.places, key, _copy(place)))
         return place
 
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -370,11 +371,12 @@ class State:
         None where nothing stood. Costs time in proportion to the turn, never to the run.
         """
         assert self._journal is not None, "no turn is under way"
+        names = self._names
         found: dict[tuple[str, Any], Any] = {}
         lengths: dict[str, int] = {}
         # Backwards, as `rollback` goes: so the last word on a key is the oldest, and a list has its length of then.
         for table, key, old in reversed(self._journal):
-            name = self._names[id(table)]
+            name = names[id(table)]
             if key is None or key is _TAKEN:
                 length = lengths.get(name, len(table))
                 key, lengths[name] = (length, length + 1) if key is _TAKEN else (length - 1, length - 1)
