@@ -93,10 +93,9 @@ def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
     if place is None:
         # A wait or an approval that the same turn has cut short: nothing to look after.
         return ()
-    is_child = place.spec.action is not None and place.spec.action.kind == "workflow"
-    child = (StartChild(fact.place, fact.attempt),) if is_child else ()
     timer = () if fact.due is None else (SetTimer("attempt", fact.due, fact.place, fact.attempt),)
-    return (*child, *timer)
+    is_child = place.spec.action is not None and place.spec.action.kind == "workflow"
+    return (StartChild(fact.place, fact.attempt), *timer) if is_child else timer
 
 
 def _stopping(state: State, fact: e.AttemptStopping) -> Iterable[Effect]:
@@ -145,10 +144,10 @@ def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
 
 def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[Effect]:
     """Of the loops that waited for this step: a run may have thousands of others, each with a timer of its own."""
-    loops, region = state.run.loops, state.graph.region
+    loops = state.run.loops
     if not loops:
         return ()
-    ours = (loop for loop in loops.values() if loop.busy == 0 and fact.step in region(loop.to))
+    ours = (loop for loop in loops.values() if loop.busy == 0 and fact.step in state.graph.region(loop.to))
     return (SetTimer("loop", loop.due, loop.step, loop.edge) for loop in ours)
 
 

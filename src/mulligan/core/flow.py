@@ -137,7 +137,7 @@ def after_end(now: Now, name: str, visit: int) -> Facts:
         arc = state.graph.arc(name, place.loop_edge)
         if arc.key not in state.run.loops:
             yield _loop_taken(now, arc)
-    yield from _spread(now, name, barriers)
+    yield from _spread(now, node, place, barriers)
     # One that has settled and that nobody arrived at need not be looked at: nearly all of them.
     if (place.queue or not place.settled) and place.has_ended and state.run.stop is None:
         yield from _look_again(now, place)
@@ -163,13 +163,12 @@ def after_passing_over(now: Now, name: str) -> Facts:
     yield from after_end(now, name, place.visit + 1)
 
 
-def _spread(now: Now, name: str, barriers: Iterable[Barrier]) -> Facts:
+def _spread(now: Now, node: Node, place: Place, barriers: Iterable[Barrier]) -> Facts:
     """Wake whoever the end of a step touches."""
-    node = now.state.graph.nodes[name]
     for arc in node.arcs:
         if arc.to != END and not arc.is_loop:
             yield from wake(now, arc.to)
-    if not now.state.places[name].settled:
+    if not place.settled:
         return
     for target, _ in node.dependents:
         yield from wake(now, target)
@@ -181,7 +180,7 @@ def _spread(now: Now, name: str, barriers: Iterable[Barrier]) -> Facts:
 def spread_kept(now: Now, names: Iterable[str]) -> Facts:
     """Wake whoever is touched by the results that a fork took over, all of them at once."""
     for name in names:
-        yield from _spread(now, name, ())
+        yield from _spread(now, now.state.graph.nodes[name], now.state.places[name], ())
     for key, barrier in now.state.graph.barriers.items():
         unsettled, bad = now.state.barriers[key]
         if bad or not unsettled:

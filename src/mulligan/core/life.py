@@ -53,7 +53,8 @@ def _item_of(state: State, place: Place) -> int | None:
 
 def schedule(now: Now, place: Place, cause: str) -> Facts:
     """The next attempt, with the values its expressions give. One that cannot be evaluated has failed."""
-    attempt = _next_attempt(now.state, place)
+    # Attempts of a command of an item are numbered over the item.
+    attempt = (now.state.places[place.parent] if place.role == "do" else place).attempt + 1
     try:
         bindings = now.bindings(place.spec, place)
     except ExpressionFailed as error:
@@ -61,10 +62,6 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         return iter((e.AttemptFailed(place.key, attempt, found),))
     scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted)
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
-
-
-def _next_attempt(state: State, place: Place) -> int:
-    return (state.places[place.parent].attempt if place.role == "do" else place.attempt) + 1
 
 
 def _schedule_own(now: Now, place: Place, scheduled: e.AttemptScheduled) -> Facts:

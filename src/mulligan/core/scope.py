@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from .context import FailedSource, failure_context
 from .failure import Failure
 from .state import FailureRecord, Place, State
@@ -23,15 +25,12 @@ class Evaluator(Protocol):
     def render(self, template: Template, names: Mapping[str, Any]) -> Any: ...
 
 
-class Now:
+class Now(msgspec.Struct, eq=False):
     """The state at the moment of an event: what a decision may look at."""
 
-    __slots__ = ("at", "evaluator", "state")
-
-    def __init__(self, state: State, at: datetime, evaluator: Evaluator) -> None:
-        self.state = state
-        self.at = at
-        self.evaluator = evaluator
+    state: State
+    at: datetime
+    evaluator: Evaluator
 
     def may_start(self, place: Place) -> bool:
         """Whether anything may still start for a place: in a run that stops, only cleanup, undo and `end`.
@@ -66,11 +65,12 @@ class Now:
     def bindings(self, command: Command, place: Place) -> dict[str, Any]:
         """The values that this attempt's action, environment and folder get. Secrets stay references."""
         found: dict[str, Any] = {}
-        if command.action:
+        if command.action and command.action.bindings:
             for name, template in command.action.bindings.items():
                 found[name] = self._bind(template, place)
-        for name, template in command.env.items():
-            found[f"env.{name}"] = self._bind(template, place)
+        if command.env:
+            for name, template in command.env.items():
+                found[f"env.{name}"] = self._bind(template, place)
         if command.cwd:
             found["cwd"] = self._bind(command.cwd, place)
         return found

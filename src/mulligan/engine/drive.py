@@ -127,9 +127,9 @@ class Drive:
 
     def answer(self, now: datetime, reports_max: int = REPORTS_PER_TURN_MAX) -> None:
         """Tell the run what waits; what follows that there is room for is taken by our hands at once."""
-        pending = self._begin()
-        for _ in range(min(reports_max, len(self.reports))):
-            told = self.reports.popleft()
+        pending, reports = self._begin(), self.reports
+        for _ in range(min(reports_max, len(reports))):
+            told = reports.popleft()
             pending.answered.append(told)
             self._answer(pending, told, now)
 
@@ -194,8 +194,9 @@ class Drive:
 
     def _take(self, pending: _Pending, now: datetime) -> None:
         """What this turn has queued goes to our own hands at once, while there is room; the rest waits."""
+        is_paused = self.is_paused
         for key, wanted in pending.fresh.items():
-            if self.is_paused or not self._is_ours(wanted):
+            if is_paused or not self._is_ours(wanted):
                 pending.queued[key] = wanted
             else:
                 self._take_or_refuse(pending, wanted, now)
