@@ -35,10 +35,13 @@ def evolve(state: State, entry: e.Entry) -> None:
         # Nearly all facts: one look at the place says whether it may move, and where to.
         subject, moves, handler = move
         key = subject(fact)
-        if key not in state.places or state.places[key].status not in moves:
+        place = state.places.get(key)
+        if place is None or place.status not in moves:
             refuse_unlawful(state, fact)
         place = state.touch(key)
-        set_status(state, place, moves[place.status])
+        status = moves[place.status]
+        if status != place.status:
+            set_status(state, place, status)
         handler(state, place, fact, entry)
     run = state.run
     run.seq, run.at = entry.seq, entry.at
