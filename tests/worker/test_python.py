@@ -427,15 +427,21 @@ def test_a_step_whose_time_is_up_cleans_up_and_has_timed_out(tmp_path: Path) -> 
         work.close()
 
 
-def test_a_stop_that_comes_while_an_object_is_destroyed_is_not_lost(work: Work) -> None:
+def test_a_stop_that_comes_while_an_object_is_destroyed_is_not_lost(work: Work, announcements: Announcements) -> None:
     code = (
-        "import os, time\nclass Last:\n  def __del__(self): os.kill(os.getpid(), 15); time.sleep(1000)\n"
-        "def main():\n  last = Last()\n  del last\n  time.sleep(1000)"
+        "import pathlib, time\nclass Last:\n  def __del__(self):\n"
+        "    pathlib.Path(self.path).write_text('0\\n')\n    time.sleep(1000)\n"
+        "def main(path):\n  last = Last()\n  last.path = path\n  del last\n  time.sleep(1000)"
     )
+    lease = work.python(code, {"path": str(announcements.path)})
+    work.start(lease)
+    announcements.lines(1)
 
-    outcome = work.run_python(code).outcome
+    work.hands.stop(lease.token, grace_seconds=1000)
+    (report,) = work.reports()
 
-    assert outcome == Outcome(exit_code=None, signal=15)
+    assert isinstance(report, TaskEnded)
+    assert (report.outcome.exit_code, report.outcome.signal) == (None, 15)
 
 
 def test_a_handler_that_a_step_has_set_is_not_there_for_the_next(work: Work, announcements: Announcements) -> None:

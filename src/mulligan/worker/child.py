@@ -19,6 +19,8 @@ import sys
 import threading
 import traceback
 import types
+import weakref
+from collections.abc import Callable
 
 from .encodable import ENCODER, NotEncodable, encoded
 
@@ -36,7 +38,6 @@ FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.syste
 OWN_LIBRARIES = os.path.dirname(getattr(resource, "__file__", None) or "/dev/null/none") + "/"
 LOADING_EVENTS = frozenset({"ctypes.dlopen", "sqlite3.load_extension"})
 SILENT_MODULES = frozenset({"_posixsubprocess", "_xxsubinterpreters", "_interpreters"})
-AGAIN_SECONDS = 0.01
 INTERRUPTED_STATUS = 130
 TERMINATED_STATUS = 128 + SIGTERM
 # Variables that only a program started by the step reads from the C library.
@@ -178,13 +179,19 @@ class Child:
         linecache.cache[PROGRAM] = (len(self._code), None, self._code.splitlines(keepends=True), PROGRAM)
 
 
+class Terminated(SystemExit):
+    """The step is to end."""
+
+
 class Termination:
     """SIGTERM, while a step runs: it may clean up before this process dies of it, for as long as its grace is."""
 
     def __init__(self) -> None:
-        self._is_in_step = self._is_due = self._is_raised = False
+        self._is_in_step = self._is_due = False
+        self._raised: Callable = lambda: None
         self._handler = self._on_signal
         signal.signal(SIGTERM, self._handler)
+        signal.signal(signal.SIGCONT, self._on_nudge)
         self._masks = threading.local()
         os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._forget)
 
@@ -202,18 +209,26 @@ class Termination:
     def _on_signal(self, *_: object) -> None:
         if not self._is_in_step:
             _die_of_sigterm()
-        if not self._is_raised:
-            self._is_due = self._is_raised = True
-            sys.unraisablehook = self._on_swallowed
-            raise SystemExit(TERMINATED_STATUS)
+        self._is_due = True
+        self._raise()
 
-    def _on_swallowed(self, unraisable: object) -> None:
-        """What is raised in a `__del__`, or while a file is closed by one, goes nowhere: it is raised once more."""
-        if not isinstance(unraisable.exc_value, SystemExit):  # type: ignore[attr-defined]
-            sys.__unraisablehook__(unraisable)  # type: ignore[arg-type]
-            return
-        self._is_raised = False
-        threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), SIGTERM)).start()
+    def _on_nudge(self, *_: object) -> None:
+        """By itself it does nothing, but wakes a step that went to sleep just when SIGTERM came.
+
+        What is raised while an object is destroyed, or a file closed so, goes nowhere: then it is raised once more.
+        """
+        if self._is_due and self._is_in_step:
+            self._raise()
+
+    def _raise(self) -> None:
+        if self._raised() is not None:
+            return  # the step is at its cleaning up
+        error = Terminated(TERMINATED_STATUS)
+        self._raised = weakref.ref(error)
+        try:
+            raise error
+        finally:
+            del error  # else it would be kept by its own traceback
 
     # What a step forks is not this process, and ends as any other: also if it is told to before it knows.
 

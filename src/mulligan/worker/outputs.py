@@ -22,7 +22,7 @@ def captured(out: str, written: str, capture: str) -> Any:
     found = _content(written, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if found is not None:
         return _from_json(found, "$MULLIGAN_OUTPUT")
-    data = _content(out, OUTPUT_BYTES_MAX, "its standard output") or b""
+    data = _read(out, OUTPUT_BYTES_MAX, "its standard output") or b""
     if capture == "json":
         return _from_json(data, "its standard output")
     text = data.decode("utf-8", "replace").removesuffix("\n")
@@ -54,9 +54,11 @@ def tail(path: str) -> str:
 
 
 def _content(path: str, bytes_max: int, label: str) -> bytes | None:
-    """What is in the file, or None if there is none."""
-    if not os.access(path, os.F_OK):
-        return None  # nearly always, and an exception is dear
+    """What is in the file, or None if there is none: nearly always, and an exception is dear."""
+    return _read(path, bytes_max, label) if os.access(path, os.F_OK) else None
+
+
+def _read(path: str, bytes_max: int, label: str) -> bytes | None:
     try:
         if (size := os.stat(path).st_size) > bytes_max:
             raise NotUsable(f"{label} has {size} bytes, and {bytes_max} are the most")

@@ -68,10 +68,14 @@ class Programs:
         name, words = match[1], match[2].split()
         if name in _BUILTINS_AND_KEYWORDS and (words or name not in _SAME_WITHOUT_ARGUMENTS):
             return None
-        program = find(name, self._path) if name not in self._refused else None
+        program = self._program(name) if name not in self._refused else None
         if program is None:
             return None
         return program, [name, *words], {"_": program, "SHLVL": self._level, "PWD": self._told_folder(folder)}
+
+    def _program(self, name: str) -> str | None:
+        """Looked for each time, as bash does: a step may have put another one first. But not for its own builtins."""
+        return self.interpreter(name, {}) if name in _SAME_WITHOUT_ARGUMENTS else find(name, self._path)
 
     def refuse_direct(self, text: str) -> None:
         """The system did not start it. Whatever bash makes of it then is the answer."""

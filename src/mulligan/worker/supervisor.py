@@ -26,6 +26,8 @@ PR_SET_CHILD_SUBREAPER = 36
 # How often one looks at what must die and has not, and at the memory of what has a limit.
 LINGER_SECONDS = 0.02
 MEMORY_SECONDS = 0.1
+# How often a warm child that is to end is woken: Python hears of a signal only when it is between two system calls.
+NUDGE_SECONDS = 0.1
 # What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more.
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # Python ignores these, and what is ignored stays so in a new program.
@@ -44,6 +46,7 @@ class Running:
         "key",
         "kill_at",
         "memory",
+        "nudge_at",
         "pid",
         "started",
         "started_at",
@@ -61,6 +64,7 @@ class Running:
         # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
         self.why = ""
         self.kill_at: float | None = None
+        self.nudge_at = 0.0
         self.asked: set[int] = set()
         # The main process is gone; what it left behind may not be.
         self.is_done = False
@@ -106,8 +110,8 @@ class Supervisor:
         """Serve until the worker is gone; then nothing below this process is left, nor after an error of ours."""
         try:
             while self._is_connected:
-                self._wait()
-                self._receive()
+                if self._wait():
+                    self._receive()
                 self._reap()
                 self._keep_time()
                 self._flush()
@@ -115,15 +119,14 @@ class Supervisor:
         finally:
             self._end_everything()
 
-    def _wait(self) -> None:
-        events = select.POLLIN | select.POLLOUT if self._out else select.POLLIN
-        self._poll.register(self._sock.fileno(), events)
+    def _wait(self) -> bool:
+        """Until there is something to do; whether the worker has said something, or is gone."""
+        self._poll.register(self._sock.fileno(), select.POLLIN | select.POLLOUT if self._out else select.POLLIN)
         due = self._next_due()
-        self._poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1)
-        try:
-            os.read(self._pipe, 4096)
-        except BlockingIOError:
-            pass  # it was not a signal that woke us
+        ready = dict(self._poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1))
+        if self._pipe in ready:
+            os.read(self._pipe, 4096)  # a signal
+        return bool(ready.get(self._sock.fileno(), 0) & ~select.POLLOUT)
 
     def _receive(self) -> None:
         try:
@@ -385,7 +388,7 @@ class Supervisor:
         if task.memory is not None and not task.why:
             found.append(self._next_look)
         if task.kill_at is not None:
-            found.append(task.kill_at)
+            found.append(task.kill_at if task.key > 0 else min(task.kill_at, task.nudge_at))
         elif task.due is not None:
             found.append(task.due)
         if self._watchdog_seconds is not None and task.kill_at is None:
@@ -420,6 +423,9 @@ class Supervisor:
             if task.kill_at <= now and not task.is_done:
                 processes.send(self._tree(task, processes.snapshot()), SIGKILL)
                 task.kill_at = now + LINGER_SECONDS
+            elif task.key < 0 and task.nudge_at <= now and not task.is_done:
+                processes.send([task.pid], SIGCONT)
+                task.nudge_at = now + NUDGE_SECONDS
         elif task.due is not None and task.due <= now:
             self._stop(task, self._grace_seconds, "timeout")
         elif self._watchdog_seconds is not None and self._expiry(task) <= now:
