@@ -91,3 +91,14 @@ def test_forking_from_a_step_that_is_not_there_is_refused():
         kept_results(old.state, Graph(workflow(step("a"))), "b")
 
     assert refused.value.message == "'b' is not a step of the workflow to run"
+
+
+def test_what_was_undone_is_not_kept_and_neither_is_what_was_built_on_it():
+    flow = workflow(
+        step("reserve", undo=command("release")), step("count", needs=["reserve"]), step("charge", needs=["count"])
+    )
+    old = History(flow).start().ok("reserve", "count").fail("charge").ok("reserve.undo@1")
+
+    run = forked(old, flow, "charge")
+
+    assert run.queued == ["reserve"]

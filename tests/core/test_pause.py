@@ -335,7 +335,7 @@ def test_fail_fast_strikes_at_resume_since_nothing_starts_while_paused() -> None
         (
             "resume",
             "error[run.finished]: run 1 completed, so there is nothing to resume\n"
-            "  to give it another round: mulligan retry 1",
+            "  to run it again from a step: mulligan fork 1 --from STEP",
         ),
     ],
 )

@@ -718,3 +718,16 @@ def test_an_attempt_that_triage_granted_is_cleaned_up_after_too() -> None:
     run.cancel().fail("a", signal=15)
 
     assert run.queued == ["a.on_failure@2.0"]
+
+
+def test_a_step_that_was_made_to_end_has_not_done_its_part_whatever_its_exit_code():
+    run = run_of(step("a"), step("b", needs=["a"])).started("a").cancel().fail("a", exit_code=0, is_stopped=True)
+
+    assert run.status == "cancelled"
+    assert run.statuses == {"a": "cancelled", "b": "cancelled"}
+
+
+def test_a_step_that_had_ended_before_it_could_be_made_to_has_done_its_part():
+    run = run_of(step("a"), step("b", needs=["a"])).started("a").cancel().ok("a")
+
+    assert run.statuses == {"a": "completed", "b": "cancelled"}

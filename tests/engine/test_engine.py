@@ -398,3 +398,29 @@ def test_a_run_that_crashes_the_engine_again_and_again_is_paused_and_disturbs_no
     assert world.status(healthy) == "completed"
     assert world.status(poisoned) == "paused"
     assert world.store.run(poisoned).reason == "engine_error: ZeroDivisionError: a bug"
+
+
+class Choking(Counting):
+    """A store that cannot write what one run has to say."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self.run_id = 0
+
+    def commit(self, commits: list[Commit]) -> Any:
+        for one in commits:
+            if one.turn.run_id == self.run_id and any(isinstance(x.fact, e.AttemptSucceeded) for x in one.entries):
+                raise OverflowError("a bug")
+        return super().commit(commits)
+
+
+def test_a_run_whose_turn_cannot_be_written_is_paused_and_disturbs_no_other(world: World) -> None:
+    world.store = choking = Choking(world.store)  # type: ignore[assignment]
+    engine = world.engine()
+    poisoned, healthy = world.start(CHAIN, engine), world.start(CHAIN, engine)
+    choking.run_id = poisoned
+
+    world.settle(engine)
+
+    assert world.status(healthy) == "completed"
+    assert world.store.run(poisoned).reason == "engine_error: OverflowError: a bug"

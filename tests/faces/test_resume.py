@@ -88,7 +88,7 @@ def test_a_run_that_has_ended_is_refused():
         2,
         "",
         "error[run.finished]: run 1 completed, so there is nothing to resume\n"
-        "  to give it another round: mulligan retry 1\n",
+        "  to run it again from a step: mulligan fork 1 --from STEP\n",
     )
 
 

@@ -157,5 +157,7 @@ def test_an_approval_from_another_terminal_is_taken_by_the_process_that_waits_fo
         said = mulligan("approve", 1, "gate", "--reason", "all green", "--follow")
         child.communicate(timeout=60)
 
-    assert said.plain == (0, "", "run 1: 'gate' is approved\nprocess N on HOST goes on with it\n")
+    # What comes next is that the other process goes on with it, or that it is done already.
+    assert (said.code, said.out) == (0, "")
+    assert said.err.startswith("run 1: 'gate' is approved\n")
     assert child.returncode == 0

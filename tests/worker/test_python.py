@@ -26,9 +26,35 @@ def test_the_output_is_what_main_returns(work: Work) -> None:
     assert (report.outcome, report.output) == (Outcome(), {"sum": 3})
 
 
-@pytest.mark.parametrize("value", [None, True, 1.5, "é\n\0", [1, [2]], {"a": {"b": None}}, 10**30, "x" * 3_000_000])
+@pytest.mark.parametrize("value", [None, True, 1.5, "é\n\0", [1, [2]], {"a": {"b": None}}, 2**63, "x" * 3_000_000])
 def test_values_go_there_and_back(work: Work, value: object) -> None:
     assert work.run_python("def main(x): return x", {"x": value}).output == value
+
+
+@pytest.mark.parametrize("value", ["10**30", "{'a': [-2**70]}"])
+def test_a_number_that_cannot_be_kept_is_no_result(work: Work, value: str) -> None:
+    report = work.run_python(f"def main(): return {value}")
+
+    assert report.output is None
+    assert report.outcome.output_error == (
+        "its output cannot be kept: it has a number of more than 64 bits, or is nested too deep"
+    )
+
+
+def test_a_step_that_leaves_before_main_has_returned_has_failed(work: Work) -> None:
+    report = work.run_python("import os\ndef main(): os._exit(0)")
+
+    assert (report.outcome.code, report.outcome.message) == (
+        "EXCEPTION",
+        "its process ended before 'main' had returned",
+    )
+
+
+def test_the_traceback_of_a_step_is_in_its_log(work: Work) -> None:
+    work.run_python("def main(): raise ValueError('no')")
+
+    (log,) = (work.home / "runs").glob("*/logs/*.err")
+    assert log.read_text().splitlines()[-1] == "ValueError: no"
 
 
 def test_an_async_main_is_waited_for(work: Work) -> None:
@@ -410,7 +436,7 @@ def test_a_stopped_step_cleans_up_within_its_grace(work: Work, announcements: An
     (report,) = work.reports()
 
     assert isinstance(report, TaskEnded)
-    assert (report.outcome, report.output) == (Outcome(exit_code=None, signal=15), None)
+    assert (report.outcome, report.output) == (Outcome(exit_code=None, signal=15, is_stopped=True), None)
     assert (work.folder / "cleaned").read_text() == "yes"
 
 
@@ -457,7 +483,7 @@ def test_a_handler_that_a_step_has_set_is_not_there_for_the_next(work: Work, ann
 
     assert before.outcome == Outcome()
     assert isinstance(report, TaskEnded)
-    assert report.outcome == Outcome(exit_code=None, signal=15)
+    assert report.outcome == Outcome(exit_code=None, signal=15, is_stopped=True)
 
 
 def test_what_a_step_forks_is_terminated_as_any_process(work: Work) -> None:

@@ -152,7 +152,7 @@ def test_one_that_waits_can_be_stopped_and_never_starts(short: Work) -> None:
     short.reports()
 
     assert isinstance(report, TaskEnded)
-    assert report.outcome == Outcome(exit_code=None, signal=15)
+    assert report.outcome == Outcome(exit_code=None, signal=15, is_stopped=True)
     assert not (short.folder / "started").exists()
     short.close()
 

@@ -91,12 +91,19 @@ def _pause(now: Now, report: r.PauseRequested) -> Facts:
         yield e.RunPaused(report.by, report.reason)
 
 
+def once_more(run_id: int, status: str) -> str:
+    """How a run that has ended is run again: another round for what was not done, or a fork."""
+    if status == "completed":
+        return f"to run it again from a step: mulligan fork {run_id} --from STEP"
+    return f"to give it another round: mulligan retry {run_id}"
+
+
 def _resume(now: Now, report: r.ResumeRequested) -> Facts:
     run = now.state.run
     if run.status in RUN_ENDED:
         raise RunFinished(
             f"run {run.run_id} {run.status}, so there is nothing to resume",
-            hint=f"to give it another round: mulligan retry {run.run_id}",
+            hint=once_more(run.run_id, run.status),
         )
     if run.status == "paused":
         assert run.paused_at is not None
@@ -171,9 +178,9 @@ def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
 def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
     found, warnings = classify(report.outcome)
-    if found is None:
+    if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
         return e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
-    if _was_stopped(now, place):
+    if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt)
     details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
     found = located(now, place, msgspec.structs.replace(found, details=details))

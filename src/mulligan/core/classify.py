@@ -32,6 +32,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     report_error: str = ""
     missing_outputs: tuple[str, ...] = ()
     output_error: str = ""
+    # It was made to end, by a signal: whatever it says then, it has not done what it was there for.
+    is_stopped: bool = False
 
 
 _NOTHING_WRONG = Outcome()

@@ -25,6 +25,10 @@ def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
 def _touched(old: State, graph: Graph, from_step: str) -> set[str]:
     """What running the step again can touch: all behind it, and all behind a source that it stood in for."""
     touched = set(graph.region(from_step))
+    # What was undone is not there any more, and neither is what was built on it.
+    for name, place in old.places.items():
+        if place.is_undone and name in graph.nodes:
+            touched |= graph.region(name)
     for record in old.failures:
         stands_in = record.then == "continue" and record.target in touched and record.step in graph.nodes
         if stands_in and old.places[record.step].settled == "stood_in":

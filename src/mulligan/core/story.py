@@ -43,11 +43,15 @@ _Said = tuple[str, str, Tone] | None
 
 
 def what(failure: Failure) -> str:
-    """A failure in a few words: its code, its exit code where that says more, and the last line of its message."""
+    """A failure in a few words: its code, its exit code where that says more, and one line of its message.
+
+    What a command wrote says most in its last line, an exception in its first.
+    """
     detail = f" {failure.exit_code}" if failure.code == "EXIT_NONZERO" and failure.exit_code is not None else ""
-    last = next((line for line in reversed(failure.message.splitlines()) if line.strip()), "").strip()
-    is_news = last and last not in (f"exit code {failure.exit_code}", failure.code)
-    shown = last if len(last) <= 100 else last[:97] + "…"
+    lines = [line.strip() for line in failure.message.splitlines() if line.strip()] or [""]
+    line = lines[0] if failure.code == "EXCEPTION" else lines[-1]
+    is_news = line and line not in (f"exit code {failure.exit_code}", failure.code)
+    shown = line if len(line) <= 100 else line[:97] + "…"
     return f"{failure.code}{detail}: {shown}" if is_news else f"{failure.code}{detail}"
 
 

@@ -19,7 +19,7 @@ from ..core.snapshot import restore
 from ..core.state import State
 from ..core.tasks import Task
 from ..core.workflow import Workflow, decode
-from ..errors import Conflict, MulliganError, StaleLease, StoreUnavailable
+from ..errors import Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Lease, NewRun, RunRecord, Store, Turn, fault
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told
 from .watching import Unwatched, Watcher
@@ -281,8 +281,6 @@ class Engine:
             drive.answer(now, 1 if drive.crashes else REPORTS_PER_TURN_MAX)
         except Exception as error:
             self._crashed(drive, error, now)
-        else:
-            drive.crashes = 0
         if drive.reports:
             self._told[drive.run_id] = drive
 
@@ -318,19 +316,30 @@ class Engine:
         return self._turned_away is not None and not self.hands.fits(self._turned_away)
 
     def _commit(self, drives: list[Drive]) -> None:
-        commits = [commit for drive in drives if (commit := drive.commit()) is not None]
         try:
+            commits = [commit for drive in drives if (commit := drive.commit()) is not None]
             written = self.store.commit(commits)
         except Conflict:
             self._commit_apart(drives)
             self.set_alone(False)
             return
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreRefused):
             for drive in drives:
                 self._take_back(drive)
             raise
+        except Exception as error:
+            self._commit_without(drives, error)
+            return
         fault("after_commit")
         self._confirm(drives, commits, written)
+
+    def _commit_without(self, drives: list[Drive], error: Exception) -> None:
+        """A bug of ours: what one of them is to write cannot be written. Each alone: the others are not disturbed."""
+        if len(drives) == 1:
+            self._crashed(drives[0], error, self.clock.now())
+            self._told[drives[0].run_id] = drives[0]
+        else:
+            self._commit_apart(drives)
 
     def _take_back(self, drive: Drive) -> None:
         drive.take_back()
@@ -371,6 +380,7 @@ class Engine:
         self._start([lease for gave in written for lease in gave.leases])
         for drive, commit, gave in zip(drives, commits, written, strict=True):
             entries = drive.confirm()
+            drive.crashes = 0
             if not self._is_alone:
                 drive.queue.clear()
             elif drive.queue:

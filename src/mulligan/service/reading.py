@@ -23,6 +23,8 @@ from .home import Home
 
 # How many entries are read from the store at once.
 PAGE = 5_000
+# What a database can count.
+RUN_IDS = range(1, 2**63)
 # What a place begins with.
 STEP_NAME = re.compile(r"[\w-]+")
 
@@ -69,6 +71,8 @@ class Reading:
                 hint="runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place",
                 run_id=run_id,
             )
+        if run_id not in RUN_IDS:
+            raise UnknownRun(f"there is no run {run_id}", run_id=run_id)
         return self.store.run(run_id)
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:

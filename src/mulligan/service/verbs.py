@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import reports as r
-from ..core.admit import refuse_retry, steps_to_retry
+from ..core.admit import once_more, refuse_retry, steps_to_retry
 from ..core.events import Kept
 from ..core.fork import kept_results
 from ..core.graph import Graph
@@ -147,6 +147,7 @@ class Service(Reading):
 
     def retry(self, run_id: int, *, from_step: str = "", reason: str = "") -> None:
         """Open the next round: what failed, was cancelled, skipped or undone runs again."""
+        self._refuse_child(self.record(run_id), "retry")
         self.tell(run_id, r.RetryRequested(_now(), self.by, reason, from_step))
 
     def plan_retry(self, run_id: int, from_step: str = "") -> tuple[str, ...]:
@@ -215,22 +216,32 @@ class Service(Reading):
         if run_id is not None:
             self._refuse_resume(self.record(run_id))
             return run_id
-        for record in self.runs(statuses=("new", "running", "paused")) if self.home.is_there else ():
-            if record.parent_run_id is None and self.driver_of(record) is None:
-                return record.run_id
-        raise Refused("there is no run to resume: none is unfinished and without a process that drives it")
+        idle = [
+            record.run_id
+            for record in self.runs(statuses=("new", "running", "paused"))
+            if record.parent_run_id is None and self.driver_of(record) is None
+        ]
+        if not idle:
+            raise Refused("there is no run to resume: none is unfinished and without a process that drives it")
+        # One that can go on by itself before one that waits for a person.
+        asking = {waiting.run_id for waiting in self.store.waiting()}
+        return next((found for found in idle if found not in asking), idle[0])
+
+    def _refuse_child(self, record: RunRecord, verb: str) -> None:
+        """A child run lives and ends for the step that called it."""
+        if record.parent_run_id is not None:
+            raise Refused(
+                f"run {record.run_id} is a child of run {record.parent_run_id}",
+                hint=f"{verb} that one: mulligan {verb} {record.root_run_id}",
+            )
 
     def _refuse_resume(self, record: RunRecord) -> None:
         if record.status in RUN_ENDED:
             raise RunFinished(
                 f"run {record.run_id} {record.status}, so there is nothing to resume",
-                hint=f"to give it another round: mulligan retry {record.run_id}",
+                hint=once_more(record.run_id, record.status),
             )
-        if record.parent_run_id is not None:
-            raise Refused(
-                f"run {record.run_id} is a child of run {record.parent_run_id}",
-                hint=f"resume that one: mulligan resume {record.root_run_id}",
-            )
+        self._refuse_child(record, "resume")
         driver = self.driver_of(record)
         if driver is not None and record.status != "paused":
             raise RunDriven(

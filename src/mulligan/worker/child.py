@@ -438,8 +438,17 @@ def _failure(error: BaseException, step: str) -> dict:
             answer["reported"]["details"] = {"details": _shown(answer["reported"].get("details"))}
     else:
         text = _shown(error)
+        # As any program does: whoever reads its log finds it there.
+        _say(answer["trace"])
         answer["exception"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return answer
+
+
+def _say(text: str) -> None:
+    try:
+        print(text.rstrip(), file=sys.stderr)
+    except Exception:  # a step may have closed or replaced it
+        pass
 
 
 def _shown(value: object) -> str:

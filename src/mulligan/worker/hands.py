@@ -25,7 +25,7 @@ from . import outputs
 from .actions import python, shell
 from .cgroups import OomKills
 from .children import Answer, Child, ChildBroke, Step
-from .ended import Ended, not_found, not_started, refused
+from .ended import Ended, not_found, not_started, refused, report
 from .environment import of_worker
 from .folders import Folders, Logs, Sides, has_content, move, remove_folder
 from .listening import forget, listen
@@ -353,6 +353,10 @@ class LocalHands:
             return self._lost(task)
         if ended.why == "interrupted":
             return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
+        if running.child and ended.exit_code == 0 and not ended.why:
+            # Nobody who leaves like that has done his work.
+            gone = Outcome(code="EXCEPTION", exit_code=None, message="its process ended before 'main' had returned")
+            return report(task, gone, None, ended)
         is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
         written = self._logs(running.lease.task) if running.child or running.has_named_logs else running.sides
         return shell.read_end(lease, written, running.sides, ended, is_out_of_memory)

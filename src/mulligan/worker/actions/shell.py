@@ -19,6 +19,7 @@ from ..timing import seconds_left
 
 INTERPRETER = "bash"
 _WELL = Outcome()
+_STOPPED = Outcome(is_stopped=True)
 
 
 class NotFound(Exception):
@@ -69,11 +70,12 @@ def read_end(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_ou
     """What became of it: the outcome, and the output if it ended well."""
     task = lease.task
     reports, report_error = read_reports(sides)
-    # One that was asked to end, and ends well in its grace, has ended well.
-    is_well = ended.status == 0 and ended.why in ("", "stopped")
+    # One that was asked to end may end well in its grace: whether that counts is not for us to say.
+    is_stopped = ended.why == "stopped"
+    is_well = ended.status == 0 and (is_stopped or not ended.why)
     gone = missing(task) if is_well and task.files else ()
     if is_well and not (reports or report_error or gone):
-        return _read_output(lease, logs, sides, ended)
+        return _read_output(lease, logs, sides, ended, _STOPPED if is_stopped else _WELL)
     outcome = Outcome(
         exit_code=ended.exit_code,
         signal=ended.signal,
@@ -83,6 +85,7 @@ def read_end(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_ou
         reported=reports,
         report_error=report_error,
         missing_outputs=gone,
+        is_stopped=is_stopped,
     )
     # An error that it reports fails it, a warning does not: then what it gave counts.
     return _read_output(lease, logs, sides, ended, outcome) if is_well else report(task, outcome, None, ended)
