@@ -8,7 +8,7 @@ from mulligan.core.fork import kept_results
 from mulligan.core.graph import Graph
 from mulligan.core.workflow import Workflow
 from mulligan.errors import UnknownStep
-from mulligan.testing.history import History, edge, step, workflow
+from mulligan.testing.history import History, command, edge, step, workflow
 
 
 def forked(old: History, definition: Workflow, from_step: str) -> History:
