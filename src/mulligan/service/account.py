@@ -130,7 +130,7 @@ def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tup
         return _RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), False
     if place.role == "item" and place.status == "failed":
         is_spared = state.places[place.parent].status == "completed"
-        return "its step completed without it" if is_spared else "it fails its step", False
+        return "its step completed without it" if is_spared else "it fails its step", not is_spared
     if record is not None and not record.is_closed and place.has_ended:
         return _routed(state, record)
     return _ENDINGS[place.status], place.status == "pending_failed"
@@ -154,6 +154,8 @@ _ENDINGS = {
 def _routed(state: State, record: FailureRecord) -> tuple[str, bool]:
     if record.is_allowed:
         return "allowed to fail", False
+    if not record.target and state.run.status == "completed":
+        return "not handled, and the run's end let it pass", False
     if not record.target:
         return ("not handled: it fails the run" if record.step != END else "it fails the run"), True
     handled = is_handled(state, record)

@@ -75,6 +75,8 @@ class Following:
         self._states: dict[int, State] = {}
         # Who moves, by status, oldest first, with the time since when.
         self._moving: dict[str, dict[tuple[int, str], datetime]] = {status: {} for status in _MOVING}
+        # The last attempt that succeeded, and how long it took.
+        self._took: tuple[str, float | None] = ("", None)
         self._news: list[Told] = []
         self._told = 0
 
@@ -109,6 +111,8 @@ class Following:
 
     def _look(self, state: State, entry: e.Entry) -> None:
         """Where the place that a fact names stands now: among those that move, or no longer."""
+        if isinstance(entry.fact, e.AttemptSucceeded):
+            self._took = entry.fact.place, entry.fact.usage.get("wall_seconds")
         name = getattr(entry.fact, "place", "") or getattr(entry.fact, "step", "")
         if not name:
             return
@@ -137,7 +141,15 @@ class Following:
             self._news.pop()
             self._told -= 1
         self._told += 1
-        self._news.append(Told(state.run.run_id, line, _seconds(state, entry)))
+        self._news.append(Told(state.run.run_id, line, self._seconds(state, entry)))
+
+    def _seconds(self, state: State, entry: e.Entry) -> float | None:
+        """How long the attempt took that completed a step; of a map, which is many, all of it."""
+        if not isinstance(entry.fact, e.StepCompleted):
+            return None
+        if self._took[0] == entry.fact.step:
+            return self._took[1]
+        return (entry.at - state.places[entry.fact.step].entered_at).total_seconds()
 
     # -- what is now -------------------------------------------------------------------------------------------------
 
@@ -181,12 +193,6 @@ def _is_repeated(before: Line, after: Line) -> bool:
     """A step or item that failed at its only attempt: the second sentence says all that the first did."""
     is_same = before.place == after.place or before.place.startswith(f"{after.place}.")
     return is_same and before.text.startswith("attempt ") and before.at == after.at
-
-
-def _seconds(state: State, entry: e.Entry) -> float | None:
-    if not isinstance(entry.fact, e.StepCompleted):
-        return None
-    return (entry.at - state.places[entry.fact.step].entered_at).total_seconds()
 
 
 def _moving(run_id: int, place: Place, since: datetime) -> Moving:
