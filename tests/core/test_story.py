@@ -7,7 +7,7 @@ import pytest
 from mulligan.core.events import FACTS
 from mulligan.core.failure import failure
 from mulligan.core.story import _SENTENCES, story, what
-from mulligan.core.workflow import Handler, Map, Rule, Triage
+from mulligan.core.workflow import Action, Handler, Map, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
@@ -75,10 +75,10 @@ def test_triage_pause_cancel_and_a_new_round_are_told():
         "a: someone says retry: a cosmic ray",
         "paused by someone",
         "resumed by someone",
-        "stopping: cancelled by someone",
+        "stopping: cancelled by someone: enough",
         "a: cancelled",
         "b: cancelled",
-        "end: the run cancelled: enough",
+        "end: the run was cancelled: enough",
         "round 2 by someone: again",
         "a: visit 2",
     ]
@@ -140,3 +140,16 @@ def test_a_failure_is_told_by_the_last_line_of_its_message_cut_to_fit():
 
 def test_a_sentence_is_about_a_fact_there_is():
     assert set(_SENTENCES) <= set(FACTS)
+
+
+def test_who_approved_and_who_was_interrupted_are_told():
+    gate = step("gate", action=Action("approve", {"message": "go on?"}))
+    run = History(workflow(gate, step("a", needs=["gate"]))).start()
+
+    run.approve("gate", reason="all green").interrupt("a").ok("a")
+
+    assert told(run)[:3] == [
+        "gate: approved by someone: all green",
+        "gate: completed",
+        "a: attempt 1 interrupted: it goes again",
+    ]

@@ -124,7 +124,7 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
         assert world.status(run_id) == "completed"
         return
     failure = world.state(run_id).failures[0].failure
-    assert (failure.code, failure.message) == ("NO_CAPACITY", "no worker here can ever take it: it asks for too much")
+    assert (failure.code, failure.message) == ("NO_CAPACITY", "no worker here can ever take it: it asks for 64 cpus")
 
 
 def test_a_run_that_another_engine_drives_is_left_alone(world: World) -> None:

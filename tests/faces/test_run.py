@@ -112,6 +112,7 @@ def test_an_interrupted_run_is_exit_code_130_and_says_how_to_go_on(number: signa
         b"",
         "run 1: slow\n"
         "! interrupted: waiting for what runs to end (once more to end it at once)\n"
+        "THEN ↻ a  attempt 1 interrupted: it goes again\n"
         "\n"
         "? run 1 was interrupted after Ns; nothing is lost\n"
         "  mulligan resume 1  # go on where it stopped\n",

@@ -85,7 +85,7 @@ def test_a_stop_ends_the_whole_tree(work: Work, announcements: Announcements, ho
     assert report.outcome.signal == signal.SIGTERM
 
 
-def test_a_stopped_task_has_its_grace_and_what_it_says_then_is_told_with_that(work: Work, announcements: Announcements) -> None:
+def test_a_stopped_task_has_its_grace_and_that_it_was_stopped_is_told(work: Work, announcements: Announcements) -> None:
     text = f"trap 'echo tidied; exit 0' TERM; echo 1 > {announcements.path}; while :; do sleep 0.01; done"
     lease = work.shell(text)
     work.start(lease)

@@ -81,6 +81,13 @@ def _completed(fact: e.StepCompleted, at: datetime) -> _Said:
     return fact.step, f"{'recovered' if fact.recovered_by else 'completed'}{how}{no_route}", "good"
 
 
+def _succeeded(fact: e.AttemptSucceeded, at: datetime) -> _Said:
+    """Of itself no news; but who approved, and what a step warned of, is."""
+    if isinstance(fact.output, dict) and fact.output.keys() == {"approved", "by", "reason"}:
+        return fact.place, f"approved by {fact.output['by']}: {fact.output['reason']}", "good"
+    return (fact.place, f"warning, {what(fact.warnings[-1])}", "wait") if fact.warnings else None
+
+
 def _failed(fact: e.StepFailed, at: datetime) -> _Said:
     if fact.route.status == "selected" and fact.route.to != "end":
         return fact.step, f"failed, {what(fact.failure)}; '{fact.route.to}' takes over", "bad"
@@ -93,7 +100,8 @@ def _ended(fact: Any, at: datetime) -> _Said:
     degraded = ", not without help" if fact.degraded else ""
     open_ = f", {_count(fact.failed_steps_count, 'step')} failed with nobody to handle it" if verb == "failed" else ""
     because = f": {fact.reason}" if fact.reason else open_ if fact.failed_steps_count else ""
-    return "end", f"the run {verb}{degraded}{because}", "good" if verb == "completed" else "bad"
+    was = "was " if verb == "cancelled" else ""
+    return "end", f"the run {was}{verb}{degraded}{because}", "good" if verb == "completed" else "bad"
 
 
 def _passed(fact: e.RungPassed, at: datetime) -> _Said:
@@ -122,7 +130,8 @@ _SENTENCES: dict[type[e.Fact], Callable[[Any, datetime], _Said]] = {
     e.RunPaused: lambda f, at: ("", f"paused{_by(f)}", "wait"),
     e.RunResumed: lambda f, at: ("", f"resumed{_by(f)}", "plain"),
     e.RunStopping: lambda f, at: ("", f"stopping: {f.cause.replace('_', ' ')}{_by(f)}", "bad"),
-    e.RunReopened: lambda f, at: ("", f"round {f.round}{_by(f)}: {f.reason}", "try"),
+    e.RunReopened: lambda f, at: ("", f"round {f.round}{_by(f)}", "try"),
+    e.RunStarted: lambda f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
     e.RunCompleted: _ended,
     e.RunFailed: _ended,
     e.RunCancelled: _ended,
@@ -140,7 +149,8 @@ _SENTENCES: dict[type[e.Fact], Callable[[Any, datetime], _Said]] = {
     ),
     e.LoopFired: lambda f, at: (f.step, f"back to '{f.to}'", "try"),
     e.AttemptFailed: lambda f, at: (f.place, f"attempt {f.attempt} failed, {what(f.failure)}", "bad"),
-    e.AttemptSucceeded: lambda f, at: (f.place, f"warning, {what(f.warnings[-1])}", "wait") if f.warnings else None,
+    e.AttemptSucceeded: _succeeded,
+    e.AttemptInterrupted: lambda f, at: (f.place, f"attempt {f.attempt} interrupted: it goes again", "try"),
     e.AttemptLost: lambda f, at: (f.place, f"attempt {f.attempt} lost: its worker is gone", "bad"),
     e.ResultRejected: lambda f, at: (f.place, f"its result is not accepted, {what(f.failure)}", "bad"),
     e.RungPassed: _passed,
@@ -160,4 +170,5 @@ def _count(number: int, noun: str) -> str:
 
 
 def _by(fact: Any) -> str:
-    return f" by {fact.by}" if fact.by else ""
+    reason = getattr(fact, "reason", "")
+    return (f" by {fact.by}" if fact.by else "") + (f": {reason}" if reason else "")

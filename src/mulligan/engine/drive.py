@@ -211,7 +211,9 @@ class Drive:
     def _take_or_refuse(self, pending: _Pending, wanted: Task, now: datetime) -> None:
         assert self.hands is not None
         if not self.hands.can_ever(wanted):
-            outcome = Outcome(code="NO_CAPACITY", message="no worker here can ever take it: it asks for too much")
+            outcome = Outcome(
+                code="NO_CAPACITY", message=f"no worker here can ever take it: it asks for {_asked(wanted)}"
+            )
             pending.queued[wanted.place] = wanted
             pending.next.append(r.TaskEnded(now, wanted.place, wanted.attempt, outcome))
             return
@@ -289,6 +291,15 @@ class Drive:
 
 
 _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
+
+
+def _asked(wanted: Task) -> str:
+    """What a task asks for, in words."""
+    asked = [f"{wanted.cpus:g} cpus"]
+    asked += [f"{wanted.memory} bytes of memory"] if wanted.memory else []
+    asked += [f"{wanted.gpus} gpus"] if wanted.gpus else []
+    asked += [f"label '{label}'" for label in wanted.labels]
+    return ", ".join(asked)
 
 
 def _dated(report: r.Report, now: datetime) -> r.Report:
