@@ -401,21 +401,22 @@ def test_a_run_that_crashes_the_engine_again_and_again_is_paused_and_disturbs_no
 
 
 class Choking(Counting):
-    """A store that cannot write what one run has to say."""
+    """A store that cannot write some of what one run has to say."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *facts: type[e.Fact]) -> None:
         super().__init__(store)
         self.run_id = 0
+        self.facts = facts
 
     def commit(self, commits: list[Commit]) -> Any:
         for one in commits:
-            if one.turn.run_id == self.run_id and any(isinstance(x.fact, e.AttemptSucceeded) for x in one.entries):
+            if one.turn.run_id == self.run_id and any(isinstance(entry.fact, self.facts) for entry in one.entries):
                 raise OverflowError("a bug")
         return super().commit(commits)
 
 
 def test_a_run_whose_turn_cannot_be_written_is_paused_and_disturbs_no_other(world: World) -> None:
-    world.store = choking = Choking(world.store)  # type: ignore[assignment]
+    world.store = choking = Choking(world.store, e.AttemptSucceeded)  # type: ignore[assignment]
     engine = world.engine()
     poisoned, healthy = world.start(CHAIN, engine), world.start(CHAIN, engine)
     choking.run_id = poisoned
@@ -424,3 +425,35 @@ def test_a_run_whose_turn_cannot_be_written_is_paused_and_disturbs_no_other(worl
 
     assert world.status(healthy) == "completed"
     assert world.store.run(poisoned).reason == "engine_error: OverflowError: a bug"
+
+
+def test_a_run_that_cannot_even_be_paused_is_left_alone(world: World) -> None:
+    world.store = choking = Choking(world.store, e.AttemptSucceeded, e.RunPaused)  # type: ignore[assignment]
+    engine = world.engine()
+    poisoned, healthy = world.start(CHAIN, engine), world.start(CHAIN, engine)
+    choking.run_id = poisoned
+
+    world.settle(engine)
+
+    assert (world.status(healthy), world.status(poisoned)) == ("completed", "running")
+    assert engine.drives == {}
+    assert world.store.run(poisoned).holder == ""
+
+
+def test_what_another_worker_has_left_in_the_queue_is_taken_also_by_one_that_is_alone(world: World) -> None:
+    one = world.engine(slots=1)
+    run_id = world.start(CHAIN, one)
+    one.tick(0.0)
+    one.drain()
+    world.settle(one)
+    one.let_go()
+
+    other = world.engine()
+    other.set_alone(True)
+    if not world.store.is_shared:
+        other.take_up([run_id])
+    world.settle(other)
+    other.call()
+    world.settle(other)
+
+    assert world.status(run_id) == "completed"

@@ -47,7 +47,17 @@ def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
     # Thousands of objects are made until a command is there, and none of them is garbage.
     gc.disable()
+    _open_what_is_closed()
     leave(exit_code(sys.argv[1:]))
+
+
+def _open_what_is_closed() -> None:
+    """Who calls us with a stream closed wants to hear nothing; and a file of ours must not get its number."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            while os.open(os.devnull, os.O_RDWR) < fd:
+                pass
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
 
 
 def exit_code(words: Sequence[str]) -> int:

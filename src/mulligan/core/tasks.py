@@ -62,6 +62,13 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     secrets: dict[str, Secret] = {}
     # The run's name in any store.
     uid: str = ""
+    # To lose it is to fail: it is not taken ahead of its time.
+    is_careful: bool = False
+
+    @property
+    def is_small(self) -> bool:
+        """It asks for a processor and nothing else: where it does not fit, nothing does."""
+        return self.cpus <= 1.0 and not (self.memory or self.gpus or self.labels)
 
     @property
     def idempotency_key(self) -> str:
@@ -111,6 +118,7 @@ def task(state: State, key: str) -> Task:
         {} if is_step and not spec.writes else _files(state, place),
         _secrets(state, spec) if place.bindings and state.workflow.secrets else {},
         state.run.uid,
+        spec.on_lost != "rerun" or bool(spec.rules and any("WORKER_LOST" in rule.codes for rule in spec.rules)),
     )
 
 

@@ -34,7 +34,7 @@ REFUSALS = (Refused, NotFound, InputInvalid)
 # A turn that brings more than this at once is taken in pieces: its process shall not grow with its inbox.
 REPORTS_PER_TURN_MAX = 1000
 # How many tasks that do not fit are looked at before one gives up for now: there may be a hundred thousand.
-TURNED_AWAY_MAX = 3
+TURNED_AWAY_MAX = 20
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -152,6 +152,8 @@ class Drive:
                 self._follow(pending, now)
             else:
                 turned_away.append(known_by)
+                if wanted.is_small:
+                    break
         self.queue.extendleft(reversed(turned_away))
         return wanted if turned_away else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from ..core import reports as r
@@ -19,7 +19,7 @@ from ..core.snapshot import restore
 from ..core.state import State
 from ..core.tasks import Task
 from ..core.workflow import Workflow, decode
-from ..errors import Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
+from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Lease, NewRun, RunRecord, Store, Turn, fault
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told
 from .watching import Unwatched, Watcher
@@ -70,6 +70,8 @@ class Engine:
         self._told: dict[int, Drive] = {}
         self._queuing: dict[int, Drive] = {}
         self._turned_away: Task | None = None
+        # Runs that this process cannot drive: a bug of ours.
+        self._given_up: set[int] = set()
         self._leases: dict[tuple[int, str, int], Lease] = {}
         # What our hands have finished, until it has reached its run or the store.
         self._ended: deque[tuple[Lease, r.Report]] = deque()
@@ -94,19 +96,29 @@ class Engine:
 
     def take_up(self, run_ids: Collection[int]) -> None:
         """Drive these runs, as far as their turns are free."""
-        wanted = [run_id for run_id in run_ids if run_id not in self.drives]
+        wanted = [run_id for run_id in run_ids if run_id not in self.drives and run_id not in self._given_up]
         if wanted:
             self.adopt(self.store.take_turns(wanted, self.name))
 
     def adopt(self, turns: Iterable[Turn]) -> None:
-        """Drive runs whose turns we have, from where they are."""
+        """Drive runs whose turns we have, from where they are. One that cannot be read disturbs no other."""
         for turn in turns:
-            loaded = self.store.load(turn.run_id)
-            workflow, graph = self._workflow(loaded.record.version, loaded.workflow)
-            drive = self._drive(turn, loaded.record, restore(workflow, loaded.rows, graph))
-            if self._is_alone:
-                drive.queue.extend(self.store.queued(turn.run_id))
-                self._queuing[turn.run_id] = drive
+            try:
+                self._adopt(turn)
+            except CodecError as error:
+                if turn.run_id == self.root_run_id:
+                    raise
+                self._given_up.add(turn.run_id)
+                self.store.release([turn])
+                self.watcher.trouble(f"run {turn.run_id} is left alone: {error.message}")
+
+    def _adopt(self, turn: Turn) -> None:
+        loaded = self.store.load(turn.run_id)
+        workflow, graph = self._workflow(loaded.record.version, loaded.workflow)
+        drive = self._drive(turn, loaded.record, restore(workflow, loaded.rows, graph))
+        if self._is_alone:
+            drive.queue.extend(self.store.queued(turn.run_id))
+            self._queuing[turn.run_id] = drive
 
     def begin(self, turns: Iterable[Turn], runs: Iterable[NewRun]) -> None:
         """Drive runs that were made just now: nothing of them has to be read."""
@@ -224,9 +236,15 @@ class Engine:
             return
 
     def _fire_timers(self) -> None:
-        if self._next_due is not None and self.clock.now() >= self._next_due:
-            self._must_look = self.store.fire_timers(self.root_run_id) > 0 or self._must_look
-            self._next_due = self.store.next_due(self.root_run_id)
+        now = self.clock.now()
+        if self._next_due is None or now < self._next_due:
+            return
+        if self.store.fire_timers(self.root_run_id):
+            self._must_look = True
+        self._next_due = self.store.next_due(self.root_run_id)
+        if self._next_due is not None and self._next_due <= now:
+            # By the store's clock it is not due yet: ours is ahead.
+            self._next_due = now + timedelta(seconds=NEWS_SECONDS)
 
     def _has_news(self) -> bool:
         """Asked a few times a second: a round of the loop may take less than the question."""
@@ -272,7 +290,7 @@ class Engine:
         if under_way:
             fault("before_commit")
             self._commit(under_way)
-        if not self._is_alone:
+        if self.store.is_shared:
             self._lease()
         return bool(under_way)
 
@@ -288,6 +306,9 @@ class Engine:
         """A bug of ours. The turn is taken back; where it crashes again and again the run is paused, and says why."""
         drive.take_back()
         drive.crashes += 1
+        if drive.crashes > CRASHES_MAX:
+            self._give_up(drive, error)
+            return
         if drive.crashes < CRASHES_MAX or not drive.reports:
             return
         poison = drive.reports.popleft()
@@ -295,17 +316,28 @@ class Engine:
         drive.reports.appendleft(Told(r.PauseRequested(now, "engine", reason)))
         self.watcher.trouble(f"run {drive.run_id} is paused, a bug of ours: {reason} (told {poison.report!r})")
 
+    def _give_up(self, drive: Drive, error: Exception) -> None:
+        """Not even a pause can be written: we leave the run alone, and let whoever is wiser have it."""
+        self._forget(drive)
+        self._given_up.add(drive.run_id)
+        self.store.release([drive.turn])
+        self.watcher.trouble(f"run {drive.run_id} is left alone, a bug of ours: {type(error).__name__}: {error}")
+
     def _claim(self, now: datetime) -> list[Drive]:
         """Tasks of earlier turns that there is room for now. Where others may take them too, the store is asked."""
         claimed: list[Drive] = []
         if self.hands is None or self._is_draining or not self._is_alone or not self._queuing or self._is_full():
             return claimed
         for drive in list(islice(self._queuing.values(), CLAIMS_MAX)):
-            turned_away = drive.claim(now)
+            try:
+                turned_away = drive.claim(now)
+            except Exception as error:
+                self._crashed(drive, error, now)
+                continue
             claimed.append(drive)
             if not drive.queue:
                 del self._queuing[drive.run_id]
-            if turned_away is not None and _is_small(turned_away):
+            if turned_away is not None and turned_away.is_small:
                 self._turned_away = turned_away
                 break
         return claimed
@@ -407,7 +439,7 @@ class Engine:
             self.begin(gave.children, commit.children)
         if commit.told or commit.told_children:
             self._must_look = True
-        if commit.queued:
+        if commit.queued and not self._is_alone:
             self._may_have_tasks = True
 
     def _start(self, leases: Sequence[Lease]) -> None:
@@ -443,8 +475,8 @@ class Engine:
 
     def _is_worth_asking(self) -> bool:
         """A task that did not fit before may fit when something has ended: worth a question now and then."""
-        is_time = self._has_more_room and time.monotonic() - self._leased_at > LEASE_AGAIN_SECONDS
-        return self._may_have_tasks or is_time
+        has_waited = time.monotonic() - self._leased_at > LEASE_AGAIN_SECONDS
+        return self._may_have_tasks or (self._has_more_room and has_waited and not self._is_alone)
 
     # -- trouble -----------------------------------------------------------------------------------------------------
 
@@ -523,11 +555,6 @@ def _new_record(turn: Turn, new: NewRun) -> RunRecord:
         parent_attempt=new.parent_attempt,
         holder=turn.holder,
     )
-
-
-def _is_small(task: Task) -> bool:
-    """One that asks for a processor and nothing else."""
-    return task.cpus <= 1.0 and not (task.memory or task.gpus or task.labels)
 
 
 def _key(lease: Lease) -> tuple[int, str, int]:

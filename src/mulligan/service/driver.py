@@ -35,6 +35,10 @@ from .home import Home, this_host
 Ending = Literal["ended", "waiting", "interrupted"]
 
 LEASE_SECONDS = 30.0
+# A store that is away for a while must not cost us what we run: that ends at two thirds of the lease.
+BEATS_PER_LEASE = 6
+# How often a worker looks for runs that nobody drives any more, where no heartbeat tells.
+IDLE_RUNS_SECONDS = 3.0
 # How soon a signal is seen.
 PATIENCE_SECONDS = 0.1
 # How long the engine waits between two questions to a store that does not answer: from, and at most.
@@ -85,6 +89,7 @@ class Driver:
         self.hands: LocalHands | None = None
         self.lock: lock.Lock | None = None
         self._beaten_at = 0.0
+        self._idle_at = -IDLE_RUNS_SECONDS
 
     def __enter__(self) -> Driver:
         self._set_up()
@@ -161,7 +166,8 @@ class Driver:
 
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this host."""
-        for worker in bury_the_dead(self.store, this_host(), lock.is_free, kill_leftovers):
+        is_dead = lock.is_left if self.store.is_shared else lock.is_free
+        for worker in bury_the_dead(self.store, this_host(), is_dead, kill_leftovers):
             if worker.host == this_host():
                 Path(worker.lock).unlink(missing_ok=True)
                 remove_folder(self.home.folders.worker(worker.name))
@@ -196,14 +202,22 @@ class Driver:
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take turns and tasks of all runs until we are interrupted."""
-        if not self.store.is_shared:
-            # Tasks come with the turn of their run there: of those that nobody drives, and that may never be told.
-            unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
-            self.engine.take_up([record.run_id for record in unfinished])
         with self._signals():
             while not self.interrupts and not until():
-                self._once()
+                self._once(self._take_up_idle)
             self._wind_up()
+
+    def _take_up_idle(self) -> None:
+        """In a store that no host shares tasks come with the turn of their run: of runs that nobody drives, ever.
+
+        Where several do, whoever has room is given tasks, whosever the run is.
+        """
+        if self.store.is_shared or time.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
+            return
+        self._idle_at = time.monotonic()
+        self.rescue()
+        unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
+        self.engine.take_up([record.run_id for record in unfinished])
 
     def turn(self, run_id: int, until: Callable[[], bool]) -> None:
         """Take the run's turns, and nothing else, until something is true."""
@@ -250,7 +264,7 @@ class Driver:
         return None
 
     def _beat(self) -> None:
-        if self.store.is_shared and time.monotonic() - self._beaten_at > self.lease_seconds / 3:
+        if self.store.is_shared and time.monotonic() - self._beaten_at > self.lease_seconds / BEATS_PER_LEASE:
             self._beaten_at = time.monotonic()
             self.engine.beat()
             self.rescue()

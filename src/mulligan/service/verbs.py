@@ -261,7 +261,8 @@ class Service(Reading):
         return found if found is not None and self._is_alive(found) else None
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
-        if worker.lock and (worker.host == this_host() or not self.store.is_shared):
+        is_shared = self.store.is_shared
+        if worker.lock and (not is_shared or (worker.host == this_host() and os.path.exists(worker.lock))):
             return not is_free(worker.lock) and not _is_dying(worker)
         return not worker.is_expired
 

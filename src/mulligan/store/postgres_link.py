@@ -21,7 +21,7 @@ Found = TypeVar("Found")
 
 # A connection that is silently gone is noticed within half a minute.
 _DEFAULTS: dict[str, Any] = {
-    "connect_timeout": 10,
+    "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,

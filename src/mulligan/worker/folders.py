@@ -64,12 +64,22 @@ class Folders:
     def make_run(self, run_id: int) -> None:
         """The folders of a run, once."""
         if run_id not in self._made:
-            os.makedirs(f"{self.home}/runs/{run_id}/logs", exist_ok=True)
-            os.makedirs(self.outputs(run_id), exist_ok=True)
+            make_private(f"{self.home}/runs/{run_id}/logs")
+            make_private(self.outputs(run_id))
             self._made.add(run_id)
 
     def make_worker(self, worker: str) -> None:
-        os.makedirs(self.worker(worker), exist_ok=True)
+        make_private(self.worker(worker))
+
+
+def make_private(folder: str) -> None:
+    """The folder, and those above it that are not there, for their owner alone: logs are nobody else's to read."""
+    if not os.path.isdir(folder):
+        make_private(os.path.dirname(folder))
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            pass  # another process was faster
 
 
 def file_name(place: str) -> str:
@@ -109,7 +119,7 @@ def _rename(path: str, name: str) -> None:
     except FileNotFoundError:
         if not os.path.exists(path):
             raise
-        os.makedirs(os.path.dirname(name), exist_ok=True)
+        make_private(os.path.dirname(name))
         os.rename(path, name)
 
 

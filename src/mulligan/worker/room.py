@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..core.tasks import Task
 from ..ports import Offer
 
@@ -51,7 +53,7 @@ class Room:
         cpus = max(0.0, self.cpus - self._cpus_taken)
         memory = max(0, self.memory - self._memory_taken)
         gpus = max(0, self.gpus - self._gpus_taken)
-        return Offer(cpus, memory, gpus, self.labels, host, tasks_max=int(cpus + _EPSILON))
+        return Offer(cpus, memory, gpus, self.labels, host, tasks_max=math.ceil(cpus - _EPSILON))
 
     def _count(self, task: Task, sign: int) -> None:
         self._cpus_taken += sign * task.cpus
@@ -98,7 +100,7 @@ class Lookahead:
 
 def is_plain(task: Task) -> bool:
     """A shell task that asks for one cpu and nothing else."""
-    return task.kind == "shell" and task.cpus == 1.0 and not (task.memory or task.gpus or task.labels)
+    return task.kind == "shell" and task.cpus == 1.0 and task.is_small and not task.is_careful
 
 
 def _key(task: Task) -> tuple[int, str, int]:
