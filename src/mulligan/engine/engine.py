@@ -299,7 +299,7 @@ class Engine:
             drive.answer(now, 1 if drive.crashes else REPORTS_PER_TURN_MAX)
         except Exception as error:
             self._crashed(drive, error, now)
-        if drive.reports:
+        if drive.reports and drive.run_id in self.drives:
             self._told[drive.run_id] = drive
 
     def _crashed(self, drive: Drive, error: Exception, now: datetime) -> None:
@@ -369,7 +369,8 @@ class Engine:
         """A bug of ours: what one of them is to write cannot be written. Each alone: the others are not disturbed."""
         if len(drives) == 1:
             self._crashed(drives[0], error, self.clock.now())
-            self._told[drives[0].run_id] = drives[0]
+            if drives[0].run_id in self.drives:
+                self._told[drives[0].run_id] = drives[0]
         else:
             self._commit_apart(drives)
 
