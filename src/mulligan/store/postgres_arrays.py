@@ -25,11 +25,18 @@ class Array:
 
     oid: ClassVar[int]
     of: ClassVar[int]
+    _head_of_one: ClassVar[bytes]
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.values: Sequence[Any] = values if isinstance(values, list) else list(values)
 
+    def __init_subclass__(cls) -> None:
+        # Most arrays have one element: a commit of one turn.
+        cls._head_of_one = _HEAD.pack(1, 0, cls.of, 1, 1)
+
     def encoded(self) -> bytes:
+        if len(self.values) == 1 and self.values[0] is not None:
+            return self._head_of_one + self.element(self.values[0])
         if not self.values:
             return struct.pack("!iiI", 0, 0, self.of)
         head = _HEAD.pack(1, None in self.values, self.of, len(self.values), 1)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.codec import encode
+from ..core.events import AttemptScheduled
 from ..core.tasks import Task
 from ..ports import Commit, Committed, Lease, NewRun, Turn
 from .encoding import encoded, micros
@@ -101,10 +102,20 @@ def _tasks(commits: Sequence[Commit]) -> Iterator[Statement]:
     taken = [_task_row(task, commit.turn.holder) for commit in commits for task in commit.taken]
     if taken:
         yield "take_tasks", [*arrays(_TASK, taken), len(taken)]
-        yield "expect_free", arrays(KNOWN_BY, [row[:3] for row in taken])
+    # A task that this very turn has scheduled cannot have been anybody's before.
+    older = [(task.run_id, task.place, task.attempt) for commit in commits for task in _queued_before(commit)]
+    if older:
+        yield "expect_free", arrays(KNOWN_BY, older)
     queued = [_task_row(task, "") for commit in commits for task in commit.queued]
     if queued:
         yield "queue_tasks", arrays(_TASK, queued)
+
+
+def _queued_before(commit: Commit) -> Iterator[Task]:
+    """Those among the taken that an earlier turn has queued."""
+    facts = (entry.fact for entry in commit.entries)
+    fresh = {(fact.place, fact.attempt) for fact in facts if isinstance(fact, AttemptScheduled)}
+    return (task for task in commit.taken if (task.place, task.attempt) not in fresh)
 
 
 def _task_row(task: Task, worker: str) -> tuple[Any, ...]:

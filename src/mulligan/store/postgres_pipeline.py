@@ -68,17 +68,17 @@ def _numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
 def _values(name: str, params: Sequence[Any] | Mapping[str, Any]) -> tuple[list[bytes | None], list[int]]:
     if isinstance(params, Mapping):
         params = [params[key] for key in _numbered(name)[1]]
-    return [_value(param) for param in params], [_format(param) for param in params]
+    sent = [_sent(param) for param in params]
+    return [value for value, _ in sent], [form for _, form in sent]
 
 
-def _value(param: Any) -> bytes | None:
+def _sent(param: Any) -> tuple[bytes | None, int]:
+    """A parameter as the server takes it, and in which form."""
     if isinstance(param, Array):
-        return param.encoded()
-    return param if param is None or isinstance(param, bytes) else str(param).encode()
-
-
-def _format(param: Any) -> int:
-    return _BINARY if isinstance(param, Array | bytes) else _TEXT
+        return param.encoded(), _BINARY
+    if isinstance(param, bytes):
+        return param, _BINARY
+    return None if param is None else str(param).encode(), _TEXT
 
 
 def _exchanged(pgconn: pq.abc.PGconn, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
