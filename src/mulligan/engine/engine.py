@@ -32,6 +32,8 @@ NEWS_SECONDS = 0.02
 LEASE_AGAIN_SECONDS = 0.2
 # A turn that crashes this often has met a bug of ours: the run is paused, and disturbs no other.
 CRASHES_MAX = 3
+# From when on a commit is so slow that it is worth to wait for company, how long at most, and how fast that is learnt.
+SLOW_COMMIT_SECONDS, GATHER_SECONDS_MAX, WEIGHT_OF_THE_LAST = 0.0008, 0.001, 0.1
 # How many runs are asked in a round whether a task of theirs fits: there may be thousands.
 CLAIMS_MAX = 200
 
@@ -83,6 +85,8 @@ class Engine:
         self._may_have_tasks = True
         self._has_more_room = False
         self._leased_at = 0.0
+        # How long a commit takes, on average of late.
+        self._commit_seconds = 0.0
         self._patience_max = NEWS_SECONDS if self._listen() is None else IDLE_SECONDS
 
     def _listen(self) -> int | None:
@@ -209,8 +213,21 @@ class Engine:
         if ended:
             fault("before_report")
             self._ended.extend(ended)
+            self._gather_more()
             self._has_more_room = True
         self._deliver_ended()
+
+    def _gather_more(self) -> None:
+        """Where a commit takes long, others that are about to end may share it: worth a small part of its time."""
+        assert self.hands is not None
+        if self._commit_seconds < SLOW_COMMIT_SECONDS:
+            return
+        until = time.monotonic() + min(self._commit_seconds / 2, GATHER_SECONDS_MAX)
+        while len(self._ended) < len(self._leases) and (left := until - time.monotonic()) > 0:
+            more = self.hands.collect(left)
+            if not more:
+                return
+            self._ended.extend(more)
 
     def _deliver_ended(self) -> None:
         """What our hands have finished goes to its run: straight, where we hold its turn, else through its inbox."""
@@ -350,7 +367,9 @@ class Engine:
     def _commit(self, drives: list[Drive]) -> None:
         try:
             commits = [commit for drive in drives if (commit := drive.commit()) is not None]
+            begun_at = time.monotonic()
             written = self.store.commit(commits)
+            self._commit_seconds += (time.monotonic() - begun_at - self._commit_seconds) * WEIGHT_OF_THE_LAST
         except Conflict:
             self._commit_apart(drives)
             self.set_alone(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from functools import lru_cache
 
 from mulligan.language.nodes import Mapping, Refusal, Scalar
 from mulligan.language.patterns import pattern
@@ -31,11 +32,17 @@ def _parsed(code: Scalar, scope: Scope) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(code.text)
+            return _tree(code.text)
     except SyntaxError as error:
         raise _refuse_syntax(error, code, scope) from None
     except (ValueError, RecursionError, MemoryError):
         raise scope.source.refuse("python", "the python code does not parse", code) from None
+
+
+@lru_cache(maxsize=256)
+def _tree(text: str) -> ast.Module:
+    """Parsed once, however many steps have the same text."""
+    return ast.parse(text)
 
 
 def _refuse_syntax(error: SyntaxError, code: Scalar, scope: Scope) -> Refusal:
