@@ -144,24 +144,25 @@ class Driver:
     def _tear_down(self) -> None:
         """In order: nothing of ours runs any more when the store hears that we are gone."""
         self._close_hands()
+        is_known = True
         try:
             self.engine.let_go()
             self.store.retire(self.name)
         except StoreUnavailable:
-            # Our lock is free in a moment: whoever comes next buries us.
-            pass
-        self._put_down()
+            # Our lock is free in a moment: whoever comes next sees it, and buries us.
+            is_known = False
+        self._put_down(is_known=is_known)
 
     def _close_hands(self) -> None:
         if self.hands is not None:
             self.hands.close()
         self.hands = None
 
-    def _put_down(self) -> None:
+    def _put_down(self, *, is_known: bool = True) -> None:
         """Nothing of ours runs, and our lock is free."""
         self._close_hands()
         if self.lock is not None:
-            self.lock.release()
+            self.lock.release(is_known=is_known)
         self.lock = None
 
     def rescue(self) -> None:

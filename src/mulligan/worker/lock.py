@@ -15,9 +15,10 @@ class Lock(msgspec.Struct, frozen=True):
     path: str
     fd: int
 
-    def release(self) -> None:
-        """Let go, and remove the file: its name is never used again."""
-        Path(self.path).unlink(missing_ok=True)
+    def release(self, *, is_known: bool = True) -> None:
+        """Let go, and remove the file: its name is never used again. Where the store does not know yet, it stays."""
+        if is_known:
+            Path(self.path).unlink(missing_ok=True)
         os.close(self.fd)
 
 
