@@ -119,7 +119,8 @@ class Driver:
             self._beaten_at = time.monotonic()
             self.rescue()
         except BaseException:
-            self._put_down()
+            # The store may know us by now, or not: whoever looks at our lock sees that we are gone.
+            self._put_down(is_known=False)
             raise
 
     def _record(self, lock_path: str) -> WorkerRecord:
@@ -301,7 +302,7 @@ class Driver:
             except StoreUnavailable as error:
                 if self.interrupts:
                     raise
-                self._put_down()
+                self._put_down(is_known=False)
                 self.watcher.trouble(f"{error.message}; waiting for it")
                 time.sleep(seconds)
             else:
