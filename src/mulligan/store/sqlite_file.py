@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ Found = TypeVar("Found")
 
 # Says whose file it is to `file` and to us: "MULL".
 _APPLICATION_ID = 0x4D554C4C
+
+_AGAIN_SECONDS = 0.005
 
 _SETTINGS = (
     "PRAGMA journal_mode = WAL",
@@ -128,11 +131,24 @@ class SqliteFile:
             if application != _APPLICATION_ID and not self._is_empty():
                 raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
             for setting in _SETTINGS:
-                self._db.execute(setting).fetchall()
+                self._set(setting)
         except apsw.Error as error:
             self._translate(error)
         if missing("sqlite", found, f"'{self.path}'"):
             self.write(self._migrate)
+
+    def _set(self, setting: str) -> None:
+        """Two processes that make the file at the same moment: SQLite does not wait for the one that turns WAL on."""
+        until = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                self._db.execute(setting).fetchall()
+            except apsw.BusyError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return
 
     def _is_empty(self) -> bool:
         return not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
