@@ -9,6 +9,7 @@ import pytest
 from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.classify import Outcome
+from mulligan.core.workflow import Command
 from mulligan.ports import Answer, Commit
 
 from .conftest import World
@@ -457,3 +458,17 @@ def test_what_another_worker_has_left_in_the_queue_is_taken_also_by_one_that_is_
     world.settle(other)
 
     assert world.status(run_id) == "completed"
+
+
+def test_a_task_that_meets_a_bug_does_not_take_those_that_wait_with_it(world: World) -> None:
+    engine = world.engine(slots=1)
+    engine.set_alone(True)
+    run_id = world.start(FAN, engine)
+    engine.tick(0.0)
+    drive = engine.drives[run_id]
+    drive.state.places["b"].spec = Command()
+
+    with pytest.raises(AssertionError, match="'b' has nothing to run"):
+        drive.claim(world.clock.now())
+
+    assert list(drive.queue) == [("b", 1), ("c", 1)]

@@ -81,15 +81,15 @@ class Drive:
         evaluator: Evaluator,
         hands: Hands | None,
         *,
-        is_alone: bool = True,
+        is_exclusive: bool = True,
     ) -> None:
         self.turn = turn
         self.record = record
         self.state = state
         self.evaluator = evaluator
         self.hands = hands
-        # Nobody else can take its tasks: what our hands can never take, nobody can.
-        self.is_alone = is_alone
+        # Nobody else may ever take its tasks: what our hands can never take, nobody can.
+        self.is_exclusive = is_exclusive
         self.reports: deque[Told] = deque()
         # Tasks of earlier turns that nobody has taken, oldest first; kept only where no one else may take them.
         self.queue: deque[tuple[str, int]] = deque()
@@ -138,24 +138,25 @@ class Drive:
 
         A large one that waits for room does not keep smaller ones behind it waiting; a few are asked, not all.
         """
-        turned_away: list[tuple[str, int]] = []
+        waiting: list[tuple[str, int]] = []
         wanted = None
-        while self.queue and len(turned_away) < TURNED_AWAY_MAX and self.hands is not None and not self.is_paused:
-            known_by = self.queue.popleft()
-            if not self._is_ready(*known_by):
-                continue
-            wanted = task(self.state, known_by[0])
-            if self._is_ours(wanted):
-                pending = self._begin()
-                pending.claimed.append(known_by)
-                self._take_or_refuse(pending, wanted, now)
-                self._follow(pending, now)
-            else:
-                turned_away.append(known_by)
-                if wanted.is_small:
+        try:
+            while self.queue and len(waiting) < TURNED_AWAY_MAX and self.hands is not None and not self.is_paused:
+                known_by = self.queue.popleft()
+                if not self._is_ready(*known_by):
+                    continue
+                waiting.append(known_by)
+                wanted = task(self.state, known_by[0])
+                if self._is_ours(wanted):
+                    self._begin().claimed.append(waiting.pop())
+                    self._take_or_refuse(self._begin(), wanted, now)
+                    self._follow(self._begin(), now)
+                elif wanted.is_small:
                     break
-        self.queue.extendleft(reversed(turned_away))
-        return wanted if turned_away else None
+        finally:
+            # Also where one of them met a bug of ours: the others still wait.
+            self.queue.extendleft(reversed(waiting))
+        return wanted if waiting else None
 
     def _is_ready(self, key: str, attempt: int) -> bool:
         place = self.state.places.get(key)
@@ -208,7 +209,7 @@ class Drive:
         """Whether it is for our hands: there is room, or it is for them to say that there will never be any."""
         if self.hands is None:
             return False
-        return self.hands.fits(wanted) or (self.is_alone and not self.hands.can_ever(wanted))
+        return self.hands.fits(wanted) or (self.is_exclusive and not self.hands.can_ever(wanted))
 
     def _take_or_refuse(self, pending: _Pending, wanted: Task, now: datetime) -> None:
         assert self.hands is not None
@@ -216,7 +217,7 @@ class Drive:
             outcome = Outcome(
                 code="NO_CAPACITY", message=f"no worker here can ever take it: it asks for {_asked(wanted)}"
             )
-            pending.queued[wanted.place] = wanted
+            pending.stopped.append(fx.StopTask(wanted.place, wanted.attempt, 0.0))
             pending.next.append(r.TaskEnded(now, wanted.place, wanted.attempt, outcome))
             return
         self.hands.reserve(wanted)

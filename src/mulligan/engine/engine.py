@@ -132,7 +132,7 @@ class Engine:
 
     def _drive(self, turn: Turn, record: RunRecord, state: State) -> Drive:
         hands = None if self._is_draining else self.hands
-        drive = Drive(turn, record, state, self.evaluator, hands, is_alone=not self.store.is_shared)
+        drive = Drive(turn, record, state, self.evaluator, hands, is_exclusive=not self.store.is_shared)
         self.drives[turn.run_id] = drive
         self._must_look = True
         return drive
@@ -246,6 +246,8 @@ class Engine:
         self._told[drive.run_id] = drive
 
     def _send(self, token: int, report: r.Report) -> None:
+        # If nobody has the run it is for us to answer.
+        self._must_look = True
         try:
             self.store.report(token, report)
         except StaleLease:
@@ -490,7 +492,9 @@ class Engine:
         for lease in leases:
             self.hands.reserve(lease.task)
         # That they have started is in their inboxes: a run hears of it before it hears of their end.
-        self._read_inboxes({lease.task.run_id for lease in leases} & self.drives.keys())
+        run_ids = {lease.task.run_id for lease in leases}
+        self._read_inboxes(run_ids & self.drives.keys())
+        self._must_look = self._must_look or not run_ids <= self.drives.keys()
         self._start(leases)
 
     def _is_worth_asking(self) -> bool:
