@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from ..ports import Store, WorkerRecord
+
+
+def is_seen(store: Store, worker: WorkerRecord, host: str) -> bool:
+    """Whether the worker's lock can be seen from here: then it says who is alive, and no clock has to.
+
+    In a store that several hosts share, a lock that is not there may be on another host of the same name.
+    """
+    if not worker.lock or not store.is_shared:
+        return bool(worker.lock)
+    return worker.host == host and os.path.exists(worker.lock)
 
 
 def bury_the_dead(
@@ -26,10 +37,10 @@ def _buries(
     is_free: Callable[[str], bool],
     end_leftovers: Callable[[str], object],
 ) -> bool:
-    is_seen = bool(worker.lock) and (worker.host == host or not store.is_shared)
-    is_dead = is_seen and is_free(worker.lock)
+    can_see = is_seen(store, worker, host)
+    is_dead = can_see and is_free(worker.lock)
     # A live one that was stopped for a while holds its lock: only time tells then, where there is a heartbeat.
-    if not is_dead and not (worker.is_expired and (store.is_shared or not is_seen)):
+    if not is_dead and not (worker.is_expired and (store.is_shared or not can_see)):
         return False
     if worker.host == host:
         end_leftovers(worker.name)

@@ -168,13 +168,13 @@ class Driver:
 
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this host."""
-        is_dead = lock.is_left if self.store.is_shared else lock.is_free
-        for worker in bury_the_dead(self.store, this_host(), is_dead, kill_leftovers):
+        for worker in bury_the_dead(self.store, this_host(), lock.is_free, kill_leftovers):
             if worker.host == this_host():
                 Path(worker.lock).unlink(missing_ok=True)
                 remove_folder(self.home.folders.worker(worker.name))
-        others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
-        self.engine.set_alone(next(others, None) is None)
+        if self.store.is_shared:
+            others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
+            self.engine.set_alone(next(others, None) is None)
 
     # -- driving -----------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from ..core.graph import Graph
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow, encode, version
+from ..engine.rescue import is_seen
 from ..engine.watching import Watcher
 from ..errors import MulliganError, Refused, RunDriven, RunFinished, StoreUnavailable, UnknownRun, error_by_code
 from ..language import check_inputs
@@ -261,8 +262,7 @@ class Service(Reading):
         return found if found is not None and self._is_alive(found) else None
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
-        is_shared = self.store.is_shared
-        if worker.lock and (not is_shared or (worker.host == this_host() and os.path.exists(worker.lock))):
+        if is_seen(self.store, worker, this_host()):
             return not is_free(worker.lock) and not _is_dying(worker)
         return not worker.is_expired
 

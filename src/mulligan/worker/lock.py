@@ -32,10 +32,7 @@ def hold(folder: Path, name: str) -> Lock:
 
 
 def is_free(path: str) -> bool:
-    """Whether nobody holds it: its worker is dead, and nothing of its tasks runs. No file: it ended in order.
-
-    That it is there has to be seen, though, where others may have a host of the same name: see `is_left`.
-    """
+    """Whether nobody holds it: its worker is dead, and nothing of its tasks runs. No file: it ended in order."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -51,8 +48,3 @@ def is_free(path: str) -> bool:
         return True
     finally:
         os.close(fd)
-
-
-def is_left(path: str) -> bool:
-    """Whether the file is there and nobody holds it. One that is not there may be on another host of the same name."""
-    return os.path.exists(path) and is_free(path)
