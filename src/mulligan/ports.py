@@ -252,6 +252,9 @@ class Store(Protocol):
     def waiting(self) -> list[Waiting]:
         """What waits for a person, over all runs that have not ended."""
 
+    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+        """The rows of one kind over all runs: run id, key, data; in the order of runs and keys."""
+
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:

@@ -177,6 +177,33 @@ def test_what_no_longer_waits_is_not_found(store: Store) -> None:
     assert store.waiting() == []
 
 
+def test_the_rows_of_one_kind_are_found_over_all_runs_in_the_order_of_runs_and_keys(store: Store) -> None:
+    one, two, over = (started(store) for _ in range(3))
+    store.commit(
+        [
+            commit(two, rows=[("tallies", "b", "", b"3"), ("tallies", "a", "", b"\x00\xff"), ("place", "a", "", b"9")]),
+            commit(one, rows=[("tallies", "c", "", b"1"), ("run", "", "", b"9")]),
+            commit(over, rows=[("tallies", "a", "", b"4")], status="completed"),
+        ]
+    )
+
+    assert store.kept("tallies") == [
+        (one.run_id, "c", b"1"),
+        (two.run_id, "a", b"\x00\xff"),
+        (two.run_id, "b", b"3"),
+        (over.run_id, "a", b"4"),
+    ]
+
+
+def test_of_a_kind_that_no_run_has_no_rows_are_found(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, rows=[("tallies", "a", "", b"1"), ("run", "", "", b"9")])])
+    store.commit([commit(turn, 1, rows=[("tallies", "a", "", None)])])
+
+    assert store.kept("tallies") == []
+    assert store.kept("run") == [(turn.run_id, "", b"9")]
+
+
 def test_everything_is_found_again_when_the_store_is_opened_again(opened: Open) -> None:
     first = opened()
     turn = started(first)

@@ -134,6 +134,14 @@ class MemoryStore:
             if tag
         ]
 
+    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+        return [
+            (run.run_id, key, data)
+            for run in self.shelf.runs.values()
+            for (kind_, key), (_, data) in sorted(run.rows.items())
+            if kind_ == kind
+        ]
+
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:

@@ -137,6 +137,9 @@ class PostgresStore:
     def waiting(self) -> list[Waiting]:
         return [Waiting(*row) for row in self._link.read("waiting")]
 
+    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+        return self._link.read("kept", kind)
+
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:

@@ -138,6 +138,9 @@ class SqliteStore:
     def waiting(self) -> list[Waiting]:
         return [Waiting(*row) for row in self._file.read(SQL["waiting"])]
 
+    def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
+        return self._file.read(SQL["kept"], kind)
+
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:

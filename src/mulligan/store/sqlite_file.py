@@ -127,31 +127,32 @@ class SqliteFile:
             self._db.set_busy_timeout(int(self._busy_seconds * 1000))
             if self._db.readonly("main"):
                 raise apsw.ReadOnlyError
-            found, application = self._db.pragma("user_version"), self._db.pragma("application_id")
-            if application != _APPLICATION_ID and not self._is_empty():
+            found, application, is_empty = self._patiently(self._look)
+            if application != _APPLICATION_ID and not is_empty:
                 raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
             for setting in _SETTINGS:
-                self._set(setting)
+                self._patiently(lambda setting=setting: self._db.execute(setting).fetchall())
         except apsw.Error as error:
             self._translate(error)
         if missing("sqlite", found, f"'{self.path}'"):
             self.write(self._migrate)
 
-    def _set(self, setting: str) -> None:
+    def _look(self) -> tuple[int, int, bool]:
+        """The schema's number, whose file it is, and whether it is empty, all of one moment: another may be making it."""
+        with self._db:
+            is_empty = not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+            return self._db.pragma("user_version"), self._db.pragma("application_id"), is_empty
+
+    def _patiently(self, work: Callable[[], Found]) -> Found:
         """Two processes that make the file at the same moment: SQLite does not wait for the one that turns WAL on."""
         until = time.monotonic() + self._busy_seconds
         while True:
             try:
-                self._db.execute(setting).fetchall()
+                return work()
             except apsw.BusyError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(_AGAIN_SECONDS)
-            else:
-                return
-
-    def _is_empty(self) -> bool:
-        return not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
 
     def _migrate(self, db: apsw.Cursor) -> None:
         """Asked again under the lock: another process may have come first."""

@@ -102,6 +102,12 @@ SELECT run_id, key, tag FROM rows JOIN runs USING (run_id)
 WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
+-- From run to run, each through the key of its rows: an index by kind would cost every commit a write.
+-- name: kept
+SELECT r.run_id, s.key, s.data
+FROM runs r CROSS JOIN LATERAL (SELECT key, data FROM rows WHERE run_id = r.run_id AND kind = %s ORDER BY key) s
+ORDER BY r.run_id, s.key
+
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put

@@ -70,6 +70,12 @@ SELECT run_id, key, tag FROM rows JOIN runs USING (run_id)
 WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
+-- From run to run, each through the key of its rows: an index by kind would cost every commit a page.
+-- name: kept
+SELECT r.run_id, s.key, s.data FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?1
+UNION ALL SELECT run_id, '', state FROM runs WHERE ?1 = 'run' AND state IS NOT NULL
+ORDER BY 1, 2
+
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put
