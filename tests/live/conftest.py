@@ -1,0 +1,54 @@
+"""What the live tests share: the runner, once on each kind of store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mulligan.service.home import Home
+
+from .runner import Live
+
+
+@pytest.fixture(autouse=True)
+def _no_home_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the terminal of the tests is set to is nothing to them."""
+    for name in [name for name in os.environ if name.startswith("MULLIGAN_") and name != "MULLIGAN_TEST_POSTGRES"]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
+    """The runner, on each kind of store."""
+    store_url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
+    with _live(tmp_path, store_url) as found:
+        yield found
+
+
+@pytest.fixture
+def live_file(tmp_path: Path) -> Iterator[Live]:
+    """The runner on SQLite: for what no store can change."""
+    with _live(tmp_path, "") as found:
+        yield found
+
+
+@pytest.fixture
+def live_server(tmp_path: Path, schema_url: str) -> Iterator[Live]:
+    """The runner on PostgreSQL: for what several hosts share."""
+    with _live(tmp_path, schema_url) as found:
+        yield found
+
+
+@contextmanager
+def _live(tmp_path: Path, store_url: str) -> Iterator[Live]:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    found = Live(folder, Home(tmp_path / "home", store_url))
+    try:
+        yield found
+    finally:
+        found.close()
