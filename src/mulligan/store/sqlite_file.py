@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -131,17 +132,20 @@ class SqliteFile:
             if application != _APPLICATION_ID and not is_empty:
                 raise StoreRefused(f"'{self.path}' is a database of another program", hint=_OTHER_FILE)
             for setting in _SETTINGS:
-                self._patiently(lambda setting=setting: self._db.execute(setting).fetchall())
+                self._patiently(partial(fetched, self._cursor, setting))
         except apsw.Error as error:
             self._translate(error)
         if missing("sqlite", found, f"'{self.path}'"):
             self.write(self._migrate)
 
     def _look(self) -> tuple[int, int, bool]:
-        """The schema's number, whose file it is, and whether it is empty, all of one moment: another may be making it."""
-        with self._db:
+        """The schema's number, whose file it is, whether it is empty: of one moment, since another may be making it."""
+        self._db.execute("BEGIN")
+        try:
             is_empty = not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
             return self._db.pragma("user_version"), self._db.pragma("application_id"), is_empty
+        finally:
+            self._db.execute("ROLLBACK")
 
     def _patiently(self, work: Callable[[], Found]) -> Found:
         """Two processes that make the file at the same moment: SQLite does not wait for the one that turns WAL on."""
