@@ -255,6 +255,9 @@ class Store(Protocol):
     def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
         """The rows of one kind over all runs: run id, key, data; in the order of runs and keys."""
 
+    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        """One row of the newest runs of a workflow, where it has no tag: run id and data, the newest first."""
+
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:

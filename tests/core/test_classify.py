@@ -346,6 +346,13 @@ def test_a_failure_says_where_and_when_it_happened() -> None:
     assert found.at is not None and (found.at - T0).total_seconds() == 5
 
 
+@pytest.mark.parametrize("code", ["TIMEOUT", "WORKER_LOST", "INTERNAL", "OUR_OWN"])
+def test_a_failure_that_is_said_whole_is_believed_whatever_its_code(code: str) -> None:
+    said = failure(code, "as if", details={"a": 1})
+
+    assert classify(Outcome(said=said)) == (said, ())
+
+
 def test_a_step_with_warnings_completes_and_shows_them() -> None:
     run = History(workflow(step("a"))).start()
 

@@ -15,7 +15,7 @@ from mulligan.core.classify import Outcome
 from mulligan.core.codec import decode_log
 from mulligan.core.evolve import evolve
 from mulligan.core.failure import failure
-from mulligan.core.snapshot import Row, changes, restore
+from mulligan.core.snapshot import Row, changes, place_alone, restore
 from mulligan.core.state import FailureRecord, Past, State, Undoable
 from mulligan.core.turn import fold, follow, turn
 from mulligan.core.workflow import Action, Handler, Map, Need, Rule, Triage, Workflow, decode
@@ -568,3 +568,19 @@ def test_a_command_whose_parent_is_gone_is_refused():
         run.restored()
 
     assert refused.value.message == "the tables of the run cannot be read: nothing is known of 'a'"
+
+
+def test_a_place_can_be_read_from_its_row_without_the_run_around_it() -> None:
+    run = History(workflow(step("a", triage=Triage()))).start().fail("a", 42)
+    run.state.begin()
+    run.state.touch("a")
+    (data,) = (data for kind, key, _, data in changes(run.state) if (kind, key) == ("places", "a"))
+    assert data is not None
+
+    place = place_alone("a", data)
+
+    assert (place.key, place.status, place.failure, place.climb) == ("a", "pending_failed", *_failed(run))
+
+
+def _failed(run: History) -> tuple[Any, Any]:
+    return run["a"].failure, run["a"].climb

@@ -195,6 +195,25 @@ def test_the_rows_of_one_kind_are_found_over_all_runs_in_the_order_of_runs_and_k
     ]
 
 
+def test_one_row_is_found_in_the_newest_runs_of_a_workflow_where_nobody_is_waited_for(store: Store) -> None:
+    turns = [started(store, name=name) for name in ("nightly", "nightly", "other", "nightly", "nightly")]
+    one, parked, other, two, without = turns
+    store.commit(
+        [
+            commit(one, rows=[("places", "a", "", b"1"), ("places", "b", "", b"9")], status="failed"),
+            commit(parked, rows=[("places", "a", "parked", b"2")]),
+            commit(other, rows=[("places", "a", "", b"3")]),
+            commit(two, rows=[("places", "a", "", b"\x00\xff"), ("arcs", "a", "", b"9")]),
+            commit(without, rows=[("places", "b", "", b"9")]),
+        ]
+    )
+
+    assert store.lately("nightly", "places", "a", 20) == [(two.run_id, b"\x00\xff"), (one.run_id, b"1")]
+    assert store.lately("nightly", "places", "a", 1) == [(two.run_id, b"\x00\xff")]
+    assert store.lately("nightly", "places", "c", 20) == []
+    assert store.lately("weekly", "places", "a", 20) == []
+
+
 def test_of_a_kind_that_no_run_has_no_rows_are_found(store: Store) -> None:
     turn = started(store)
     store.commit([commit(turn, rows=[("tallies", "a", "", b"1"), ("run", "", "", b"9")])])

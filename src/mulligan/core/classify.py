@@ -34,6 +34,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     output_error: str = ""
     # It was made to end, by a signal: whatever it says then, it has not done what it was there for.
     is_stopped: bool = False
+    # The failure itself, as somebody wants it who tries what follows from it: believed, whatever its code.
+    said: Failure | None = None
 
 
 _NOTHING_WRONG = Outcome()
@@ -43,6 +45,8 @@ def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
     """The failure, if it is one, and the step's warnings. An error that the step reports fails it even on exit 0."""
     if outcome == _NOTHING_WRONG:
         return None, ()
+    if outcome.said is not None:
+        return outcome.said, ()
     reports = [_reported(report, outcome) for report in outcome.reported]
     warnings = tuple(report for report in reports if report.severity == "warning")
     errors = [report for report in reports if report.severity != "warning"]

@@ -17,7 +17,8 @@ from .arrivals import arrive, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
 from .lives import LIVES, LIVES_MOVED
-from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, State, Stop, Undoable
+from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, State, Stop, Undoable
+from .tallies import COUNTED
 from .transitions import PLACE
 from .workflow import END
 
@@ -30,14 +31,19 @@ def evolve(state: State, entry: e.Entry) -> None:
     move = _MOVES.get(type(fact))
     if move is None:
         refuse_unlawful(state, fact)
-        _HANDLERS[type(fact)](state, fact, entry)
+        handle, count = _HANDLERS[type(fact)]
+        if count is not None:
+            count(state, fact, entry)
+        handle(state, fact, entry)
     else:
         # Nearly all facts: one look at the place says whether it may move, and where to.
-        subject, moves, handler = move
+        subject, moves, handler, count = move
         key = subject(fact)
         place = state.places.get(key)
         if place is None or place.status not in moves:
             refuse_unlawful(state, fact)
+        if count is not None:
+            count(state, fact, entry)
         place = state.touch(key)
         status = moves[place.status]
         if status != place.status:
@@ -273,7 +279,7 @@ def _step_cancelled(state: State, place: Place, fact: e.StepCancelled, entry: e.
 
 def _step_parked(state: State, place: Place, fact: e.StepParked, entry: e.Entry) -> None:
     place.failure = fact.failure
-    place.climb = _replace(place.climb, parked_due=fact.due)
+    place.climb = _replace(place.climb, parked_due=fact.due, parked_at=entry.at, parked_for=fact.reason)
 
 
 def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: e.Entry) -> None:
@@ -283,7 +289,15 @@ def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: 
         parked_due=None,
         adjusted=fact.adjusted or climb.adjusted,
         defaults_used=climb.defaults_used + fact.is_default,
+        parked_at=None,
+        parked_for="",
+        ruling=_ruling(place, fact),
     )
+
+
+def _ruling(place: Place, fact: e.StepClassified) -> Ruling:
+    code, exit_code = (place.failure.code, place.failure.exit_code) if place.failure else ("", None)
+    return Ruling(fact.verdict, fact.by, fact.reason, code, exit_code, fact.attempt)
 
 
 def _step_put_back(state: State, fact: e.StepPutBack, entry: e.Entry) -> None:

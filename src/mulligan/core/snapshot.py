@@ -16,7 +16,7 @@ import msgspec
 from ..errors import CodecError, Unlawful
 from .graph import Graph
 from .lives import ITEM, command_spec
-from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Undoable
+from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
 from .workflow import END, Command, Workflow
 
 # kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", else ""), data (None: it goes)
@@ -46,6 +46,7 @@ _TYPES: dict[str, Any] = {
     "past": Past,
     "routed": tuple[int, ...],
     "informed": tuple[int, ...],
+    "tallies": Tally,
 }
 _KINDS = ("run", *_LARGE, "places", *_TYPES)
 
@@ -152,6 +153,14 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
+def place_alone(key: str, data: bytes) -> Place:
+    """A place from its row, without the run around it: what it does and its items are not known then."""
+    role, status, parent, index, *rest = _reader("places")(data)
+    place = Place(key, role, ITEM, status, parent, index, *rest)
+    place.items = None
+    return place
+
+
 def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None) -> State:
     """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none."""
     state = State(workflow, graph)
@@ -164,7 +173,7 @@ def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None)
 
 
 def _fill(state: State, tables: dict[str, _Table]) -> None:
-    for name in ("arcs", "barriers"):
+    for name in ("arcs", "barriers", "tallies"):
         read = _reader(name)
         getattr(state, name).update((key, read(data)) for key, data in tables[name].items())
     for name in ("past", "routed", "informed"):

@@ -22,6 +22,17 @@ from .workflow import END, Command, Step, Workflow
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last word on a parked step: what was said of which failure, by whom, and why."""
+
+    verdict: str
+    by: str
+    reason: str
+    code: str
+    exit_code: int | None = None
+    attempt: int = 0
+
+
 class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the ladder remembers of one visit: only places that failed have one."""
 
@@ -44,6 +55,13 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     adjusted: Adjusted | None = None
     parked_due: datetime | None = None
     defaults_used: int = 0
+    # Since when it is parked and why, and the last word on it: for whoever decides, here and in later runs.
+    parked_at: datetime | None = None
+    parked_for: str = ""
+    ruling: Ruling | None = None
+    # What is tried now, as the name of its tally; since when, unless its time is counted already.
+    trying: str = ""
+    trying_since: datetime | None = None
 
 
 NO_CLIMB = Climb()
@@ -172,6 +190,23 @@ class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
     output: Any = None
 
 
+class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often something was tried, how often it worked, and how long those took that have come to something."""
+
+    tried: int = 0
+    worked: int = 0
+    judged: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.tried + other.tried,
+            self.worked + other.worked,
+            self.judged + other.judged,
+            self.seconds + other.seconds,
+        )
+
+
 def undo_key(step: str, visit: int) -> str:
     return f"{step}.undo@{visit}"
 
@@ -232,7 +267,7 @@ _TAKEN: Any = object()
 # A struct's own shallow copy: `copy.copy` would look for it at every call.
 _copy = methodcaller("__copy__")
 # What two states of one run are compared by.
-STATE_TABLES = tuple("run places arcs barriers failures recoveries undoables past routed informed".split())
+STATE_TABLES = tuple("run places arcs barriers failures recoveries undoables past routed informed tallies".split())
 
 
 class State:
@@ -256,6 +291,8 @@ class State:
         self.routed: dict[tuple[str, int], tuple[int, ...]] = {}
         # Failures by the visit that is told of them: where they were routed, and whoever is alerted beside.
         self.informed: dict[tuple[str, int], tuple[int, ...]] = {}
+        # How the rungs did, by name: see `tallies`. A run without failures has none.
+        self.tallies: dict[str, Tally] = {}
         # The tables by identity: the journal holds the tables themselves, and is read by their names.
         self._names = {id(getattr(self, name)): name for name in STATE_TABLES[1:]}
         self._journal: list[tuple[Any, Any, Any]] | None = None

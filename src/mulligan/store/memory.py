@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -141,6 +142,11 @@ class MemoryStore:
             for (kind_, key), (_, data) in sorted(run.rows.items())
             if kind_ == kind
         ]
+
+    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        runs = (run for run in reversed(self.shelf.runs.values()) if run.new.name == workflow)
+        rows = ((run.run_id, *run.rows[kind, key]) for run in runs if (kind, key) in run.rows)
+        return list(islice(((run_id, data) for run_id, tag, data in rows if not tag), limit))
 
     # -- inboxes
 

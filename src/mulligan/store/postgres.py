@@ -140,6 +140,9 @@ class PostgresStore:
     def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
         return self._link.read("kept", kind)
 
+    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        return self._link.read("lately", kind, key, workflow, limit)
+
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:

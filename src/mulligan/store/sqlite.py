@@ -141,6 +141,9 @@ class SqliteStore:
     def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
         return self._file.read(SQL["kept"], kind)
 
+    def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
+        return self._file.read(SQL["lately"], workflow, kind, key, limit)
+
     # -- inboxes
 
     def put(self, run_id: int, report: Report, *, is_asking: bool = False) -> int:

@@ -108,6 +108,12 @@ SELECT r.run_id, s.key, s.data
 FROM runs r CROSS JOIN LATERAL (SELECT key, data FROM rows WHERE run_id = r.run_id AND kind = %s ORDER BY key) s
 ORDER BY r.run_id, s.key
 
+-- From the newest run back: it ends as soon as there are enough.
+-- name: lately
+SELECT r.run_id, s.data
+FROM runs r JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s AND s.tag = ''
+WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
+
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put

@@ -76,6 +76,12 @@ SELECT r.run_id, s.key, s.data FROM runs r CROSS JOIN rows s ON s.run_id = r.run
 UNION ALL SELECT run_id, '', state FROM runs WHERE ?1 = 'run' AND state IS NOT NULL
 ORDER BY 1, 2
 
+-- From the newest run back: it ends as soon as there are enough.
+-- name: lately
+SELECT r.run_id, s.data
+FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?2 AND s.key = ?3 AND s.tag = ''
+WHERE r.workflow = ?1 ORDER BY r.run_id DESC LIMIT ?4
+
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put
