@@ -266,3 +266,39 @@ def test_an_items_name_where_there_is_no_item_is_warned_about() -> None:
 )
 def test_a_variable_of_the_shell_that_is_called_like_an_item_is_not_warned_about(keys: str) -> None:
     assert warnings(f"steps:\n  - {{step: a, {keys}}}\n") == ""
+
+
+def test_an_alert_on_an_edge_that_handles_is_warned_about() -> None:
+    text = """
+    steps:
+      - step: deploy
+        shell: make
+        next: [{to: page-someone, on: failure}]
+      - {step: page-someone, shell: make}
+    """
+
+    said = warnings(text)
+
+    assert said == (
+        "warning[language.handling_alert]: w.yaml:4:17: "
+        "when 'page-someone' completes the failure counts as handled, and the run does not fail for it\n"
+        "  4 |     next: [{to: page-someone, on: failure}]\n"
+        "    |                 ^^^^^^^^^^^^ if it only tells somebody, add 'handles: false'"
+    )
+
+
+@pytest.mark.parametrize(
+    "edge",
+    [
+        "{to: page, on: failure, handles: false}",
+        "{to: page, on: failure, handles: true}",
+        "{to: page, on: failure, then: continue}",
+        "{to: page, on: always}",
+        "{to: rollback, on: failure}",
+        "{to: webpage, on: failure}",
+    ],
+)
+def test_an_edge_that_says_what_it_means_is_not_warned_about(edge: str) -> None:
+    to = edge.partition(": ")[2].partition(",")[0]
+
+    assert warnings(f"steps: [{{step: a, shell: make, next: [{edge}]}}, {{step: {to}, shell: make}}]") == ""

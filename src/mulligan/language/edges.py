@@ -10,6 +10,7 @@ import msgspec
 from mulligan.core.workflow import END, Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
 from mulligan.language.nodes import Node, Scalar, Sequence
+from mulligan.language.patterns import pattern
 from mulligan.language.policies import read_backoff
 from mulligan.language.scope import Scope, condition
 from mulligan.language.shapes import STEP_NAME, Fields
@@ -17,6 +18,8 @@ from mulligan.language.shapes import STEP_NAME, Fields
 Link = TypeVar("Link")
 
 _FAILURE_ONLY = ("codes", "exit_codes", "handles", "then")
+# What a step is called that tells somebody of a failure, and mends nothing.
+_TELLING = pattern(r"(?:^|[_-])(?:alert|notif|page|mail|email|slack|inform|tell|warn)")
 
 
 class NeedDraft(msgspec.Struct, frozen=True):
@@ -105,7 +108,15 @@ def _edge(node: Node, scope: Scope) -> EdgeDraft | None:
         backoff=read_backoff(form),
         **form.pick("priority", *_FAILURE_ONLY),
     )
+    _warn_of_alert(edge, at, form, scope)
     return EdgeDraft(edge, at, form)
+
+
+def _warn_of_alert(edge: Edge, at: Node, form: Fields, scope: Scope) -> None:
+    """A message that was sent would make the failure count as handled, and the run end well."""
+    if edge.on == "failure" and not edge.then and "handles" not in form and _TELLING.search(edge.to.lower()):
+        message = f"when '{edge.to}' completes the failure counts as handled, and the run does not fail for it"
+        scope.source.warn("handling_alert", message, at, hint="if it only tells somebody, add 'handles: false'")
 
 
 def _refuse_misplaced(form: Fields, on: str, scope: Scope) -> None:
