@@ -31,10 +31,9 @@ def evolve(state: State, entry: e.Entry) -> None:
     move = _MOVES.get(type(fact))
     if move is None:
         refuse_unlawful(state, fact)
-        handle, count = _HANDLERS[type(fact)]
-        if count is not None:
+        if (count := COUNTED.get(type(fact))) is not None:
             count(state, fact, entry)
-        handle(state, fact, entry)
+        _HANDLERS[type(fact)](state, fact, entry)
     else:
         # Nearly all facts: one look at the place says whether it may move, and where to.
         subject, moves, handler, count = move
@@ -374,8 +373,8 @@ _MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.StepSettled: _step_settled,
     **LIVES_MOVED,
 }
-# What one look needs: the key of the place, where it may move from here, and what else is true then.
-_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler) for kind, handler in _MOVED.items()}
+# What one look needs: the key of the place, where it may move from here, what else is true then, and what is counted.
+_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, COUNTED.get(kind)) for kind, handler in _MOVED.items()}
 
 _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunStarted: _run_started,
