@@ -8,6 +8,7 @@ import pytest
 
 from mulligan.core import effects as fx
 from mulligan.core import events as e
+from mulligan.core.tasks import task
 from mulligan.core.turn import fold
 from mulligan.core.workflow import Action, Command, Handler, Map, Triage, Workflow
 from mulligan.errors import Refused, RunFinished
@@ -413,6 +414,15 @@ def test_a_cleanup_handler_that_fails_changes_nothing_about_a_cancelled_step() -
 
     assert run.statuses == {"a": "cancelled"}
     assert run.status == "cancelled"
+
+
+def test_a_cleanup_handler_is_told_that_its_step_was_cancelled_whatever_an_attempt_before_came_to() -> None:
+    run = run_of(step("a", rules=retry(1), on_failure=CLEANUP)).fail("a").started("a")
+
+    run.cancel().fail("a", signal=15)
+
+    told = task(run.state, "a.on_failure@2.0")
+    assert (told.error_code, told.return_code) == ("CANCELLED", None)
 
 
 def test_commands_of_a_cleanup_handler_keep_their_retries() -> None:

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import msgspec
 
 from .context import FailedSource, failure_context
-from .failure import Failure
+from .events import StopCause
+from .failure import Failure, failure
 from .state import FailureRecord, Place, State
 from .verdict import is_handled
 from .workflow import END, Action, Command, Expression, Template
@@ -223,9 +224,26 @@ def error_view(failure: Failure | None) -> dict[str, Any]:
 def nearest_failure(state: State, place: Place) -> Failure | None:
     """The failure that a handler, script or fix is about: of the place, or of what it belongs to."""
     for above in state.ancestors(place):
-        if above.failure is not None and above is not place:
-            return above.failure
+        found = None if above is place else _what_ended(state, above)
+        if found is not None:
+            return found
     return place.failure
+
+
+def _what_ended(state: State, place: Place) -> Failure | None:
+    """Its failure; CANCELLED if it was made to end: its cleanup handler runs for that, not for an attempt before."""
+    if place.phase != "stopped":
+        return place.failure
+    step, stop = state.step_of(place), state.run.stop
+    message = _STOPPED[stop.cause] if stop else "it was made to end"
+    return failure("CANCELLED", message, step=step.key, visit=step.visit, attempt=place.attempt, at=state.run.at)
+
+
+_STOPPED: dict[StopCause, str] = {
+    "cancelled": "the run was cancelled",
+    "timed_out": "the run took longer than its timeout",
+    "failed_fast": "the run stopped at another step's failure",
+}
 
 
 def nearest_output(state: State, place: Place) -> Any:
