@@ -17,6 +17,9 @@ HomeFolder = Annotated[
     str | None, Option("--home", metavar="DIR", help="Where runs are kept: else $MULLIGAN_HOME, else .mulligan.")
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON on stdout, and nothing else there.")]
+By = Annotated[
+    str, Option("--by", metavar="NAME", help="Who says so: else $MULLIGAN_BY, else the user. It is recorded.")
+]
 Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why: it is recorded.")]
 Inputs = Annotated[
     list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be given several times.")
@@ -27,9 +30,9 @@ Follow = Annotated[
 
 
 @contextmanager
-def service_at(home: str | None) -> Iterator[Service]:
-    """The verbs over a home, closed in the end."""
-    service = Service(find_home(home))
+def service_at(home: str | None, by: str = "") -> Iterator[Service]:
+    """The verbs over a home, in somebody's name, closed in the end."""
+    service = Service(find_home(home), by)
     try:
         yield service
     finally:

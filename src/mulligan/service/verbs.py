@@ -26,7 +26,16 @@ from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow, encode, version
 from ..engine.rescue import is_seen
 from ..engine.watching import Watcher
-from ..errors import MulliganError, Refused, RunDriven, RunFinished, StoreUnavailable, UnknownRun, error_by_code
+from ..errors import (
+    InputInvalid,
+    MulliganError,
+    Refused,
+    RunDriven,
+    RunFinished,
+    StoreUnavailable,
+    UnknownRun,
+    error_by_code,
+)
 from ..language import check_inputs
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.lock import is_free
@@ -38,6 +47,8 @@ from .reading import Reading
 
 # Of a run's name that no other run has, in any store.
 UID_BYTES = 6
+# Of the name under which somebody decides.
+NAME_CHARS_MAX = 100
 # How long a verb waits for the process that drives the run to answer, and how often it looks.
 ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
 # How long the supervisor of a process that was killed may take to end what it ran.
@@ -65,9 +76,9 @@ def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path) -> Prepared:
 class Service(Reading):
     """Every verb, over one home."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, by: str = "") -> None:
         super().__init__(home)
-        self.by = _user()
+        self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
         self, capacity: Capacity | None, watcher: Watcher | None = None, lease_seconds: float = LEASE_SECONDS
@@ -286,6 +297,15 @@ def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _name(said: str) -> str:
+    """Who speaks, as it is recorded and told: a few words in one line."""
+    name = said.strip()
+    if len(name) > NAME_CHARS_MAX or not name.isprintable():
+        shown = " ".join(name.split())[:NAME_CHARS_MAX]
+        raise InputInvalid(f"'{shown}' is not a name", hint=f"one line of at most {NAME_CHARS_MAX} characters")
+    return name
 
 
 def _user() -> str:
