@@ -3,9 +3,9 @@
     retry    one per rule. Tried: it reserved a retry. Worked: the attempt it granted completed what had failed.
              Time: from the reservation to that attempt's end, script and delay included.
     script   one per rule that has one. Tried: it was started. Worked: it succeeded. Time: its own.
-    handle   one per strategy. Tried: its commands were started. Worked: it completed what had failed (recovery, fallback;
-             custom, if it said so; with `rerun`, if the run after it did), or its commands succeeded (cleanup).
-             Time: from its start until that was known.
+    handle   one per strategy. Tried: its commands were started. Worked: it completed what had failed (recovery and
+             fallback; custom, if it said so; with `rerun`, if the run after it did), or its commands succeeded
+             (cleanup). Time: from its start until that was known.
     triage   Tried: a step was parked. Worked: it was classified as retry, and that attempt completed it.
              Time: until it was classified.
     route    one per target. Tried: a failure was sent there. Worked: that visit completed, or failed and was handled in
