@@ -51,6 +51,16 @@ def test_no_script_runs_when_the_retries_are_used_up():
     assert [fact.place for fact in run.facts(e.CommandEntered)] == ["a.script@1"]
 
 
+def test_no_attempt_follows_a_script_that_outlasts_the_deadline():
+    run = run_of(scripted(), deadline=60.0).fail("a").wait(61)
+
+    run.ok("a.script@1")
+
+    assert (run["a"].status, run["a"].failure.message) == ("failed", "it took longer than its deadline")
+    assert [fact.attempt for fact in run.facts(e.AttemptScheduled) if fact.place == "a"] == [1]
+    assert run.passed[-2:] == [("retry", "deadline_passed"), ("route", "no_route")]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [({"max_attempts": 1}, "attempts_exhausted"), ({"deadline": 5.0}, "deadline_passed")],

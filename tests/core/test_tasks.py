@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mulligan.core import events as e
 from mulligan.core.context import FAILURE_HEADER
 from mulligan.core.tasks import Task, task
 from mulligan.core.workflow import Adjust, Handler, Map, Resources, Rule, Secret, Template, Triage
@@ -196,6 +197,13 @@ def test_a_deadline_is_of_the_visit_whatever_the_attempt():
     assert (told(run, "a").attempt, told(run, "a").deadline) == (2, T0 + timedelta(seconds=60))
 
 
+def test_a_recovery_script_has_the_deadline_of_what_it_is_to_bring_back():
+    rules = (Rule(any=True, recovery_script=command("clear")),)
+    run = History(workflow(step("a", rules=rules, deadline=60))).start().wait(5).fail("a")
+
+    assert told(run, "a.script@1").deadline == T0 + timedelta(seconds=60)
+
+
 def test_the_idempotency_key_is_the_same_for_every_attempt_and_another_for_every_visit():
     fixed = step("a", rules=retry(1), next=[edge("fix", "failure", then="rerun")])
     run = History(workflow(fixed, step("fix"))).start()
@@ -365,6 +373,15 @@ def test_a_rerun_runs_where_its_handler_made_things_right():
     run.ok("a.on_failure@1.0")
 
     assert (told(run, "a").attempt, told(run, "a").host) == (2, "h1")
+
+
+def test_what_could_not_run_where_it_should_says_so_in_the_log():
+    run = History(workflow(step("a", on_failure=handler()))).start().started("a", host="h1").fail("a")
+
+    run.started("a.on_failure@1.0", host="h2")
+
+    started = run.facts(e.AttemptStarted)[-1]
+    assert (started.host, started.instead_of) == ("h2", "h1")
 
 
 def test_a_command_with_any_affinity_runs_anywhere():

@@ -2,22 +2,270 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mulligan.core import events as e
 
-from .runner import Live
+from .runner import Live, Ran
 
-FLAKY = """
-name: flaky
+MIB = 1 << 20
+
+# Each step fails in a way that several rules fit; the file's order is the reverse of what decides.
+SPECIFIC = """
+name: specific
+retry_policies:
+  all_kinds:
+    rules:
+      - {any: true, max_retries: 1}
+      - {pattern: 'connection reset', max_retries: 1}
+      - {exit_codes: [7, 8], max_retries: 1}
+      - {codes: [QUOTA], max_retries: 1}
+defaults: {retry: all_kinds}
 steps:
-  - step: fetch
-    shell: test -e fixed || { touch fixed; echo busy >&2; exit 11; }
-    retry: {rules: [{exit_codes: [11], max_retries: 2}]}
+  - step: by_code
+    shell: |
+      echo '{"code": "QUOTA", "message": "connection reset"}' > "$MULLIGAN_ERROR"
+      [ $MULLIGAN_ATTEMPT -gt 1 ] || exit 7
+      rm "$MULLIGAN_ERROR"
+  - step: by_exit_code
+    shell: '[ $MULLIGAN_ATTEMPT -gt 1 ] || { echo connection reset >&2; exit 8; }'
+  - step: by_pattern
+    shell: '[ $MULLIGAN_ATTEMPT -gt 1 ] || { echo the connection reset by peer >&2; exit 9; }'
+  - step: by_nothing
+    shell: '[ $MULLIGAN_ATTEMPT -gt 1 ] || exit 9'
+  - step: own_rules
+    shell: '[ $MULLIGAN_ATTEMPT -gt 1 ] || exit 8'
+    retry: {rules: [{exit_codes: [8], max_retries: 1}, {exit_codes: [8], max_retries: 9}]}
 """
 
 
-def test_a_retry_is_granted_by_the_rule_that_fits(live: Live):
-    ran = live.run(FLAKY)
+def rules_used(ran: Ran) -> dict[str, list[int]]:
+    """The rules that granted retries, by step, in order."""
+    found: dict[str, list[int]] = {}
+    for fact in ran.facts(e.RetryScheduled):
+        found.setdefault(fact.place, []).append(fact.rule)
+    return found
 
-    assert (ran.status, ran.exit_code, ran.steps["fetch"]["attempts"]) == ("completed", 0, 2)
-    assert [fact.number for fact in ran.facts(e.RetryScheduled, place="fetch")] == [1]
-    assert live.logs(ran.run_id, "fetch") == [("", "")]
+
+def passed(ran: Ran, step: str, rung: str = "retry") -> list[str]:
+    """Why the rung did not deal with the failures of a step."""
+    return [fact.reason for fact in ran.facts(e.RungPassed, place=step, rung=rung)]
+
+
+def delays(ran: Ran, step: str) -> list[float]:
+    """How long each retry of a step was put off, in seconds."""
+    return [(entry.fact.due - entry.at).total_seconds() for entry in ran.entries(e.RetryScheduled, place=step)]  # type: ignore[union-attr]
+
+
+def test_the_more_specific_kind_of_rule_wins_whatever_the_order_in_the_file(live: Live):
+    ran = live.run(SPECIFIC)
+
+    assert (ran.status, ran.shown["degraded"]) == ("completed", False)
+    assert rules_used(ran) == {
+        "by_code": [3],
+        "by_exit_code": [2],
+        "by_pattern": [1],
+        "by_nothing": [0],
+        # Among equals the first.
+        "own_rules": [0],
+    }
+
+
+BUDGETS = """
+name: budgets
+steps:
+  # Exits with 7, 8, 7, 8: the second 8 is one more than its rule grants.
+  - step: per_rule
+    shell: 'echo "attempt $MULLIGAN_ATTEMPT" >&2; exit $(( 8 - MULLIGAN_ATTEMPT % 2 ))'
+    retry: {rules: [{exit_codes: [7], max_retries: 2}, {exit_codes: [8], max_retries: 1}]}
+  - step: together
+    shell: exit $(( 8 - MULLIGAN_ATTEMPT % 2 ))
+    retry: {max_attempts: 2, rules: [{exit_codes: [7], max_retries: 5}, {exit_codes: [8], max_retries: 5}]}
+  - {step: by_default, shell: exit 1, retry: true}
+  - {step: a_number, shell: exit 1, retry: 1}
+  - {step: none, shell: exit 1, retry: 0}
+  - {step: unmatched, shell: exit 1, retry: {rules: [{exit_codes: [2]}]}}
+"""
+
+
+def test_a_budget_is_per_rule_and_max_attempts_bounds_all_rules_together(live: Live):
+    ran = live.run(BUDGETS)
+
+    assert {name: step["attempts"] for name, step in ran.steps.items()} == {
+        "per_rule": 4,
+        "together": 2,
+        "by_default": 4,
+        "a_number": 2,
+        "none": 1,
+        "unmatched": 1,
+    }
+    assert passed(ran, "per_rule") == ["retries_exhausted"]
+    assert passed(ran, "together") == ["attempts_exhausted"]
+    assert passed(ran, "by_default") == ["retries_exhausted"]
+    assert passed(ran, "unmatched") == ["no_rule"]
+    assert ran.steps["per_rule"]["failure"]["message"] == "attempt 4"
+
+
+FATAL = """
+name: fatal
+steps:
+  - step: refused
+    shell: |
+      echo '{"code": "NO_SUCH_USER", "retryable": false, "message": "nobody"}' > "$MULLIGAN_ERROR"
+      exit 3
+    retry: {rules: [{any: true}, {exit_codes: [3]}, {pattern: nobody}]}
+  - step: named
+    shell: |
+      [ $MULLIGAN_ATTEMPT -gt 1 ] || echo '{"code": "DISK", "severity": "critical"}' > "$MULLIGAN_ERROR"
+    retry: {rules: [{codes: [DISK], max_retries: 1}]}
+"""
+
+
+def test_a_fatal_failure_is_retried_only_by_a_rule_that_names_its_code(live: Live):
+    ran = live.run(FATAL)
+
+    assert (ran.steps["refused"]["attempts"], passed(ran, "refused")) == (1, ["no_rule"])
+    assert (ran.steps["named"]["status"], ran.steps["named"]["attempts"]) == ("completed", 2)
+
+
+BACKOFF = """
+name: backoff
+steps:
+  - step: growing
+    shell: exit 1
+    retry: {max_retries: 4, delay: 10ms, factor: 2, max_delay: 35ms}
+  - step: spread
+    shell: exit 1
+    retry: {max_retries: 3, delay: 40ms, jitter: 0.5}
+  - step: told
+    shell: |
+      echo '{"code": "BUSY", "details": {"retry_after": '"$([ $MULLIGAN_ATTEMPT = 1 ] && echo 0.05 || echo 60)"'}}' \\
+        > "$MULLIGAN_ERROR"
+    retry: {max_retries: 2, delay: 20ms, max_delay: 70ms}
+"""
+
+
+def test_the_delay_grows_up_to_its_maximum_is_spread_by_jitter_and_honours_retry_after(live: Live):
+    ran = live.run(BACKOFF)
+
+    assert delays(ran, "growing") == pytest.approx([0.01, 0.02, 0.035, 0.035])
+    assert all(0.02 <= delay <= 0.06 for delay in delays(ran, "spread"))
+    assert len(set(delays(ran, "spread"))) == 3
+    # The second time it asks for a minute.
+    assert delays(ran, "told") == pytest.approx([0.05, 0.07])
+
+
+def test_no_attempt_starts_before_its_delay_is_over(live: Live):
+    ran = live.run(BACKOFF)
+
+    for name in ran.steps:
+        starts = [entry.at for entry in ran.entries(e.AttemptStarted, place=name)]
+        dues = [fact.due for fact in ran.facts(e.RetryScheduled, place=name)]
+        assert all(start >= due for start, due in zip(starts[1:], dues, strict=True))
+
+
+# `tail` keeps what has no line in it: 100 MB at the first attempt, more than is asked for at the second, too.
+HUNGRY = """
+name: hungry
+steps:
+  - step: solve
+    shell: '[ $MULLIGAN_ATTEMPT -gt 2 ] || head -c 100000000 /dev/zero | tail -n 1 | wc -c; sleep 0.01'
+    resources: {memory: 24MiB}
+    retry: {rules: [{codes: [OUT_OF_MEMORY], max_retries: 2, adjust: {memory: x1.5, max_memory: 40MiB}}]}
+"""
+
+
+def test_more_memory_is_asked_for_after_out_of_memory_and_never_more_than_the_cap(live: Live):
+    ran = live.run(HUNGRY)
+
+    assert (ran.status, ran.steps["solve"]["attempts"]) == ("completed", 3)
+    failures = [fact.failure for fact in ran.facts(e.AttemptFailed)]
+    assert [failure.code for failure in failures] == ["OUT_OF_MEMORY", "OUT_OF_MEMORY"]
+    assert all(failure.details["peak_memory"] >= 24 * MIB for failure in failures)
+    assert [fact.adjusted and fact.adjusted.memory for fact in ran.facts(e.RetryScheduled)] == [40 * MIB, 40 * MIB]
+
+
+def test_more_memory_is_half_as_much_again_as_the_larger_of_asked_and_used(live_file: Live):
+    ran = live_file.run(HUNGRY.replace(", max_memory: 40MiB", "").replace("-gt 2", "-gt 1"))
+
+    [failed], [retried] = ran.facts(e.AttemptFailed), ran.facts(e.RetryScheduled)
+    used = max(24 * MIB, failed.failure.details["peak_memory"])
+    assert retried.adjusted == e.Adjusted(memory=int(used * 1.5))
+    assert ran.facts(e.AttemptScheduled, attempt=2)[0].adjusted == retried.adjusted
+
+
+SLOW = """
+name: slow
+steps:
+  - step: wait
+    shell: '[ $MULLIGAN_ATTEMPT -gt 3 ] || sleep 30'
+    timeout: 40ms
+    resources: {cpus: 1}
+    retry: {rules: [{codes: [TIMEOUT], adjust: {timeout: x2, max_timeout: 100ms, cpus: x2, max_cpus: 3}}]}
+"""
+
+
+def test_more_time_and_processors_are_given_after_a_timeout_up_to_their_caps(live: Live):
+    ran = live.run(SLOW)
+
+    given = [fact.adjusted for fact in ran.facts(e.RetryScheduled)]
+    assert given == [
+        e.Adjusted(cpus=2.0, timeout=0.08),
+        e.Adjusted(cpus=3.0, timeout=0.1),
+        e.Adjusted(cpus=3.0, timeout=0.1),
+    ]
+    assert [(fact.failure.code, fact.failure.exit_code) for fact in ran.facts(e.AttemptFailed)] == [
+        ("TIMEOUT", None)
+    ] * 3
+    assert ran.status == "completed"
+
+
+LATE = """
+name: late
+steps:
+  - step: running
+    shell: sleep 30
+    deadline: 50ms
+    retry: 3
+  - step: between
+    shell: exit 1
+    deadline: 30s
+    retry: {max_retries: 3, delay: 1m}
+"""
+
+
+def test_a_deadline_cuts_a_running_attempt_and_grants_no_retry_beyond_it(live: Live):
+    ran = live.run(LATE)
+
+    assert passed(ran, "running") == passed(ran, "between") == ["deadline_passed"]
+    failure = ran.steps["running"]["failure"]
+    assert (failure["code"], failure["exit_code"], failure["message"]) == (
+        "TIMEOUT",
+        None,
+        "it took longer than its deadline",
+    )
+    assert ran.steps["between"]["failure"]["code"] == "EXIT_NONZERO"
+
+
+KILLED = """
+name: killed
+steps:
+  - step: killed
+    shell: '[ $MULLIGAN_ATTEMPT -gt 1 ] || kill -9 $$'
+    retry: {rules: [{exit_codes: [137], max_retries: 1}]}
+  - step: terminated
+    shell: '[ $MULLIGAN_ATTEMPT -gt 1 ] || kill -TERM $$'
+    retry: {rules: [{codes: [SIGNALED], max_retries: 1}]}
+"""
+
+
+def test_death_by_a_signal_is_an_exit_code_and_a_signal(live: Live):
+    ran = live.run(KILLED)
+
+    failures = {fact.place: fact.failure for fact in ran.facts(e.AttemptFailed)}
+    told = {name: (found.code, found.exit_code, found.signal, found.message) for name, found in failures.items()}
+    assert told == {
+        "killed": ("SIGNALED", 137, 9, "killed by signal 9"),
+        "terminated": ("SIGNALED", 143, 15, "killed by signal 15"),
+    }
+    assert ran.status == "completed"

@@ -31,6 +31,7 @@ from .life import Facts, fault, located
 from .scope import Now, filled
 from .state import Place, State
 from .stopping import stop_place
+from .tasks import bound_host
 from .transitions import RUN_ENDED
 from .verdict import unhandled
 
@@ -167,7 +168,9 @@ def _task_started(now: Now, report: r.TaskStarted) -> Facts:
         reason = "already_started"
     if reason:
         return iter((e.ReportRefused(report.place, report.attempt, reason),))
-    return iter((e.AttemptStarted(report.place, report.attempt, report.worker, report.host),))
+    bound = bound_host(now.state, now.state.places[report.place])
+    instead_of = bound if report.host not in ("", bound) else ""
+    return iter((e.AttemptStarted(report.place, report.attempt, report.worker, report.host, instead_of=instead_of),))
 
 
 def _task_ended(now: Now, report: r.TaskEnded) -> Facts:

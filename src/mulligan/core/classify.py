@@ -36,6 +36,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     is_stopped: bool = False
     # The failure itself, as somebody wants it who tries what follows from it: believed, whatever its code.
     said: Failure | None = None
+    # Of one that is timed out: it was the time of the whole visit that was up.
+    is_past_deadline: bool = False
 
 
 _NOTHING_WRONG = Outcome()
@@ -72,7 +74,7 @@ def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
 def _seen(outcome: Outcome) -> tuple[str, str]:
     """The code for what was seen from outside, and what happened in words. The first line that fits."""
     if outcome.is_timed_out:
-        return "TIMEOUT", "it took longer than its timeout"
+        return "TIMEOUT", f"it took longer than its {'deadline' if outcome.is_past_deadline else 'timeout'}"
     if outcome.is_out_of_memory:
         return "OUT_OF_MEMORY", "it used more memory than it may"
     if outcome.code:

@@ -300,6 +300,8 @@ class AttemptStarted(Fact):
     host: str = ""
     # When the engine itself carries it out: the end of a wait, of an approval, of a child run.
     due: datetime | None = None
+    # The host where it should have run, and which was gone.
+    instead_of: str = ""
 
 
 class AttemptSucceeded(Fact):

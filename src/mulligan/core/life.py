@@ -55,6 +55,9 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     """The next attempt, with the values its expressions give. One that cannot be evaluated has failed."""
     # Attempts of a command of an item are numbered over the item.
     attempt = (now.state.places[place.parent] if place.role == "do" else place).attempt + 1
+    if _is_past_deadline(now, place):
+        found = located(now, place, failure("TIMEOUT", "it took longer than its deadline"), attempt)
+        return iter((e.AttemptFailed(place.key, attempt, found),))
     try:
         bindings = now.bindings(place.spec, place)
     except ExpressionFailed as error:
@@ -62,6 +65,12 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         return iter((e.AttemptFailed(place.key, attempt, found),))
     scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted)
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
+
+
+def _is_past_deadline(now: Now, place: Place) -> bool:
+    """Whether the visit's time is up: in a script, a triage, a wait for a lost worker. No attempt starts any more."""
+    limit = place.spec.deadline
+    return limit is not None and now.at >= place.entered_at + timedelta(seconds=limit)
 
 
 def _schedule_own(now: Now, place: Place, scheduled: e.AttemptScheduled) -> Facts:

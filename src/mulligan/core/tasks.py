@@ -105,12 +105,12 @@ def task(state: State, key: str) -> Task:
         place.bindings.get("cwd", ""),
         spec.capture,
         spec.timeout if adjusted.timeout is None else adjusted.timeout,
-        None if spec.deadline is None else place.entered_at + timedelta(seconds=spec.deadline),
+        _deadline(state, place),
         _cpus(adjusted, wanted),
         wanted.memory if adjusted.memory is None else adjusted.memory,
         wanted.gpus or 0,
         wanted.labels,
-        _host(state, place),
+        bound_host(state, place),
         _context(state, step, place) if state.informed else "",
         about.code if about else "",
         about.exit_code if about else None,
@@ -120,6 +120,13 @@ def task(state: State, key: str) -> Task:
         state.run.uid,
         spec.on_lost != "rerun" or bool(spec.rules and any("WORKER_LOST" in rule.codes for rule in spec.rules)),
     )
+
+
+def _deadline(state: State, place: Place) -> datetime | None:
+    """When the visit's time is up. A recovery script has that of what it is to bring back: it is part of its visit."""
+    timed = state.places[place.parent] if place.role == "script" else place
+    limit = timed.spec.deadline
+    return None if limit is None else timed.entered_at + timedelta(seconds=limit)
 
 
 def _files(state: State, place: Place) -> dict[str, str]:
@@ -153,8 +160,8 @@ def _environment(place: Place, action: Action) -> dict[str, Any]:
     return found
 
 
-def _host(state: State, place: Place) -> str:
-    """What belongs to an attempt runs where the attempt ran; an attempt of its own, anywhere."""
+def bound_host(state: State, place: Place) -> str:
+    """What belongs to an attempt runs where the attempt ran; an attempt of its own, anywhere: ""."""
     if place.spec.affinity == "any":
         return ""
     is_free = place.role == "step" or (place.role == "do" and place.index == 0)

@@ -199,11 +199,15 @@ class Drive:
         """What this turn has queued goes to our own hands at once, while there is room; the rest waits."""
         is_paused = self.is_paused
         for key, wanted in pending.fresh.items():
-            if is_paused or not self._is_ours(wanted):
+            if is_paused or not self._is_here(wanted) or not self._is_ours(wanted):
                 pending.queued[key] = wanted
             else:
                 self._take_or_refuse(pending, wanted, now)
         pending.fresh.clear()
+
+    def _is_here(self, wanted: Task) -> bool:
+        """Whether it may run on this host. Else it is queued: the store knows whether its own host is still there."""
+        return self.is_exclusive or self.hands is None or wanted.host in ("", self.hands.host)
 
     def _is_ours(self, wanted: Task) -> bool:
         """Whether it is for our hands: there is room, or it is for them to say that there will never be any."""

@@ -7,10 +7,14 @@ from ..language.shell import environment_value
 from ..ports import Lease
 from .folders import Sides
 
+# What only some tasks have: a worker that a step has started must not hand on what that step was told.
+_OF_SOME = ("MULLIGAN_ITEM", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT")
+
 
 def of_worker(name: str, inherited: dict[str, str]) -> dict[str, str]:
     """What is the same for all tasks of a worker."""
-    return {**inherited, "MULLIGAN_WORKER": name}
+    ours = {key: value for key, value in inherited.items() if key not in _OF_SOME}
+    return {**ours, "MULLIGAN_WORKER": name}
 
 
 def of_task(lease: Lease, sides: Sides, output_folder: str) -> dict[str, str]:

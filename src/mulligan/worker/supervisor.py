@@ -47,6 +47,7 @@ class Running:
         "kill_at",
         "memory",
         "nudge_at",
+        "peak",
         "pid",
         "started",
         "started_at",
@@ -61,6 +62,8 @@ class Running:
         self.started_at = time.monotonic()
         self.due = None if timeout is None else self.started_at + timeout
         self.memory = memory
+        # What all its processes had together, where that was looked at closely.
+        self.peak = 0
         # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
         self.why = ""
         self.kill_at: float | None = None
@@ -273,7 +276,8 @@ class Supervisor:
             elif not task.is_done:
                 task.is_done = True
                 cpu = usage.ru_utime + usage.ru_stime
-                task.usage = (status, task.started, time.time(), cpu, usage.ru_maxrss * 1024)
+                # The kernel knows of the largest one that was waited for; of a killed tree nobody was.
+                task.usage = (status, task.started, time.time(), cpu, max(usage.ru_maxrss * 1024, task.peak))
                 ended.append(task)
         if ended:
             self._look_after(ended)
@@ -437,8 +441,12 @@ class Supervisor:
         for task in tasks:
             tree = self._tree(task, seen)
             limit = task.memory or 0
+            if sum(seen[pid].resident_bytes for pid in tree) <= limit:
+                continue
             # The sum counts a shared page for each that shares it: nobody is killed for that.
-            if sum(seen[pid].resident_bytes for pid in tree) > limit < processes.shared_fairly_bytes(tree):
+            used = processes.shared_fairly_bytes(tree)
+            task.peak = max(task.peak, used)
+            if used > limit:
                 self._stop(task, 0.0, "memory")
 
     def _end_everything(self) -> None:

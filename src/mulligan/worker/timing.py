@@ -13,3 +13,10 @@ def seconds_left(task: Task) -> float | None:
         return task.timeout
     left = max(0.0, (task.deadline - datetime.now(UTC)).total_seconds())
     return left if task.timeout is None else min(left, task.timeout)
+
+
+def is_past_deadline(task: Task, started: float) -> bool:
+    """Whether it was its visit's time that ran out first, of one that began then and took too long."""
+    if task.deadline is None:
+        return False
+    return task.timeout is None or task.deadline.timestamp() < started + task.timeout

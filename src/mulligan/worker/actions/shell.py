@@ -15,7 +15,7 @@ from ..ended import Ended, report
 from ..environment import folder_of, of_task
 from ..folders import Folders, Logs, Sides
 from ..programs import Programs
-from ..timing import seconds_left
+from ..timing import is_past_deadline, seconds_left
 
 INTERPRETER = "bash"
 _WELL = Outcome()
@@ -76,16 +76,18 @@ def read_end(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_ou
     gone = missing(task) if is_well and task.files else ()
     if is_well and not (reports or report_error or gone):
         return _read_output(lease, logs, sides, ended, _STOPPED if is_stopped else _WELL)
+    is_timed_out = ended.why == "timeout"
     outcome = Outcome(
         exit_code=ended.exit_code,
         signal=ended.signal,
-        is_timed_out=ended.why == "timeout",
+        is_timed_out=is_timed_out,
         is_out_of_memory=is_out_of_memory,
         stderr_tail=outputs.tail(logs.err),
         reported=reports,
         report_error=report_error,
         missing_outputs=gone,
         is_stopped=is_stopped,
+        is_past_deadline=is_timed_out and is_past_deadline(task, ended.started),
     )
     # An error that it reports fails it, a warning does not: then what it gave counts.
     return _read_output(lease, logs, sides, ended, outcome) if is_well else report(task, outcome, None, ended)
