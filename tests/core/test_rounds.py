@@ -280,11 +280,17 @@ def test_a_step_that_an_edge_led_to_runs_again_when_it_failed() -> None:
 @pytest.mark.parametrize(
     ("run", "from_step", "text"),
     [
-        (run_of(step("a")), "", "error[run.not_finished]: run 1 is running: it can be retried when it has ended"),
+        (
+            run_of(step("a")),
+            "",
+            "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
+            "  to stop it: mulligan cancel 1",
+        ),
         (
             run_of(step("a")).pause(),
             "",
-            "error[run.not_finished]: run 1 is paused: it can be retried when it has ended",
+            "error[run.not_finished]: run 1 is paused: it can be retried when it has ended\n"
+            "  to let it go on: mulligan resume 1",
         ),
         (
             run_of(step("a")).ok("a"),
@@ -313,4 +319,4 @@ def test_a_second_retry_finds_the_run_already_under_way() -> None:
     with pytest.raises(MulliganError) as refused:
         run.retry()
 
-    assert refused.value.render() == "error[run.not_finished]: run 1 is running: it can be retried when it has ended"
+    assert refused.value.message == "run 1 is running: it can be retried when it has ended"

@@ -159,8 +159,9 @@ def test_every_status_can_be_reached_and_every_status_but_the_ends_can_be_left()
     assert ACTIVE | ENDED | {"waiting"} == set(STATUSES)
 
 
-def test_a_run_that_completed_is_over_for_good() -> None:
-    assert [kind for kind, moves in RUN.items() if "completed" in moves] == []
+def test_a_run_that_has_ended_goes_on_in_another_round_alone() -> None:
+    for status in RUN_ENDED:
+        assert [kind for kind, moves in RUN.items() if status in moves] == [e.RunReopened]
     assert RUN_ENDED | {"running", "paused"} == set(RUN_STATUSES)
 
 

@@ -162,7 +162,8 @@ def test_a_run_that_has_not_ended_cannot_be_retried(words: tuple[str, ...]):
     assert mulligan("retry", 1, *words) == (
         2,
         "",
-        "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n",
+        "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
+        "  to stop it: mulligan cancel 1\n",
     )
 
 

@@ -14,10 +14,8 @@ import msgspec
 
 from ..errors import (
     InputInvalid,
-    NothingToRetry,
     Refused,
     RunFinished,
-    RunNotFinished,
     StepNotParked,
     StepNotWaitingForApproval,
     UnknownStep,
@@ -25,15 +23,16 @@ from ..errors import (
 from . import events as e
 from . import reports as r
 from .classify import classify
-from .failure import failure
+from .failure import Failure, failure
 from .ladder import proceed
 from .life import Facts, fault, located
+from .rounds import plan_round
 from .scope import Now, filled
 from .state import Place, State
 from .stopping import stop_place
 from .tasks import bound_host
 from .transitions import RUN_ENDED
-from .verdict import unhandled
+from .usage import adjusted, limits
 
 
 def admit(now: Now, report: r.Report) -> Facts:
@@ -113,37 +112,17 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
 
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
-    state, run = now.state, now.state.run
-    refuse_retry(state, report.from_step)
-    steps = steps_to_retry(state, report.from_step)
-    yield e.RunReopened(run.round + 1, report.by, report.reason, steps, _run_due(now))
-
-
-def refuse_retry(state: State, from_step: str) -> None:
-    """Raise where another round makes no sense."""
-    run = state.run
-    if run.status not in RUN_ENDED:
-        raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended")
-    if run.status == "completed":
-        raise NothingToRetry(
-            f"run {run.run_id} completed, so there is nothing to retry",
-            hint=f"to run it again from a step: mulligan fork {run.run_id} --from STEP",
-        )
-    if from_step and from_step not in state.graph.nodes:
-        raise UnknownStep(f"'{from_step}' is not a step of run {run.run_id}", step=from_step)
-
-
-def steps_to_retry(state: State, from_step: str = "") -> tuple[str, ...]:
-    """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on.
-
-    And what lies between a step that was undone and another of these: it was built on what is no longer there.
-    """
-    again = {record.step for record in unhandled(state)}
-    again |= state.graph.region(from_step) if from_step else frozenset()
-    again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
-    undone = [place.key for place in state.steps() if place.is_undone]
-    again |= state.graph.between(undone, again)
-    return tuple(name for name in state.graph.nodes if name in again)
+    plan = plan_round(now.state, report)
+    yield e.RunReopened(
+        now.state.run.round + 1,
+        report.by,
+        report.reason,
+        plan.steps,
+        _run_due(now),
+        plan.from_step,
+        plan.items,
+        adjusted(plan.proposals),
+    )
 
 
 # -- tasks ------------------------------------------------------------------------------
@@ -185,9 +164,16 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
         return e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt)
-    details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
-    found = located(now, place, msgspec.structs.replace(found, details=details))
+    found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report.usage)))
     return e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
+
+
+def _measured(place: Place, found: Failure, usage: dict[str, Any]) -> dict[str, Any]:
+    """What it used; and of what ran out, how much it had: whoever gives it more asks for that."""
+    details = {**found.details, **{k: v for k, v in usage.items() if k == "peak_memory"}}
+    had = {"OUT_OF_MEMORY": "memory", "TIMEOUT": "timeout"}.get(found.code)
+    limit = getattr(limits(place), had) if had else None
+    return {**details, had: limit} if had and limit else details
 
 
 def _was_stopped(now: Now, place: Place) -> bool:
@@ -220,7 +206,9 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
     if report.status == "completed":
         yield e.AttemptSucceeded(place.key, place.attempt, report.outputs)
     elif place.phase == "timeout":
-        yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "TIMEOUT", "the child run took too long"))
+        had = {"timeout": limit} if (limit := limits(place).timeout) else {}
+        found = fault(now, place, "TIMEOUT", "the child run took too long", details=had)
+        yield e.AttemptFailed(place.key, place.attempt, found)
     elif place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
     else:

@@ -127,6 +127,12 @@ class RunReopened(Fact):
     reason: str
     put_back: tuple[str, ...] = ()
     due: datetime | None = None
+    # From here on everything runs as if for the first time: of maps all items, unless some are named.
+    from_step: str = ""
+    # Of the map step `from_step` only these run; the others keep what they came to.
+    indexes: tuple[int, ...] = ()
+    # By step: what its attempts get in this round.
+    adjustments: dict[str, Adjusted] = {}
 
 
 class _RunEnded(Fact):

@@ -16,8 +16,8 @@ from . import events as e
 from .arrivals import arrive, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
-from .lives import LIVES, LIVES_MOVED
-from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, State, Stop, Undoable
+from .lives import LIVES, LIVES_MOVED, fresh_climb, reset_items
+from .state import FailureRecord, Loop, Past, Place, Ruling, State, Stop, Undoable
 from .tallies import COUNTED
 from .transitions import PLACE
 from .workflow import END
@@ -118,6 +118,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     run = state.run
     run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
     run.outputs, run.degraded, run.reason = {}, False, ""
+    run.items_of, run.adjustments = fact.from_step if fact.indexes else "", fact.adjustments
     steps = set(fact.put_back)
     for records in (state.failures, state.recoveries):
         for record in [r for r in records if r.step in steps or r.step == END]:
@@ -128,9 +129,21 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
         place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
         _send_again(state, place)
         requeue(state, name)
+    _forget_items(state, fact)
     end = state.touch(END)
     state.put(state.past, (END, end.visit), Past(end.status, end.failure_index))
     set_status(state, end, "waiting")
+
+
+def _forget_items(state: State, fact: e.RunReopened) -> None:
+    """From a step on maps start with a new list; of one whose items are named, these are as new."""
+    if fact.indexes:
+        reset_items(state, fact.from_step, fact.indexes)
+    for name in state.graph.region(fact.from_step) if fact.from_step else ():
+        items = state.places[name].items
+        if items is not None and name != state.run.items_of:
+            reset_items(state, name)
+            state.touch(name).items = None
 
 
 def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
@@ -151,7 +164,7 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
         place.items = None
     place.visit = fact.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
-    place.climb, place.failure, place.output = NO_CLIMB, None, None
+    place.climb, place.failure, place.output = fresh_climb(state, place.key, place.spec), None, None
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""
     place.no_route, place.failure_index, place.warnings, place.loop_edge = False, None, (), None
     if place.queue and state.graph.nodes[fact.step].step.join == "each":
@@ -159,7 +172,9 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
 
 
 def _takes_up(state: State, place: Place) -> bool:
-    """Whether a visit may keep what the items of the last one have done: only if that one came to no good."""
+    """Whether a visit keeps what the items of the last one did: that came to no good, or some of it goes again."""
+    if place.key == state.run.items_of and place.visit == place.visits_before:
+        return True
     past = state.past.get((place.key, place.visit))
     return past is not None and past.status in ("failed", "cancelled")
 

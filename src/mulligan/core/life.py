@@ -101,7 +101,8 @@ def _due(now: Now, place: Place) -> datetime | None:
         if "until" in params:
             return max(now.at, datetime.fromisoformat(params["until"]))
         return now.at + timedelta(seconds=max(0.0, float(params["seconds"])))
-    limit = params.get("timeout") if action.kind == "approve" else place.spec.timeout
+    adjusted = place.climb.adjusted.timeout if place.climb.adjusted else None
+    limit = params.get("timeout") if action.kind == "approve" else adjusted or place.spec.timeout
     return None if limit is None else now.at + timedelta(seconds=float(limit))
 
 

@@ -5,16 +5,18 @@ Part of `evolve`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any
 
 import msgspec
 
 from ..errors import Unlawful
 from . import events as e
+from .events import Adjusted
 from .failure import Failure
 from .lawful import enter
-from .state import NO_CLIMB, Items, Place, State, undo_key
+from .state import NO_CLIMB, Climb, Items, Place, State, undo_key
 from .workflow import ENGINE_ACTIONS, Command, Step
 
 _replace = msgspec.structs.replace
@@ -147,6 +149,8 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
     # Attempts of a command of an item go on from the item's number.
     attempt = parent.attempt if fact.role == "do" else 0
     place = Place(fact.place, fact.role, spec, "ready", fact.parent, fact.index, visit=1, attempt=attempt)
+    if fact.role == "do":
+        place.climb = fresh_climb(state, parent.parent, spec)
     place.entered_at, place.entered_seq = entry.at, entry.seq
     state.add(place)
     parent.child = fact.place
@@ -154,6 +158,21 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
         parent.phase = "validating"
     elif fact.role == "success":
         parent.phase = "finishing"
+
+
+def fresh_climb(state: State, step: str, spec: Command) -> Climb:
+    """What a visit starts from: nothing, unless this round gives the step more than the workflow says."""
+    adjusted = state.run.adjustments.get(step)
+    return NO_CLIMB if adjusted is None or spec.action is None else Climb(adjusted=_raised(spec, adjusted))
+
+
+def _raised(spec: Command, adjusted: Adjusted) -> Adjusted:
+    """Never less than what a command of the step asks for; and no limit of time for one that has none."""
+    asked = spec.resources.memory if spec.resources and spec.resources.memory else 0
+    return Adjusted(
+        memory=max(adjusted.memory, asked) if adjusted.memory else None,
+        timeout=max(adjusted.timeout, spec.timeout) if adjusted.timeout and spec.timeout else None,
+    )
 
 
 # Where the workflow says what a command does: its parent's own definition, the step it belongs to, its number.
@@ -191,19 +210,22 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
 
 def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:
     if fact.items is not None:
-        _reset_items(state, fact.place)
+        reset_items(state, fact.place)
         place.items = Items(fact.items, place.visit, tuple(range(len(fact.items))))
     elif place.items is not None and fact.todo is not None:
         place.items = Items(place.items.values, place.visit, fact.todo)
 
 
-def _reset_items(state: State, step: str) -> None:
-    """Items of an earlier list are as new, but for their numbers: attempts are counted over the whole run."""
-    index = 0
-    while (key := f"{step}[{index}]") in state.places:
+def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -> None:
+    """Items of an earlier list are as new, but for their numbers: attempts are counted over the whole run.
+
+    All of them, or these, in order: those that were never entered, and have no place, are the last.
+    """
+    for index in count() if indexes is None else indexes:
+        if (key := f"{step}[{index}]") not in state.places:
+            return
         item = state.touch(key)
         item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
-        index += 1
 
 
 def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:

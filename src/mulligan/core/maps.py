@@ -21,7 +21,7 @@ FAILURES_SHOWN_MAX = 20
 def expand(now: Now, place: Place) -> Facts:
     """The attempt of a map step begins: list the items, or, on a later attempt of the visit, take what is not done."""
     policy = _policy(now, place)
-    if place.items is not None and place.items.visit == place.visit:
+    if place.items is not None and (place.items.visit == place.visit or _is_chosen_from(now, place)):
         yield _take_up(now, place, place.items)
     elif policy.lister is not None:
         yield from enter_command(now, place, "lister", 0)
@@ -46,9 +46,17 @@ def _take_up(now: Now, place: Place, items: Items) -> e.MapExpanded:
     return e.MapExpanded(place.key, place.attempt, todo=todo)
 
 
+def _is_chosen_from(now: Now, place: Place) -> bool:
+    """Whether this visit is the one that a round was opened for: the list stands, and only some of its items run."""
+    return place.key == now.state.run.items_of and place.visit == place.visits_before + 1
+
+
 def _is_done(now: Now, place: Place, index: int) -> bool:
+    """It has completed; or it failed before a round that was opened for others."""
     item = now.state.places.get(f"{place.key}[{index}]")
-    return item is not None and item.status == "completed"
+    if item is None or item.status != "failed" or not _is_chosen_from(now, place):
+        return item is not None and item.status == "completed"
+    return item.visit != place.visit
 
 
 def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:

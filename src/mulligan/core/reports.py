@@ -96,6 +96,11 @@ class RetryRequested(Report):
     by: str
     reason: str = ""
     from_step: str = ""
+    # Of the map step `from_step` only these items; with none named, those that failed. None: all of the step.
+    items: tuple[int, ...] | None = None
+    # Whether what ran out of memory or time gets more; and the most memory that was measured, by step.
+    adjust: bool = False
+    peaks: dict[str, int] = {}
 
 
 class Classified(Report):

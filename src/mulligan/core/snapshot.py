@@ -28,7 +28,7 @@ _Table = dict[str, bytes]
 
 
 # What of the run may be large, and seldom changes: each is a row of its own, written when it is another than before.
-_LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted")
+_LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted", "adjustments")
 _RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
 # A place's key is the row's, its spec the workflow's; of a map's items it has the counts: the list is another row.
 _PLACE_NAMES = tuple(

@@ -260,6 +260,9 @@ class Run(msgspec.Struct):
     reason: str = ""
     # A name that no other run has, in any store.
     uid: str = ""
+    # What this round was opened for: some items of a map step; more memory or time, by step.
+    items_of: str = ""
+    adjustments: dict[str, Adjusted] = {}
 
 
 _MISSING: Any = object()

@@ -91,5 +91,6 @@ RUN: dict[type[e.Fact], Moves] = {
     e.RunCompleted: _all("running paused", "completed"),
     e.RunFailed: _all("running paused", "failed"),
     e.RunCancelled: {"running": "cancelled"},
-    e.RunReopened: _all("failed cancelled", "running"),
+    # From completed: some items of a map that may fail.
+    e.RunReopened: _all("completed failed cancelled", "running"),
 }

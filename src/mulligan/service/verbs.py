@@ -17,10 +17,11 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import reports as r
-from ..core.admit import once_more, refuse_retry, steps_to_retry
+from ..core.admit import once_more
 from ..core.events import Kept
 from ..core.fork import kept_results
 from ..core.graph import Graph
+from ..core.rounds import plan_round
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow, encode, version
@@ -164,9 +165,7 @@ class Service(Reading):
 
     def plan_retry(self, run_id: int, from_step: str = "") -> tuple[str, ...]:
         """The steps that `retry` would put back to waiting; refused where `retry` would be."""
-        state = self.state(run_id)
-        refuse_retry(state, from_step)
-        return steps_to_retry(state, from_step)
+        return plan_round(self.state(run_id), r.RetryRequested(_now(), self.by, from_step=from_step)).steps
 
     def classify(
         self,

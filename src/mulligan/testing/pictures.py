@@ -38,7 +38,10 @@ STEP_WORDS = {
 RUN_WORDS = {
     "running": "Steps may start. A run that stops is still running until `end` has had its say.",
     "paused": "What runs may end and its result counts; nothing starts; timers wait for `resume`.",
-    "completed": "Nothing failed that was not handled, recovered or allowed to; or `end` said so.",
+    "completed": (
+        "Nothing failed that was not handled, recovered or allowed to; or `end` said so. "
+        "`items --retry` opens the next round for items that a map let fail."
+    ),
     "failed": "A failure stayed unhandled, time was up, or `end` failed or said so. `retry` opens the next round.",
     "cancelled": "An operator stopped it. `retry` opens the next round.",
 }

@@ -1,0 +1,123 @@
+"""Another round: what of a run that has ended runs again, and where that makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ..errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
+from .reports import RetryRequested
+from .state import Items, Place, State
+from .transitions import RUN_ENDED
+from .usage import Proposal, proposals
+from .verdict import unhandled
+
+
+class Round(msgspec.Struct, frozen=True):
+    """What a new round runs again: steps; of the map step `from_step` perhaps only some items; with more of what."""
+
+    steps: tuple[str, ...]
+    from_step: str = ""
+    items: tuple[int, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+
+
+def plan_round(state: State, report: RetryRequested) -> Round:
+    """What `retry` brings about for the run as it is now. Raises where it makes no sense."""
+    _refuse(state, report)
+    steps = steps_to_retry(state, report.from_step)
+    items = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
+    found = proposals(state, steps, report.peaks) if report.adjust else ()
+    return Round(steps, report.from_step, items, found)
+
+
+def steps_to_retry(state: State, from_step: str = "") -> tuple[str, ...]:
+    """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on.
+
+    And what lies between a step that was undone and another of these: it was built on what is no longer there.
+    """
+    again = {record.step for record in unhandled(state)}
+    again |= state.graph.region(from_step) if from_step else frozenset()
+    again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
+    undone = [place.key for place in state.steps() if place.is_undone]
+    again |= state.graph.between(undone, again)
+    return tuple(name for name in state.graph.nodes if name in again)
+
+
+def _refuse(state: State, report: RetryRequested) -> None:
+    run = state.run
+    if run.status not in RUN_ENDED:
+        is_paused = run.status == "paused"
+        hint = (
+            f"to let it go on: mulligan resume {run.run_id}"
+            if is_paused
+            else f"to stop it: mulligan cancel {run.run_id}"
+        )
+        raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended", hint=hint)
+    if report.from_step and report.from_step not in state.graph.nodes:
+        raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
+    if run.status == "completed" and report.items is None:
+        raise NothingToRetry(
+            f"run {run.run_id} completed, so there is nothing to retry", hint=_instead(state, report.from_step)
+        )
+
+
+def _instead(state: State, from_step: str) -> str:
+    """What can be done with a run that completed: its failed items may go again, or a fork from a step."""
+    run_id = state.run.run_id
+    maps = (place for place in state.steps() if place.items is not None)
+    step = next((place.key for place in maps if any(failed_items(state, place))), "")
+    if step and from_step in ("", step):
+        return f"to run the failed items of '{step}' again: mulligan items {run_id} {step} --retry"
+    return f"to run it again from a step: mulligan fork {run_id} --from {from_step or 'STEP'}"
+
+
+# -- items -----------------------------------------------------------------------------------------------------------
+
+
+def failed_items(state: State, place: Place) -> Iterator[int]:
+    """The items of a map step that have failed."""
+    return (i for i, item in _items(state, place) if item is not None and item.status == "failed")
+
+
+def _items(state: State, place: Place) -> Iterator[tuple[int, Place | None]]:
+    total = len(place.items.values) if place.items else 0
+    return ((index, state.places.get(f"{place.key}[{index}]")) for index in range(total))
+
+
+def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that are named, else all that failed; and what never came to an end: without it the step has none."""
+    place = state.places[step]
+    items = _refuse_items(state, place)
+    wrong = next((index for index in named if not 0 <= index < len(items.values)), None)
+    if wrong is not None:
+        raise Refused(
+            f"step '{step}' of run {state.run.run_id} has no item {wrong}",
+            hint=f"its items are 0 to {len(items.values) - 1}",
+        )
+    chosen = {*(named or failed_items(state, place)), *_unfinished(state, place)}
+    if not chosen:
+        raise NothingToRetry(
+            f"no item of step '{step}' of run {state.run.run_id} has failed, so there is nothing to retry",
+            hint="to run one again all the same, name it: --item I",
+        )
+    return tuple(sorted(chosen))
+
+
+def _unfinished(state: State, place: Place) -> Iterator[int]:
+    return (i for i, item in _items(state, place) if item is None or item.status not in ("completed", "failed"))
+
+
+def _refuse_items(state: State, place: Place) -> Items:
+    run_id, step = state.run.run_id, place.key
+    if state.step(step).map is None:
+        raise Refused(f"step '{step}' of run {run_id} is no map: it has no items", step=step)
+    whole = f"to give the run another round: mulligan retry {run_id}"
+    if place.items is None or not place.items.values:
+        raise NothingToRetry(f"step '{step}' of run {run_id} has no items, so there is nothing to retry", hint=whole)
+    if place.status == "completed" and step in steps_to_retry(state):
+        raise Refused(
+            f"step '{step}' of run {run_id} was undone, or what it was built on: all its items run again", hint=whole
+        )
+    return place.items
