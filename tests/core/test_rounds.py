@@ -9,9 +9,9 @@ import pytest
 from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Backoff, Triage
+from mulligan.core.workflow import Backoff, Map, Triage
 from mulligan.errors import MulliganError
-from mulligan.testing.history import History, command, edge, handler, retry, shell, step, workflow
+from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 
 
 def run_of(*steps: Any, **fields: Any) -> History:
@@ -272,6 +272,198 @@ def test_a_step_that_an_edge_led_to_runs_again_when_it_failed() -> None:
     run.retry().ok("b")
 
     assert (run.status, run["a"].visit) == ("completed", 1)
+
+
+# -- items -----------------------------------------------------------------------------------------------------------
+
+
+def mapped(name: str = "m", do: tuple[Any, ...] = (command("one"),), needs: Any = (), **policy: Any) -> Any:
+    return step(name, map=Map(over=expression("list"), **policy), do=do, needs=needs)
+
+
+def collected(*outcomes: str) -> History:
+    """A run that completed although items of its map `m` failed; `after` has read what it gave."""
+    run = run_of(
+        mapped(on_item_failure="collect"), step("after", needs=["m"]), step("aside"), answers={"list": [*outcomes]}
+    )
+    for index, outcome in enumerate(outcomes):
+        run.ok(f"m[{index}].0", output=index) if outcome == "ok" else run.fail(f"m[{index}].0")
+    return run.ok("after", "aside")
+
+
+def test_failed_items_of_a_run_that_completed_run_again_alone_and_then_what_is_behind_them() -> None:
+    run = collected("ok", "bad", "ok")
+    assert (run.status, run.ended.degraded) == ("completed", True)
+
+    run.retry("m", items=())
+    assert (put_back(run), run.queued) == (("m", "after"), ["m[1].0"])
+    run.ok("m[1].0", output="mended").ok("after")
+
+    assert (run.status, run.ended.round, run.ended.degraded) == ("completed", 2, False)
+    assert run["m"].output["results"] == [0, "mended", 2]
+    assert {place.key: place.visit for place in run.state.steps()} == {"m": 2, "after": 2, "aside": 1}
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_items_go_on_from_their_last_attempt_and_those_that_are_done_keep_their_results() -> None:
+    run = collected("ok", "bad").retry("m", items=())
+
+    run.fail("m[1].0").ok("after")
+
+    assert (run["m[0]"].attempt, run["m[1]"].attempt) == (1, 2)
+    assert run["m"].output["failures"][0]["index"] == 1
+    assert run["m"].output["results"] == [0, None]
+
+
+def test_named_items_run_whatever_became_of_them_and_other_failures_stay() -> None:
+    run = collected("ok", "bad", "bad")
+
+    run.retry("m", items=(2, 0))
+    assert run.queued == ["m[0].0", "m[2].0"]
+    run.ok("m[0].0", output="new").ok("m[2].0", output=2).ok("after")
+
+    assert (run["m"].output["results"], run["m"].output["failed"]) == (["new", None, 2], 1)
+    assert (run.status, run.ended.degraded) == ("completed", True)
+
+
+def test_a_later_attempt_of_the_visit_leaves_the_items_alone_that_the_round_was_not_opened_for() -> None:
+    flow = step("m", map=Map(over=expression("list")), do=(command("one"),), on_failure=handler("fix", rerun=2))
+    run = run_of(flow, answers={"list": [1, 2]}).fail("m[0].0").fail("m[1].0").fail("m.on_failure@1.0")
+
+    run.retry("m", items=(1,)).fail("m[1].0").ok("m.on_failure@2.0")
+
+    assert run.queued == ["m[1].0"]
+
+
+def test_the_list_stands_when_items_are_retried_whatever_it_would_be_now() -> None:
+    run = collected("ok", "bad")
+    run.evaluator.answers["list"] = ["another", "list", "altogether"]
+
+    run.retry("m", items=()).ok("m[1].0").ok("after")
+
+    assert (run.status, run["m"].output["total"]) == ("completed", 2)
+
+
+def test_items_that_were_never_started_run_with_those_that_failed() -> None:
+    run = run_of(mapped(on_item_failure="stop", max_parallel=1), answers={"list": [1, 2, 3]})
+    run.ok("m[0].0").fail("m[1].0")
+    assert run.status == "failed"
+
+    run.retry("m", items=(1,)).ok("m[1].0").ok("m[2].0")
+
+    assert (run.status, run["m"].output["succeeded"]) == ("completed", 3)
+
+
+def test_a_second_visit_of_the_round_runs_all_items_again() -> None:
+    steps = (
+        step(
+            "m",
+            map=Map(over=expression("list"), on_item_failure="collect"),
+            do=(command("one"),),
+            next=[edge("m", when="more")],
+        ),
+    )
+    run = run_of(*steps, answers={"list": [1, 2], "more": False}).ok("m[0].0").fail("m[1].0")
+    run.evaluator.answers["more"] = lambda names: run["m"].visit == 2
+
+    run.retry("m", items=()).ok("m[1].0")
+
+    assert (run["m"].visit, run.queued) == (3, ["m[0].0", "m[1].0"])
+
+
+def test_a_plain_round_runs_what_is_not_done_of_a_map_that_failed() -> None:
+    run = run_of(mapped(), answers={"list": [1, 2]}).ok("m[0].0", output="kept").fail("m[1].0")
+
+    run.retry()
+    assert run.queued == ["m[1].0"]
+    run.ok("m[1].0", output="new")
+
+    assert run["m"].output["results"] == ["kept", "new"]
+
+
+def test_from_a_step_on_maps_run_all_their_items_again() -> None:
+    run = run_of(step("a"), mapped(needs=["a"]), answers={"list": [1, 2]}).ok("a").ok("m[0].0").fail("m[1].0")
+
+    run.retry("a").ok("a")
+
+    assert run.queued == ["m[0].0", "m[1].0"]
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+@pytest.mark.parametrize(
+    ("run", "step_name", "items", "text"),
+    [
+        (
+            collected("ok", "ok"),
+            "m",
+            (),
+            "error[run.nothing_to_retry]: no item of step 'm' of run 1 has failed, so there is nothing to retry\n"
+            "  to run one again all the same, name it: --item I",
+        ),
+        (
+            collected("ok", "bad"),
+            "m",
+            (7,),
+            "error[refused]: step 'm' of run 1 has no item 7\n  its items are 0 to 1",
+        ),
+        (
+            collected("ok", "bad"),
+            "m",
+            (-1,),
+            "error[refused]: step 'm' of run 1 has no item -1\n  its items are 0 to 1",
+        ),
+        (collected("ok"), "after", (), "error[refused]: step 'after' of run 1 is no map: it has no items"),
+        (collected("ok"), "nope", (), "error[step.unknown]: 'nope' is not a step of run 1"),
+        (
+            run_of(mapped(), answers={"list": []}),
+            "m",
+            (),
+            "error[run.nothing_to_retry]: step 'm' of run 1 has no items, so there is nothing to retry\n"
+            "  to give the run another round: mulligan retry 1",
+        ),
+        (
+            run_of(mapped(), answers={"list": [1]}),
+            "m",
+            (),
+            "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
+            "  to stop it: mulligan cancel 1",
+        ),
+        (
+            run_of(
+                step("m", map=Map(over=expression("list")), do=(command("one"),), undo=command("undo")),
+                step("b", needs=["m"]),
+                answers={"list": [1]},
+            )
+            .ok("m[0].0")
+            .fail("b")
+            .ok("m.undo@1"),
+            "m",
+            (0,),
+            "error[refused]: step 'm' of run 1 was undone, or what it was built on: all its items run again\n"
+            "  to give the run another round: mulligan retry 1",
+        ),
+    ],
+    ids=["none failed", "no such item", "less than nothing", "no map", "no step", "empty", "running", "undone"],
+)
+def test_a_retry_of_items_that_makes_no_sense_is_refused(
+    run: History, step_name: str, items: tuple[int, ...], text: str
+) -> None:
+    before = fold(run.state.workflow, run.log)
+
+    with pytest.raises(MulliganError) as refused:
+        run.retry(step_name, items=items)
+
+    assert refused.value.render() == text
+    assert run.state == before
+
+
+def test_a_plain_retry_of_a_run_that_let_items_fail_points_to_them() -> None:
+    run = collected("ok", "bad")
+
+    with pytest.raises(MulliganError) as refused:
+        run.retry()
+
+    assert refused.value.hint == "to run the failed items of 'm' again: mulligan items 1 m --retry"
 
 
 # -- refused ---------------------------------------------------------------------------------------------------------

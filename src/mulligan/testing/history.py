@@ -190,8 +190,8 @@ class History:
     def resume(self) -> Self:
         return self.tell(r.ResumeRequested(self.clock, by="someone"))
 
-    def retry(self, from_step: str = "") -> Self:
-        return self.tell(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step))
+    def retry(self, from_step: str = "", **fields: Any) -> Self:
+        return self.tell(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
 
     def classify(self, name: str, verdict: str, **fields: Any) -> Self:
         fields.setdefault("reason", "seen before")
