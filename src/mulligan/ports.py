@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from .core.breaker import Counted, Guard, Status
 from .core.effects import SetTimer, StopTask
 from .core.events import Entry
 from .core.reports import AnyReport, Report, RunRequested
@@ -170,6 +171,8 @@ class Commit(msgspec.Struct):
     told_children: Sequence[ChildReport] = ()
     # The round is over: its timers go, and the turn is given back.
     is_last: bool = False
+    # Of the ended leases those of guarded tasks, for their breakers.
+    counted: Sequence[Counted] = ()
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -192,6 +195,16 @@ class Waiting(msgspec.Struct, frozen=True):
     run_id: int
     place: str
     kind: str
+
+
+class BreakerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A breaker that some task has asked, and how many tasks wait for it, or for a worker behind it."""
+
+    name: str
+    status: Status
+    failures: int = 0
+    retry_at: datetime | None = None
+    waiting: int = 0
 
 
 class Clock(Protocol):
@@ -296,17 +309,32 @@ class Store(Protocol):
     def held(self, worker: str) -> list[Lease]:
         """The leases of a worker."""
 
-    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
         """Hand out the oldest free tasks that fit. No two workers ever hold one; a paused run hands out none.
 
-        For each, `TaskStarted` is put into its run's inbox in the same transaction.
+        For each, `TaskStarted` is put into its run's inbox in the same transaction. A guarded task asks its breaker
+        there: it stays in the queue while that is open, or leaves it as CIRCUIT_OPEN; of one that is half open, one
+        lease is the probe. With `is_guarded` no others are handed out.
         """
 
-    def report(self, token: int, report: Report) -> None:
-        """Accept the last report of a lease into the run's inbox, once, and end the lease; `StaleLease` if void."""
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        """Accept the last report of a lease into the run's inbox, once, and end the lease; `StaleLease` if void.
+
+        With the task's guard it counts for its breaker, in the same transaction.
+        """
 
     def stops(self, worker: str) -> list[Stopped]:
         """The worker's tasks that were asked to end and have not. Told again until they have."""
+
+    # -- breakers
+
+    def breakers(self) -> list[BreakerRecord]:
+        """Every breaker that a task has asked, by name."""
+
+    def reset_breaker(self, name: str) -> bool:
+        """Close a breaker, whatever it was, and wake who waits for it; False if there is none of that name."""
 
     # -- time
 
@@ -314,7 +342,7 @@ class Store(Protocol):
         """Move every timer that is due into its run's inbox as a report, and say how many. None is lost or early."""
 
     def next_due(self, root_run_id: int | None = None) -> datetime | None:
-        """When the next timer is due."""
+        """When the next timer is due, or a breaker that tasks wait for may be probed."""
 
     def has_news(self) -> bool:
         """Whether another process may have written something for us since the last call. Cheap; never misses."""

@@ -112,7 +112,7 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(schema_url: str)
         rows = connection.execute(
             "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
         ).fetchall()
-    assert rows == [(10,)]
+    assert rows == [(12,)]
 
 
 # -- older and newer -------------------------------------------------------------------------------------------------
@@ -261,11 +261,9 @@ def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
 
-    store = SqliteStore(path)
     with pytest.raises(StoreRefused) as refused:
-        store.run(turn.run_id)
+        SqliteStore(path).run(turn.run_id)
 
-    store.close()
     assert refused.value.render() == (
         f"error[store.refused]: '{path}' is damaged: database disk image is malformed\n"
         "  restore it from a copy, or use another --home"

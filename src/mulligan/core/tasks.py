@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from .breaker import Guard
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
@@ -64,6 +65,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
     # To lose it is to fail: it is not taken ahead of its time.
     is_careful: bool = False
+    # The breaker that is asked before it is leased.
+    guard: Guard | None = None
 
     @property
     def is_small(self) -> bool:
@@ -119,6 +122,7 @@ def task(state: State, key: str) -> Task:
         _secrets(state, spec) if place.bindings and state.workflow.secrets else {},
         state.run.uid,
         spec.on_lost != "rerun" or bool(spec.rules and any("WORKER_LOST" in rule.codes for rule in spec.rules)),
+        None if spec.breaker is None else Guard(spec.breaker, state.workflow.breakers[spec.breaker]),
     )
 
 

@@ -7,7 +7,7 @@ A turn answers all the reports that wait. Nothing is true before its commit is w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
+from ..core.breaker import Counted, Guard, judge
 from ..core.classify import Outcome
 from ..core.scope import Evaluator, filled
 from ..core.snapshot import changes
@@ -44,6 +45,8 @@ class Told(msgspec.Struct, frozen=True):
     message_id: int | None = None
     is_asking: bool = False
     token: int | None = None
+    # Of the task that the token is about.
+    guard: Guard | None = None
 
 
 class _Pending(msgspec.Struct):
@@ -63,6 +66,7 @@ class _Pending(msgspec.Struct):
     told: list[tuple[int, r.Report]] = []
     told_children: list[ChildReport] = []
     ended: list[int] = []
+    counted: list[Counted] = []
     drained: list[tuple[int, Answer | None]] = []
     answered: list[Told] = []
     # Reports that follow in the same turn: a timer that has passed already, a task that our hands take.
@@ -123,6 +127,15 @@ class Drive:
         self.reports.append(Told(message.report, message.id, message.is_asking))
         return True
 
+    def requeue(self, known_by: Iterable[tuple[str, int]]) -> None:
+        """These tasks wait in the store since before. Guarded ones are left there, unless nobody can ever take them."""
+        self.queue.clear()
+        self.queue.extend(one for one in known_by if not self._is_guarded(one[0]))
+
+    def _is_guarded(self, key: str) -> bool:
+        place = self.state.places.get(key)
+        return place is not None and place.spec.breaker is not None and not self._is_ours(task(self.state, key))
+
     # -- a turn ------------------------------------------------------------------------------------------------------
 
     def answer(self, now: datetime, reports_max: int = REPORTS_PER_TURN_MAX) -> None:
@@ -179,6 +192,8 @@ class Drive:
             refusal = Answer(error.code, error.message, error.hint)
         if told.token is not None:
             pending.ended.append(told.token)
+            if told.guard is not None:
+                pending.counted.append(Counted(told.token, told.guard, judge(told.report, told.guard)))
         if told.message_id is not None:
             pending.drained.append((told.message_id, (refusal or Answer()) if told.is_asking else None))
 
@@ -210,10 +225,14 @@ class Drive:
         return self.is_exclusive or self.hands is None or wanted.host in ("", self.hands.host)
 
     def _is_ours(self, wanted: Task) -> bool:
-        """Whether it is for our hands: there is room, or it is for them to say that there will never be any."""
+        """Whether it is for our hands: there is room, or it is for them to say that there will never be any.
+
+        A guarded one is the store's to give: its breaker is asked there.
+        """
         if self.hands is None:
             return False
-        return self.hands.fits(wanted) or (self.is_exclusive and not self.hands.can_ever(wanted))
+        has_room = wanted.guard is None and self.hands.fits(wanted)
+        return has_room or (self.is_exclusive and not self.hands.can_ever(wanted))
 
     def _take_or_refuse(self, pending: _Pending, wanted: Task, now: datetime) -> None:
         assert self.hands is not None
@@ -269,6 +288,7 @@ class Drive:
             pending.told,
             pending.told_children,
             pending.is_last,
+            pending.counted,
         )
 
     def confirm(self) -> list[e.Entry]:
@@ -277,7 +297,7 @@ class Drive:
         assert pending is not None, "no turn is under way"
         self.state.commit()
         if pending.queued:
-            self.queue.extend((wanted.place, wanted.attempt) for wanted in pending.queued.values())
+            self.queue.extend((task.place, task.attempt) for task in pending.queued.values() if task.guard is None)
         if pending.drained:
             self.delivered.difference_update(message_id for message_id, _ in pending.drained)
         self._pending = None

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from ..core import reports as r
+from ..core.breaker import Guard
 from ..core.graph import Graph
 from ..core.scope import Evaluator
 from ..core.snapshot import restore
@@ -66,6 +67,8 @@ class Engine:
         self.root_run_id = root_run_id
         self.watcher = watcher or Unwatched()
         self.drives: dict[int, Drive] = {}
+        # Whether a run that we drive, or have driven, may have guarded tasks: those are leased from any store.
+        self.has_breakers = False
         self._is_draining = False
         self._is_alone = not store.is_shared
         # Drives with reports that wait, and with tasks that wait for room.
@@ -121,7 +124,7 @@ class Engine:
         workflow, graph = self._workflow(loaded.record.version, loaded.workflow)
         drive = self._drive(turn, loaded.record, restore(workflow, loaded.rows, graph))
         if self._is_alone:
-            drive.queue.extend(self.store.queued(turn.run_id))
+            drive.requeue(self.store.queued(turn.run_id))
             self._queuing[turn.run_id] = drive
 
     def begin(self, turns: Iterable[Turn], runs: Iterable[NewRun]) -> None:
@@ -150,12 +153,13 @@ class Engine:
         for drive in self.drives.values():
             drive.queue.clear()
             if is_alone:
-                drive.queue.extend(self.store.queued(drive.run_id))
+                drive.requeue(self.store.queued(drive.run_id))
                 self._queuing[drive.run_id] = drive
 
     def remember(self, version: str, workflow: Workflow) -> None:
         """A workflow that is about to be run: it need not be read again."""
         self._workflows[version] = workflow, Graph(workflow)
+        self.has_breakers = self.has_breakers or bool(workflow.breakers)
 
     def _workflow(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
         """Runs of one version share one workflow and one graph."""
@@ -235,9 +239,9 @@ class Engine:
             lease, report = self._ended[0]
             drive = self.drives.get(lease.task.run_id)
             if drive is None:
-                self._send(lease.token, report)
+                self._send(lease.token, report, lease.task.guard)
             else:
-                self._tell(drive, Told(report, token=lease.token))
+                self._tell(drive, Told(report, token=lease.token, guard=lease.task.guard))
             self._leases.pop(_key(lease), None)
             self._ended.popleft()
 
@@ -245,11 +249,11 @@ class Engine:
         drive.reports.append(told)
         self._told[drive.run_id] = drive
 
-    def _send(self, token: int, report: r.Report) -> None:
+    def _send(self, token: int, report: r.Report, guard: Guard | None) -> None:
         # If nobody has the run it is for us to answer.
         self._must_look = True
         try:
-            self.store.report(token, report)
+            self.store.report(token, report, guard=guard)
         except StaleLease:
             # The task was given away: what became of it under our lease counts for nothing.
             return
@@ -260,6 +264,8 @@ class Engine:
             return
         if self.store.fire_timers(self.root_run_id):
             self._must_look = True
+        # It may have been a breaker that may be probed now.
+        self._may_have_tasks = True
         self._next_due = self.store.next_due(self.root_run_id)
         if self._next_due is not None and self._next_due <= now:
             # By the store's clock it is not due yet: ours is ahead.
@@ -309,7 +315,7 @@ class Engine:
         if under_way:
             fault("before_commit")
             self._commit(under_way)
-        if self.store.is_shared:
+        if self.store.is_shared or self.has_breakers:
             self._lease()
         return bool(under_way)
 
@@ -420,7 +426,7 @@ class Engine:
         drive.take_back()
         for told in drive.reports:
             if told.token is not None:
-                self._send(told.token, told.report)
+                self._send(told.token, told.report, told.guard)
         self._forget(drive)
         self._must_look = True
 
@@ -463,6 +469,9 @@ class Engine:
             self._must_look = True
         if commit.queued and not self._is_alone:
             self._may_have_tasks = True
+        if self.has_breakers and (commit.queued or commit.counted or commit.is_last):
+            # What is guarded is asked for; and who waits may pass when a probe has ended.
+            self._may_have_tasks = True
 
     def _start(self, leases: Sequence[Lease]) -> None:
         if not leases:
@@ -480,27 +489,32 @@ class Engine:
                     self.hands.stop(lease.token, stop.grace_seconds)
 
     def _lease(self) -> None:
-        """Where others queue tasks too, the store is asked for those that fit."""
+        """The store is asked for tasks that fit: where others queue some too for all, else for those with a breaker."""
         if self.hands is None or self._is_draining or not self._is_worth_asking():
             return
         offer = self.hands.offer()
         if offer.tasks_max < 1:
             return
-        leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id)
+        is_guarded = not self.store.is_shared
+        leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id, is_guarded=is_guarded)
         self._leased_at, self._has_more_room = time.monotonic(), False
         self._may_have_tasks = len(leases) == offer.tasks_max
         for lease in leases:
             self.hands.reserve(lease.task)
         # That they have started is in their inboxes: a run hears of it before it hears of their end.
         run_ids = {lease.task.run_id for lease in leases}
-        self._read_inboxes(run_ids & self.drives.keys())
+        self._read_inboxes(self.drives.keys() if self.has_breakers else run_ids & self.drives.keys())
         self._must_look = self._must_look or not run_ids <= self.drives.keys()
         self._start(leases)
+        if self.has_breakers:
+            # Tasks that wait for a breaker have a time.
+            self._next_due = self.store.next_due(self.root_run_id)
 
     def _is_worth_asking(self) -> bool:
         """A task that did not fit before may fit when something has ended: worth a question now and then."""
         has_waited = time.monotonic() - self._leased_at > LEASE_AGAIN_SECONDS
-        return self._may_have_tasks or (self._has_more_room and has_waited and not self._is_alone)
+        is_worth_it = has_waited and (self.has_breakers or not self._is_alone)
+        return self._may_have_tasks or (self._has_more_room and is_worth_it)
 
     # -- trouble -----------------------------------------------------------------------------------------------------
 

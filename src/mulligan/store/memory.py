@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 
 from msgspec.structs import replace
 
+from ..core.breaker import CLOSED, Counted, Guard, judge
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.transitions import RUN_ENDED
 from ..ports import (
     Answer,
+    BreakerRecord,
     Clock,
     Commit,
     Committed,
@@ -29,6 +32,7 @@ from ..ports import (
 )
 from . import refusals
 from .clock import SystemClock
+from .gate import Gate
 from .memory_shelf import KeptRun, KeptTask, KeptWorker, Shelf, Timer
 from .room import Room
 
@@ -188,7 +192,11 @@ class MemoryStore:
         for commit in commits:
             self._check(commit)
         self._wrote()
-        return [self._write(commit) for commit in commits]
+        done = [self._write(commit) for commit in commits]
+        counted = [one for commit in commits for one in commit.counted]
+        if counted:
+            self._count(counted)
+        return done
 
     def _check(self, commit: Commit) -> None:
         turn = commit.turn
@@ -278,14 +286,22 @@ class MemoryStore:
     def held(self, worker: str) -> list[Lease]:
         return [Lease(kept.task, worker, kept.ticket) for kept in self._held(worker)]
 
-    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
         if worker not in self.shelf.workers:
             return []
-        room = Room(offer)
-        found = [kept for kept in self._open_to(offer, root_run_id) if room.takes(*kept.needs)]
-        if found:
+        room, gate, found = Room(offer), self._gate(), []
+        for kept in self._open_to(offer, root_run_id):
+            is_meant = not is_guarded or kept.task.guard is not None
+            if is_meant and room.fits(*kept.needs) and gate.lets_pass(kept.task):
+                room.take(*kept.needs)
+                found.append(kept)
+        leases = [self._hand_out(kept, worker, offer.host) for kept in found]
+        gate.leased(leases)
+        if self._close_gate(gate) or found:
             self._wrote()
-        return [self._hand_out(kept, worker, offer.host) for kept in found]
+        return leases
 
     def _open_to(self, offer: Offer, root_run_id: int | None) -> Iterator[KeptTask]:
         """The free tasks that may run where the offer comes from, oldest first."""
@@ -304,8 +320,10 @@ class MemoryStore:
         self.shelf.tell(task.run_id, started, about=kept.known_by)
         return Lease(task, worker, kept.ticket)
 
-    def report(self, token: int, report: Report) -> None:
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         self._end(self._leased(token), report)
+        if guard is not None:
+            self._count([Counted(token, guard, judge(report, guard))])
         self._wrote()
 
     def stops(self, worker: str) -> list[Stopped]:
@@ -328,6 +346,40 @@ class MemoryStore:
                 return kept
         raise refusals.stale_lease(token)
 
+    # -- breakers
+
+    def breakers(self) -> list[BreakerRecord]:
+        waiting = Counter(kept.task.guard.name for kept in self._free() if kept.task.guard is not None)
+        return [
+            BreakerRecord(name, circuit.status, circuit.failures, circuit.retry_at, waiting[name])
+            for name, circuit in sorted(self.shelf.breakers.items())
+        ]
+
+    def reset_breaker(self, name: str) -> bool:
+        if name not in self.shelf.breakers:
+            return False
+        self.shelf.breakers[name] = CLOSED
+        self._wrote()
+        return True
+
+    def _gate(self) -> Gate:
+        tokens = {kept.ticket for kept in self.shelf.tasks.values() if kept.worker}
+        probing = [name for name, circuit in self.shelf.breakers.items() if circuit.probe in tokens]
+        return Gate(self._clock.now(), self.shelf.breakers, probing)
+
+    def _count(self, counted: Sequence[Counted]) -> None:
+        gate = self._gate()
+        gate.count(counted)
+        self._close_gate(gate)
+
+    def _close_gate(self, gate: Gate) -> bool:
+        """Keep what has become of the breakers, and of the tasks that they sent away; whether that is anything."""
+        for task, ended in gate.refused:
+            self._end(self.shelf.tasks[task.run_id, task.place, task.attempt], ended)
+        changed = gate.changed
+        self.shelf.breakers.update(changed)
+        return bool(changed or gate.refused)
+
     # -- time
 
     def fire_timers(self, root_run_id: int | None = None) -> int:
@@ -342,8 +394,19 @@ class MemoryStore:
         return len(due)
 
     def next_due(self, root_run_id: int | None = None) -> datetime | None:
-        first = next(iter(self._timers(root_run_id)), None)
-        return None if first is None else self.shelf.timers[first]
+        timers = [self.shelf.timers[timer] for timer in self._timers(root_run_id)]
+        return min([*timers, *self._retries(root_run_id)], default=None)
+
+    def _retries(self, root_run_id: int | None) -> Iterator[datetime]:
+        """When the breakers that tasks wait for may be probed."""
+        now = self._clock.now()
+        for kept in self._free():
+            run = self.shelf.run(kept.task.run_id)
+            if kept.task.guard is None or run.status == "paused" or not _is_below(run, root_run_id):
+                continue
+            circuit = self.shelf.breakers.get(kept.task.guard.name, CLOSED)
+            if circuit.status == "open" and circuit.retry_at is not None and circuit.retry_at > now:
+                yield circuit.retry_at
 
     def _timers(self, root_run_id: int | None) -> list[Timer]:
         found = [timer for timer in self.shelf.timers if _is_below(self.shelf.run(timer[0]), root_run_id)]

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from ..core.breaker import Circuit
 from ..core.events import Entry
 from ..core.reports import Report, TimerKind
 from ..core.tasks import Task
@@ -106,6 +107,7 @@ class Shelf:
         self.answers: dict[int, Answer] = {}
         self.tasks: dict[KnownBy, KeptTask] = {}
         self.timers: dict[Timer, datetime] = {}
+        self.breakers: dict[str, Circuit] = {}
         self.writes = 0
         self._last_message = 0
         self._last_ticket = 0

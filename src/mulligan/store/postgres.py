@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..core.breaker import Counted, Guard, judge
 from ..core.codec import decode
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from ..core.tasks import Task
 from ..ports import (
     Answer,
+    BreakerRecord,
     Commit,
     Committed,
     Lease,
@@ -29,12 +32,16 @@ from ..ports import (
 )
 from . import refusals
 from .encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
+from .gate import Gate, circuit_from, record_from
+from .gate import row as breaker_row
 from .postgres_arrays import Bigints, Texts
 from .postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
 from .postgres_link import PostgresLink, Statement, Unexpected
 from .room import Room
 
 _NO_LIMIT = 2**63 - 1
+# Nothing at the gate asks for the time.
+_NO_MATTER_WHEN = moment_from(0)
 
 
 class PostgresStore:
@@ -179,11 +186,20 @@ class PostgresStore:
         refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
         asked = list(written(commits, children, self._link.channel))
+        counted = [one for commit in commits for one in commit.counted]
         with _refused(commits):
-            found = self._link.together(asked)
+            found = (
+                self._link.write(lambda: self._ask_and_count(asked, counted)) if counted else self._link.together(asked)
+            )
         names = [name for name, _ in asked]
         tickets = found[names.index("take_tasks")] if "take_tasks" in names else []
         return committed(commits, tickets, children)
+
+    def _ask_and_count(self, asked: Sequence[Statement], counted: Sequence[Counted]) -> list[list[Any]]:
+        """The breakers last, here as everywhere: nobody waits for a run or a task while it has one locked."""
+        found = self._link.ask_all(asked)
+        self._count(counted)
+        return found
 
     # -- tasks
 
@@ -193,12 +209,33 @@ class PostgresStore:
     def held(self, worker: str) -> list[Lease]:
         return [Lease(task_from(data), worker, token) for data, token in self._link.read("held", worker)]
 
-    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
         if offer.tasks_max < 1:
             return []
-        return self._link.write(lambda: self._hand_out(worker, offer, root_run_id))
+        return self._link.write(lambda: self._hand_out(worker, offer, root_run_id, is_guarded))
 
-    def _hand_out(self, worker: str, offer: Offer, root_run_id: int | None) -> list[Lease]:
+    def _hand_out(self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool) -> list[Lease]:
+        found = self._free_tasks(worker, offer, root_run_id, is_guarded)
+        gate = self._gate({task.guard.name for task, _ in found if task.guard is not None})
+        room, tasks = Room(offer), []
+        for task, needs in found:
+            if room.fits(*needs) and gate.lets_pass(task):
+                room.take(*needs)
+                tasks.append(task)
+        leases = self._leased(worker, tasks, offer.host)
+        gate.leased(leases)
+        self._close_gate(gate)
+        if gate.turned_away and not room.is_full:
+            # They stood in the place of others, and are no longer found.
+            leases += self._hand_out(worker, room.rest, root_run_id, is_guarded)
+        return leases
+
+    def _free_tasks(
+        self, worker: str, offer: Offer, root_run_id: int | None, is_guarded: bool
+    ) -> list[tuple[Task, Sequence[Any]]]:
+        """The oldest that fit, each alone, with what each needs."""
         rows = self._link.ask(
             "free_tasks",
             worker=worker,
@@ -210,30 +247,78 @@ class PostgresStore:
             lease=self._lease,
             root=root_run_id,
             tasks_max=offer.tasks_max,
+            is_guarded=is_guarded,
         )
-        room = Room(offer)
-        tasks = [task_from(data) for data, _, *needs in rows if room.takes(*needs)]
+        return [(task_from(data), needs) for data, *needs in rows]
+
+    def _leased(self, worker: str, tasks: Sequence[Task], host: str) -> list[Lease]:
         if not tasks:
             return []
-        at = moment_from(rows[0][1])
         known_by = [(task.run_id, task.place, task.attempt) for task in tasks]
-        leased = self._link.ask("lease_tasks", worker, *arrays(KNOWN_BY, known_by))
-        tokens = {tuple(row[:3]): row[3] for row in leased}
-        self._tell([(*key, TaskStarted(at, *key[1:], worker, offer.host)) for key in known_by])
+        rows = self._link.ask("lease_tasks", worker, *arrays(KNOWN_BY, known_by))
+        at, tokens = moment_from(rows[0][4]), {tuple(row[:3]): row[3] for row in rows}
+        self._tell([(*key, TaskStarted(at, *key[1:], worker, host)) for key in known_by])
         return [Lease(task, worker, tokens[key]) for task, key in zip(tasks, known_by, strict=True)]
 
-    def report(self, token: int, report: Report) -> None:
-        if not self._link.read("report", token, encoded(report), self._link.channel):
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        if guard is None:
+            self._accept(token, report, self._link.read)
+        else:
+            counted = Counted(token, guard, judge(report, guard))
+            self._link.write(lambda: self._accept_and_count(report, counted))
+
+    def _accept(self, token: int, report: Report, ask: Callable[..., list[Any]]) -> None:
+        if not ask("report", token, encoded(report), self._link.channel):
             raise refusals.stale_lease(token)
+
+    def _accept_and_count(self, report: Report, counted: Counted) -> None:
+        self._accept(counted.token, report, self._link.ask)
+        self._count([counted])
 
     def stops(self, worker: str) -> list[Stopped]:
         return [Stopped(token, grace) for token, grace in self._link.read("stops", worker)]
 
+    # -- breakers
+
+    def breakers(self) -> list[BreakerRecord]:
+        return [record_from(*row) for row in self._link.read("breakers")]
+
+    def reset_breaker(self, name: str) -> bool:
+        return bool(self._link.read("reset_breaker", name, self._link.channel))
+
+    def _gate(self, names: Collection[str]) -> Gate:
+        """These breakers, locked: nobody else lets anything pass, or counts, until this transaction has ended."""
+        if not names:
+            return Gate(_NO_MATTER_WHEN, {})
+        wanted = Texts(sorted(names))
+        self._link.ask("know_breakers", wanted)
+        circuits = {name: circuit_from(*circuit) for name, *circuit in self._link.ask("lock_breakers", wanted)}
+        probing = [name for (name,) in self._link.ask("probing", wanted)]
+        ((now,),) = self._link.ask("now")
+        return Gate(moment_from(now), circuits, probing)
+
+    def _count(self, counted: Sequence[Counted]) -> None:
+        gate = self._gate({one.guard.name for one in counted})
+        gate.count(counted)
+        self._close_gate(gate)
+
+    def _close_gate(self, gate: Gate) -> None:
+        """Write what has become of the breakers, and of the tasks that they sent away; wake who waits for that."""
+        refused = [(task.run_id, task.place, task.attempt) for task, _ in gate.refused]
+        if refused:
+            self._link.ask("delete_queued", *arrays(KNOWN_BY, refused))
+            self._tell([(*key, ended) for key, (_, ended) in zip(refused, gate.refused, strict=True)])
+        changed = [breaker_row(*one) for one in gate.changed.items()]
+        if changed:
+            self._link.ask("put_breakers", *arrays((Texts, Texts, Bigints, Bigints, Bigints), changed))
+        if gate.is_news:
+            self._link.ask("notify", self._link.channel, Texts(["breakers"]))
+
     # -- time
 
     def fire_timers(self, root_run_id: int | None = None) -> int:
-        first = self._link.read("next_due", root=root_run_id)
-        if not first or not first[0][1]:
+        first = self._link.read("next_timer", root=root_run_id)
+        if not first or not first[0][0]:
             return 0
 
         def work() -> int:

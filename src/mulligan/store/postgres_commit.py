@@ -12,6 +12,7 @@ from ..core.events import AttemptScheduled
 from ..core.tasks import Task
 from ..ports import Commit, Committed, Lease, NewRun, Turn
 from .encoding import encoded, micros
+from .gate import breaker_columns
 from .postgres_arrays import Array, Bigints, Blobs, Floats, Texts
 from .postgres_link import Statement
 
@@ -27,7 +28,7 @@ def arrays(columns: Columns, rows: Iterable[Sequence[Any]]) -> list[Any]:
 
 _RUN = (Bigints, Bigints, Texts, Bigints, Bigints, Texts, Bigints, Bigints, Bigints, Texts, Bigints)
 _NEW_RUN = (Bigints, Texts, Texts, Bigints, Bigints, Texts, Bigints, Texts)
-_TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs)
+_TASK = (Bigints, Texts, Bigints, Texts, Floats, Bigints, Bigints, Texts, Texts, Blobs, Texts, Texts)
 KNOWN_BY = (Bigints, Texts, Bigints)
 TOLD = (Bigints, Blobs, Texts, Bigints)
 
@@ -123,6 +124,7 @@ def _task_row(task: Task, worker: str) -> tuple[Any, ...]:
     return (
         *(task.run_id, task.place, task.attempt, worker),
         *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
+        *breaker_columns(task),
     )
 
 

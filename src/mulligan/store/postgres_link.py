@@ -94,9 +94,10 @@ class PostgresLink:
 
     def together(self, asked: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, all in one transaction and one round trip. `Unexpected` takes all back."""
-        return self._again(lambda: self._pipeline(asked))
+        return self._again(lambda: self.ask_all(asked))
 
-    def _pipeline(self, asked: Sequence[Statement]) -> list[list[Any]]:
+    def ask_all(self, asked: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement, in one round trip, inside whatever transaction there is."""
         return pipeline(self.connected(), self._prepared, asked)
 
     def write(self, work: Callable[[], Found]) -> Found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ..ports import Offer
 
 
@@ -9,6 +11,7 @@ class Room:
     """Counts down what a worker has offered."""
 
     def __init__(self, offer: Offer) -> None:
+        self._offer = offer
         self._cpus, self._memory, self._gpus = offer.cpus, offer.memory, offer.gpus
         self._tasks = offer.tasks_max
 
@@ -16,10 +19,17 @@ class Room:
     def is_full(self) -> bool:
         return self._tasks < 1
 
-    def takes(self, cpus: float, memory: int, gpus: int) -> bool:
-        """Whether there is room for one more like this; if so it is taken."""
-        if self.is_full or cpus > self._cpus or memory > self._memory or gpus > self._gpus:
-            return False
+    def fits(self, cpus: float, memory: int, gpus: int) -> bool:
+        """Whether there is room for one more like this."""
+        return not (self.is_full or cpus > self._cpus or memory > self._memory or gpus > self._gpus)
+
+    def take(self, cpus: float, memory: int, gpus: int) -> None:
+        """Keep room for one that fits."""
         self._cpus, self._memory, self._gpus = self._cpus - cpus, self._memory - memory, self._gpus - gpus
         self._tasks -= 1
-        return True
+
+    @property
+    def rest(self) -> Offer:
+        """What is still on offer."""
+        left = {"cpus": self._cpus, "memory": self._memory, "gpus": self._gpus, "tasks_max": self._tasks}
+        return replace(self._offer, **left)

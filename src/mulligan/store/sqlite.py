@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 import apsw
 from msgspec.structs import replace
 
+from ..core.breaker import Counted, Guard, judge
 from ..core.codec import decode
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from ..core.tasks import Task
 from ..ports import (
     Answer,
+    BreakerRecord,
     Clock,
     Commit,
     Committed,
@@ -32,6 +35,8 @@ from ..ports import (
 from . import refusals
 from .clock import SystemClock
 from .encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
+from .gate import Gate, circuit_from, record_from
+from .gate import row as breaker_row
 from .room import Room
 from .sqlite_commit import Leases, insert_runs, write_batch
 from .sqlite_file import SqliteFile, each, fetched
@@ -180,10 +185,17 @@ class SqliteStore:
         self._file.write(lambda db: db.executemany(SQL["release"], void))
 
     def commit(self, commits: Sequence[Commit]) -> list[Committed]:
-        done = self._write(lambda db: write_batch(db, commits, self._tickets, self._leases))
+        done = self._write(lambda db: self._write_commits(db, commits))
         for commit, one in zip(commits, done, strict=True):
             self._leases.drop(commit.ended)
             self._leases.keep(one.leases)
+        return done
+
+    def _write_commits(self, db: apsw.Cursor, commits: Sequence[Commit]) -> list[Committed]:
+        done = write_batch(db, commits, self._tickets, self._leases)
+        counted = [one for commit in commits for one in commit.counted]
+        if counted:
+            self._count(db, counted)
         return done
 
     def _write(self, work: Callable[[apsw.Cursor], Found]) -> Found:
@@ -204,30 +216,39 @@ class SqliteStore:
     def held(self, worker: str) -> list[Lease]:
         return [Lease(task_from(data), worker, token) for data, token in self._file.read(SQL["held"], worker)]
 
-    def lease(self, worker: str, offer: Offer, *, root_run_id: int | None = None) -> list[Lease]:
+    def lease(
+        self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
+    ) -> list[Lease]:
         if offer.tasks_max < 1:
             return []
 
         def work(db: apsw.Cursor) -> list[Lease]:
             if not _is_registered(db, worker):
                 return []
-            tasks = self._fitting(db, offer, root_run_id)
+            gate = self._gate(db)
+            tasks = self._fitting(db, offer, root_run_id, gate, "guarded_tasks" if is_guarded else "free_tasks")
             tokens = self._tickets.take(db, len(tasks))
-            leases = [Lease(task_from(data), worker, token) for data, token in zip(tasks, tokens, strict=True)]
+            leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
             self._hand_out(db, leases, offer.host)
+            gate.leased(leases)
+            self._close_gate(db, gate)
             return leases
 
         leases = self._write(work)
         self._leases.keep(leases)
         return leases
 
-    def _fitting(self, db: apsw.Cursor, offer: Offer, root_run_id: int | None) -> list[bytes]:
-        """The oldest free tasks for which there is room, one beside the other."""
+    def _fitting(
+        self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, gate: Gate, statement: str
+    ) -> list[Task]:
+        """The oldest free tasks for which there is room, one beside the other, and whose breakers let them pass."""
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
+        about = (self._oldest_beat(), root_run_id, micros(gate.now))
         room, found = Room(offer), []
-        for data, *needs in each(db, SQL["free_tasks"], *wanted, self._oldest_beat(), root_run_id):
-            if room.takes(*needs):
-                found.append(data)
+        for data, *needs in each(db, SQL[statement], *wanted, *about):
+            if room.fits(*needs) and gate.lets_pass(task := task_from(data)):
+                room.take(*needs)
+                found.append(task)
             if room.is_full:
                 break
         return found
@@ -241,13 +262,15 @@ class SqliteStore:
             started = TaskStarted(at, task.place, task.attempt, lease.worker, host)
             db.execute(SQL["tell"], (task.run_id, encoded(started), task.place, task.attempt))
 
-    def report(self, token: int, report: Report) -> None:
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         def work(db: apsw.Cursor) -> None:
             known_by = self._leases.find(db, token)
             if known_by is None or not fetched(db, SQL["end_lease"], *known_by, token):
                 raise refusals.stale_lease(token)
             run_id, place, attempt = known_by
             db.execute(SQL["tell"], (run_id, encoded(report), place, attempt))
+            if guard is not None:
+                self._count(db, [Counted(token, guard, judge(report, guard))])
 
         self._file.write(work)
         self._leases.drop([token])
@@ -255,11 +278,37 @@ class SqliteStore:
     def stops(self, worker: str) -> list[Stopped]:
         return [Stopped(token, grace) for token, grace in self._file.read(SQL["stops"], worker)]
 
+    # -- breakers
+
+    def breakers(self) -> list[BreakerRecord]:
+        return [record_from(*row) for row in self._file.read(SQL["breakers"])]
+
+    def reset_breaker(self, name: str) -> bool:
+        return bool(self._file.read(SQL["reset_breaker"], name))
+
+    def _gate(self, db: apsw.Cursor) -> Gate:
+        rows = fetched(db, SQL["circuits"])
+        circuits = {name: circuit_from(*circuit) for name, *circuit, _ in rows}
+        return Gate(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
+
+    def _count(self, db: apsw.Cursor, counted: Iterable[Counted]) -> None:
+        gate = self._gate(db)
+        gate.count(counted)
+        self._close_gate(db, gate)
+
+    def _close_gate(self, db: apsw.Cursor, gate: Gate) -> None:
+        """Write what has become of the breakers, and of the tasks that they sent away."""
+        for task, ended in gate.refused:
+            known_by = (task.run_id, task.place, task.attempt)
+            db.execute(SQL["delete_queued"], known_by)
+            db.execute(SQL["tell"], (task.run_id, encoded(ended), task.place, task.attempt))
+        db.executemany(SQL["put_breaker"], [breaker_row(*changed) for changed in gate.changed.items()])
+
     # -- time
 
     def fire_timers(self, root_run_id: int | None = None) -> int:
         now = self._clock.now()
-        due = self.next_due(root_run_id)
+        due = self._first(SQL["next_timer"], root_run_id)
         if due is None or due > now:
             return 0
 
@@ -273,7 +322,12 @@ class SqliteStore:
         return self._file.write(work)
 
     def next_due(self, root_run_id: int | None = None) -> datetime | None:
-        rows = self._file.read(SQL["next_due"], root_run_id)
+        now = micros(self._clock.now())
+        dues = (self._first(SQL["next_timer"], root_run_id), self._first(SQL["next_retry"], root_run_id, now))
+        return min((due for due in dues if due is not None), default=None)
+
+    def _first(self, sql: str, *params: Any) -> datetime | None:
+        rows = self._file.read(sql, *params)
         return moment_from(rows[0][0]) if rows else None
 
     def has_news(self) -> bool:

@@ -12,6 +12,7 @@ from ..core.tasks import Task
 from ..ports import Commit, Committed, Lease, NewRun, Turn
 from . import refusals
 from .encoding import encoded, micros
+from .gate import breaker_columns
 from .sqlite_file import each, fetched
 from .sqlite_tickets import SQL, Tickets, next_numbers
 
@@ -130,6 +131,7 @@ def _task_row(task: Task, ticket: int, worker: str) -> tuple[object, ...]:
     return (
         *(task.run_id, task.place, task.attempt, ticket, worker),
         *(task.cpus, task.memory or 0, task.gpus, labels, task.host, encoded(task)),
+        *breaker_columns(task),
     )
 
 

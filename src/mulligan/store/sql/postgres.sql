@@ -222,21 +222,23 @@ WITH ended AS (
 SELECT expect('lease', (SELECT count(*) FROM ended), %s::bigint)
 
 -- name: queue_tasks
-INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task)
+INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
 SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus,
-       labels::jsonb, host, task
+       labels::jsonb, host, task, breaker, when_open
 FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[], %s::text[],
-            %s::text[], %s::bytea[])
-     AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task)
+            %s::text[], %s::bytea[], %s::text[], %s::text[])
+     AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
 ON CONFLICT DO NOTHING
 
 -- name: take_tasks
 WITH taken AS (
-    INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task)
-    SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus, labels::jsonb, host, task
+    INSERT INTO tasks
+        (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
+    SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus, labels::jsonb, host, task,
+           breaker, when_open
     FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[],
-                %s::text[], %s::text[], %s::bytea[])
-         AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task)
+                %s::text[], %s::text[], %s::bytea[], %s::text[], %s::text[])
+         AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
     ON CONFLICT (run_id, place, attempt)
     DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE tasks.worker = ''
     RETURNING run_id, place, attempt, ticket
@@ -273,7 +275,7 @@ SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND i
 
 -- name: free_tasks
 WITH known AS (SELECT 1 FROM workers WHERE name = %(worker)s FOR KEY SHARE)
-SELECT t.task, now_micros(), t.cpus, t.memory, t.gpus
+SELECT t.task, t.cpus, t.memory, t.gpus
 FROM tasks t JOIN runs r USING (run_id)
 WHERE EXISTS (SELECT 1 FROM known)
       AND t.worker = '' AND t.cpus <= %(cpus)s AND t.memory <= %(memory)s AND t.gpus <= %(gpus)s
@@ -281,6 +283,11 @@ WHERE EXISTS (SELECT 1 FROM known)
       AND (t.host IN ('', %(host)s)
            OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= now_micros() - %(lease)s::bigint))
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
+      AND (t.breaker <> '' OR NOT %(is_guarded)s)
+      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND (t.when_open = 'fail' OR t.breaker NOT IN (
+          SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()
+      ))
 ORDER BY t.ticket LIMIT %(tasks_max)s::bigint
 FOR UPDATE OF t SKIP LOCKED
 
@@ -291,7 +298,7 @@ FROM (
     FROM unnest(%s::bigint[], %s::text[], %s::bigint[]) AS u (run_id, place, attempt)
 ) AS t
 WHERE tasks.run_id = t.run_id AND tasks.place = t.place AND tasks.attempt = t.attempt
-RETURNING tasks.run_id, tasks.place, tasks.attempt, tasks.ticket
+RETURNING tasks.run_id, tasks.place, tasks.attempt, tasks.ticket, now_micros()
 
 -- name: report
 WITH ended AS (
@@ -302,6 +309,39 @@ WITH ended AS (
 )
 SELECT pg_notify(%s, run_id::text) FROM told
 
+-- breakers -----------------------------------------------------------------------------------------------------------
+
+-- name: know_breakers
+INSERT INTO breakers (name) SELECT name FROM unnest(%s::text[]) AS name ORDER BY 1 ON CONFLICT DO NOTHING
+
+-- In the order of their names, so that two transactions never wait for each other.
+-- name: lock_breakers
+SELECT name, status, failures, retry_at, probe FROM breakers WHERE name = ANY (%s::text[]) ORDER BY name FOR UPDATE
+
+-- Asked after they were locked: a statement that waited for a lock would still see the leases from before.
+-- name: probing
+SELECT name FROM probing WHERE name = ANY (%s::text[])
+
+-- name: now
+SELECT now_micros()
+
+-- name: put_breakers
+UPDATE breakers SET status = t.status, failures = t.failures, retry_at = t.retry_at, probe = t.probe
+FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[])
+     AS t (name, status, failures, retry_at, probe)
+WHERE breakers.name = t.name
+
+-- name: breakers
+SELECT b.name, b.status, b.failures, b.retry_at,
+       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = '')
+FROM breakers b ORDER BY b.name
+
+-- name: reset_breaker
+WITH closed AS (
+    UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL WHERE name = %s RETURNING 1
+)
+SELECT pg_notify(%s, 'breakers') FROM closed
+
 -- time ---------------------------------------------------------------------------------------------------------------
 
 -- name: due_timers
@@ -310,7 +350,20 @@ WHERE timers.run_id = runs.run_id AND due <= now_micros()
       AND (%(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint)
 RETURNING now_micros(), due, timers.run_id, kind, place, number
 
--- name: next_due
-SELECT due, due <= now_micros() FROM timers JOIN runs USING (run_id)
+-- name: next_timer
+SELECT due <= now_micros() FROM timers JOIN runs USING (run_id)
 WHERE %(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint
 ORDER BY due LIMIT 1
+
+-- name: next_due
+(SELECT due FROM timers JOIN runs USING (run_id)
+ WHERE %(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint
+ ORDER BY due LIMIT 1)
+UNION ALL
+SELECT b.retry_at FROM breakers b
+WHERE b.status = 'open' AND b.retry_at > now_micros() AND EXISTS (
+    SELECT 1 FROM tasks t JOIN runs r USING (run_id)
+    WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''
+          AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
+)
+ORDER BY 1 LIMIT 1

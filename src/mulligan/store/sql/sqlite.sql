@@ -152,11 +152,11 @@ DELETE FROM tasks WHERE run_id = ?
 -- tasks --------------------------------------------------------------------------------------------------------------
 
 -- name: queue_task
-INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- Not one that somebody had, while the run has not been told yet what became of it.
 -- name: take_task
-INSERT INTO tasks SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11
+INSERT INTO tasks SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
 WHERE NOT EXISTS (SELECT 1 FROM messages WHERE run_id = ?1 AND place = ?2 AND attempt = ?3)
 ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE worker = ''
 
@@ -193,10 +193,48 @@ WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       )
       AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= ?6))
       AND r.status <> 'paused' AND (?7 IS NULL OR r.root_run_id = ?7)
+      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND (t.when_open = 'fail' OR t.breaker NOT IN (
+          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?8
+      ))
+ORDER BY t.ticket
+
+-- The same, of the guarded ones alone: there may be a hundred thousand others.
+-- name: guarded_tasks
+SELECT t.task, t.cpus, t.memory, t.gpus
+FROM tasks t INDEXED BY tasks_guarded JOIN runs r USING (run_id)
+WHERE t.breaker <> '' AND t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
+      AND NOT EXISTS (
+          SELECT 1 FROM json_each(t.labels) WHERE value NOT IN (SELECT value FROM json_each(?4))
+      )
+      AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= ?6))
+      AND r.status <> 'paused' AND (?7 IS NULL OR r.root_run_id = ?7)
+      AND t.breaker NOT IN (SELECT name FROM probing)
+      AND (t.when_open = 'fail' OR t.breaker NOT IN (
+          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?8
+      ))
 ORDER BY t.ticket
 
 -- name: lease_task
 UPDATE tasks SET worker = ?, ticket = ? WHERE run_id = ? AND place = ? AND attempt = ?
+
+-- breakers -----------------------------------------------------------------------------------------------------------
+
+-- name: circuits
+SELECT name, status, failures, retry_at, probe, name IN (SELECT name FROM probing) FROM breakers
+
+-- name: put_breaker
+INSERT INTO breakers VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET status = excluded.status, failures = excluded.failures,
+                          retry_at = excluded.retry_at, probe = excluded.probe
+
+-- name: breakers
+SELECT b.name, b.status, b.failures, b.retry_at,
+       (SELECT count(*) FROM tasks t WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = '')
+FROM breakers b ORDER BY b.name
+
+-- name: reset_breaker
+UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NULL WHERE name = ? RETURNING 1
 
 -- time ---------------------------------------------------------------------------------------------------------------
 
@@ -208,7 +246,16 @@ ORDER BY due
 -- name: delete_timer
 DELETE FROM timers WHERE run_id = ? AND kind = ? AND place = ? AND number = ?
 
--- name: next_due
+-- name: next_timer
 SELECT due FROM timers JOIN runs USING (run_id)
 WHERE ?1 IS NULL OR root_run_id = ?1
 ORDER BY due LIMIT 1
+
+-- name: next_retry
+SELECT b.retry_at FROM breakers b
+WHERE b.status = 'open' AND b.retry_at > ?2 AND EXISTS (
+    SELECT 1 FROM tasks t INDEXED BY tasks_guarded JOIN runs r USING (run_id)
+    WHERE t.breaker <> '' AND t.breaker = b.name AND t.worker = ''
+          AND r.status <> 'paused' AND (?1 IS NULL OR r.root_run_id = ?1)
+)
+ORDER BY b.retry_at LIMIT 1

@@ -1,0 +1,94 @@
+"""Breakers inside one transaction of a store: who of the tasks may pass, and what has changed when all have asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from ..core.breaker import CLOSED, Circuit, Counted, admission, count, probed, refusal
+from ..core.reports import TaskEnded
+from ..core.tasks import Task
+from ..ports import BreakerRecord, Lease
+from .encoding import micros, moment_from
+
+
+class Gate:
+    """The breakers as they are, by name, and the names of those whose probe is under way."""
+
+    def __init__(self, now: datetime, circuits: Mapping[str, Circuit], probing: Iterable[str] = ()) -> None:
+        self.now = now
+        self.circuits = dict(circuits)
+        # Tasks that leave the queue, with what their runs are told.
+        self.refused: list[tuple[Task, TaskEnded]] = []
+        # How many did not pass.
+        self.turned_away = 0
+        self._before = dict(circuits)
+        self._probing = set(probing)
+
+    def lets_pass(self, task: Task) -> bool:
+        """Whether the task may be leased now. The one that probes keeps the others waiting."""
+        guard = task.guard
+        if guard is None:
+            return True
+        circuit = self.circuits.setdefault(guard.name, CLOSED)
+        found = admission(circuit, guard, self.now, is_probe_alive=guard.name in self._probing)
+        if found == "refuse" and circuit.retry_at is not None:
+            outcome = refusal(guard, circuit.retry_at)
+            self.refused.append((task, TaskEnded(self.now, task.place, task.attempt, outcome)))
+        if found == "probe":
+            self._probing.add(guard.name)
+            self.circuits[guard.name] = probed(circuit, 0)
+        is_passing = found in ("go", "probe")
+        self.turned_away += not is_passing
+        return is_passing
+
+    def leased(self, leases: Iterable[Lease]) -> None:
+        """These are the leases of those that passed: the probes among them are known by their tokens."""
+        for lease in leases:
+            guard = lease.task.guard
+            circuit = self.circuits[guard.name] if guard is not None else CLOSED
+            if guard is not None and circuit.probe == 0:
+                self.circuits[guard.name] = probed(circuit, lease.token)
+
+    def count(self, counted: Iterable[Counted]) -> None:
+        """Outcomes that this transaction accepts."""
+        for one in counted:
+            name = one.guard.name
+            self.circuits[name] = count(self.circuits.get(name, CLOSED), one, self.now)
+
+    @property
+    def changed(self) -> dict[str, Circuit]:
+        """What is to be written; also breakers that were never asked before."""
+        return {name: new for name, new in self.circuits.items() if self._before.get(name) != new}
+
+    @property
+    def is_news(self) -> bool:
+        """Whether somebody who waits may want to know."""
+        return any(self._before.get(name, CLOSED).status != new.status for name, new in self.changed.items())
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+_UNGUARDED = ("", "")
+
+
+def breaker_columns(task: Task) -> tuple[str, str]:
+    """Which breaker a task asks, and what it does while that is open: columns of its row."""
+    return _UNGUARDED if task.guard is None else (task.guard.name, task.guard.rules.when_open)
+
+
+def row(name: str, circuit: Circuit) -> tuple[Any, ...]:
+    """A breaker as a table holds it."""
+    retry_at = None if circuit.retry_at is None else micros(circuit.retry_at)
+    return name, circuit.status, circuit.failures, retry_at, circuit.probe
+
+
+def circuit_from(status: Any, failures: int, retry_at: int | None, probe: int | None) -> Circuit:
+    return Circuit(status, failures, None if retry_at is None else moment_from(retry_at), probe)
+
+
+def record_from(name: str, status: Any, failures: int, retry_at: int | None, waiting: int) -> BreakerRecord:
+    moment = None if retry_at is None else moment_from(retry_at)
+    return BreakerRecord(name, status, failures, moment, waiting)
