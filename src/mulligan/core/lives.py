@@ -189,10 +189,15 @@ _SPECS: dict[str, Callable[[Command, Step, int], Command | None]] = {
 
 def command_spec(state: State, parent: Place, role: str, index: int) -> Command:
     """What the workflow says of a command below `parent`."""
-    found = _SPECS[role](parent.spec, state.step(state.step_of(parent).key), index)
+    found = spec_below(parent.spec, state.step(state.step_of(parent).key), role, index)
     if found is None:
         raise Unlawful(f"'{parent.key}' has no {role} command {index}")
     return found
+
+
+def spec_below(parent: Command, step: Step, role: str, index: int) -> Command | None:
+    """A command by what its parent's definition and its step's say; None where they know of none."""
+    return _SPECS[role](parent, step, index)
 
 
 def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
