@@ -95,7 +95,7 @@ class Simulation:
             self._wild()
             self._tame()
             while self._wants_another_round():
-                self._tell(r.RetryRequested(self.clock.now(), "someone", "again", self._some_step()))
+                self._tell(self._another_round())
                 self._wild()
                 self._tame()
             self._haunt()
@@ -160,7 +160,22 @@ class Simulation:
             self._turn()
 
     def _wants_another_round(self) -> bool:
-        return self.promises.seen.round < ROUNDS_MAX and self.status != "completed" and self.rng.random() < 0.5
+        is_open = self.status != "completed" or bool(self._maps())
+        return self.promises.seen.round < ROUNDS_MAX and is_open and self.rng.random() < 0.5
+
+    def _another_round(self) -> r.RetryRequested:
+        """For all that was not done; now and then for some items of a map, which is all that a completed run allows."""
+        maps, adjust = self._maps(), self.rng.random() < 0.3
+        if not maps or (self.status != "completed" and self.rng.random() < 0.6):
+            return r.RetryRequested(self.clock.now(), "someone", "again", self._some_step(), adjust=adjust)
+        self.happened["items"] += 1
+        place = self.rng.choice(maps)
+        total = len(place.items.values) if place.items else 0
+        items = tuple(self.rng.sample(range(total), self.rng.randint(1, total)))
+        return r.RetryRequested(self.clock.now(), "someone", "again", place.key, items, adjust)
+
+    def _maps(self) -> list[Place]:
+        return [place for place in self._current().state.steps() if place.items is not None and place.items.values]
 
     def _haunt(self) -> None:
         """The run is over; what was still on its way arrives, and changes nothing."""
