@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.fork import kept_results
+from mulligan.core.fork import kept_results, plan_fork
 from mulligan.core.graph import Graph
-from mulligan.core.workflow import Workflow
+from mulligan.core.workflow import Need, Step, Workflow
 from mulligan.errors import UnknownStep
-from mulligan.testing.history import History, command, edge, step, workflow
+from mulligan.testing.history import History, command, edge, shell, step, workflow
 
 
 def forked(old: History, definition: Workflow, from_step: str) -> History:
@@ -102,3 +102,105 @@ def test_what_was_undone_is_not_kept_and_neither_is_what_was_built_on_it():
     run = forked(old, flow, "charge")
 
     assert run.queued == ["reserve"]
+
+
+# -- a corrected file --------------------------------------------------------------------------------------------------
+
+
+def done(*steps: Step) -> History:
+    """A run of these steps in which the last one failed and the others completed, each with its name for output."""
+    run = History(workflow(*steps)).start()
+    for one in steps[:-1]:
+        run.ok(one.name, output=one.name)
+    return run.fail(steps[-1].name)
+
+
+def test_a_step_that_the_file_no_longer_has_is_dropped_with_its_result():
+    old = done(step("a"), step("gone", needs=["a"]), step("b", needs=["gone"]))
+    corrected = workflow(step("a"), step("b", needs=["a"]))
+
+    plan = plan_fork(old.state, Graph(corrected), "b")
+    run = forked(old, corrected, "b")
+
+    assert (plan.dropped, plan.runs, run.queued) == (("gone",), ("b",), ["b"])
+
+
+def test_what_lies_behind_a_new_step_was_made_without_it_and_runs_again():
+    old = done(step("a"), step("side", needs=["a"]), step("later", needs=["side"]), step("b"))
+    corrected = workflow(
+        step("a"), step("new", needs=["a"]), step("side", needs=["a", "new"]), step("later", needs=["side"]), step("b")
+    )
+
+    run = forked(old, corrected, "b")
+
+    assert (run.queued, run.statuses["a"]) == (["b", "new"], "completed")
+    run.ok("b", "new", "side", "later")
+    assert run.status == "completed"
+
+
+def test_a_new_step_that_nothing_lies_behind_runs_alone():
+    old = done(step("a"), step("b", needs=["a"]))
+    corrected = workflow(step("a"), step("b", needs=["a"]), step("new", needs=["a"]))
+
+    run = forked(old, corrected, "b")
+
+    assert run.queued == ["b", "new"]
+
+
+def test_a_step_that_now_also_needs_one_that_runs_again_runs_again():
+    old = done(step("a"), step("side"), step("b"))
+    corrected = workflow(step("a"), step("side", needs=["b"]), step("b"))
+
+    run = forked(old, corrected, "b")
+
+    assert (run.queued, run.statuses["side"]) == (["b"], "waiting")
+
+
+def test_a_step_that_now_needs_one_that_had_failed_runs_again_after_it():
+    flow = workflow(step("bad"), step("side"), step("b", needs=["side"]))
+    old = History(flow).start().fail("bad").ok("side").fail("b")
+    corrected = workflow(step("bad"), step("side", needs=["bad"]), step("b", needs=["side"]))
+
+    run = forked(old, corrected, "b")
+
+    assert run.queued == ["bad"]
+    run.ok("bad", "side", "b")
+    assert run.status == "completed"
+
+
+def test_a_step_that_needs_less_or_others_that_are_done_keeps_its_result_and_the_plan_says_that_it_differs():
+    old = done(step("a"), step("c"), step("side", needs=["a", "c"]), step("other", needs=["a"]), step("b"))
+    corrected = workflow(step("a"), step("c"), step("side", needs=["a"]), step("other", needs=["c"]), step("b"))
+
+    plan = plan_fork(old.state, Graph(corrected), "b")
+
+    assert (plan.runs, plan.changed) == (("b",), ("side", "other"))
+
+
+def test_a_step_before_that_the_file_says_differently_is_kept_and_the_plan_says_so():
+    old = done(step("a"), step("b", needs=["a"]))
+    corrected = workflow(step("a", action=shell("another")), step("b", needs=["a"]))
+
+    plan = plan_fork(old.state, Graph(corrected), "b")
+
+    assert ([one.step for one in plan.kept], plan.changed) == (["a"], ("a",))
+
+
+def test_a_chain_of_new_needs_is_followed_against_the_order_of_the_file():
+    old = done(step("z"), step("y"), step("x"), step("b"))
+    corrected = workflow(step("z", needs=["y"]), step("y", needs=["x"]), step("x", needs=["b"]), step("b"))
+
+    plan = plan_fork(old.state, Graph(corrected), "b")
+
+    assert (plan.kept, plan.runs) == ((), ("z", "y", "x", "b"))
+
+
+def test_a_group_that_has_a_new_member_is_waited_for_again():
+    old = done(step("a"), step("last", needs=["a"]), step("b"))
+    corrected = workflow(
+        step("a"), step("n"), step("last", needs=[Need("all", is_group=True)]), step("b"), groups={"all": ("a", "n")}
+    )
+
+    run = forked(old, corrected, "b")
+
+    assert run.queued == ["b", "n"]

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ..errors import UnknownStep
 from .events import Kept
 from .graph import Graph
 from .state import Place, State
 from .workflow import END
+
+_KEEPABLE = ("completed", "stood_in", "skipped")
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """What a fork keeps and what it runs, in the order of the file; and where the file is another than before."""
+
+    kept: tuple[Kept, ...]
+    runs: tuple[str, ...]
+    # Kept, although the file now says something else of them.
+    changed: tuple[str, ...] = ()
+    # Steps of the old run that the file no longer has.
+    dropped: tuple[str, ...] = ()
+
+
+def plan_fork(old: State, graph: Graph, from_step: str) -> Fork:
+    """What a fork of `old` from `from_step` would be, in the workflow of `graph`."""
+    kept = kept_results(old, graph, from_step)
+    names = {one.step for one in kept}
+    return Fork(
+        kept,
+        tuple(name for name in graph.nodes if name not in names),
+        tuple(one.step for one in kept if graph.nodes[one.step].step != old.graph.nodes[one.step].step),
+        tuple(name for name in old.graph.nodes if name not in graph.nodes),
+    )
 
 
 def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
@@ -18,8 +45,10 @@ def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
     if from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
     again = _touched(old, graph, from_step)
+    if graph.workflow != old.workflow:
+        again = _rerouted(old, graph, again)
     places = (old.places[name] for name in graph.nodes if name in old.places and name not in again)
-    return tuple(_kept(old, place) for place in places if place.settled in ("completed", "stood_in", "skipped"))
+    return tuple(_kept(old, place) for place in places if place.settled in _KEEPABLE)
 
 
 def _touched(old: State, graph: Graph, from_step: str) -> set[str]:
@@ -34,6 +63,35 @@ def _touched(old: State, graph: Graph, from_step: str) -> set[str]:
         if stands_in and old.places[record.step].settled == "stood_in":
             touched |= graph.region(record.step)
     return touched
+
+
+def _rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
+    """With them what a corrected file puts behind a step that runs, and was not behind it: its result is from before.
+
+    One pass in file order after the other, until nothing new is found: what is behind it comes with it at once.
+    """
+    found, before = set(again), -1
+    while len(found) != before:
+        before = len(found)
+        for name in graph.nodes:
+            if name not in found and any(_runs(old, found, one) for one in _gained(old, graph, name)):
+                found |= graph.region(name)
+    return found
+
+
+def _gained(old: State, graph: Graph, name: str) -> set[str]:
+    """The steps that lie right before this one now, and did not in the old run."""
+    return _before(graph, name) - _before(old.graph, name) if name in old.graph.nodes else set()
+
+
+def _before(graph: Graph, name: str) -> set[str]:
+    node = graph.nodes[name]
+    needed = {source for source, _ in node.needs} | {member for barrier in node.waits for member in barrier.members}
+    return needed | {arc.source for arc in node.arrivals}
+
+
+def _runs(old: State, again: set[str], name: str) -> bool:
+    return name in again or name not in old.places or old.places[name].settled not in _KEEPABLE
 
 
 def _kept(old: State, place: Place) -> Kept:
