@@ -252,6 +252,12 @@ def test_the_second_classification_comes_too_late():
     assert refusal(run, "a", "retry").message == "step 'a' is failed, so there is nothing to classify"
 
 
+def test_whoever_comes_second_is_told_who_decided_and_why():
+    run = run_of().fail("a").classify("a", "fail", reason="hopeless")
+
+    assert refusal(run, "a", "retry").hint == "someone has said fail: hopeless"
+
+
 def test_a_classification_after_the_timeout_comes_too_late():
     run = run_of(Triage(timeout=60.0)).fail("a").wait(60)
 

@@ -26,7 +26,7 @@ def go_on(service: Service, run_id: int, *, is_wanted: bool, as_json: bool, home
         return conduct(service, lambda _: root, as_json=as_json, home=home)
     if driver is not None:
         complain(f"process {driver.pid} on {driver.host} goes on with it")
-    elif record.status not in ENDED:
+    elif service.record(root).status not in ENDED:
         complain(f"nobody drives it: mulligan resume {root}{where(home)}")
     if as_json:
         show_json(service.show(run_id))

@@ -226,12 +226,20 @@ def _classified(now: Now, report: r.Classified) -> Facts:
         raise UnknownStep(f"'{report.step}' is not a step of run {now.state.run.run_id}", step=report.step)
     if place.status != "pending_failed":
         raise StepNotParked(
-            f"step '{report.step}' is {place.status}, so there is nothing to classify", step=report.step
+            f"step '{report.step}' is {place.status}, so there is nothing to classify",
+            hint=_said_already(place),
+            step=report.step,
         )
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
     adjusted = _adjusted(place, report)
     yield e.StepClassified(place.key, place.attempt, report.verdict, report.reason, report.by, adjusted)
+
+
+def _said_already(place: Place) -> str:
+    """For whoever comes second: who decided, and how."""
+    ruling = place.climb.ruling
+    return "" if ruling is None else f"{ruling.by or 'somebody'} has said {ruling.verdict}: {ruling.reason}"
 
 
 def _adjusted(place: Place, report: r.Classified) -> e.Adjusted | None:
