@@ -72,6 +72,7 @@ class PostgresSchema:
         with psycopg.connect(self.url) as connection:
             connection.execute("UPDATE workers SET beat_at = beat_at - %s", [round(seconds * 1_000_000)])
             connection.execute("UPDATE timers SET due = due - %s", [round(seconds * 1_000_000)])
+            connection.execute("UPDATE breakers SET retry_at = retry_at - %s", [round(seconds * 1_000_000)])
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.core import reports as r
 from mulligan.core.effects import SetTimer, StopTask
-from mulligan.errors import Conflict
+from mulligan.errors import Conflict, UnknownRun
 from mulligan.ports import Answer, ChildReport, Commit, Store, Turn
 
 from .keeping import T0, Open, Place, commit, ended, new_run, offer, queue, reports, started, take, task, worker
@@ -396,3 +396,13 @@ def test_with_the_last_commit_of_a_round_its_timers_and_tasks_go(store: Store, p
     place.pass_time(1)
     assert store.fire_timers() == 1
     assert reports(store, over.run_id) == []
+
+
+def test_a_commit_after_something_that_was_refused_is_written(store: Store) -> None:
+    turn = started(store)
+    with pytest.raises(UnknownRun):
+        store.load(42)
+
+    store.commit([commit(turn)])
+
+    assert store.run(turn.run_id).seq == 1

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from mulligan.core import reports as r
+from mulligan.core.breaker import Counted, Guard
 from mulligan.core.effects import SetTimer, StopTask
+from mulligan.core.workflow import Breaker
 from mulligan.ports import Store, Turn
 
 from .keeping import T0, Open, commit, ended, new_run, offer, queue, started, take, task, worker
@@ -76,6 +78,23 @@ def test_what_another_process_writes_for_us_is_news_once(opened: Open, act: Act)
 
     assert comes_to(mine)
     assert not mine.has_news()
+
+
+def test_that_a_breaker_has_opened_or_closed_is_news(opened: Open) -> None:
+    mine, other = opened(), opened()
+    turn = started(other)
+    guard = Guard("llm", Breaker(failures=1))
+    queue(other, turn, task(turn.run_id, guard=guard))
+    (held,) = other.lease("w", offer())
+    settle(mine)
+
+    failed = [Counted(held.token, guard, "failure")]
+    other.commit([commit(turn, ended=[held.token], counted=failed)])
+    assert comes_to(mine)
+    assert not mine.has_news()
+
+    other.reset_breaker("llm")
+    assert comes_to(mine)
 
 
 def test_what_we_write_ourselves_is_no_news_to_us(opened: Open) -> None:

@@ -104,8 +104,13 @@ class PostgresLink:
         """Do `work`, which asks more than once, in one transaction."""
 
         def transact() -> Found:
-            with self.connected().transaction():
-                return work()
+            try:
+                with self.connected().transaction():
+                    return work()
+            except BaseException:
+                # With a rollback psycopg lets the server forget every prepared statement, also those of pipelines.
+                self._prepared.clear()
+                raise
 
         return self._again(transact)
 

@@ -1,0 +1,208 @@
+"""A breaker's own life: who may pass, what counts, and what never happens whatever comes in which order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mulligan.core.breaker import CLOSED, Circuit, Counted, Guard, Verdict, admission, count, judge, probed, refusal
+from mulligan.core.classify import Outcome, classify
+from mulligan.core.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
+from mulligan.core.tasks import task
+from mulligan.core.workflow import Breaker
+from mulligan.language import load_text
+from mulligan.testing.history import History
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = T0 + timedelta(seconds=61)
+
+GUARD = Guard("llm", Breaker(failures=3, reset=60.0, ignore=("HTTP_4XX",)))
+FAILING = Guard("llm", Breaker(failures=3, reset=60.0, when_open="fail"))
+
+
+def after(*verdicts: Verdict, circuit: Circuit = CLOSED, token: int = 1, now: datetime = T0) -> Circuit:
+    for verdict in verdicts:
+        circuit = count(circuit, Counted(token, GUARD, verdict), now)
+    return circuit
+
+
+OPEN = after("failure", "failure", "failure")
+HALF_OPEN = probed(OPEN, 7)
+
+
+# -- opening ---------------------------------------------------------------------------------------------------------
+
+
+def test_so_many_failures_in_a_row_open_it_until_the_reset_is_over():
+    assert after("failure", "failure") == Circuit(failures=2)
+    assert Circuit("open", 3, T0 + timedelta(seconds=60)) == OPEN
+
+
+def test_a_success_ends_the_row_and_what_tells_nothing_does_not():
+    assert after("failure", "failure", "success", "failure") == Circuit(failures=1)
+    assert after("failure", "neither", "failure", "neither", "failure") == OPEN
+
+
+@pytest.mark.parametrize("verdict", ["success", "failure", "neither"])
+def test_what_was_leased_before_it_opened_changes_nothing_any_more(verdict: Verdict):
+    assert after(verdict, circuit=OPEN, token=6, now=LATER) == OPEN
+    assert after(verdict, circuit=HALF_OPEN, token=6, now=LATER) == HALF_OPEN
+
+
+# -- admission -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("circuit", "now", "is_probe_alive", "waiting", "failing"),
+    [
+        # closed, also after some failures
+        (Circuit(failures=2), T0, False, "go", "go"),
+        # open: until the very moment
+        (OPEN, T0, False, "wait", "refuse"),
+        (OPEN, T0 + timedelta(seconds=59.999999), False, "wait", "refuse"),
+        (OPEN, T0 + timedelta(seconds=60), False, "probe", "probe"),
+        # half open: the answer is near, so nobody is refused
+        (HALF_OPEN, LATER, True, "wait", "wait"),
+        # its probe was lost
+        (HALF_OPEN, LATER, False, "probe", "probe"),
+    ],
+)
+def test_who_may_pass(circuit: Circuit, now: datetime, is_probe_alive: bool, waiting: str, failing: str):
+    assert admission(circuit, GUARD, now, is_probe_alive=is_probe_alive) == waiting
+    assert admission(circuit, FAILING, now, is_probe_alive=is_probe_alive) == failing
+
+
+def test_a_task_that_will_not_wait_is_told_which_breaker_is_open_and_until_when():
+    failure, warnings = classify(refusal(FAILING, T0 + timedelta(seconds=60, microseconds=5)))
+
+    assert failure is not None and not warnings
+    assert (failure.code, failure.retryable, failure.exit_code) == ("CIRCUIT_OPEN", False, None)
+    assert failure.message == "breaker 'llm' is open until 2026-01-01 00:01:00 UTC"
+    assert failure.details == {"breaker": "llm", "retry_at": "2026-01-01T00:01:00.000005+00:00"}
+
+
+# -- the probe -------------------------------------------------------------------------------------------------------
+
+
+def test_the_probes_success_closes_it_and_its_failure_opens_it_again():
+    assert after("success", circuit=HALF_OPEN, token=7, now=LATER) == CLOSED
+    assert after("failure", circuit=HALF_OPEN, token=7, now=LATER) == Circuit("open", 4, LATER + timedelta(seconds=60))
+
+
+def test_a_probe_that_tells_nothing_lets_the_next_lease_be_the_probe():
+    circuit = after("neither", circuit=HALF_OPEN, token=7, now=LATER)
+
+    assert circuit == OPEN
+    assert admission(circuit, GUARD, LATER, is_probe_alive=False) == "probe"
+
+
+# -- what counts -----------------------------------------------------------------------------------------------------
+
+ENDS: dict[str, tuple[Report, Verdict]] = {
+    "exit 0": (TaskEnded(T0, "a", 1), "success"),
+    "a warning alone": (TaskEnded(T0, "a", 1, Outcome(reported=({"code": "SLOW", "severity": "warning"},))), "success"),
+    "exit 1": (TaskEnded(T0, "a", 1, Outcome(exit_code=1)), "failure"),
+    "an error that it reports on exit 0": (TaskEnded(T0, "a", 1, Outcome(reported=({"code": "QUOTA"},))), "failure"),
+    "its timeout": (TaskEnded(T0, "a", 1, Outcome(is_timed_out=True)), "failure"),
+    "its timeout, ended by a signal": (TaskEnded(T0, "a", 1, Outcome(signal=15, is_timed_out=True)), "failure"),
+    "an ignored code": (TaskEnded(T0, "a", 1, Outcome(code="HTTP_4XX")), "neither"),
+    "an ignored code that it reports": (TaskEnded(T0, "a", 1, Outcome(reported=({"code": "HTTP_4XX"},))), "neither"),
+    "no worker for it": (TaskEnded(T0, "a", 1, Outcome(code="NO_CAPACITY")), "neither"),
+    "another breaker": (TaskEnded(T0, "a", 1, Outcome(code="CIRCUIT_OPEN")), "neither"),
+    "cancelled": (TaskEnded(T0, "a", 1, Outcome(signal=15, is_stopped=True)), "neither"),
+    "cancelled, and it ended well": (TaskEnded(T0, "a", 1, Outcome(is_stopped=True)), "neither"),
+    "Ctrl-C": (TaskInterrupted(T0, "a", 1), "neither"),
+    "its worker was lost": (LeaseExpired(T0, "a", 1), "neither"),
+    # an engine's code in a step's mouth is not believed
+    "it says that it was cancelled": (TaskEnded(T0, "a", 1, Outcome(reported=({"code": "CANCELLED"},))), "failure"),
+}
+
+
+@pytest.mark.parametrize(("report", "verdict"), ENDS.values(), ids=ENDS)
+def test_what_the_end_of_a_task_says_about_what_is_guarded(report: Report, verdict: Verdict):
+    assert judge(report, GUARD) == verdict
+
+
+# -- whatever happens ------------------------------------------------------------------------------------------------
+
+VERDICTS = st.sampled_from(["success", "failure", "neither"])
+# A lease is asked for, one that is held ends, one that is held is lost, time passes.
+STEPS = st.lists(
+    st.one_of(
+        st.just(("lease",)),
+        st.tuples(st.just("end"), st.integers(0, 5), VERDICTS),
+        st.tuples(st.just("lose"), st.integers(0, 5)),
+        st.tuples(st.just("pass"), st.sampled_from([1, 30, 60, 600])),
+    ),
+    max_size=60,
+)
+
+
+class World:
+    """One breaker and the leases behind it."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard, self.circuit, self.now = guard, CLOSED, T0
+        self.held: list[int] = []
+        self.last_token = 0
+
+    def step(self, kind: str, *args: object) -> None:
+        getattr(self, kind if kind != "pass" else "wait")(*args)
+
+    def lease(self) -> None:
+        is_alive = self.circuit.probe in self.held
+        found = admission(self.circuit, self.guard, self.now, is_probe_alive=is_alive)
+        if found not in ("go", "probe"):
+            return
+        assert found == "go" or not is_alive, "two probes at once"
+        self.last_token += 1
+        self.held.append(self.last_token)
+        if found == "probe":
+            self.circuit = probed(self.circuit, self.last_token)
+
+    def end(self, index: int, verdict: Verdict) -> None:
+        if index < len(self.held):
+            self.circuit = count(self.circuit, Counted(self.held.pop(index), self.guard, verdict), self.now)
+
+    def lose(self, index: int) -> None:
+        if index < len(self.held):
+            self.held.pop(index)
+
+    def wait(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@given(steps=STEPS, failures=st.integers(1, 4), when_open=st.sampled_from(["wait", "fail"]))
+def test_one_probe_at_most_and_whoever_waits_passes_in_the_end(steps: list[tuple], failures: int, when_open: str):
+    world = World(Guard("llm", Breaker(failures=failures, reset=60.0, when_open=when_open)))  # type: ignore[arg-type]
+
+    for step in steps:
+        world.step(*step)
+        circuit = world.circuit
+        assert (circuit.status == "closed") == (circuit.retry_at is None)
+        assert (circuit.status == "half_open") == (circuit.probe is not None)
+        assert circuit.status != "closed" or circuit.failures < failures
+
+    # All leases end one way or another, and the reset is over: somebody passes, and when that goes well, everybody.
+    world.held.clear()
+    world.wait(60)
+    world.lease()
+    assert world.held
+    world.end(0, "success")
+    assert world.circuit == CLOSED
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_carries_its_breaker_with_what_the_workflow_says_of_it():
+    text = (
+        "breakers: {llm: {failures: 2, reset: 5s}}\nsteps: [{step: a, shell: ask, breaker: llm}, {step: b, shell: b}]"
+    )
+    history = History(load_text(text)).start()
+
+    assert task(history.state, "a").guard == Guard("llm", Breaker(failures=2, reset=5.0))
+    assert task(history.state, "b").guard is None
