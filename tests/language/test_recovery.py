@@ -189,13 +189,40 @@ def test_on_failure_takes_every_form(written: str, handler: Handler) -> None:
 def test_a_named_handler_is_inlined_where_it_is_used() -> None:
     found = step(
         "shell: make\nenv: {A: b}\ncapture: json\non_failure: {use: tidy}",
-        "handlers: {tidy: [make, {shell: make, capture: text}]}",
+        "handlers: {tidy: [make, make]}",
     )
 
     env = {"A": Template(("b",))}
     assert found.on_failure == Handler(
-        (Command(action=MAKE, capture="json", env=env), Command(action=MAKE, capture="text", env=env))
+        (Command(action=MAKE, capture="text", env=env), Command(action=MAKE, capture="json", env=env))
     )
+
+
+@pytest.mark.parametrize(
+    ("handler", "formats"),
+    [
+        # What the last command gives is the step's output: it has the step's format.
+        ("make", ["json"]),
+        ("[make, make]", ["text", "json"]),
+        ("{commands: [make, make], strategy: fallback}", ["text", "json"]),
+        ("[{shell: make, capture: lines}, {shell: make, capture: text}]", ["lines", "text"]),
+        # Of these it is nobody's.
+        ("{shell: make, strategy: cleanup}", ["text"]),
+        ("{commands: [make, make], rerun: 1}", ["text", "text"]),
+    ],
+)
+def test_of_a_handler_only_what_gives_the_output_inherits_its_format(handler: str, formats: list[str]) -> None:
+    found = step(f"shell: make\ncapture: json\non_failure: {handler}")
+
+    assert found.on_failure is not None
+    assert [command.capture for command in found.on_failure.commands] == formats
+
+
+def test_checks_and_what_runs_on_success_need_not_have_the_format_of_the_step() -> None:
+    found = step("shell: make\ncapture: json\nvalidate: {shell: make}\non_success: [make, make]")
+
+    assert found.validator == Command(action=MAKE)
+    assert found.on_success == (Command(action=MAKE), Command(action=MAKE))
 
 
 def test_a_handlers_command_inherits_how_its_step_runs_but_not_how_often() -> None:

@@ -42,16 +42,19 @@ def acting(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
     return {}
 
 
-def read_commands(node: Node, label: str, scope: Scope, settings: Settings) -> tuple[Command, ...]:
-    """One command or a list of them."""
+def read_commands(
+    node: Node, label: str, scope: Scope, settings: Settings, before: Settings | None = None
+) -> tuple[Command, ...]:
+    """One command or a list of them; `before`, where given, holds for all but the last."""
     if not isinstance(node, Sequence):
         return (read_command(node, label, scope, settings),)
     if not node.items:
         raise scope.source.refuse("type", f"{label} is an empty list", node)
     commands = []
     for item in node.items:
+        own = settings if item is node.items[-1] else before or settings
         with scope.noting:
-            commands.append(read_command(item, f"a command in {label}", scope, settings))
+            commands.append(read_command(item, f"a command in {label}", scope, own))
     return tuple(commands)
 
 
@@ -108,7 +111,7 @@ def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, An
     if "on_success" in fields:
         with scope.noting:
             after = scope.knowing("output")
-            said["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings)
+            said["on_success"] = read_commands(fields.at("on_success"), "'on_success'", after, settings.for_effects())
     if "validate" in fields:
         with scope.noting:
             said.update(_check(fields.at("validate"), scope.knowing("output"), settings))
@@ -117,7 +120,7 @@ def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, An
 
 def _check(node: Node, scope: Scope, settings: Settings) -> dict[str, Any]:
     if isinstance(node, Mapping):
-        return {"validator": read_command(node, "'validate'", scope, settings)}
+        return {"validator": read_command(node, "'validate'", scope, settings.for_effects())}
     return {"validate": condition(node, scope)}
 
 
@@ -125,12 +128,13 @@ def read_handler(node: Node, scope: Scope, settings: Settings) -> tuple[Handler,
     """A handler in any of its forms, and whether its own failure is fatal."""
     inner = scope.knowing("error")
     if not isinstance(node, Mapping):
-        return Handler(read_commands(node, "'on_failure'", inner, settings)), False
+        return Handler(_in_turn(node, "'on_failure'", inner, settings)), False
     form: Fields = HANDLER.read(node, "'on_failure'", scope.source)
     if "use" in node.entries:
         return _named(form, scope, settings)
+    is_for_effect = form.get("strategy") == "cleanup" or bool(form.get("rerun"))
     handler = Handler(
-        commands=_handler_commands(form, inner, settings),
+        commands=_handler_commands(form, inner, settings.for_effects() if is_for_effect else settings),
         capture=_captured(form, inner),
         **form.pick("strategy", "timeout", "rerun"),
     )
@@ -175,7 +179,12 @@ def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[C
     if strays:
         message = f"'{strays[0]}' stands beside 'commands', and belongs to one of them"
         raise scope.source.refuse("stray_key", message, form.key(strays[0]), hint="move it into a command")
-    return read_commands(form.at("commands"), "'commands'", scope, settings)
+    return _in_turn(form.at("commands"), "'commands'", scope, settings)
+
+
+def _in_turn(node: Node, label: str, scope: Scope, settings: Settings) -> tuple[Command, ...]:
+    """The commands of a handler: what the last one gives may be the step's output, the others run for their effect."""
+    return read_commands(node, label, scope, settings, before=settings.for_effects())
 
 
 def _is_format(form: Fields) -> bool:

@@ -38,6 +38,10 @@ class Settings(msgspec.Struct, frozen=True):
         """What the commands of a handler inherit: how things run, not how often or how long."""
         return Settings(capture=self.capture, env=self.env, cwd=self.cwd, on_lost=self.on_lost)
 
+    def for_effects(self) -> Settings:
+        """What commands inherit whose output is nobody's: it need not have the step's format."""
+        return msgspec.structs.replace(self, capture="text")
+
     def merged(self, fields: Fields, scope: Scope) -> Settings:
         """These settings with what a place says itself on top; what is wrong with it is noted."""
         if not any(key in fields for key in _KEYS):
