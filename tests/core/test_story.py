@@ -1,4 +1,4 @@
-"""A run told from its events alone: whole lines, as a person reads them."""
+"""A run told from its events alone: whole lines, as a person reads them. The ladder, people, maps, the end."""
 
 from __future__ import annotations
 
@@ -6,27 +6,131 @@ import pytest
 
 from mulligan.core.events import FACTS
 from mulligan.core.failure import failure
-from mulligan.core.story import _SENTENCES, story, what
-from mulligan.core.workflow import Action, Handler, Map, Rule, Triage
+from mulligan.core.story import _DETAILS, _SENTENCES, story
+from mulligan.core.words import what
+from mulligan.core.workflow import Action, Adjust, Handler, Map, Rule, Step, Triage
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
 def told(run: History) -> list[str]:
-    return [f"{line.place}: {line.text}" if line.place else line.text for line in story(iter(run.log))]
+    called = {("child", 1): 2}
+    lines = story(run.log, run.state.workflow, called)
+    return [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
+
+
+# -- retries ---------------------------------------------------------------------------------------------------------
+
+SCRIPT = Rule(exit_codes=(11,), recovery_script=command("clean"), backoff=retry(1, delay=2)[0].backoff)
 
 
 def test_a_retry_with_its_script_and_delay_is_told():
-    rule = Rule(exit_codes=(11,), recovery_script=command("clean"), backoff=retry(1, delay=2)[0].backoff)
-    run = History(workflow(step("fetch", rules=(rule,)))).start()
+    run = History(workflow(step("fetch", rules=(SCRIPT,)))).start()
 
     run.fail("fetch", exit_code=11, stderr_tail="lock is held\n").ok("fetch.script@1").wait(2).ok("fetch")
 
     assert told(run) == [
         "fetch: attempt 1 failed, EXIT_NONZERO 11: lock is held",
-        "fetch: rule 1 grants retry 1, in 2.0s, after its recovery script",
+        "fetch: the rule for exit code 11: retry 1 of 3, in 2.0s, after its recovery script",
+        "fetch.script@1: completed: clean",
         "fetch: completed",
-        "end: the run completed",
+        "end: the run completed (1 step)",
     ]
+
+
+def test_a_script_that_fails_is_told_and_that_the_retry_comes():
+    run = History(workflow(step("fetch", rules=(SCRIPT,)))).start()
+
+    run.fail("fetch", exit_code=11).fail("fetch.script@1", exit_code=3).wait(2).ok("fetch")
+
+    assert told(run)[2:4] == [
+        "fetch.script@1: attempt 1 failed, EXIT_NONZERO 3",
+        "fetch.script@1: failed; the retry comes all the same",
+    ]
+
+
+def test_each_rule_is_told_by_what_it_is_for_and_what_it_gives():
+    rules = (
+        Rule(codes=("TIMEOUT",), max_retries=1, adjust=Adjust(timeout=2.0)),
+        Rule(exit_codes=(10, 11), max_retries=1),
+        Rule(pattern="reset by", max_retries=1),
+    )
+    run = History(workflow(step("a", rules=rules, timeout=5.0))).start()
+
+    run.fail("a", is_timed_out=True).fail("a", exit_code=10)
+    run.fail("a", stderr_tail="connection reset by peer").fail("a", exit_code=11)
+
+    assert told(run) == [
+        "a: attempt 1 failed, TIMEOUT after 5s",
+        "a: the rule for TIMEOUT: retry 1 of 1, at once, with a timeout of 10s",
+        "a: attempt 2 failed, EXIT_NONZERO 10",
+        "a: the rule for exit codes 10, 11: retry 1 of 1, at once, with a timeout of 10s",
+        "a: attempt 3 failed, EXIT_NONZERO 1: connection reset by peer",
+        "a: the rule for 'reset by': retry 1 of 1, at once, with a timeout of 10s",
+        "a: attempt 4 failed, EXIT_NONZERO 11",
+        "a: the rule for exit codes 10, 11: no retry left of 1",
+        "a: failed, EXIT_NONZERO 11",
+        "end: the run failed: nobody handled the failure of 'a' (1 step, 1 failed)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome", "said"),
+    [
+        # there are rules, and none is for it
+        ({"rules": (Rule(exit_codes=(7,)),)}, {"exit_code": 3}, "a: no rule matches"),
+        # one is for anything, but not for this
+        (
+            {"rules": retry(3)},
+            {"exit_code": None, "code": "HTTP_4XX", "message": "not found"},
+            "a: no rule names HTTP_4XX, and nothing else retries it",
+        ),
+        ({"rules": retry(0)}, {}, "a: the rule for any failure: no retries"),
+        ({"rules": retry(9), "max_attempts": 1}, {}, "a: max_attempts is used up: 1"),
+        (
+            {"rules": retry(9, delay=60), "deadline": 30.0},
+            {},
+            "a: its deadline of 30s leaves no time for a retry",
+        ),
+    ],
+    ids=["none matches", "fatal", "none granted", "max_attempts", "deadline"],
+)
+def test_why_there_is_no_retry_is_told(fields: dict, outcome: dict, said: str):
+    run = History(workflow(step("a", **fields))).start()
+
+    run.fail("a", **outcome)
+
+    assert told(run)[1] == said
+
+
+def test_a_step_without_rules_has_nothing_to_say_of_them():
+    run = History(workflow(step("a"))).start()
+
+    run.fail("a")
+
+    assert told(run) == [
+        "a: failed, EXIT_NONZERO 1",
+        "end: the run failed: nobody handled the failure of 'a' (1 step, 1 failed)",
+    ]
+
+
+def test_a_worker_that_is_lost_again_and_again_is_told_until_it_is_a_failure():
+    run = History(workflow(step("a"))).start()
+
+    for _ in range(4):
+        run.lose("a")
+
+    assert told(run)[:2] == [
+        "a: attempt 1 lost: its worker is gone",
+        "a: runs again as attempt 2: a lost worker spends no retry",
+    ]
+    assert told(run)[6:9] == [
+        "a: attempt 4 lost: its worker is gone",
+        "a: lost more than 3 times: that is a failure now",
+        "a: failed, WORKER_LOST: the worker that ran it is gone (w1)",
+    ]
+
+
+# -- handlers --------------------------------------------------------------------------------------------------------
 
 
 def test_a_used_up_rule_a_handler_that_fails_and_a_route_are_told():
@@ -39,17 +143,88 @@ def test_a_used_up_rule_a_handler_that_fails_and_a_route_are_told():
 
     assert told(run) == [
         "a: attempt 1 failed, EXIT_NONZERO 1",
-        "a: its retries are used up",
+        "a: the rule for any failure: no retries",
         "a: its recovery handler runs",
         "a.on_failure@1.0: attempt 1 failed, EXIT_NONZERO 5",
         "a: its handler failed too, EXIT_NONZERO 5",
-        "a: failed, EXIT_NONZERO 1; 'fix' takes over",
-        "fix: completed",
+        "a: failed, EXIT_NONZERO 1; 'fix' takes over, and then it goes again",
+        "fix: completed; that handles the failure of 'a'",
         "a: goes again: 'fix' has completed",
         "a: visit 2",
         "a: completed",
-        "end: the run completed, not without help",
+        "end: the run completed, not without help (2 steps, 1 handled)",
     ]
+
+
+def test_each_command_of_a_handler_is_told_and_what_a_cleanup_changes_nothing_about():
+    cleanup = handler("one", "two", strategy="cleanup", timeout=30.0)
+    run = History(workflow(step("a", on_failure=cleanup))).start()
+
+    run.fail("a", stderr_tail="no space").ok("a.on_failure@1.0").ok("a.on_failure@1.1")
+
+    assert told(run)[:-1] == [
+        "a: attempt 1 failed, EXIT_NONZERO 1: no space",
+        "a: its cleanup handler runs, 2 commands, 30s at most",
+        "a.on_failure@1.0: completed: one",
+        "a.on_failure@1.1: completed: two",
+        "a: its cleanup is done; the failure stands",
+        "a: failed, EXIT_NONZERO 1",
+    ]
+
+
+def test_a_handler_within_a_handler_is_told():
+    nested = Handler((command("x", on_failure=handler("y")), command("z", continue_on_error=True)))
+    run = History(workflow(step("a", on_failure=nested))).start()
+
+    run.fail("a").fail("a.on_failure@1.0").ok("a.on_failure@1.0.on_failure@1.0").fail("a.on_failure@1.1")
+
+    assert told(run)[2:] == [
+        "a.on_failure@1.0: attempt 1 failed, EXIT_NONZERO 1",
+        "a.on_failure@1.0: its recovery handler runs",
+        "a.on_failure@1.0.on_failure@1.0: completed: y",
+        "a.on_failure@1.0: recovered, by its handler: x",
+        "a.on_failure@1.1: attempt 1 failed, EXIT_NONZERO 1",
+        "a.on_failure@1.1: failed, which it may",
+        "a: recovered, by its handler",
+        "end: the run completed, not without help (1 step, 1 recovered)",
+    ]
+
+
+def test_a_command_that_runs_elsewhere_since_its_host_is_gone_is_told():
+    run = History(workflow(step("a", on_failure=handler("tidy")))).start()
+
+    run.started("a", host="h1").fail("a").started("a.on_failure@1.0", host="h2").ok("a.on_failure@1.0")
+
+    assert told(run)[2] == "a.on_failure@1.0: runs on h2: h1, where its attempt ran, is gone"
+
+
+def test_a_fallback_a_warning_a_skip_and_a_rejected_result_are_told():
+    fallback = Handler((command("other"),), strategy="fallback")
+    flow = workflow(
+        step("a", validate=expression("fine", "output"), on_failure=fallback),
+        step("w"),
+        step("s", when="inputs.x > 1"),
+        step("f", continue_on_error=True),
+    )
+    run = History(flow, {"fine": False, "inputs.x > 1": False}).start()
+
+    run.ok("a").ok("a.on_failure@1.0").fail("f")
+    run.fail("w", exit_code=0, reported=({"code": "SLOW", "severity": "warning", "message": "took an hour"},))
+
+    assert told(run) == [
+        "s: skipped: inputs.x > 1 does not hold",
+        "a: its result is not accepted, VALIDATION_FAILED: 'fine' does not hold",
+        "a: its fallback handler runs",
+        "a.on_failure@1.0: completed: other",
+        "a: recovered, by its fallback handler",
+        "f: failed, which it may, EXIT_NONZERO 1",
+        "w: warning, SLOW: took an hour",
+        "w: completed",
+        "end: the run completed, not without help (4 steps, 1 recovered, 1 skipped)",
+    ]
+
+
+# -- people ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -60,7 +235,7 @@ def test_a_time_is_told_in_the_units_in_which_people_say_it(timeout: float, told
 
     run.fail("a")
 
-    assert told(run)[-1] == f"a: parked for a person to decide; its default applies in {told_as}"
+    assert told(run)[-1] == f"a: parked for a person to decide; if nobody does, it fails in {told_as}"
 
 
 def test_triage_pause_cancel_and_a_new_round_are_told():
@@ -71,75 +246,44 @@ def test_triage_pause_cancel_and_a_new_round_are_told():
 
     assert told(run) == [
         "a: attempt 1 failed, EXIT_NONZERO 42",
-        "a: parked for a person to decide; its default applies in 60s",
+        "a: parked for a person to decide; if nobody does, it fails in 60s",
         "a: someone says retry: a cosmic ray",
         "paused by someone",
         "resumed by someone",
         "stopping: cancelled by someone: enough",
         "a: cancelled",
         "b: cancelled",
-        "end: the run was cancelled: enough",
-        "round 2 by someone: again",
+        "end: the run was cancelled: enough (2 steps)",
+        "round 2 by someone: again; 'a', 'b' again",
         "a: visit 2",
     ]
 
 
-def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
-    policy = Map(over=expression("list"))
-    flow = workflow(step("a", undo=command("u")), step("m", needs=["a"], map=policy, do=(command("c"),)))
-    run = History(flow, {"list": [1, 2]}).start().ok("a")
+def test_what_a_person_adds_to_a_retry_is_told():
+    run = History(workflow(step("a", triage=Triage()))).start()
 
-    run.lose("m[0].0").ok("m[0].0").fail("m[1].0", signal=9).fail("a.undo@1")
+    run.fail("a").classify("a", "retry", reason="a large month", memory=2**31, timeout=90.0)
 
-    assert told(run) == [
-        "a: completed",
-        "m: 2 items",
-        "m[0].0: attempt 1 lost: its worker is gone",
-        "m[1].0: attempt 1 failed, SIGNALED: killed by signal 9",
-        "m[1]: item failed, SIGNALED: killed by signal 9",
-        "m: attempt 1 failed, ITEMS_FAILED: 1 of 2 items failed",
-        "m: failed, ITEMS_FAILED: 1 of 2 items failed",
-        "a: is undone",
-        "a.undo@1: attempt 1 failed, EXIT_NONZERO 1",
-        "a: could not be undone, UNDO_FAILED: exit code 1",
-        "end: the run failed, 1 step failed with nobody to handle it",
+    assert told(run)[-1] == "a: someone says retry, with 2.0GiB of memory and a timeout of 90s: a large month"
+
+
+def test_a_default_that_applies_since_nobody_came_is_told():
+    run = History(workflow(step("a", triage=Triage(timeout=60, default="retry")))).start()
+
+    run.fail("a").wait(60)
+
+    assert told(run)[1:] == [
+        "a: parked for a person to decide; if nobody does, it is tried again in 60s",
+        "a: nobody decided in time: retry",
     ]
 
 
-def test_a_fallback_a_warning_a_skip_and_a_rejected_result_are_told():
-    fallback = Handler((command("other"),), strategy="fallback")
-    flow = workflow(
-        step("a", validate=expression("fine", "output"), on_failure=fallback),
-        step("w"),
-        step("s", when="no"),
-        step("f", continue_on_error=True),
-    )
-    run = History(flow, {"fine": False, "no": False}).start()
+def test_why_a_step_with_triage_is_not_parked_is_told():
+    run = History(workflow(step("a", rules=retry(0), triage=Triage()))).start()
 
-    run.ok("a").ok("a.on_failure@1.0").fail("f")
-    run.fail("w", exit_code=0, reported=({"code": "SLOW", "severity": "warning", "message": "took an hour"},))
+    run.fail("a")
 
-    assert told(run) == [
-        "s: skipped: when",
-        "a: its result is not accepted, VALIDATION_FAILED: 'fine' does not hold",
-        "a: its fallback handler runs",
-        "a: recovered, by its fallback handler",
-        "f: attempt 1 failed, EXIT_NONZERO 1",
-        "f: failed, which it may, EXIT_NONZERO 1",
-        "w: warning, SLOW: took an hour",
-        "w: completed",
-        "end: the run completed, not without help",
-    ]
-
-
-def test_a_failure_is_told_by_the_last_line_of_its_message_cut_to_fit():
-    assert what(failure("EXIT_NONZERO", "first\nlast\n", exit_code=2)) == "EXIT_NONZERO 2: last"
-    assert what(failure("TIMEOUT", "")) == "TIMEOUT"
-    assert len(what(failure("EXCEPTION", "x" * 500))) == len("EXCEPTION: ") + 98
-
-
-def test_a_sentence_is_about_a_fact_there_is():
-    assert set(_SENTENCES) <= set(FACTS)
+    assert told(run)[2] == "a: not parked: a rule matched"
 
 
 def test_who_approved_and_who_was_interrupted_are_told():
@@ -153,3 +297,129 @@ def test_who_approved_and_who_was_interrupted_are_told():
         "gate: completed",
         "a: attempt 1 interrupted: it goes again",
     ]
+
+
+# -- maps, undo, children, the end -----------------------------------------------------------------------------------
+
+
+def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
+    policy = Map(over=expression("list"))
+    flow = workflow(step("a", undo=command("u")), step("m", needs=["a"], map=policy, do=(command("c"),)))
+    run = History(flow, {"list": [1, 2]}).start().ok("a")
+
+    run.lose("m[0].0").ok("m[0].0").fail("m[1].0", signal=9).fail("a.undo@1")
+
+    assert told(run) == [
+        "a: completed",
+        "m: 2 items",
+        "m[0].0: attempt 1 lost: its worker is gone",
+        "m[0].0: runs again as attempt 2: a lost worker spends no retry",
+        "m[1]: item failed, SIGNALED: killed by signal 9",
+        "m: failed, ITEMS_FAILED: 1 of 2 items failed",
+        "a: its undo runs",
+        "a.undo@1: attempt 1 failed, EXIT_NONZERO 1",
+        "a: could not be undone, UNDO_FAILED: exit code 1",
+        "end: the run failed: nobody handled the failure of 'm' (2 steps, 1 failed)",
+    ]
+
+
+def test_the_rules_and_handlers_of_items_are_told_like_those_of_steps():
+    policy = Map(over=expression("list"))
+    doing = command("c", rules=retry(1), on_failure=handler("mend", rerun=1))
+    run = History(workflow(step("m", map=policy, do=(doing,))), {"list": [1, 2]}).start()
+
+    run.fail("m[0].0").fail("m[0].0").ok("m[0].0.on_failure@2.0").ok("m[0].0").ok("m[1].0")
+
+    assert told(run) == [
+        "m: 2 items",
+        "m[0].0: attempt 1 failed, EXIT_NONZERO 1",
+        "m[0].0: the rule for any failure: retry 1 of 1, at once",
+        "m[0].0: attempt 2 failed, EXIT_NONZERO 1",
+        "m[0].0: the rule for any failure: no retry left of 1",
+        "m[0].0: its recovery handler runs",
+        "m[0].0.on_failure@2.0: completed: mend",
+        "m[0].0: its handler is done: it runs again",
+        "m[0]: item recovered, on the run after its handler",
+        "m: completed",
+        "end: the run completed, not without help (1 step, 1 recovered)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "ending"),
+    [
+        ("completed", ["child: run 2 completed", "child: completed", "end: the run completed (1 step)"]),
+        (
+            "failed",
+            [
+                "child: failed, CHILD_FAILED: child run 2 failed",
+                "end: the run failed: nobody handled the failure of 'child' (1 step, 1 failed)",
+            ],
+        ),
+    ],
+)
+def test_a_child_run_is_named_and_how_it_ended(status: str, ending: list[str]):
+    calling = step("child", action=Action("workflow", {"file": "c.yaml"}))
+    run = History(workflow(calling, children={"c.yaml": workflow(step("x"))})).start()
+
+    run.child_ended("child", status)
+
+    assert told(run) == ["child: calls 'c.yaml' as run 2", *ending]
+
+
+def test_what_end_says_of_a_run_is_told_as_its_word():
+    flow = workflow(step("a"), end=Step(name="end", action=Action("shell", {"text": "judge"})))
+    run = History(flow).start()
+
+    run.ok("a").ok("end", output='{"status": "failed", "reason": "too few rows"}')
+
+    assert told(run) == ["a: completed", "end: completed", "end: the run failed, end says: too few rows (1 step)"]
+
+
+def test_a_run_that_is_stopped_says_what_for():
+    hasty = History(workflow(step("a"), step("b"), fail_fast="always")).start()
+    late = History(workflow(step("a"), timeout=60.0)).start()
+
+    hasty.started("b").fail("a")
+    late.wait(60)
+
+    assert told(hasty)[1] == "stopping: fail-fast, EXIT_NONZERO in 'a'"
+    assert told(late) == [
+        "stopping: the run took longer than its timeout",
+        "a: cancelled",
+        "end: the run failed: the run took longer than its timeout (1 step)",
+    ]
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_told_by_the_last_line_of_its_message_cut_to_fit():
+    assert what(failure("EXIT_NONZERO", "first\nlast\n", exit_code=2)) == "EXIT_NONZERO 2: last"
+    assert what(failure("TIMEOUT", "")) == "TIMEOUT"
+    assert len(what(failure("EXCEPTION", "x" * 500))) == len("EXCEPTION: ") + 98
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "details", "said"),
+    [
+        ("TIMEOUT", "it took longer than its timeout", {"timeout": 0.2}, "TIMEOUT after 0.2s"),
+        ("TIMEOUT", "reading page 7\n", {"timeout": 600}, "TIMEOUT after 10m00s: reading page 7"),
+        ("TIMEOUT", "it took longer than its timeout", {}, "TIMEOUT: it took longer than its timeout"),
+        (
+            "OUT_OF_MEMORY",
+            "it used more memory than it may",
+            {"peak_memory": 310 * 2**20, "memory": 256 * 2**20},
+            "OUT_OF_MEMORY at 310MiB of 256MiB",
+        ),
+        ("OUT_OF_MEMORY", "Killed", {"peak_memory": 3 * 2**30}, "OUT_OF_MEMORY at 3.0GiB: Killed"),
+        # what a step reports of itself may be anything
+        ("TIMEOUT", "", {"timeout": "soon"}, "TIMEOUT"),
+    ],
+)
+def test_what_ran_out_is_told_in_figures(code: str, message: str, details: dict, said: str):
+    assert what(failure(code, message, details=details)) == said
+
+
+def test_a_sentence_is_about_a_fact_there_is():
+    assert {*_SENTENCES, *_DETAILS} <= set(FACTS)

@@ -32,12 +32,12 @@ def test_the_demo_shows_every_rung_ends_well_and_leaves_nothing(temporary: Path)
     told = re.sub(r"^\d\d:\d\d:\d\d . ", "", said.out, flags=re.MULTILINE)
     assert (said.code, said.err) == (0, "")
     for line in (
-        r"fetch +rule 1 grants retry 1, in 0\.\ds, after its recovery script",
-        r"build +recovered, by its recovery handler",
+        r"fetch +the rule for exit codes 10, 11: retry 1 of 3, in 0\.\ds, after its recovery script",
+        r"build +recovered, by its handler",
         r"check\[1\]\.0 +its recovery handler runs",
-        r"simulate +parked for a person to decide; its default applies in 1\.0s",
-        r"simulate +timeout says retry: nobody classified it in time",
-        r"deploy +failed, EXIT_NONZERO 1: certificate expired; 'repair' takes over",
+        r"simulate +parked for a person to decide; if nobody does, it is tried again in 1\.0s",
+        r"simulate +nobody decided in time: retry",
+        r"deploy +failed, EXIT_NONZERO 1: certificate expired; 'repair' takes over, and then it goes again",
         r"deploy +goes again: 'repair' has completed",
         r"announce +failed, which it may, EXIT_NONZERO 7: no route to chat host",
     ):
@@ -58,7 +58,7 @@ def test_what_broke_is_told_with_what_was_done_about_it():
         "fetch  EXIT_NONZERO 11: stale.lock is held by nobody": "  retried, then completed",
         "build  EXIT_NONZERO 2: make -j16 ran out of file handles": "  recovered by its handler",
         "check[1]  EXIT_NONZERO 1: web: 3 type errors": "  its handler ran and then it completed",
-        "simulate  EXIT_NONZERO 42: residual diverged at step 880": "  timeout said retry, then completed",
+        "simulate  EXIT_NONZERO 42: residual diverged at step 880": "  nobody decided in time, then completed",
         "deploy  EXIT_NONZERO 1: certificate expired": "  routed to 'repair', which completed, and it went again",
         "announce  EXIT_NONZERO 7: no route to chat host": "  allowed to fail",
     }

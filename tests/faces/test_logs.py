@@ -179,14 +179,16 @@ def test_the_story_of_a_run_is_told_line_by_line():
     assert mulligan("explain", 1).plain == (
         0,
         "THEN build  attempt 1 failed, EXIT_NONZERO 3: broken 1\n"
-        "THEN build  rule 1 grants retry 1, at once, after its recovery script\n"
+        "THEN build  the rule for exit code 3: retry 1 of 1, at once, after its recovery script\n"
+        "THEN build.script@1  completed: echo clearing after $MULLIGAN_ATTEMPT\n"
         "THEN build  attempt 2 failed, EXIT_NONZERO 3: broken 2\n"
-        "THEN build  its retries are used up\n"
-        "THEN build  its recovery handler runs\n"
+        "THEN build  the rule for exit code 3: no retry left of 1\n"
+        "THEN build  its recovery handler runs, 2 commands\n"
+        "THEN build.on_failure@2.0  completed: echo handling\n"
         "THEN build.on_failure@2.1  attempt 1 failed, EXIT_NONZERO 4\n"
         "THEN build  its handler failed too, EXIT_NONZERO 4\n"
-        "THEN build  failed, EXIT_NONZERO 3: broken 2\n"
-        "THEN end  the run failed, 1 step failed with nobody to handle it\n",
+        "THEN build  failed, EXIT_NONZERO 3\n"
+        "THEN end  the run failed: nobody handled the failure of 'build' (1 step, 1 failed)\n",
         "",
     )
 

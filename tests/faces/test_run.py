@@ -59,7 +59,7 @@ def test_a_failure_is_told_with_what_was_done_about_it_its_logs_and_what_to_type
         "",
         "run 1: broken\n"
         "THEN ✗ fetch  failed, EXIT_NONZERO 7: no route\n"
-        "THEN · load  skipped: need unmet\n"
+        "THEN · load  skipped: 'fetch' did not complete\n"
         "\n"
         "✗ run 1 failed in Ns (2 steps, 1 failed, 1 skipped)\n"
         "  ✗ fetch  EXIT_NONZERO 7: no route → not handled: it fails the run  (mulligan logs 1 fetch)\n"
@@ -175,16 +175,16 @@ def test_each_rung_of_the_ladder_is_told_as_it_is_climbed_and_summed_up_in_a_lin
         "",
         "run 1: ladder\n"
         "THEN ✗ fetch  attempt 1 failed, EXIT_NONZERO 10: reset\n"
-        "THEN ↻ fetch  rule 1 grants retry 1, at once\n"
+        "THEN ↻ fetch  the rule for any failure: retry 1 of 2, at once\n"
         "THEN ✓ fetch  completed\n"
         "THEN ✗ build  attempt 1 failed, EXIT_NONZERO 2: no space\n"
         "THEN ↻ build  its recovery handler runs\n"
-        "THEN ✓ build  recovered, by its recovery handler\n"
+        "THEN ✓ build  recovered, by its handler\n"
         "THEN · check  2 items\n"
         "THEN ✗ check[1]  item failed, EXIT_NONZERO 1\n"
         "THEN ✓ check  completed\n"
-        "THEN ✗ deploy  failed, EXIT_NONZERO 1: expired; 'repair' takes over\n"
-        "THEN ✓ repair  completed\n"
+        "THEN ✗ deploy  failed, EXIT_NONZERO 1: expired; 'repair' takes over, and then it goes again\n"
+        "THEN ✓ repair  completed; that handles the failure of 'deploy'\n"
         "THEN ↻ deploy  goes again: 'repair' has completed\n"
         "THEN ✓ deploy  completed\n"
         "THEN ✗ announce  failed, which it may, EXIT_NONZERO 7\n"
@@ -259,7 +259,7 @@ def test_where_signs_cannot_be_shown_there_are_letters(monkeypatch: pytest.Monke
         b"",
         [
             "THEN x fetch  failed, EXIT_NONZERO 7: no route",
-            "THEN - load  skipped: need unmet",
+            "THEN - load  skipped: 'fetch' did not complete",
             "",
             "x run 1 failed in Ns (2 steps, 1 failed, 1 skipped)",
         ],

@@ -60,7 +60,7 @@ def test_a_worker_takes_up_a_run_that_nobody_drives():
     assert told == [
         "run 1 then: attempt 1 starts",
         "run 1 then: completed",
-        "run 1 end: the run completed",
+        "run 1 end: the run completed (2 steps)",
     ]
 
 

@@ -13,7 +13,7 @@ from mulligan.cli.tables import memory as told_memory
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import size
 from mulligan.service.driver import Capacity, machine
-from mulligan.service.following import sentences
+from mulligan.service.following import Sentences
 
 
 def worker(
@@ -47,9 +47,12 @@ class Log:
     # Said when the loop has something to say for the first time: by then signals are heard.
     greeting = ""
 
+    def __init__(self) -> None:
+        self._sentences = Sentences()
+
     def committed(self, state: Any, entries: Sequence[Any]) -> None:
         self.tick()
-        for told in sentences(state, entries):
+        for told in self._sentences.of(state, entries):
             place = f" {told.line.place}" if told.line.place else ""
             complain(f"{told.line.at.astimezone():%H:%M:%S} run {told.run_id}{place}: {told.line.text}")
 

@@ -128,7 +128,7 @@ def _final_status(state: State, end: Place) -> tuple[str, str]:
         return status, state.run.stop.reason if state.run.stop else ""
     if end.status == "failed":
         return "failed", f"end failed: {end.failure.code if end.failure else ''}"
-    said = _said(end.output)
+    said = said_by_end(end.output)
     wanted, reason = said.get("status"), str(said.get("reason") or "")
     if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):
         return wanted, reason
@@ -139,7 +139,7 @@ def _final_status(state: State, end: Place) -> tuple[str, str]:
     return status, ""
 
 
-def _said(output: Any) -> dict[str, Any]:
+def said_by_end(output: Any) -> dict[str, Any]:
     """What `end` returned, as an object or as the text of one: a shell command prints text."""
     if isinstance(output, str) and output.lstrip().startswith("{"):
         with suppress(ValueError):

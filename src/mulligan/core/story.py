@@ -1,17 +1,29 @@
-"""A run told in sentences, from its events alone: one line per fact that matters to a person, none for the rest."""
+"""A run told in sentences, from its events alone: one line per fact that matters to a person, none for the rest.
+
+`Teller` remembers what it has told, so that a sentence can say which rule matched, whose failure was handled, and what
+a step was skipped for. How things are called is in `words`, why edges were not taken in `crossroads`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
 from . import events as e
+from .converge import said_by_end
+from .crossroads import after_failure, after_success, takes_over
 from .failure import Failure
+from .ladder import match
+from .recollection import Recollection
+from .words import counted, label, quoted, rule_words, span, until, what, with_more
+from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
+# Of a command's text.
+COMMAND_CHARS_MAX = 40
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -21,152 +33,398 @@ class Line(msgspec.Struct, frozen=True):
     place: str
     text: str
     tone: Tone = "plain"
-
-
-def tell(entry: e.Entry) -> Line | None:
-    """The sentence for an entry, if it has one."""
-    rule = _SENTENCES.get(type(entry.fact))
-    if rule is None:
-        return None
-    said = rule(entry.fact, entry.at)
-    if said is None:
-        return None
-    place, text, tone = said
-    return Line(entry.at, place, text, tone)
-
-
-def story(entries: Iterator[e.Entry]) -> Iterator[Line]:
-    return (line for line in map(tell, entries) if line is not None)
+    seq: int = 0
+    # For whoever asks why, and not for whoever looks on.
+    is_detail: bool = False
+    # It says all that the line before it did: who can, leaves that one out.
+    is_whole: bool = False
 
 
 _Said = tuple[str, str, Tone] | None
 
 
-def what(failure: Failure) -> str:
-    """A failure in a few words: its code, its exit code where that says more, and one line of its message.
+class Teller:
+    """Tells one run, entry by entry."""
 
-    What a command wrote says most in its last line, an exception in its first.
-    """
-    detail = f" {failure.exit_code}" if failure.code == "EXIT_NONZERO" and failure.exit_code is not None else ""
-    lines = [line.strip() for line in failure.message.splitlines() if line.strip()] or [""]
-    line = lines[0] if failure.code == "EXCEPTION" else lines[-1]
-    is_news = line and line not in (f"exit code {failure.exit_code}", failure.code)
-    shown = line if len(line) <= 100 else line[:97] + "…"
-    return f"{failure.code}{detail}: {shown}" if is_news else f"{failure.code}{detail}"
+    def __init__(self, workflow: Workflow | None = None, children: Mapping[tuple[str, int], int] | None = None) -> None:
+        self.memory = Recollection(workflow, children)
+        # The last sentence about an attempt that failed: the end of its step may say it all again.
+        self._attempt: tuple[str, datetime] | None = None
 
+    def tell(self, entry: e.Entry) -> list[Line]:
+        """The sentences for an entry; most have none."""
+        fact, at = entry.fact, entry.at
+        rule, details = _SENTENCES.get(type(fact)), _DETAILS.get(type(fact))
+        said = rule(self, fact, at) if rule else None
+        lines = [Line(at, *said, entry.seq, False, self._is_whole(fact, at))] if said else []
+        if details:
+            lines += [Line(at, *one, entry.seq, True) for one in details(self, fact, at)]
+        if said:
+            self._attempt = (said[0], at) if isinstance(fact, e.AttemptFailed) else None
+        self.memory.see(fact)
+        return lines
 
-def _until(due: datetime, at: datetime) -> str:
-    """When that is: `at once`, `in 2.0s`, `in 90s`, `in 5m30s`, `in 8h00m`."""
-    left = (due - at).total_seconds()
-    if left <= 0:
-        return "at once"
-    if left < 100:
-        return f"in {left:.1f}s" if left < 10 else f"in {left:.0f}s"
-    minutes, seconds = divmod(round(left), 60)
-    return f"in {minutes}m{seconds:02}s" if minutes < 60 else f"in {minutes // 60}h{minutes % 60:02}m"
+    def _is_whole(self, fact: e.Fact, at: datetime) -> bool:
+        """A step or item that failed at its only attempt: what is said of it says all that the attempt's line did."""
+        if not isinstance(fact, e.StepFailed | e.ItemFailed) or self._attempt is None or self._attempt[1] != at:
+            return False
+        name = fact.step if isinstance(fact, e.StepFailed) else fact.place
+        return self._attempt[0] == name or self._attempt[0].startswith(f"{name}.")
 
-
-def _retry(fact: e.RetryScheduled, at: datetime) -> _Said:
-    script = ", after its recovery script" if fact.has_script else ""
-    return fact.place, f"rule {fact.rule + 1} grants retry {fact.number}, {_until(fact.due, at)}{script}", "try"
-
-
-def _completed(fact: e.StepCompleted, at: datetime) -> _Said:
-    if fact.step == "end":
-        return None
-    how = {"rerun": ", on the run after its handler", "": ""}.get(
-        fact.recovered_by, f", by its {fact.recovered_by} handler"
-    )
-    no_route = "; none of its edges holds" if fact.no_route else ""
-    return fact.step, f"{'recovered' if fact.recovered_by else 'completed'}{how}{no_route}", "good"
+    def again(self, fact: Any, name: str, at: datetime) -> str:
+        """A failure that ends a place: in a word, where all has been said of it before."""
+        known = self.memory.failure(name)
+        is_known = known is not None and known.message == fact.failure.message and known.code == fact.failure.code
+        return label(fact.failure) if is_known and not self._is_whole(fact, at) else what(fact.failure)
 
 
-def _succeeded(fact: e.AttemptSucceeded, at: datetime) -> _Said:
-    """Of itself no news; but who approved, and what a step warned of, is."""
-    if isinstance(fact.output, dict) and fact.output.keys() == {"approved", "by", "reason"}:
-        return fact.place, f"approved by {fact.output['by']}: {fact.output['reason']}", "good"
-    return (fact.place, f"warning, {what(fact.warnings[-1])}", "wait") if fact.warnings else None
+def story(
+    entries: Iterable[e.Entry],
+    workflow: Workflow | None = None,
+    children: Mapping[tuple[str, int], int] | None = None,
+) -> Iterator[Line]:
+    """All of it, without what is said twice."""
+    teller, last = Teller(workflow, children), None
+    for entry in entries:
+        for line in teller.tell(entry):
+            if last is not None and not line.is_whole:
+                yield last
+            last = line
+    if last is not None:
+        yield last
 
 
-def _failed(fact: e.StepFailed, at: datetime) -> _Said:
-    if fact.route.status == "selected" and fact.route.to != "end":
-        return fact.step, f"failed, {what(fact.failure)}; '{fact.route.to}' takes over", "bad"
-    allowed = ", which it may" if fact.is_allowed else ""
-    return fact.step, f"failed{allowed}, {what(fact.failure)}", "bad"
+# -- the run ---------------------------------------------------------------------------------------------------------
 
 
-def _ended(fact: Any, at: datetime) -> _Said:
+def _stopping(teller: Teller, fact: e.RunStopping, at: datetime) -> _Said:
+    cause = {"cancelled": f"cancelled{_by(fact)}", "failed_fast": f"fail-fast, {fact.reason}"}.get(fact.cause)
+    return "", f"stopping: {cause or fact.reason}{', at once' if fact.now else ''}", "bad"
+
+
+def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
+    again = quoted(fact.put_back)
+    if fact.indexes:
+        again = f"{counted(len(fact.indexes), 'item')} of '{fact.from_step}'"
+    return "", f"round {fact.round}{_by(fact)}{f'; {again} again' if again else ''}", "try"
+
+
+def _raised(teller: Teller, fact: e.RunReopened, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+    """What the attempts of this round get."""
+    yield from ((step, f"goes again{with_more(more)}", "try") for step, more in fact.adjustments.items())
+
+
+def _ended(teller: Teller, fact: Any, at: datetime) -> _Said:
     verb = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}[type(fact)]
-    degraded = ", not without help" if fact.degraded else ""
-    open_ = f", {_count(fact.failed_steps_count, 'step')} failed with nobody to handle it" if verb == "failed" else ""
-    because = f": {fact.reason}" if fact.reason else open_ if fact.failed_steps_count else ""
     was = "was " if verb == "cancelled" else ""
-    return "end", f"the run {was}{verb}{degraded}{because}", "good" if verb == "completed" else "bad"
+    degraded = ", not without help" if fact.degraded else ""
+    by_end = ", end says" if teller.memory.is_said_by_end and fact.reason else ""
+    because = f"{by_end}: {fact.reason}" if fact.reason else _unhandled(teller, fact) if verb == "failed" else ""
+    return END, f"the run {was}{verb}{degraded}{because} ({_counts(fact)})", "good" if verb == "completed" else "bad"
 
 
-def _passed(fact: e.RungPassed, at: datetime) -> _Said:
-    words = {
-        "no_rule": "no rule matches",
-        "retries_exhausted": "its retries are used up",
-        "attempts_exhausted": "its attempts are used up",
-        "deadline_passed": "its deadline leaves no time for a retry",
-        "reruns_exhausted": "its reruns are used up",
-        "no_edge_fits": "no failure edge fits",
-        "handler_failure_fatal": "its handler failed, and that is fatal",
+def _unhandled(teller: Teller, fact: Any) -> str:
+    """Who failed with nobody to handle it: by name, as far as all of the story is known."""
+    names, count = teller.memory.unhandled(), fact.failed_steps_count
+    if not count:
+        return ""
+    return f": nobody handled {_failures_of(names)}" if len(names) == count else ""
+
+
+def _failures_of(names: list[str]) -> str:
+    return f"the failure{'s' if len(names) > 1 else ''} of {quoted(names)}"
+
+
+def _counts(fact: Any) -> str:
+    found = {
+        "failed": fact.failed_steps_count,
+        "handled": fact.handled_steps_count,
+        "recovered": fact.recovered_steps_count,
+        "skipped": fact.skipped_steps_count,
     }
-    return (fact.place, words[fact.reason], "plain") if fact.reason in words and fact.reason != "no_rule" else None
+    return ", ".join([counted(fact.total_steps, "step"), *(f"{n:,} {word}" for word, n in found.items() if n)])
 
 
-def _classified(fact: e.StepClassified, at: datetime) -> _Said:
-    return fact.step, f"{fact.by or 'someone'} says {fact.verdict}: {fact.reason}", "try"
+# -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _parked(fact: e.StepParked, at: datetime) -> _Said:
-    until = "" if fact.due is None else f"; its default applies {_until(fact.due, at)}"
-    return fact.step, f"parked for a person to decide{until}", "wait"
+def _skipped(teller: Teller, fact: e.StepSkipped, at: datetime) -> _Said:
+    return fact.step, f"skipped: {_why_skipped(teller, fact)}", "plain"
 
 
-_SENTENCES: dict[type[e.Fact], Callable[[Any, datetime], _Said]] = {
-    e.RunPaused: lambda f, at: ("", f"paused{_by(f)}", "wait"),
-    e.RunResumed: lambda f, at: ("", f"resumed{_by(f)}", "plain"),
-    e.RunStopping: lambda f, at: ("", f"stopping: {f.cause.replace('_', ' ')}{_by(f)}", "bad"),
-    e.RunReopened: lambda f, at: ("", f"round {f.round}{_by(f)}", "try"),
-    e.RunStarted: lambda f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
-    e.RunCompleted: _ended,
-    e.RunFailed: _ended,
-    e.RunCancelled: _ended,
-    e.StepEntered: lambda f, at: (f.step, f"visit {f.visit}", "plain") if f.visit > 1 and f.step != "end" else None,
-    e.StepSkipped: lambda f, at: (f.step, f"skipped: {f.reason.replace('_', ' ')}", "plain"),
-    e.StepCompleted: _completed,
-    e.StepFailed: _failed,
-    e.StepCancelled: lambda f, at: (f.step, "cancelled", "bad"),
-    e.StepParked: _parked,
-    e.StepClassified: _classified,
-    e.StepPutBack: lambda f, at: (f.step, f"goes again: '{f.by}' has completed", "try") if f.cause == "rerun" else None,
-    e.StepStoodIn: lambda f, at: (f.step, f"'{f.by}' stands in for it", "good"),
-    e.StepSettled: lambda f, at: (
-        (f.step, f"nothing could stand in for it, {what(f.failure)}", "bad") if f.failure else None
-    ),
-    e.LoopFired: lambda f, at: (f.step, f"back to '{f.to}'", "try"),
-    e.AttemptFailed: lambda f, at: (f.place, f"attempt {f.attempt} failed, {what(f.failure)}", "bad"),
-    e.AttemptSucceeded: _succeeded,
-    e.AttemptInterrupted: lambda f, at: (f.place, f"attempt {f.attempt} interrupted: it goes again", "try"),
-    e.AttemptLost: lambda f, at: (f.place, f"attempt {f.attempt} lost: its worker is gone", "bad"),
-    e.ResultRejected: lambda f, at: (f.place, f"its result is not accepted, {what(f.failure)}", "bad"),
-    e.RungPassed: _passed,
-    e.RetryScheduled: _retry,
-    e.HandlerStarted: lambda f, at: (f.place, f"its {f.strategy} handler runs", "try"),
-    e.HandlerFailed: lambda f, at: (f.place, f"its handler failed too, {what(f.failure.cause[0])}", "bad"),
-    e.MapExpanded: lambda f, at: (f.place, _count(len(f.items), "item"), "plain") if f.items is not None else None,
-    e.ItemFailed: lambda f, at: (f.place, f"item failed, {what(f.failure)}", "bad"),
-    e.UndoStarted: lambda f, at: (f.step, "is undone", "try"),
-    e.UndoFailed: lambda f, at: (f.step, f"could not be undone, {what(f.failure)}", "bad"),
-    e.WarningRecorded: lambda f, at: (f.place, f"warning, {what(f.failure)}", "wait"),
+def _why_skipped(teller: Teller, fact: e.StepSkipped | e.StepRestored) -> str:
+    step = teller.memory.step(fact.step)
+    if fact.reason == "need_unmet":
+        name = teller.memory.unmet_need(fact.step)
+        return f"'{name}' did not complete" if name else "what it needs did not complete"
+    if fact.reason == "no_arrival" and step is not None and step.join == "all":
+        return "not every edge to it was taken"
+    if fact.reason == "when" and step is not None and step.when is not None:
+        return f"{step.when.source} does not hold"
+    return _PASSED_OVER.get(fact.reason, fact.reason.replace("_", " "))
+
+
+_PASSED_OVER = {
+    "no_arrival": "no edge led to it",
+    "when": "its condition does not hold",
+    "unreachable": "nothing can lead to it any more",
+    "loop_limit": "max_visits is used up",
 }
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _completed(teller: Teller, fact: e.StepCompleted, at: datetime) -> _Said:
+    if fact.step == END:
+        teller.memory.is_said_by_end = bool(said_by_end(fact.output))
+        return (END, "completed", "good") if fact.attempt else None
+    no_route = "; none of its edges holds" if fact.no_route else ""
+    carried = teller.memory.carried(fact.step, fact.visit)
+    handles = f"; that handles {_failures_of(carried)}" if carried else ""
+    return fact.step, f"{_how(fact.recovered_by)}{no_route}{handles}", "good"
+
+
+def _how(recovered_by: str) -> str:
+    if not recovered_by:
+        return "completed"
+    return f"recovered, {_RECOVERED.get(recovered_by, f'by its {recovered_by} handler')}"
+
+
+_RECOVERED = {"rerun": "on the run after its handler", "recovery": "by its handler"}
+
+
+def _failed(teller: Teller, fact: e.StepFailed, at: datetime) -> _Said:
+    allowed = ", which it may" if fact.is_allowed else ""
+    follows = takes_over(fact, teller.memory.step(fact.step))
+    carried = [] if follows.startswith("'") and not fact.is_allowed else teller.memory.carried(fact.step, fact.visit)
+    in_vain = f"; that leaves {_failures_of(carried)} unhandled" if carried else ""
+    said = f"failed{allowed}, {teller.again(fact, fact.step, at)}{f'; {follows}' if follows else ''}{in_vain}"
+    return fact.step, said, "bad"
+
+
+def _edges_after_success(teller: Teller, fact: e.StepCompleted, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+    step = teller.memory.step(fact.step)
+    if step is not None:
+        yield from ((fact.step, text, "plain") for text in after_success(step, fact.taken))
+
+
+def _edges_after_failure(teller: Teller, fact: e.StepFailed, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+    yield from ((fact.step, text, "plain") for text in after_failure(fact, teller.memory.step(fact.step)))
+
+
+def _parked(teller: Teller, fact: e.StepParked, at: datetime) -> _Said:
+    step = teller.memory.step(fact.step)
+    default = "its default applies"
+    if step is not None and step.triage is not None:
+        default = "it is tried again" if step.triage.default == "retry" else "it fails"
+    otherwise = "" if fact.due is None else f"; if nobody does, {default} {until(fact.due, at)}"
+    return fact.step, f"parked for a person to decide{otherwise}", "wait"
+
+
+def _classified(teller: Teller, fact: e.StepClassified, at: datetime) -> _Said:
+    if fact.is_default:
+        return fact.step, f"nobody decided in time: {fact.verdict}", "try"
+    return fact.step, f"{fact.by or 'someone'} says {fact.verdict}{with_more(fact.adjusted)}: {fact.reason}", "try"
+
+
+# -- attempts --------------------------------------------------------------------------------------------------------
+
+
+def _scheduled(teller: Teller, fact: e.AttemptScheduled, at: datetime) -> _Said:
+    if fact.cause != "lost":
+        return None
+    return fact.place, f"runs again as attempt {fact.attempt}: a lost worker spends no retry", "try"
+
+
+def _started(teller: Teller, fact: e.AttemptStarted, at: datetime) -> _Said:
+    """Of itself no news; but that it calls a child run, or runs on another host than it should, is."""
+    spec = teller.memory.spec(fact.place)
+    if spec is not None and spec.action is not None and spec.action.kind == "workflow":
+        run_id = teller.memory.children.get((fact.place, fact.attempt))
+        return fact.place, f"calls '{spec.action.params.get('file')}'{f' as run {run_id}' if run_id else ''}", "plain"
+    if fact.instead_of:
+        return fact.place, f"runs on {fact.host}: {fact.instead_of}, where its attempt ran, is gone", "try"
+    return None
+
+
+def _succeeded(teller: Teller, fact: e.AttemptSucceeded, at: datetime) -> _Said:
+    """Of itself no news; but who approved, how a child run ended and what a step warned of is."""
+    if isinstance(fact.output, dict) and fact.output.keys() == {"approved", "by", "reason"}:
+        return fact.place, f"approved by {fact.output['by']}: {fact.output['reason']}", "good"
+    if fact.warnings:
+        return fact.place, f"warning, {what(fact.warnings[-1])}", "wait"
+    run_id = teller.memory.children.get((fact.place, fact.attempt))
+    return (fact.place, f"run {run_id} completed", "good") if run_id else None
+
+
+# -- the ladder ------------------------------------------------------------------------------------------------------
+
+
+def _retry(teller: Teller, fact: e.RetryScheduled, at: datetime) -> _Said:
+    spec = teller.memory.spec(fact.place)
+    rule = spec.rules[fact.rule] if spec is not None and fact.rule < len(spec.rules) else None
+    named = rule_words(rule) if rule else f"rule {fact.rule + 1}"
+    number = f"{fact.number} of {rule.max_retries}" if rule else str(fact.number)
+    script = ", after its recovery script" if fact.has_script else ""
+    return fact.place, f"{named}: retry {number}, {until(fact.due, at)}{script}{with_more(fact.adjusted)}", "try"
+
+
+def _passed(teller: Teller, fact: e.RungPassed, at: datetime) -> _Said:
+    spec, failure = teller.memory.spec(fact.place), teller.memory.failure(fact.place)
+    if fact.reason in ("no_rule", "retries_exhausted"):
+        text = _no_retry(fact.reason, spec, failure)
+    elif fact.reason == "reruns_exhausted" and fact.rung == "retry":
+        text = f"lost more than {RERUNS_AFTER_LOSS_MAX} times: that is a failure now"
+    else:
+        text = _limit(fact.reason, spec) or _PASSED.get(fact.reason, "")
+    return (fact.place, text, "plain") if text else None
+
+
+def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str:
+    """Why no rule grants a retry; nothing where there are none."""
+    rules = spec.rules if spec is not None else ()
+    if reason == "no_rule":
+        if failure is not None and failure.is_fatal and rules:
+            return f"no rule names {failure.code}, and nothing else retries it"
+        return "no rule matches" if rules else ""
+    index = match(rules, failure) if failure is not None else None
+    if index is None:
+        return "its retries are used up"
+    most = rules[index].max_retries
+    return f"{rule_words(rules[index])}: {f'no retry left of {most}' if most else 'no retries'}"
+
+
+def _limit(reason: str, spec: Command | None) -> str:
+    if spec is not None and reason == "attempts_exhausted" and spec.max_attempts is not None:
+        return f"max_attempts is used up: {spec.max_attempts}"
+    if spec is not None and reason == "deadline_passed" and spec.deadline is not None:
+        return f"its deadline of {span(spec.deadline)} leaves no time for a retry"
+    return ""
+
+
+_PASSED = {
+    "attempts_exhausted": "max_attempts is used up",
+    "deadline_passed": "its deadline leaves no time for a retry",
+    "reruns_exhausted": "its handler's reruns are used up",
+    "handler_failure_fatal": "its handler failed, and that is fatal",
+    "critical": "not parked: the failure is critical",
+    "rule_matched": "not parked: a rule matched",
+}
+
+
+def _handling(teller: Teller, fact: e.HandlerStarted, at: datetime) -> _Said:
+    spec = teller.memory.spec(fact.place)
+    handler = spec.on_failure if spec is not None else None
+    commands = f", {counted(len(handler.commands), 'command')}" if handler and len(handler.commands) > 1 else ""
+    limit = f", {span(handler.timeout)} at most" if handler and handler.timeout else ""
+    return fact.place, f"its {fact.strategy} handler runs{commands}{limit}", "try"
+
+
+def _handler_done(teller: Teller, fact: e.HandlerSucceeded, at: datetime) -> _Said:
+    """Where the place does not complete by that."""
+    spec = teller.memory.spec(fact.place)
+    if fact.strategy == "cleanup":
+        return fact.place, "its cleanup is done; the failure stands", "plain"
+    if fact.strategy == "custom" and isinstance(fact.output, dict) and fact.output.get("status") == "failed":
+        return fact.place, "its handler decides: failed", "plain"
+    is_rerun = spec is not None and spec.on_failure is not None and spec.on_failure.rerun
+    return (fact.place, "its handler is done: it runs again", "try") if is_rerun else None
+
+
+def _command_done(teller: Teller, fact: e.CommandCompleted, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+    if fact.role in _TOLD_COMMANDS:
+        yield fact.place, f"{_how(fact.recovered_by)}{_doing(teller.memory.spec(fact.place))}", "good"
+
+
+def _command_failed(teller: Teller, fact: e.CommandFailed, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+    """Its attempt has been told of: what is new is what follows from it."""
+    if fact.role == "script":
+        yield fact.place, "failed; the retry comes all the same", "bad"
+    elif fact.is_allowed:
+        yield fact.place, "failed, which it may", "bad"
+
+
+_TOLD_COMMANDS = ("handler", "script")
+
+
+def _doing(spec: Command | None) -> str:
+    """A shell command as it was written, where no values go into it."""
+    action = spec.action if spec is not None else None
+    if action is None or action.kind != "shell" or action.bindings:
+        return ""
+    line = str(action.params.get("text") or "").strip().partition("\n")[0]
+    return f": {line if len(line) <= COMMAND_CHARS_MAX else line[: COMMAND_CHARS_MAX - 1] + '…'}"
+
+
+# -- items -----------------------------------------------------------------------------------------------------------
+
+
+def _expanded(teller: Teller, fact: e.MapExpanded, at: datetime) -> _Said:
+    if fact.items is not None:
+        return fact.place, counted(len(fact.items), "item"), "plain"
+    return fact.place, f"{counted(len(fact.todo or ()), 'item')} once more", "try"
+
+
+def _item_failed(teller: Teller, fact: e.ItemFailed, at: datetime) -> _Said:
+    return fact.place, f"item failed, {what(fact.failure)}", "bad"
+
+
+def _item_completed(teller: Teller, fact: e.ItemCompleted, at: datetime) -> _Said:
+    return (fact.place, f"item {_how(fact.recovered_by)}", "good") if fact.recovered_by else None
+
+
+_Rule = Callable[[Teller, Any, datetime], _Said]
+_SENTENCES: dict[type[e.Fact], _Rule] = {
+    e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
+    e.RunPaused: lambda t, f, at: ("", f"paused{_by(f)}", "wait"),
+    e.RunResumed: lambda t, f, at: ("", f"resumed{_by(f)}", "plain"),
+    e.RunStopping: _stopping,
+    e.RunReopened: _reopened,
+    e.RunCompleted: _ended,
+    e.RunFailed: _ended,
+    e.RunCancelled: _ended,
+    e.StepEntered: lambda t, f, at: (f.step, f"visit {f.visit}", "plain") if f.visit > 1 and f.step != END else None,
+    e.StepSkipped: _skipped,
+    e.StepRestored: lambda t, f, at: (f.step, f"stays as it was: {_why_skipped(t, f)}", "plain"),
+    e.StepCompleted: _completed,
+    e.StepFailed: _failed,
+    e.StepCancelled: lambda t, f, at: (f.step, "cancelled", "bad"),
+    e.StepParked: _parked,
+    e.StepClassified: _classified,
+    e.StepPutBack: lambda t, f, at: (
+        (f.step, f"goes again: '{f.by}' has completed", "try") if f.cause == "rerun" else None
+    ),
+    e.StepStoodIn: lambda t, f, at: (f.step, f"'{f.by}' stands in for it", "good"),
+    e.StepSettled: lambda t, f, at: (
+        (f.step, f"nothing could stand in for it, {what(f.failure)}", "bad") if f.failure else None
+    ),
+    e.LoopTaken: lambda t, f, at: (f.step, f"loop {f.number}, back to '{f.to}', {until(f.due, at)}", "try"),
+    e.AttemptScheduled: _scheduled,
+    e.AttemptStarted: _started,
+    e.AttemptFailed: lambda t, f, at: (f.place, f"attempt {f.attempt} failed, {what(f.failure)}", "bad"),
+    e.AttemptSucceeded: _succeeded,
+    e.AttemptInterrupted: lambda t, f, at: (f.place, f"attempt {f.attempt} interrupted: it goes again", "try"),
+    e.AttemptLost: lambda t, f, at: (f.place, f"attempt {f.attempt} lost: its worker is gone", "bad"),
+    e.ResultRejected: lambda t, f, at: (f.place, f"its result is not accepted, {what(f.failure)}", "bad"),
+    e.RungPassed: _passed,
+    e.RetryScheduled: _retry,
+    e.HandlerStarted: _handling,
+    e.HandlerSucceeded: _handler_done,
+    e.HandlerFailed: lambda t, f, at: (f.place, f"its handler failed too, {what(f.failure.cause[0])}", "bad"),
+    e.MapExpanded: _expanded,
+    e.ItemFailed: _item_failed,
+    e.ItemCompleted: _item_completed,
+    e.UndoCompleted: lambda t, f, at: (f.step, "undone", "good"),
+    e.UndoFailed: lambda t, f, at: (f.step, f"could not be undone, {what(f.failure)}", "bad"),
+    e.WarningRecorded: lambda t, f, at: (f.place, f"warning, {what(f.failure)}", "wait"),
+}
+_DETAILS: dict[type[e.Fact], Callable[[Teller, Any, datetime], Iterator[tuple[str, str, Tone]]]] = {
+    e.RunReopened: _raised,
+    e.StepCompleted: _edges_after_success,
+    e.StepFailed: _edges_after_failure,
+    e.CommandCompleted: _command_done,
+    e.CommandFailed: _command_failed,
+    e.UndoStarted: lambda t, f, at: iter([(f.step, "its undo runs", "try")]),
+    e.ReportRefused: lambda t, f, at: iter([(f.place, f"a late report on attempt {f.attempt} is ignored", "plain")]),
+}
 
 
 def _by(fact: Any) -> str:

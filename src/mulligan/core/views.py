@@ -17,8 +17,8 @@ import msgspec
 from . import events as e
 from .scope import filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
-from .story import what
 from .transitions import STATUSES
+from .words import what
 from .workflow import END
 
 _Person = Literal["triage", "approval", "pause"]

@@ -9,8 +9,8 @@ import msgspec
 from ..core import events as e
 from ..core.failure import Failure
 from ..core.state import FailureRecord, State
-from ..core.story import what
 from ..core.verdict import is_handled
+from ..core.words import what
 from ..core.workflow import END
 
 
@@ -78,7 +78,7 @@ class Account:
         elif isinstance(fact, e.HandlerFailed):
             trouble.has_handler_failed = True
         elif isinstance(fact, e.StepClassified):
-            trouble.verdict = f"{fact.by or 'someone'} said {fact.verdict}"
+            trouble.verdict = "nobody decided in time" if fact.is_default else f"{fact.by or 'someone'} said {fact.verdict}"
 
     def answers(self, state: State) -> list[Answered]:
         """What became of each, as the run stands: the open ones first."""

@@ -16,7 +16,8 @@ import msgspec
 from ..core import events as e
 from ..core.scope import filled
 from ..core.state import Place, State
-from ..core.story import Line, tell
+from ..core.story import Line, Teller
+from ..core.transitions import RUN_ENDED
 from ..core.views import Progress
 from .account import Account
 
@@ -46,12 +47,22 @@ class Told(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
-def sentences(state: State, entries: Sequence[e.Entry]) -> Iterator[Told]:
-    """All that a worker's log says of a turn: the run's story, and each attempt that starts."""
-    for entry in entries:
-        line = _STARTS[type(entry.fact)](entry) if type(entry.fact) in _STARTS else tell(entry)
-        if line is not None:
-            yield Told(state.run.run_id, line)
+class Sentences:
+    """All that a worker's log says of its runs: their stories, and each attempt that starts."""
+
+    def __init__(self) -> None:
+        self._tellers: dict[int, Teller] = {}
+
+    def of(self, state: State, entries: Sequence[e.Entry]) -> Iterator[Told]:
+        """The sentences of a turn."""
+        run_id = state.run.run_id
+        teller = self._tellers.setdefault(run_id, Teller(state.workflow))
+        for entry in entries:
+            if type(entry.fact) in _STARTS:
+                yield Told(run_id, _STARTS[type(entry.fact)](entry))
+            yield from (Told(run_id, line) for line in teller.tell(entry) if not line.is_detail)
+        if state.run.status in RUN_ENDED:
+            del self._tellers[run_id]
 
 
 _STARTS: dict[type[e.Fact], Callable[[Any], Line]] = {
@@ -73,6 +84,7 @@ class Following:
         self.is_cut = False
         self._progress: Progress | None = None
         self._states: dict[int, State] = {}
+        self._tellers: dict[int, Teller] = {}
         # Who moves, by status, oldest first, with the time since when.
         self._moving: dict[str, dict[tuple[int, str], datetime]] = {status: {} for status in _MOVING}
         # The last attempt that succeeded, and how long it took.
@@ -99,9 +111,10 @@ class Following:
         if is_root:
             self.account.see(entries)
             self._see_progress(state, entries)
+        teller = self._tellers.setdefault(state.run.run_id, Teller(state.workflow))
         for entry in entries:
             self._look(state, entry)
-            self._tell(state, entry, is_root)
+            self._tell(state, entry, teller.tell(entry), is_root)
 
     def _see_progress(self, state: State, entries: Sequence[e.Entry]) -> None:
         if self._progress is None or self._progress.state is not state:
@@ -130,18 +143,19 @@ class Following:
         news, self._news = self._news, []
         return news
 
-    def _tell(self, state: State, entry: e.Entry, is_root: bool) -> None:
-        line = tell(entry)
-        if line is None or not _matters(state, entry.fact, is_root):
-            return
-        if self._told >= LINES_MAX:
-            self.is_cut = True
-            return
-        if isinstance(entry.fact, _FAILED) and self._news and _is_repeated(self._news[-1].line, line):
-            self._news.pop()
-            self._told -= 1
-        self._told += 1
-        self._news.append(Told(state.run.run_id, line, self._seconds(state, entry)))
+    def _tell(self, state: State, entry: e.Entry, lines: list[Line], is_root: bool) -> None:
+        run_id = state.run.run_id
+        for line in lines:
+            if line.is_detail or not _matters(state, entry.fact, is_root):
+                continue
+            if self._told >= LINES_MAX:
+                self.is_cut = True
+                return
+            if line.is_whole and self._news and self._news[-1].run_id == run_id:
+                self._news.pop()
+                self._told -= 1
+            self._told += 1
+            self._news.append(Told(run_id, line, self._seconds(state, entry)))
 
     def _seconds(self, state: State, entry: e.Entry) -> float | None:
         """How long the attempt took that completed a step; of a map, which is many, all of it."""
@@ -174,7 +188,6 @@ class Following:
 
 _MOVING = ("running", "backing_off", "pending_failed")
 _ORDINARY = (e.StepCompleted, e.StepSkipped, e.MapExpanded)
-_FAILED = (e.StepFailed, e.ItemFailed)
 _RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
 
@@ -187,12 +200,6 @@ def _matters(state: State, fact: e.Fact, is_root: bool) -> bool:
         return False
     is_ordinary = isinstance(fact, _ORDINARY) and not getattr(fact, "recovered_by", "")
     return not is_ordinary or len(state.graph.nodes) <= STEPS_TOLD_MAX
-
-
-def _is_repeated(before: Line, after: Line) -> bool:
-    """A step or item that failed at its only attempt: the second sentence says all that the first did."""
-    is_same = before.place == after.place or before.place.startswith(f"{after.place}.")
-    return is_same and before.text.startswith("attempt ") and before.at == after.at
 
 
 def _moving(run_id: int, place: Place, since: datetime) -> Moving:

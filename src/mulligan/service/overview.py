@@ -9,9 +9,9 @@ from ..core import events as e
 from ..core.failure import Failure
 from ..core.scope import error_view
 from ..core.state import Place, State
-from ..core.story import what
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
+from ..core.words import what
 from ..core.workflow import END
 from ..errors import Refused, UnknownStep
 from ..ports import RunRecord

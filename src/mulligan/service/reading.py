@@ -13,11 +13,12 @@ import msgspec
 from ..core import events as e
 from ..core.snapshot import restore
 from ..core.state import STATE_TABLES, State
-from ..core.story import Line, tell
+from ..core.story import Line, story
 from ..core.turn import fold
 from ..core.views import run_json
-from ..core.workflow import decode
+from ..core.workflow import Workflow, decode
 from ..errors import UnknownRun, UnknownStep
+from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
 from .home import Home
 
@@ -98,7 +99,13 @@ class Reading:
 
     def explain(self, run_id: int) -> Iterator[Line]:
         """The run's story, from its events alone."""
-        return (line for line in map(tell, self.events(run_id)) if line is not None)
+        called = {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
+        return story(self.events(run_id), self._workflow(run_id), called)
+
+    def _workflow(self, run_id: int) -> Workflow:
+        """The workflow as the run has pinned it."""
+        self.record(run_id)
+        return decode(self.store.load(run_id).workflow)
 
     def verify(self, run_id: int) -> Verified:
         """Fold the log again, and compare with the tables."""
@@ -112,16 +119,17 @@ class Reading:
 
         Also at a part of it: `build.undo@1`, `check[3]`.
         """
-        self._refuse_unknown(run_id, step)
+        self.refuse_unknown(run_id, step)
         facts = (entry.fact for entry in self.events(run_id))
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
         return [(fact.place, fact.attempt) for fact in scheduled if _is_of(step, fact.place)]
 
-    def _refuse_unknown(self, run_id: int, place: str) -> None:
-        """`UnknownStep` where the place belongs to no step of the run."""
-        name = STEP_NAME.match(place)
-        if name is None or name.group() not in self.state(run_id).places:
-            raise UnknownStep(f"'{place}' is not a step of run {run_id}", step=place)
+    def refuse_unknown(self, run_id: int, place: str) -> None:
+        """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
+        name, state = STEP_NAME.match(place), self.state(run_id)
+        if name is None or name.group() not in state.places:
+            hint = did_you_mean(place, state.graph.nodes)
+            raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""

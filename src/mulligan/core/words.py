@@ -1,0 +1,109 @@
+"""How things are said to people: failures, rules, times and sizes in a few words. One phrase per thing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from .events import Adjusted
+from .failure import Failure
+from .workflow import Rule
+
+# Of a failure's message, and of how many names a sentence has room for.
+LINE_CHARS_MAX, NAMES_MAX = 100, 3
+# What is said of an attempt that wrote nothing itself: the figures beside the code say as much.
+TOO_LONG, TOO_LARGE = "it took longer than its timeout", "it used more memory than it may"
+
+
+def what(failure: Failure) -> str:
+    """A failure in a few words: its code, the figure that says more, and one line of its message.
+
+    What a command wrote says most in its last line, an exception in its first.
+    """
+    lines = [line.strip() for line in failure.message.splitlines() if line.strip()] or [""]
+    line = lines[0] if failure.code == "EXCEPTION" else lines[-1]
+    is_news = line and line not in (f"exit code {failure.exit_code}", failure.code) and not _is_figure(failure, line)
+    shown = line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 3] + "…"
+    return f"{label(failure)}: {shown}" if is_news else label(failure)
+
+
+def label(failure: Failure) -> str:
+    """Its code, with the figure that says more."""
+    return f"{failure.code}{_figure(failure)}"
+
+
+def _figure(failure: Failure) -> str:
+    """` 7` of an exit code, ` after 5s` of a timeout, ` at 310MiB of 256MiB` of memory."""
+    details = failure.details
+    if failure.code == "EXIT_NONZERO" and failure.exit_code is not None:
+        return f" {failure.exit_code}"
+    if failure.code == "TIMEOUT" and isinstance(limit := details.get("timeout"), int | float):
+        return f" after {span(limit)}"
+    if failure.code == "OUT_OF_MEMORY":
+        used, may = details.get("peak_memory"), details.get("memory")
+        at = f" at {size(used)}" if isinstance(used, int) else ""
+        return f"{at} of {size(may)}" if at and isinstance(may, int) else at
+    return ""
+
+
+def _is_figure(failure: Failure, line: str) -> bool:
+    return bool(_figure(failure)) and line.startswith((TOO_LONG, TOO_LARGE))
+
+
+def span(seconds: float) -> str:
+    """A length of time: `0.2s`, `9.5s`, `90s`, `5m30s`, `8h00m`."""
+    if seconds < 100:
+        return f"{seconds:.1f}s" if seconds < 10 and seconds != int(seconds) else f"{seconds:.0f}s"
+    minutes, left = divmod(round(seconds), 60)
+    return f"{minutes}m{left:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def until(due: datetime, at: datetime) -> str:
+    """When that is: `at once`, `in 2.0s`, `in 90s`, `in 5m30s`, `in 8h00m`."""
+    left = (due - at).total_seconds()
+    if left <= 0:
+        return "at once"
+    return f"in {left:.1f}s" if left < 10 else f"in {span(left)}"
+
+
+def size(bytes_: float) -> str:
+    """Bytes in the unit in which people say them."""
+    for unit in ("B", "KiB", "MiB"):
+        if bytes_ < 1024:
+            return f"{bytes_:.0f}{unit}"
+        bytes_ /= 1024
+    return f"{bytes_:.1f}GiB"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def quoted(names: Sequence[str]) -> str:
+    """`'a', 'b', 'c' and 4 more`."""
+    shown = ", ".join(f"'{name}'" for name in names[:NAMES_MAX])
+    return f"{shown} and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else shown
+
+
+def looked_for(codes: Sequence[str], exit_codes: Sequence[int]) -> str:
+    """What a rule or an edge with a filter is for: `TIMEOUT, CONNECTION`, `exit codes 10, 11`."""
+    exits = f"exit code{'s' if len(exit_codes) > 1 else ''} {', '.join(map(str, exit_codes))}" if exit_codes else ""
+    return " and ".join(filter(None, (", ".join(codes), exits)))
+
+
+def rule_words(rule: Rule) -> str:
+    """A rule by what it is for."""
+    if rule.pattern is not None:
+        return f"the rule for '{rule.pattern}'"
+    return f"the rule for {looked_for(rule.codes, rule.exit_codes) or 'any failure'}"
+
+
+def with_more(adjusted: Adjusted | None) -> str:
+    """What the next attempt gets in place of what the workflow says."""
+    if adjusted is None:
+        return ""
+    got = [f"{size(adjusted.memory)} of memory"] if adjusted.memory is not None else []
+    got += [f"{adjusted.cpus:g} cpus"] if adjusted.cpus is not None else []
+    got += [f"a timeout of {span(adjusted.timeout)}"] if adjusted.timeout is not None else []
+    return f", with {' and '.join(got)}" if got else ""

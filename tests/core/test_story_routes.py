@@ -1,0 +1,155 @@
+"""Why a run went where it went: the edges taken, each other one and why not, and whose failure that handled."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core.story import Teller, story
+from mulligan.core.workflow import Backoff, Need
+from mulligan.testing.history import History, edge, step, workflow
+from mulligan.testing.simulator import Simulation
+
+SEEDS = range(60)
+_ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+
+
+def told(run: History) -> list[str]:
+    return [f"{line.place}: {line.text}" for line in story(run.log, run.state.workflow)]
+
+
+def test_the_chosen_failure_edge_is_told_and_of_every_other_why_not():
+    edges = [
+        edge("slow", "failure", codes=("TIMEOUT",), priority=1),
+        edge("fix", "failure", exit_codes=(1, 2), priority=2),
+        edge("last", "failure"),
+        edge("page", "failure", handles=False),
+        edge("mail", "failure", handles=False, exit_codes=(9,)),
+        edge("log", "always"),
+    ]
+    run = History(workflow(step("a", next=edges), *map(step, ("slow", "fix", "last", "page", "mail", "log")))).start()
+
+    run.fail("a", exit_code=2).ok("fix", "page", "log")
+
+    assert told(run) == [
+        "a: failed, EXIT_NONZERO 2; 'fix' takes over",
+        "a: edge to 'slow' not taken: it is for TIMEOUT",
+        "a: edge to 'last' not taken: the one to 'fix' comes first",
+        "a: edge to 'page' taken beside: it handles nothing",
+        "a: edge to 'mail' not taken: it is for exit code 9",
+        "a: edge to 'log' taken: it is for every end, and handles nothing",
+        "slow: skipped: no edge led to it",
+        "last: skipped: no edge led to it",
+        "mail: skipped: no edge led to it",
+        "fix: completed; that handles the failure of 'a'",
+        "page: completed",
+        "log: completed",
+        "end: the run completed, not without help (7 steps, 1 handled, 3 skipped)",
+    ]
+
+
+def test_where_no_failure_edge_fits_that_is_told_and_who_is_skipped_for_it():
+    flow = workflow(
+        step("a", next=[edge("slow", "failure", codes=("TIMEOUT",))]),
+        step("slow"),
+        step("n", needs=["a"]),
+        step("o", needs=[Need("n", "success_or_skipped"), "a"]),
+    )
+    run = History(flow).start()
+
+    run.fail("a")
+
+    assert told(run) == [
+        "a: failed, EXIT_NONZERO 1; no failure edge fits",
+        "a: edge to 'slow' not taken: it is for TIMEOUT",
+        "slow: skipped: no edge led to it",
+        "n: skipped: 'a' did not complete",
+        "o: skipped: 'a' did not complete",
+        "end: the run failed: nobody handled the failure of 'a' (4 steps, 1 failed, 3 skipped)",
+    ]
+
+
+CHAIN = workflow(
+    step("a", next=[edge("b", "failure")]), step("b", next=[edge("c", "failure", then="continue")]), step("c")
+)
+
+
+def test_the_last_remediation_of_a_chain_handles_all_the_failures_that_led_to_it():
+    run = History(CHAIN).start()
+
+    run.fail("a").fail("b").ok("c")
+
+    assert told(run) == [
+        "a: failed, EXIT_NONZERO 1; 'b' takes over",
+        "b: failed, EXIT_NONZERO 1; 'c' takes over and is to stand in for it",
+        "c: completed; that handles the failures of 'b', 'a'",
+        "b: 'c' stands in for it",
+        "end: the run completed, not without help (3 steps, 2 handled)",
+    ]
+
+
+def test_a_chain_of_remediations_that_comes_to_nothing_is_told():
+    run = History(CHAIN).start()
+
+    run.fail("a").fail("b").fail("c")
+
+    assert told(run)[2:] == [
+        "c: failed, EXIT_NONZERO 1; that leaves the failures of 'b', 'a' unhandled",
+        "end: the run failed: nobody handled the failures of 'a', 'b', 'c' (3 steps, 3 failed)",
+    ]
+
+
+def test_of_success_edges_those_are_told_that_were_not_taken():
+    edges = [edge("small", when="output < 9"), edge("tiny", when="output < 5"), edge("other")]
+    flow = workflow(step("a", next=edges, take="first"), *map(step, ("small", "tiny", "other")))
+    run = History(flow, {"output < 9": False, "output < 5": True}).start()
+
+    run.ok("a").ok("tiny")
+
+    assert told(run)[:3] == [
+        "a: completed",
+        "a: edge to 'small' not taken: output < 9 does not hold",
+        "a: edge to 'other' not taken: the one to 'tiny' comes first",
+    ]
+
+
+def test_a_loop_is_told_with_its_number_and_its_delay():
+    edges = [edge("a", when="more", backoff=Backoff(delay=5.0, factor=2.0)), edge("b", when="done")]
+    run = History(workflow(step("a", next=edges), step("b")), {"more": True, "done": False}).start()
+
+    run.ok("a").wait(5).ok("a")
+
+    assert told(run) == [
+        "a: completed",
+        "a: edge to 'b' not taken: done does not hold",
+        "a: loop 1, back to 'a', in 5.0s",
+        "a: visit 2",
+        "a: completed",
+        "a: edge to 'b' not taken: done does not hold",
+        "a: loop 2, back to 'a', in 10s",
+    ]
+
+
+def test_who_looks_on_from_the_middle_says_less_and_nothing_wrong():
+    flow = workflow(step("a", next=[edge("b", "failure")]), step("b"), step("c", needs=["a"]), step("d", needs=["c"]))
+    run = History(flow).start().fail("a")
+    known = len(run.log)
+
+    run.ok("b")
+
+    rest = story(run.log[known:], flow)
+    assert [f"{line.place}: {line.text}" for line in rest] == [
+        "b: completed",
+        "end: the run completed, not without help (4 steps, 1 handled, 2 skipped)",
+    ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whoever_is_told_as_unhandled_is_whom_the_verdict_counts(seed: int):
+    history = Simulation(f"story {seed}").run()
+    teller = Teller(history.workflow)
+
+    for entry in history.row.log:
+        if isinstance(entry.fact, _ENDS):
+            assert len(teller.memory.unhandled()) == entry.fact.failed_steps_count
+        teller.tell(entry)
