@@ -67,3 +67,12 @@ def test_the_doctor_says_so_where_there_is_no_server(folder: Path, monkeypatch: 
 
     checks = {check["name"]: check for check in said.json["checks"]}
     assert (said.code, checks["store"]["health"], checks["tasks"]["health"]) == (1, "problem", "ok")
+
+
+def test_what_was_tried_is_summed_up_over_runs():
+    ran(PARKED)
+    ran(PARKED)
+
+    [line] = mulligan("stats", "--json").json
+
+    assert (line["step"], line["rung"], line["runs"], line["tried"], line["worked"]) == ("simulate", "triage", 2, 2, 0)

@@ -1,0 +1,193 @@
+"""What the rungs of the ladder were good for, summed up over runs: tried, worked, how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ..core.lives import spec_below
+from ..core.snapshot import tally_of
+from ..core.state import Tally
+from ..core.tallies import parts
+from ..core.words import looked_for
+from ..core.workflow import Command, Step, Workflow, decode
+from ..ports import RunRecord
+from .reading import PAGE
+from .verbs import Service
+
+# From the first to the last; a script runs beside the retry that it is for.
+RUNGS = ("retry", "script", "handle", "triage", "route")
+# The words of a place's key, and what the command is that they lead to.
+_ROLES = {"on_failure": "handler", "on_success": "success"}
+_BELOW = {"handler": "its handler", "success": "on_success", "do": "each item"}
+
+
+class Subject(NamedTuple):
+    """What is counted together: in words, so that a rule that has moved in its file is still the same rule."""
+
+    workflow: str
+    step: str
+    command: str
+    rung: str
+    what: str
+
+
+class _Sum:
+    """One line of the statistics, as it grows."""
+
+    def __init__(self, order: tuple[Any, ...]) -> None:
+        self.order = order
+        self.tally = Tally()
+        self.run_ids: set[int] = set()
+
+    def add(self, run_id: int, tally: Tally) -> None:
+        self.tally += tally
+        self.run_ids.add(run_id)
+
+
+class _Pinned:
+    """A version of a workflow, as runs have it: says in words what a tally counts, and where that stands."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self._steps = {step.name: (number, step) for number, step in enumerate((*workflow.steps, workflow.end))}
+        self._meanings: dict[str, tuple[Subject, tuple[Any, ...]]] = {}
+
+    def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
+        """What the tally of this name counts; and its place in file and ladder."""
+        if key not in self._meanings:
+            step, below, rung, what = parts(key)
+            number, definition = self._steps[step]
+            is_rule = rung in ("retry", "script")
+            # A script stands below the retry that it is for.
+            order = (number, below, 0, int(what), rung) if is_rule else (number, below, RUNGS.index(rung), 0, what)
+            words = _rule(_spec(definition, below), int(what)) if is_rule else what
+            self._meanings[key] = Subject(self.workflow.name, step, _command(below), rung, words), order
+        return self._meanings[key]
+
+
+# A run, the name of a tally, and the tally.
+_Counted = tuple[RunRecord, str, Tally]
+
+
+def stats(
+    service: Service, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
+) -> list[dict[str, Any]]:
+    """Per workflow, step and rung, in the order of file and ladder: of one run, or of all that began since then.
+
+    Nothing of what never failed. `UnknownRun` where the one run is not there.
+    """
+    counted = _of_run(service, run_id) if run_id is not None else _of_all(service, since)
+    sums: dict[Subject, _Sum] = {}
+    versions: dict[tuple[str, str], _Pinned] = {}
+    # The newest first: of a step that has moved, its place in the newest file counts.
+    for record, key, tally in sorted(counted, key=lambda one: -one[0].run_id):
+        if workflow is None or record.workflow == workflow:
+            subject, order = _pinned(service, record, versions).meaning(key)
+            sums.setdefault(subject, _Sum(order)).add(record.run_id, tally)
+    # Without a try: it began under a release that did not count yet, and ended under this one.
+    lines = sorted(sums.items(), key=lambda line: (line[0].workflow, line[1].order))
+    return [_told(subject, one) for subject, one in lines if one.tally.tried]
+
+
+def text(line: dict[str, Any]) -> str:
+    """The rung in words: `retry, exit codes 10, 11 (command 2 of each item)`."""
+    return _WORDS[line["rung"]].format(line["what"]) + (f" ({line['command']})" if line["command"] else "")
+
+
+_WORDS = {
+    "retry": "retry, {}",
+    "script": "recovery script, {}",
+    "handle": "{} handler",
+    "triage": "triage",
+    "route": "route to '{}'",
+}
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _of_run(service: Service, run_id: int) -> Iterator[_Counted]:
+    record = service.record(run_id)
+    rows = service.store.load(run_id).rows
+    return ((record, key, tally_of(data)) for kind, key, _, data in rows if kind == "tallies" and data is not None)
+
+
+def _of_all(service: Service, since: datetime | None) -> Iterator[_Counted]:
+    if not service.home.is_there:
+        return iter(())
+    rows = service.store.kept("tallies")
+    records = _records(service, {run_id for run_id, _, _ in rows}, since)
+    return ((records[run_id], key, tally_of(data)) for run_id, key, data in rows if run_id in records)
+
+
+def _records(service: Service, run_ids: set[int], since: datetime | None) -> dict[int, RunRecord]:
+    """These runs, if they began since then. Read a page at a time: few questions, however many runs there are."""
+    found: dict[int, RunRecord] = {}
+    before: int | None = max(run_ids, default=0) + 1
+    while before is not None and len(found) < len(run_ids):
+        page = service.runs(limit=PAGE, before=before)
+        late = [record for record in page if since is None or record.created_at >= since]
+        found.update((record.run_id, record) for record in late if record.run_id in run_ids)
+        before = page[-1].run_id if page and len(late) == len(page) else None
+    return found
+
+
+def _pinned(service: Service, record: RunRecord, versions: dict[tuple[str, str], _Pinned]) -> _Pinned:
+    """The workflow as the run has it: read once per version."""
+    version = record.workflow, record.version
+    if version not in versions:
+        versions[version] = _Pinned(decode(service.store.load(record.run_id).workflow))
+    return versions[version]
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def _told(subject: Subject, one: _Sum) -> dict[str, Any]:
+    tally = one.tally
+    return {
+        **subject._asdict(),
+        "runs": len(one.run_ids),
+        "tried": tally.tried,
+        "worked": tally.worked,
+        "share": round(tally.worked / tally.tried, 4),
+        "average_seconds": round(tally.seconds / tally.judged, 3) if tally.judged else None,
+    }
+
+
+def _rule(spec: Command | None, index: int) -> str:
+    """A rule by what it looks for; by its number where that is not known."""
+    if spec is None:
+        return f"rule {index + 1}"
+    rule = spec.rules[index]
+    if rule.pattern is not None:
+        return f"pattern '{rule.pattern}'"
+    return looked_for(rule.codes, rule.exit_codes) or "any failure"
+
+
+def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
+    """What the workflow says of the command; None of what is below a script, since its name does not say whose."""
+    found: Command | None = step
+    for role, index in _way(below):
+        found = None if found is None or role == "script" else spec_below(found, step, role, index)
+    return found
+
+
+def _command(below: tuple[str, ...]) -> str:
+    """Where a command stands: `command 2 of its handler of command 1 of each item`; empty for the step itself."""
+    named = (
+        f"command {index + 1} of {_BELOW[role]}" if role in _BELOW else f"its {role}" for role, index in _way(below)
+    )
+    return " of ".join(reversed(list(named)))
+
+
+def _way(below: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """From a step down to one of its commands: what it is to the one above, and its number there."""
+    words = iter(below)
+    for word in words:
+        if word.isdecimal():
+            yield "do", int(word)
+        else:
+            yield _ROLES.get(word, word), int(next(words)) if word in _ROLES else 0
