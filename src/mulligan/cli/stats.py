@@ -28,9 +28,9 @@ def show_stats(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show per step what its retries, handlers, triage and routes were good for.
+    """Show what retries, handlers, triage and routes were good for.
 
-    How often each was tried, how often it worked, and how long it took on average: of one run, or over all of them.
+    Per step, how often each was tried, how often it worked, and how long it took on average: of one run, or over all of them.
     """
     if run is not None and not (workflow is None and since is None):
         raise UsageRefused(f"run {run} is one run: --workflow and --since choose among many")
