@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
-from .commands import mulligan, ran, workflow
+from .commands import mulligan, process, ran, steady, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -22,6 +25,14 @@ steps:
     triage: true
   - {step: publish, needs: [simulate], shell: echo published}
 """
+RULES = """\
+name: ruled
+steps:
+  - step: simulate
+    shell: test -e fixed || exit 42
+    retry: {rules: [{exit_codes: [10, 11]}, {codes: [TIMEOUT]}, {any: true, max_retries: 1}]}
+    triage: {when: exhausted, timeout: 2h, default: retry}
+"""
 ASKING = """\
 name: asking
 steps:
@@ -29,9 +40,10 @@ steps:
   - {step: go, needs: [gate], shell: echo gone}
 """
 LATER = "name: later\nsteps:\n  - step: gate\n    approve: {message: 'now?', timeout: 2h, default: approve}\n"
+OUTER = "name: outer\nsteps:\n  - {step: inner, workflow: inner.yaml}\n"
 
 
-# pending
+# -- pending ---------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_waits_where_nothing_was_run():
@@ -43,37 +55,141 @@ def test_what_waits_is_told_over_all_runs_with_what_one_must_know():
     ran(PARKED)
     ran(ASKING)
 
-    assert mulligan("pending") == (
+    assert mulligan("pending").plain == (
         0,
         "run 1 of 'parked': 'simulate' is parked, EXIT_NONZERO 42: diverged\n"
         "  | step 879\n"
         "  | diverged\n"
-        "  mulligan classify 1 simulate retry --reason TEXT (or fail)\n"
+        "  for Ns, at attempt 1: it has no rules\n"
+        "  mulligan classify 1 simulate retry --reason TEXT\n"
+        "  mulligan classify 1 simulate fail --reason TEXT\n"
+        "  mulligan logs 1 simulate\n"
         "run 2 of 'asking': 'gate' waits for an approval: deploy to prod?\n"
-        "  mulligan approve 2 gate --reason TEXT (or --no)\n",
+        "  for Ns, at attempt 1\n"
+        "  mulligan approve 2 gate --reason TEXT\n"
+        "  mulligan approve 2 gate --no --reason TEXT\n",
         "",
     )
 
 
+def test_the_rules_that_did_not_help_are_told_with_the_reason_of_each():
+    ran(RULES)
+
+    assert steady(mulligan("pending").out).splitlines()[1:4] == [
+        "  rule 1, exit codes 10, 11: exit code was 42",
+        "  rule 2, codes TIMEOUT: the code was EXIT_NONZERO",
+        "  rule 3, any failure: used up, 1 of 1",
+    ]
+    (parked,) = mulligan("pending", "--json").json
+    assert parked["parked_for"] == "exhausted"
+    assert parked["rules"][2] == {"rule": 3, "looks_for": "any failure", "reason": "used up, 1 of 1"}
+
+
 def test_what_happens_by_itself_is_told_with_the_time_left():
     ran(LATER)
+    ran(RULES)
 
-    assert mulligan("pending").out.splitlines()[1] in (
-        "  mulligan approve 1 gate --reason TEXT (or --no); else approve in 2h00m",
-        "  mulligan approve 1 gate --reason TEXT (or --no); else approve in 1h59m",
+    approval, parked = (line for line in mulligan("pending").out.splitlines() if " if nobody decides, " in line)
+
+    assert approval.split(", at attempt ")[1] in (
+        "1; if nobody decides, approve in 2h00m",
+        "1; if nobody decides, approve in 1h59m",
+    )
+    assert parked.split(", at attempt ")[1] in (
+        "2: its retries are used up; if nobody decides, retry in 2h00m",
+        "2: its retries are used up; if nobody decides, retry in 1h59m",
     )
 
 
-def test_what_waits_as_json_is_a_list_of_objects():
+def test_what_the_same_step_did_in_other_runs_is_told():
+    ran(PARKED)
+    ran(PARKED)
+    ran(PARKED)
+    mulligan("classify", 1, "simulate", "fail", "--reason", "the mesh is broken", "--by", "ann")
+    Path("fixed").touch()
+    mulligan("classify", 2, "simulate", "retry", "--reason", "node was full", "--by", "bo", "--follow")
+    ran(PARKED)
+
+    (parked,) = mulligan("pending", "--json").json
+    told = [line for line in mulligan("pending").out.splitlines() if line.startswith("  run ")]
+
+    # Where it failed comes first; run 4 has completed at once.
+    assert told == [
+        "  run 2: failed with EXIT_NONZERO 42, bo said retry: node was full; completed on attempt 2",
+        "  run 1: failed with EXIT_NONZERO 42, ann said fail: the mesh is broken; failed with EXIT_NONZERO 42",
+        "  run 4: completed",
+    ]
+    assert (parked["run_id"], [run["run_id"] for run in parked["earlier"]]) == (3, [2, 1, 4])
+    assert parked["earlier"][0] == {
+        "run_id": 2,
+        "status": "completed",
+        "attempts": 2,
+        "failure": None,
+        "recovered_by": None,
+        "ruling": {
+            "verdict": "retry",
+            "by": "bo",
+            "reason": "node was full",
+            "code": "EXIT_NONZERO",
+            "exit_code": 42,
+            "attempt": 1,
+        },
+    }
+
+
+def test_what_waits_as_json_is_a_list_of_objects_that_all_have_the_same_keys():
     ran(PARKED)
     ran(ASKING)
 
     parked, asking = mulligan("pending", "--json").json
 
+    assert list(parked) == list(asking)
     assert (parked["run_id"], parked["workflow"], parked["step"], parked["kind"]) == (1, "parked", "simulate", "parked")
     assert parked["failure"]["exit_code"] == 42
+    assert parked["failure"]["message"] == "step 879\ndiverged"
+    assert parked["commands"] == [
+        "mulligan classify 1 simulate retry --reason TEXT",
+        "mulligan classify 1 simulate fail --reason TEXT",
+        "mulligan logs 1 simulate",
+    ]
     assert (asking["run_id"], asking["step"], asking["kind"]) == (2, "gate", "approval")
     assert (asking["message"], asking["failure"], asking["due"]) == ("deploy to prod?", None, None)
+
+
+def test_what_waits_in_a_child_run_is_told_with_the_run_that_waits_for_it():
+    workflow(PARKED, "inner.yaml")
+    ran(OUTER)
+
+    (parked,) = mulligan("pending", "--json").json
+
+    assert (parked["run_id"], parked["parent_run_id"], parked["root_run_id"]) == (2, 1, 1)
+    assert mulligan("pending").out.startswith("run 2 of 'parked', a child of run 1: 'simulate' is parked, ")
+
+
+def test_a_command_to_type_finds_the_same_runs_and_names_a_place_as_a_shell_wants_it():
+    ran(MANY, "--home", "my home")
+
+    first, _ = mulligan("pending", "--home", "my home", "--json").json
+
+    assert first["commands"][0] == "mulligan approve 1 'ask[0].0' --reason TEXT --home 'my home'"
+
+
+def test_a_run_that_cannot_be_read_hides_no_other():
+    ran(PARKED)
+    ran(PARKED)
+    store = apsw.Connection(".mulligan/mulligan.db")
+    store.execute("UPDATE rows SET data = x'c1' WHERE run_id = 1 AND kind = 'places' AND key = 'publish'")
+    store.close()
+
+    said = mulligan("pending")
+    broken, other = mulligan("pending", "--json").json
+
+    assert said.code == 0
+    assert said.out.startswith("run 2 of 'parked': 'simulate' is parked, ")
+    assert said.err.startswith("run 1: 'simulate' waits for a person, and the run cannot be read: ")
+    assert (broken["run_id"], broken["step"], broken["commands"]) == (1, "simulate", [])
+    assert broken["error"].startswith("the tables of the run cannot be read: ")
+    assert (other["run_id"], other["error"]) == (2, None)
 
 
 def test_what_was_decided_waits_no_longer():
@@ -84,7 +200,7 @@ def test_what_was_decided_waits_no_longer():
     assert mulligan("pending", "--json").json == []
 
 
-# classify
+# -- classify --------------------------------------------------------------------------------------------------------
 
 
 def test_a_parked_step_is_tried_again_and_the_run_goes_on():
@@ -123,12 +239,15 @@ def test_a_parked_step_that_fails_fails_the_run():
             ("publish", "retry", "--reason", "x"),
             "error[step.not_parked]: step 'publish' is waiting, so there is nothing to classify\n",
         ),
-        (("simulte", "retry", "--reason", "x"), "error[step.unknown]: 'simulte' is not a step of run 1\n"),
+        (
+            ("simulte", "retry", "--reason", "x"),
+            "error[step.unknown]: 'simulte' is not a step of run 1\n  did you mean 'simulate'?\n",
+        ),
         (
             ("simulate", "retry"),
             "error[input.invalid]: a classification needs a reason\n  say why: --reason TEXT\n",
         ),
-        (("simulate", "maybe", "--reason", "x"), "error[usage]: 'maybe' is no verdict\n  say retry or fail\n"),
+        (("simulate", "maybe", "--reason", "x"), "error[input.invalid]: 'maybe' is no verdict\n  say retry or fail\n"),
         (
             ("simulate", "retry", "--reason", "x", "--memory", "lots"),
             "error[input.invalid]: 'lots' is not a size\n  write it like 512MiB or 4GB\n",
@@ -143,26 +262,246 @@ def test_a_parked_step_that_fails_fails_the_run():
         ),
         (
             ("simulate", "fail", "--reason", "x", "--memory", "1GiB"),
-            "error[usage]: what fails has no next attempt\n  leave out --memory and --timeout, or say retry\n",
+            "error[input.invalid]: what fails has no next attempt\n  leave out memory and timeout, or say retry\n",
         ),
         (
             ("simulate",),
-            "error[usage]: missing argument 'retry|fail'\n  how it is used: mulligan classify --help\n",
+            "error[usage]: which step, and what becomes of it?\n  say RUN STEP retry or RUN STEP fail, or --file\n",
+        ),
+        (
+            ("simulate", "retry", "--reason", "x", "--by", "a\nb"),
+            "error[input.invalid]: 'a b' is not a name\n  one line of at most 100 characters\n",
+        ),
+        (
+            ("simulate", "retry", "--reason", "x", "--file", "d.json"),
+            "error[usage]: --file has everything in it\n  leave out the run, the step, the verdict and the rest\n",
         ),
     ],
-    ids=["not parked", "unknown", "no reason", "no verdict", "memory", "timeout", "no time", "fail", "nothing"],
+    ids=[
+        *("not parked", "unknown", "no reason", "no verdict", "memory", "timeout", "no time", "fail", "nothing"),
+        *("no name", "file"),
+    ],
 )
-def test_a_classification_that_makes_no_sense_is_refused_and_changes_nothing(words: tuple[str, ...], said: str):
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry"])
+def test_a_classification_that_makes_no_sense_is_refused_and_changes_nothing(
+    words: tuple[str, ...], said: str, dry: tuple[str, ...]
+):
     ran(PARKED)
     before = mulligan("events", 1, "--json").out
 
-    assert mulligan("classify", 1, *words) == (2, "", said)
+    assert mulligan("classify", 1, *words, *dry) == (2, "", said)
     assert mulligan("events", 1, "--json").out == before
 
 
-# approve
+def test_the_second_word_on_a_step_is_refused_and_names_the_first():
+    ran(PARKED)
+    mulligan("classify", 1, "simulate", "fail", "--reason", "hopeless", "--by", "ann")
+
+    assert mulligan("classify", 1, "simulate", "retry", "--reason", "x") == (
+        2,
+        "",
+        "error[step.not_parked]: step 'simulate' is failed, so there is nothing to classify\n"
+        "  ann has said fail: hopeless\n",
+    )
 
 
+def test_who_says_so_is_the_name_that_was_given_else_that_of_the_environment(monkeypatch: pytest.MonkeyPatch):
+    ran(PARKED)
+    ran(PARKED)
+    ran(ASKING)
+    monkeypatch.setenv("MULLIGAN_BY", "triage-bot")
+
+    mulligan("classify", 1, "simulate", "fail", "--reason", "x", "--by", "ann")
+    mulligan("classify", 2, "simulate", "fail", "--reason", "x")
+    mulligan("approve", 3, "gate", "--reason", "x", "--by", "bo")
+
+    assert [_by(1), _by(2)] == ["ann", "triage-bot"]
+    assert mulligan("show", 3, "--json").json["steps"]["gate"]["output"]["by"] == "bo"
+
+
+def _by(run_id: int) -> str:
+    (line,) = (line for line in mulligan("events", run_id, "--json").out.splitlines() if '"step.classified"' in line)
+    return str(json.loads(line)["fact"]["by"])
+
+
+@pytest.mark.parametrize("verdict", ["retry", "fail"])
+def test_a_dry_run_tells_what_would_follow_as_explain_tells_it_afterwards_and_writes_nothing(verdict: str):
+    ran(PARKED)
+    before = mulligan("events", 1, "--json").out
+    words = ("classify", 1, "simulate", verdict, "--reason", "because", "--by", "ann")
+
+    foreseen = mulligan(*words, "--dry-run", "--json")
+
+    assert mulligan("events", 1, "--json").out == before
+    assert foreseen.err == ""
+    assert foreseen.json["starts"] == (["simulate: attempt 2"] if verdict == "retry" else [])
+    mulligan(*words)
+    explained = " ".join(mulligan("explain", 1).out.split())
+    assert foreseen.json["follows"]
+    for sentence in foreseen.json["follows"]:
+        assert sentence.partition(": ")[2] in explained
+
+
+def test_a_dry_run_is_told_in_sentences():
+    ran(PARKED)
+
+    said = mulligan("classify", 1, "simulate", "retry", "--reason", "x", "--by", "ann", "--timeout", "1h", "--dry-run")
+
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[0] == "run 1: if 'simulate' were tried again"
+    assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2, with a timeout of 1h00m"
+
+
+# -- many at once ----------------------------------------------------------------------------------------------------
+
+
+def decided(**fields: Any) -> dict[str, Any]:
+    return {"run_id": 1, "step": "simulate", "verdict": "retry", "reason": "x", **fields}
+
+
+def written(value: Any) -> str:
+    Path("decisions.json").write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return "decisions.json"
+
+
+def test_an_agent_adds_verdict_and_reason_to_what_pending_prints_and_hands_it_back():
+    ran(PARKED)
+    ran(PARKED)
+    first, second = mulligan("pending", "--json").json
+    answer = [
+        {**first, "verdict": "retry", "reason": "seen before", "memory": "2GiB", "timeout": 60},
+        {**second, "verdict": "fail", "reason": "hopeless"},
+    ]
+
+    said = mulligan("classify", "--file", written(answer), "--by", "triage-bot", "--json")
+
+    assert said.code == 0
+    assert said.err == (
+        "run 1: 'simulate' is tried again\n"
+        "run 2: 'simulate' has failed\n"
+        "2 decisions recorded\n"
+        "nobody drives run 1: mulligan resume 1\n"
+    )
+    assert said.json[0] == {
+        "run_id": 1,
+        "step": "simulate",
+        "verdict": "retry",
+        "reason": "seen before",
+        "memory": 2 << 30,
+        "timeout": 60.0,
+        "by": "triage-bot",
+        "is_recorded": True,
+        "error": None,
+    }
+    assert [_by(1), _by(2)] == ["triage-bot", "triage-bot"]
+    assert 'adjusted={"memory": 2147483648, "timeout": 60.0}' in mulligan("events", 1).out
+
+
+def test_decisions_may_come_on_stdin():
+    ran(PARKED)
+
+    with process("classify", "--file", "-", stdin=-1) as child:
+        out, err = child.communicate(json.dumps([decided(verdict="fail")]).encode(), timeout=60)
+
+    assert (child.returncode, out, err) == (0, b"", b"run 1: 'simulate' has failed\n1 decision recorded\n")
+
+
+def test_no_decisions_are_no_trouble():
+    ran(PARKED)
+
+    assert mulligan("classify", "--file", written([])) == (0, "", "0 decisions recorded\n")
+
+
+def test_a_dry_run_of_many_tells_each_and_writes_nothing():
+    ran(PARKED)
+    ran(PARKED)
+    before = mulligan("events", 1, "--json").out
+
+    said = mulligan(
+        "classify", "--file", written([decided(), decided(run_id=2, verdict="fail")]), "--dry-run", "--json"
+    )
+
+    assert [(one["run_id"], one["verdict"], one["starts"]) for one in said.json] == [
+        (1, "retry", ["simulate: attempt 2"]),
+        (2, "fail", []),
+    ]
+    assert mulligan("events", 1, "--json").out == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("{", "error[input.invalid]: the decisions are not JSON: Input data was truncated\n"),
+        (
+            {"run_id": 1},
+            "error[input.invalid]: the decisions are not an array\n"
+            '  write [{"run_id": 1, "step": "build", "verdict": "retry", "reason": "why"}]\n',
+        ),
+        (
+            [3],
+            "error[input.invalid]: decision 1: it is not an object\n"
+            '  write [{"run_id": 1, "step": "build", "verdict": "retry", "reason": "why"}]\n',
+        ),
+        (
+            [decided(verdct="fail")],
+            "error[input.invalid]: decision 1: it has an unknown key 'verdct'\n  did you mean 'verdict'?\n",
+        ),
+        ([decided(reason=None)], "error[input.invalid]: decision 1: it has no 'reason'\n"),
+        (
+            [decided(reason=" ")],
+            "error[input.invalid]: decision 1: a classification needs a reason\n  say why: --reason TEXT\n",
+        ),
+        ([decided(run_id="1")], "error[input.invalid]: decision 1: its 'run_id' is not a whole number\n"),
+        ([decided(run_id=True)], "error[input.invalid]: decision 1: its 'run_id' is not a whole number\n"),
+        ([decided(step=["a"])], "error[input.invalid]: decision 1: its 'step' is not text\n"),
+        ([decided(memory=1.5)], "error[input.invalid]: decision 1: its 'memory' is not a size\n"),
+        (
+            [decided(memory=-5)],
+            "error[input.invalid]: decision 1: '-5' is not a size\n  write it like 512MiB or 4GB\n",
+        ),
+        ([decided(verdict="skip")], "error[input.invalid]: decision 1: 'skip' is no verdict\n  say retry or fail\n"),
+        ([decided(run_id=9)], "error[run.unknown]: decision 1: there is no run 9\n"),
+        (
+            [decided(step="simulte")],
+            "error[step.unknown]: decision 1: 'simulte' is not a step of run 1\n  did you mean 'simulate'?\n",
+        ),
+        (
+            [decided(step="publish")],
+            "error[step.not_parked]: decision 1: step 'publish' is waiting, so there is nothing to classify\n",
+        ),
+        (
+            [decided(), decided(verdict="fail")],
+            "error[input.invalid]: decision 2: 'simulate' of run 1 is decided twice\n",
+        ),
+        (
+            [decided(), decided(run_id=9), decided(step="publish")],
+            "error[input.invalid]: 2 of 3 decisions make no sense, and none is recorded\n"
+            "  decision 2: there is no run 9\n"
+            "  decision 3: step 'publish' is waiting, so there is nothing to classify\n",
+        ),
+    ],
+    ids=[
+        *("json", "no array", "no object", "key", "no reason", "blank", "run id", "true", "step", "memory", "negative"),
+        *("verdict", "unknown run", "unknown step", "not parked", "twice", "many"),
+    ],
+)
+def test_if_one_decision_makes_no_sense_none_is_recorded(answer: Any, said: str):
+    ran(PARKED)
+    before = mulligan("events", 1, "--json").out
+
+    assert mulligan("classify", "--file", written(answer)) == (2, "", said)
+    assert mulligan("events", 1, "--json").out == before
+
+
+def test_a_file_that_is_not_there_is_said():
+    assert mulligan("classify", "--file", "nope.json") == (
+        1,
+        "",
+        "error[system]: nope.json: no such file or directory\n",
+    )
+
+
+# -- approve ---------------------------------------------------------------------------------------------------------
 def test_an_approval_lets_the_run_go_on():
     ran(ASKING)
 
@@ -208,7 +547,7 @@ def test_one_approval_of_many_is_named_by_its_place():
     ("words", "said"),
     [
         (("go", "--reason", "x"), "error[step.not_waiting]: 'go' does not wait for an approval\n"),
-        (("nope", "--reason", "x"), "error[step.not_waiting]: 'nope' does not wait for an approval\n"),
+        (("nope", "--reason", "x"), "error[step.unknown]: 'nope' is not a step of run 1\n"),
         (("gate",), "error[input.invalid]: an approval needs a reason\n  say why: --reason TEXT\n"),
     ],
     ids=["not asking", "unknown", "no reason"],
@@ -239,3 +578,13 @@ def test_where_a_child_moves_first_it_is_still_the_run_itself_that_is_told_of():
 
     assert said.code == 1
     assert "(3 steps, 1 failed)" in said.err
+
+
+def test_after_a_childs_last_word_the_run_to_go_on_with_is_its_parents():
+    workflow(PARKED, "inner.yaml")
+    ran(OUTER)
+
+    said = mulligan("classify", 2, "simulate", "fail", "--reason", "x")
+
+    assert said == (0, "", "run 2: 'simulate' has failed\nnobody drives it: mulligan resume 1\n")
+    assert mulligan("resume", 1, "--json").json["steps"]["inner"]["failure"]["code"] == "CHILD_FAILED"

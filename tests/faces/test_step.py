@@ -109,3 +109,197 @@ def test_a_step_that_makes_no_sense_is_refused_and_nothing_runs(words: tuple[str
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == said
     assert untouched()
+
+
+# -- its handler alone -----------------------------------------------------------------------------------------------
+
+HANDLED = """\
+name: handled
+steps:
+  - {step: build, shell: 'echo [1, 2]', capture: json}
+  - step: deploy
+    needs: [build]
+    shell: touch ran
+    retry: 3
+    triage: true
+    on_failure:
+      strategy: fallback
+      commands:
+        - shell: echo ${error.code} ${error.exit_code} ${error.message} ${steps.build.output}
+        - shell: echo try $MULLIGAN_ATTEMPT >&2; test -e once || { touch once; exit 4; }; echo kept
+          retry: 2
+    next: [{to: repair, on: failure}]
+  - {step: repair, shell: touch repaired}
+  - {step: again, shell: touch ran, on_failure: {shell: echo prepared, rerun: 2}}
+  - {step: clean, shell: touch ran, on_failure: {shell: echo swept, strategy: cleanup}}
+  - {step: bad, shell: touch ran, on_failure: [echo one, {shell: 'echo broken >&2; exit 9', on_failure: 'exit 8'}]}
+  - {step: choose, shell: touch ran, on_failure: {strategy: custom, shell: 'echo "$CHOICE" > $MULLIGAN_OUTPUT'}}
+  - {step: bare, shell: touch ran}
+  - step: check
+    map: {over: "${['a', 'b']}", as: pkg}
+    do:
+      - {shell: touch ran}
+      - {shell: touch ran, on_failure: "echo fixed ${pkg} after ${error.code}"}
+      - {shell: touch ran, on_failure: "echo other ${pkg}"}
+  - {step: ask, shell: touch ran, on_failure: {approve: 'go on?'}}
+end: {shell: touch ended}
+"""
+
+
+def tried(step: str, *words: object) -> tuple[int, str, str]:
+    """What came of trying the handler of a step: the step itself has not run, and nothing behind it."""
+    said = mulligan("step", workflow(HANDLED), step, "--handler", *words)
+    assert not any(Path(name).exists() for name in ("ran", "repaired", "ended", ".mulligan"))
+    return said
+
+
+def test_a_handler_runs_as_if_the_step_had_just_failed_so():
+    assert tried("deploy", "--error", '{"exit_code": 11, "message": "no route"}', "--result", "build=[7]") == (
+        0,
+        "EXIT_NONZERO 11 no route [7]\nkept\n",
+        "-- 'deploy.on_failure@1.0', attempt 1\n"
+        "-- 'deploy.on_failure@1.1', attempt 1\n"
+        "try 1\n"
+        "-- 'deploy.on_failure@1.1', attempt 2\n"
+        "try 2\n"
+        "step 'deploy' would be completed, recovered by its fallback handler, with output \"kept\"\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        # Nothing said: a plain exit 1.
+        (None, "EXIT_NONZERO 1 exit code 1"),
+        ('{"signal": 9}', "SIGNALED 137 killed by signal 9"),
+        ('{"code": "TIMEOUT"}', "TIMEOUT  TIMEOUT"),
+        # The engine's own codes are believed here, and nowhere else.
+        ('{"code": "WORKER_LOST", "message": "gone"}', "WORKER_LOST  gone"),
+        # As `show --json` prints it: what the trial fills in is passed over.
+        ('{"code": "OURS", "message": "x", "step": "other", "attempt": 7, "exit_code": null}', "OURS  x"),
+    ],
+    ids=["default", "signal", "timeout", "engine's", "pasted"],
+)
+def test_of_a_failure_what_is_left_out_is_filled_in(error: str | None, told: str):
+    code, out, _ = tried("deploy", *([] if error is None else ["--error", error]))
+
+    assert (code, out.splitlines()[0]) == (0, f"{told} ")
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "said"),
+    [
+        ("again", 0, "step 'again' would run again now: its handler succeeded"),
+        ("clean", 1, "the failure of step 'clean' would climb on: a cleanup handler runs for its effect"),
+        ("bad", 1, "the failure of step 'bad' would climb on: its handler failed too, EXIT_NONZERO 9: broken"),
+        ("ask", 4, "the handler of step 'ask' has not ended"),
+    ],
+)
+def test_what_the_handler_would_make_of_the_step_is_told_and_is_the_exit_code(step: str, code: int, said: str):
+    found, _, err = tried(step)
+
+    assert (found, err.splitlines()[-1]) == (code, said)
+
+
+@pytest.mark.parametrize(
+    ("choice", "code", "said"),
+    [
+        (
+            '{"status": "completed", "output": 7}',
+            0,
+            "step 'choose' would be completed, recovered by its custom handler, with output 7",
+        ),
+        ('{"status": "failed"}', 1, "the failure of step 'choose' would climb on: its handler says so"),
+    ],
+    ids=["completed", "failed"],
+)
+def test_a_custom_handler_decides(choice: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CHOICE", choice)
+
+    found, _, err = tried("choose")
+
+    assert (found, err.splitlines()[-1]) == (code, said)
+
+
+def test_of_a_map_step_the_handler_of_a_command_is_tried_on_an_item():
+    assert tried("check", "--item", '"x"', "--error", '{"code": "TIMEOUT"}') == (
+        0,
+        "fixed x after TIMEOUT\n",
+        "-- 'check[0].0.on_failure@1.0', attempt 1\n"
+        "the item of step 'check' would be completed, recovered by its recovery handler, "
+        'with output "fixed x after TIMEOUT"\n',
+    )
+    assert tried("check", "--item", "3", "--command", 3)[1] == "other 3\n"
+
+
+def test_a_handlers_trial_as_json_has_what_came_of_it_and_what_each_command_wrote():
+    said = mulligan("step", workflow(HANDLED), "bad", "--handler", "--json")
+
+    assert (said.code, said.json["outcome"], said.json["strategy"]) == (1, "failed", "recovery")
+    assert said.json["failure"]["handler_failure"]["code"] == "HANDLER_FAILED"
+    assert [(one["place"], one["stdout"], one["stderr"]) for one in said.json["commands"]] == [
+        ("bad.on_failure@1.0", "one\n", ""),
+        ("bad.on_failure@1.1", "", "broken\n"),
+        ("bad.on_failure@1.1.on_failure@1.0", "", ""),
+    ]
+
+
+def test_a_handlers_trial_in_a_home_that_is_named_is_kept():
+    said = mulligan("step", workflow(HANDLED), "again", "--handler", "--home", "kept")
+
+    assert said.err.splitlines()[-1] == "kept as run 1 in 'kept'"
+    assert mulligan("replay", 1, "--verify", "--home", "kept").code == 0
+
+
+EXAMPLE = """  write it like '{"code": "TIMEOUT", "message": "took too long"}'\n"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("bare",), "error[handler.none]: step 'bare' has no handler\n"),
+        (
+            ("check",),
+            "error[handler.none]: step 'check' has no handler\n"
+            "  its command 2 has one: try it on an item, --item JSON\n",
+        ),
+        (("check", "--item", "1", "--command", 1), "error[handler.none]: command 1 of step 'check' has no handler\n"),
+        (("check", "--item", "1", "--command", 9), "error[handler.none]: step 'check' has no command 9\n  it has 3\n"),
+        (("check", "--item", "x"), "error[usage]: 'x' is no JSON\n  write it like --item '\"text\"'\n"),
+        (("deploy", "--item", "1"), "error[refused]: step 'deploy' is no map: it has no items\n"),
+        (("deploy", "--command", 1), "error[usage]: --command is about an item\n  say which: --item JSON\n"),
+        (
+            ("deploy", "--error", "{"),
+            f"error[input.invalid]: the error is not JSON: Input data was truncated\n{EXAMPLE}",
+        ),
+        (("deploy", "--error", "[]"), f"error[input.invalid]: the error is not a JSON object\n{EXAMPLE}"),
+        (
+            ("deploy", "--error", '{"cod": "TIMEOUT"}'),
+            "error[input.invalid]: an error has no 'cod'\n  did you mean 'code'?\n",
+        ),
+        (
+            ("deploy", "--error", '{"exit_code": "11"}'),
+            "error[input.invalid]: the error does not fit: expected `int | null`, got `str` - at `$.exit_code`\n"
+            + EXAMPLE,
+        ),
+        (
+            ("deploy", "--error", '{"severity": "warning"}'),
+            "error[input.invalid]: the error does not fit: invalid enum value 'warning' - at `$.severity`\n" + EXAMPLE,
+        ),
+        (("deploy", "--error", '{"exit_code": 0}'), f"error[input.invalid]: exit code 0 is no failure\n{EXAMPLE}"),
+    ],
+    ids=[
+        *("none", "map", "command", "no command", "item", "no map", "no item", "json", "object", "key", "type"),
+        *("warning", "zero"),
+    ],
+)
+def test_a_trial_that_makes_no_sense_is_refused_and_nothing_runs(words: tuple[object, ...], said: str):
+    assert tried(*words) == (2, "", said)  # type: ignore[arg-type]
+
+
+def test_what_is_about_a_handler_is_refused_without_one():
+    assert mulligan("step", workflow(HANDLED), "bare", "--error", "{}") == (
+        2,
+        "",
+        "error[usage]: --error, --item and --command are about a handler\n  say --handler, too\n",
+    )

@@ -14,13 +14,23 @@ from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, service_a
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
-from mulligan.service.definitions import load
+from mulligan.service.definitions import Workflow, load
 from mulligan.service.driver import machine
+from mulligan.service.handler_trial import (
+    HandlerTrial,
+    failure_from,
+    in_words,
+    item_handler,
+    step_handler,
+    tried_json,
+    try_handler,
+)
 from mulligan.service.logs import UnknownAttempt, step_logs
 from mulligan.service.outcome import exit_code
 from mulligan.service.overview import in_a_line
+from mulligan.service.reading import AttemptLog
 from mulligan.service.trial import alone, stand_ins
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.verbs import Prepared, Service, prepare
 
 
 def step(
@@ -31,16 +41,33 @@ def step(
         list[str] | None,
         Option("--result", metavar="STEP=JSON", help="What another step gave, where this one reads it: else null."),
     ] = None,
+    handler: Annotated[
+        bool, Option("--handler", help="Try its failure handler: the step itself does not run.")
+    ] = False,
+    error: Annotated[str, Option("--error", metavar="JSON", help="How it failed; by default a plain exit 1.")] = "",
+    item: Annotated[
+        str, Option("--item", metavar="JSON", help="Of a map step: the item whose command has failed.")
+    ] = "",
+    command: Annotated[
+        int | None, Option("--command", metavar="N", help="Which command: else the first with a handler.")
+    ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run one step of a workflow alone, once.
+    """Run one step of a workflow alone, once; or its handler.
 
     One attempt, no retries, no handlers, no edges. What it writes goes to stdout and stderr. It runs in a home of its
-    own that is removed; with --home DIR it is kept.
+    own that is removed; with --home DIR it is kept. With --handler the step is taken to have failed as --error says:
+    its handler really runs, and what it would make of the step is told. The exit code is 1 if the failure climbs on.
     """
     workflow = load(file)
     kept = stand_ins(workflow, step, _results(results or ()))
+    if handler:
+        trial = _handler_trial(workflow, step, item, command)
+        prepared = prepare(trial.workflow, given_inputs(inputs or []), Path.cwd())
+        return _try_handler(trial, prepared, failure_from(error or "{}"), kept, home, as_json=as_json)
+    if error or item or command is not None:
+        raise UsageRefused("--error, --item and --command are about a handler", hint="say --handler, too")
     prepared = prepare(alone(workflow, step), given_inputs(inputs or []), Path.cwd())
     with _home(home) as folder, service_at(folder) as service:
         with service.driver(machine()) as driver:
@@ -51,6 +78,42 @@ def step(
         if home is not None:
             complain(f"kept as run {run_id} in '{folder}'")
     return exit_code(ending, found["status"])
+
+
+def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None) -> HandlerTrial:
+    if item:
+        return item_handler(workflow, step, _json(item, "--item"), command)
+    if command is not None:
+        raise UsageRefused("--command is about an item", hint="say which: --item JSON")
+    return step_handler(workflow, step)
+
+
+def _json(word: str, option: str) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError:
+        raise UsageRefused(f"'{word}' is no JSON", hint=f"""write it like {option} '"text"'""") from None
+
+
+def _try_handler(
+    trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
+) -> int:
+    with _home(home) as folder, service_at(folder) as service:
+        tried = try_handler(service, trial, prepared, error, kept)
+        if as_json:
+            show_json(tried_json(trial, tried))
+        else:
+            _show_each(tried.logs)
+        complain(in_words(trial, tried))
+        if home is not None:
+            complain(f"kept as run {tried.run_id} in '{folder}'")
+    return tried.exit_code
+
+
+def _show_each(logs: Sequence[AttemptLog]) -> None:
+    for log in logs:
+        complain(f"-- '{log.place}', attempt {log.attempt}")
+        _show_log(log)
 
 
 def _results(words: Sequence[str]) -> dict[str, Any]:
@@ -91,6 +154,10 @@ def _show_logs(service: Service, run_id: int, step: str) -> None:
         # Its expressions failed: nothing was run.
         return
     for log in logs:
-        show_bytes(log.stdout)
-        sys.stderr.buffer.write(log.stderr)
-        sys.stderr.buffer.flush()
+        _show_log(log)
+
+
+def _show_log(log: AttemptLog) -> None:
+    show_bytes(log.stdout)
+    sys.stderr.buffer.write(log.stderr)
+    sys.stderr.buffer.flush()

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
+from ..core.graph import Graph
+from ..core.grounds import why_not
 from ..core.scope import error_view, filled
+from ..core.snapshot import place_alone, restore
 from ..core.state import Place, State
-from ..errors import Refused
-from ..ports import Waiting
+from ..core.workflow import decode
+from ..errors import MulliganError, Refused, StoreUnavailable
+from ..ports import RunRecord, Store, Waiting
 from .verbs import Service
+
+# How many runs of the same workflow are looked at, and of how many it is told what became of the step.
+RUNS_SEEN_MAX = 20
+RUNS_TOLD_MAX = 5
+# What every entry has, whatever it waits for: those who hand decisions back may hand these back with them.
+KEYS = tuple(
+    (
+        "run_id workflow step kind parent_run_id root_run_id visit attempt since failure message parked_for rules "
+        "earlier due default error commands"
+    ).split()
+)
+_NOTHING: dict[str, Any] = {**dict.fromkeys(KEYS), "message": "", "rules": [], "earlier": [], "commands": []}
 
 
 def pending(service: Service) -> list[dict[str, Any]]:
-    """Oldest run first."""
+    """Oldest run first. A run that cannot be read is told as such, and hides no other."""
     if not service.home.is_there:
         return []
     waiting = sorted(service.store.waiting(), key=attrgetter("run_id", "place"))
-    found: list[dict[str, Any]] = []
-    for run_id, group in groupby(waiting, key=attrgetter("run_id")):
-        state = service.state(run_id)
-        found += [_pending(state, one) for one in group if one.place in state.places]
-    return found
+    look = _Look(service.store)
+    return [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
 
 
 def waiting_approval(service: Service, run_id: int, step: str) -> str:
@@ -39,34 +55,118 @@ def waiting_approval(service: Service, run_id: int, step: str) -> str:
     return below[0]
 
 
-def _pending(state: State, waiting: Waiting) -> dict[str, Any]:
-    place = state.places[waiting.place]
-    told = _parked(state, place) if waiting.kind == "parked" else _approval(place)
-    return {
-        "run_id": waiting.run_id,
-        "workflow": state.workflow.name,
-        "step": waiting.place,
-        "kind": waiting.kind,
-        "attempt": place.attempt,
-        **told,
-    }
+class _Look:
+    """One look over all runs. What many of them share is read once: a workflow, and what its steps did lately."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._graph = cache(lambda body: Graph(decode(body)))
+        self._earlier = cache(self._look_back)
+
+    def at(self, run_id: int, waiting: list[Waiting]) -> list[dict[str, Any]]:
+        """What waits in one run."""
+        try:
+            loaded = self.store.load(run_id)
+            graph = self._graph(loaded.workflow)
+            state = restore(graph.workflow, loaded.rows, graph)
+            return [self._told(loaded.record, state, one) for one in waiting if _still_waits(state, one)]
+        except StoreUnavailable:
+            raise
+        except (MulliganError, msgspec.MsgspecError) as error:
+            found = {**_NOTHING, "error": str(error)}
+            return [{**found, "run_id": run_id, "step": one.place, "kind": one.kind} for one in waiting]
+
+    def _told(self, record: RunRecord, state: State, waiting: Waiting) -> dict[str, Any]:
+        place = state.places[waiting.place]
+        is_parked = waiting.kind == "parked"
+        return {
+            **_NOTHING,
+            "run_id": record.run_id,
+            "workflow": state.workflow.name,
+            "step": waiting.place,
+            "kind": waiting.kind,
+            "parent_run_id": record.parent_run_id,
+            "root_run_id": record.root_run_id or record.run_id,
+            "visit": state.step_of(place).visit,
+            "attempt": place.attempt,
+            "earlier": self._earlier(state.workflow.name, place.key) if is_parked else [],
+            **(_parked(state, place) if is_parked else _approval(place)),
+        }
+
+    def _look_back(self, workflow: str, step: str) -> list[dict[str, Any]]:
+        """What the same step did in the newest other runs of that workflow: where it failed first, then the rest."""
+        rows = self.store.lately(workflow, "places", step, RUNS_SEEN_MAX)
+        places = [(run_id, _place(step, data)) for run_id, data in rows]
+        ended = [(run_id, place) for run_id, place in places if place and place.status in ("completed", "failed")]
+        ended.sort(key=lambda one: not one[1].climb.tries)
+        return [_earlier(run_id, place) for run_id, place in ended[:RUNS_TOLD_MAX]]
+
+
+def _place(step: str, data: bytes) -> Place | None:
+    """A place of another run; None if it cannot be read: that is that run's trouble."""
+    try:
+        return place_alone(step, data)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _still_waits(state: State, waiting: Waiting) -> bool:
+    """It may have been answered since we asked what waits."""
+    place = state.places.get(waiting.place)
+    return place is not None and place.status == ("pending_failed" if waiting.kind == "parked" else "running")
 
 
 def _parked(state: State, place: Place) -> dict[str, Any]:
-    policy, due = state.step(place.key).triage, place.climb.parked_due
+    policy, climb, failure = state.step(place.key).triage, place.climb, place.failure
+    since = climb.parked_at or (failure.at if failure else None)
     return {
-        "failure": error_view(place.failure) if place.failure else None,
-        "message": "",
-        "due": due.isoformat() if due else None,
-        "default": policy.default if policy and due else None,
+        "since": since.isoformat() if since else None,
+        "failure": error_view(failure) if failure else None,
+        "parked_for": climb.parked_for or None,
+        "rules": [msgspec.to_builtins(ground) for ground in why_not(place.spec, climb, failure)] if failure else [],
+        "due": climb.parked_due.isoformat() if climb.parked_due else None,
+        "default": policy.default if policy and climb.parked_due else None,
     }
 
 
 def _approval(place: Place) -> dict[str, Any]:
     asked = filled(place.spec.action, place.bindings) if place.spec.action else {}
     return {
-        "failure": None,
+        "since": place.entered_at.isoformat(),
         "message": str(asked.get("message") or ""),
         "due": place.due.isoformat() if place.due else None,
         "default": (asked.get("default") or "refuse") if place.due else None,
     }
+
+
+def _earlier(run_id: int, place: Place) -> dict[str, Any]:
+    failure, ruling = place.failure, place.climb.ruling
+    return {
+        "run_id": run_id,
+        "status": place.status,
+        "attempts": place.attempt,
+        "failure": {"code": failure.code, "exit_code": failure.exit_code} if failure else None,
+        "recovered_by": place.recovered_by or None,
+        "ruling": msgspec.structs.asdict(ruling) if ruling else None,
+    }
+
+
+def in_words(earlier: dict[str, Any]) -> str:
+    """What a step did in another run, as a line: how it failed, what was said of it, and what became of it."""
+    ruling = earlier["ruling"]
+    word = (
+        f"failed with {_short(ruling)}, {ruling['by']} said {ruling['verdict']}: {ruling['reason']}" if ruling else ""
+    )
+    return f"run {earlier['run_id']}: {'; '.join(filter(None, (word, _end(earlier))))}"
+
+
+def _short(failure: dict[str, Any]) -> str:
+    return failure["code"] if failure["exit_code"] is None else f"{failure['code']} {failure['exit_code']}"
+
+
+def _end(earlier: dict[str, Any]) -> str:
+    how = f", recovered by its {earlier['recovered_by']} handler" if earlier["recovered_by"] else ""
+    if earlier["status"] == "failed" and earlier["failure"]:
+        how = f" with {_short(earlier['failure'])}"
+    attempt = f" on attempt {earlier['attempts']}" if earlier["attempts"] > 1 else ""
+    return f"{earlier['status']}{how}{attempt}"

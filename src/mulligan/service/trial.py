@@ -13,7 +13,7 @@ from ..errors import UnknownStep
 from ..language.words import did_you_mean
 
 # What a command loses: everything that is done about a failure, and all that comes after.
-_BARE: dict[str, Any] = {
+BARE: dict[str, Any] = {
     "rules": (),
     "max_attempts": None,
     "on_failure": None,
@@ -23,23 +23,28 @@ _BARE: dict[str, Any] = {
     "on_lost": "fail",
     "breaker": None,
 }
-_ALONE: dict[str, Any] = {"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True}
+ALONE: dict[str, Any] = {"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True}
 
 
 def alone(workflow: Workflow, step: str) -> Workflow:
     """A workflow of this step, and of stand-ins for the steps whose results it reads."""
-    wanted = _found(workflow, step)
-    bare = msgspec.structs.replace(wanted, **_BARE, **_ALONE, do=tuple(map(_bared, wanted.do)))
-    others = [_stand_in(name) for name in read_steps(workflow, step)]
+    wanted = found_step(workflow, step)
+    bare = msgspec.structs.replace(wanted, **BARE, **ALONE, do=tuple(map(_bared, wanted.do)))
+    return with_stand_ins(workflow, bare)
+
+
+def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
+    """A workflow of this step, however it was changed, and of stand-ins for the steps whose results it reads."""
+    others = [_stand_in(name) for name in read_steps(workflow, step.name)]
     plain_end = Step(name=END, timeout=workflow.end.timeout)
     return msgspec.structs.replace(
-        workflow, steps=(*others, bare), end=plain_end, outputs={}, groups={}, timeout=None, fail_fast="never"
+        workflow, steps=(*others, step), end=plain_end, outputs={}, groups={}, timeout=None, fail_fast="never"
     )
 
 
 def read_steps(workflow: Workflow, step: str) -> list[str]:
     """The steps whose results a step reads, in file order."""
-    read = set(_reads(_found(workflow, step)))
+    read = set(_reads(found_step(workflow, step)))
     names = [other.name for other in workflow.steps if other.name != step]
     return [name for name in names if f"steps.{name}" in read or "steps" in read]
 
@@ -54,7 +59,8 @@ def stand_ins(workflow: Workflow, step: str, given: Mapping[str, Any]) -> list[K
     return [Kept(name, "completed", given.get(name)) for name in read]
 
 
-def _found(workflow: Workflow, step: str) -> Step:
+def found_step(workflow: Workflow, step: str) -> Step:
+    """The step of that name; `UnknownStep` if there is none."""
     found = next((one for one in workflow.steps if one.name == step), None)
     if found is None:
         names = [one.name for one in workflow.steps]
@@ -65,7 +71,7 @@ def _found(workflow: Workflow, step: str) -> Step:
 
 
 def _bared(command: Command) -> Command:
-    return msgspec.structs.replace(command, **_BARE)
+    return msgspec.structs.replace(command, **BARE)
 
 
 def _stand_in(name: str) -> Step:

@@ -1,0 +1,195 @@
+"""Decisions about parked steps: read from JSON, checked together before any is sent, foreseen, and sent.
+
+Whoever decides may take what `pending` gave, add `verdict` and `reason` to each, and hand it back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar, get_args
+
+import msgspec
+
+from ..core import events as e
+from ..core import reports as r
+from ..core.state import State
+from ..core.story import story
+from ..core.turn import turn
+from ..core.words import with_more
+from ..errors import InputInvalid, MulliganError, StoreUnavailable, UnknownStep
+from ..language.expressions import Cel
+from ..language.words import did_you_mean
+from .definitions import duration, size
+from .pending import KEYS
+from .verbs import Service
+
+Verdict = Literal["retry", "fail"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+Found = TypeVar("Found")
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What becomes of one parked step, and why. What the next attempt is to get: bytes, seconds."""
+
+    run_id: int
+    step: str
+    verdict: Verdict
+    reason: str
+    memory: int | None = None
+    timeout: float | None = None
+
+
+class Foreseen(msgspec.Struct, frozen=True):
+    """What would follow from a decision: told in sentences, and the attempts that could start."""
+
+    decision: Decision
+    follows: list[str]
+    starts: list[str]
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A decision that was recorded; or, with an error, refused: it came too late."""
+
+    decision: Decision
+    error: MulliganError | None = None
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def decision(run_id: int, step: str, verdict: Any, reason: str, memory: Any = None, timeout: Any = None) -> Decision:
+    """One decision, checked as far as it can be without its run. Memory and time may be words: 4GiB, 30m."""
+    if verdict not in VERDICTS:
+        raise InputInvalid(f"'{verdict}' is no verdict", hint="say retry or fail")
+    if verdict == "fail" and (memory is not None or timeout is not None):
+        raise InputInvalid("what fails has no next attempt", hint="leave out memory and timeout, or say retry")
+    wanted = None if memory is None else size(str(memory)), None if timeout is None else duration(str(timeout))
+    return Decision(run_id, step, verdict, reason, *wanted)
+
+
+def read_decisions(data: bytes) -> list[Decision]:
+    """The decisions of a JSON array. All that is wrong with any of them is said at once."""
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InputInvalid(f"the decisions are not JSON: {error}") from None
+    if not isinstance(found, list):
+        raise InputInvalid("the decisions are not an array", hint=_EXAMPLE)
+    return _each(found, _read)
+
+
+_EXAMPLE = 'write [{"run_id": 1, "step": "build", "verdict": "retry", "reason": "why"}]'
+# What each must have, and what it may have.
+_NEEDED: dict[str, tuple[type, str]] = {
+    "run_id": (int, "a whole number"),
+    "step": (str, "text"),
+    "verdict": (str, "text"),
+    "reason": (str, "text"),
+}
+_OPTIONAL = {"memory": ((int, str), "a size"), "timeout": ((int, float, str), "a duration")}
+_KNOWN = (*_NEEDED, *_OPTIONAL)
+
+
+def _read(entry: Any) -> Decision:
+    if not isinstance(entry, dict):
+        raise InputInvalid("it is not an object", hint=_EXAMPLE)
+    for name in entry:
+        if name not in _KNOWN and name not in KEYS:
+            raise InputInvalid(f"it has an unknown key '{name}'", hint=did_you_mean(name, _KNOWN))
+    for name, (kind, what) in _NEEDED.items():
+        if entry.get(name) is None:
+            raise InputInvalid(f"it has no '{name}'")
+        _expect(name, entry[name], kind, what)
+    for name, (kinds, what) in _OPTIONAL.items():
+        if entry.get(name) is not None:
+            _expect(name, entry[name], kinds, what)
+    return decision(**{name: entry.get(name) for name in _KNOWN})  # type: ignore[arg-type]
+
+
+def _expect(name: str, value: Any, kinds: Any, what: str) -> None:
+    # True is a whole number to Python, and to nobody else.
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise InputInvalid(f"its '{name}' is not {what}")
+
+
+def _each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
+    """What `act` gives for each; refused, with all that is wrong, if it refuses any."""
+    found, errors = [], []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            found.append(act(entry))
+        except StoreUnavailable:
+            raise
+        except MulliganError as error:
+            errors.append(_named(error, number))
+    if len(errors) > 1:
+        told = "\n  ".join(error.message for error in errors)
+        raise InputInvalid(f"{len(errors)} of {len(entries)} decisions make no sense, and none is recorded", hint=told)
+    if errors:
+        raise errors[0]
+    return found
+
+
+def _named(error: MulliganError, number: int) -> MulliganError:
+    return type(error)(f"decision {number}: {error.message}", hint=error.hint, **error.data)
+
+
+# -- what would follow -----------------------------------------------------------------------------------------------
+
+
+def foresee(service: Service, decisions: Sequence[Decision]) -> list[Foreseen]:
+    """What would follow from each, one after the other. Nothing is written; refused where any of them would be."""
+    states: dict[int, State] = {}
+    seen: set[tuple[int, str]] = set()
+
+    def look(one: Decision) -> Foreseen:
+        if (one.run_id, one.step) in seen:
+            raise InputInvalid(f"'{one.step}' of run {one.run_id} is decided twice")
+        seen.add((one.run_id, one.step))
+        if one.run_id not in states:
+            states[one.run_id] = service.state(one.run_id)
+        return _follow(states[one.run_id], one, service.by)
+
+    return _each(decisions, look)
+
+
+def foresee_one(service: Service, one: Decision) -> Foreseen:
+    """What would follow from a decision. Nothing is written; refused where it would be."""
+    return _follow(service.state(one.run_id), one, service.by)
+
+
+def _follow(state: State, one: Decision, by: str) -> Foreseen:
+    report = r.Classified(datetime.now(UTC), one.step, one.verdict, by, one.reason, one.memory, one.timeout)
+    try:
+        entries = turn(state, report, Cel(os.environ))
+    except UnknownStep as error:
+        raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
+    state.commit()
+    lines = [line for line in story(entries, state.workflow) if not line.is_detail]
+    told = [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
+    return Foreseen(one, told, _starts(entries))
+
+
+def _starts(entries: Sequence[e.Entry]) -> list[str]:
+    """The attempts that could start: whoever drives the run takes them as there is room."""
+    scheduled = (entry.fact for entry in entries if isinstance(entry.fact, e.AttemptScheduled))
+    return [f"{fact.place}: attempt {fact.attempt}{with_more(fact.adjusted)}" for fact in scheduled]
+
+
+# -- sending ---------------------------------------------------------------------------------------------------------
+
+
+def decide(service: Service, decisions: Sequence[Decision]) -> Iterator[Decided]:
+    """Record them, one after the other. One that comes too late is refused, and the others still count."""
+    for one in decisions:
+        try:
+            service.classify(one.run_id, one.step, one.verdict, one.reason, memory=one.memory, timeout=one.timeout)
+        except StoreUnavailable:
+            raise
+        except MulliganError as error:
+            yield Decided(one, error)
+        else:
+            yield Decided(one)

@@ -1,0 +1,279 @@
+"""The handler of a step, alone: as if the step had just failed so. For whoever writes it.
+
+The step's own action never runs. In its place stands something that waits for a word, and the word is the failure that
+was asked for. All that follows is what the engine does after any failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from ..core.classify import Outcome
+from ..core.events import Kept
+from ..core.failure import Failure, failure
+from ..core.reports import TaskEnded
+from ..core.scope import error_view
+from ..core.state import Place
+from ..core.words import what
+from ..core.workflow import Action, Command, Expression, Handler, Input, Map, Step, Workflow
+from ..errors import InputInvalid, NotFound, Refused
+from ..language.words import did_you_mean
+from .driver import Ending, machine
+from .reading import AttemptLog
+from .trial import ALONE, BARE, found_step, with_stand_ins
+from .verbs import Prepared, Service
+
+# What a failing place keeps of its own: its handler, its capture format, the files it must have written.
+_FAILING: dict[str, Any] = {
+    **{name: value for name, value in BARE.items() if name != "on_failure"},
+    "action": Action("approve", {"message": "how it failed"}),
+    **{"timeout": None, "deadline": None, "validate": None, "validator": None},
+    **{"env": {}, "cwd": None, "resources": None, "reads": ()},
+}
+# The input that holds the one item of a trial: the name of no input that people write.
+_ITEMS = "_items_of_the_trial"
+
+
+class NoHandler(NotFound):
+    """The step, or this command of it, has no `on_failure`."""
+
+    code = "handler.none"
+
+
+class HandlerTrial(msgspec.Struct, frozen=True):
+    """A workflow in which one place fails at once, the key of that place, and what its handler is really like."""
+
+    workflow: Workflow
+    step: str
+    place: str
+    handler: Handler
+
+    @property
+    def owner(self) -> str:
+        """What is completed or fails in the end: the step, or the item."""
+        return self.place.rpartition(".")[0] or self.place
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What came of it. `outcome`: what the handler would have made of the step."""
+
+    run_id: int
+    ending: Ending
+    outcome: Literal["completed", "rerun", "failed", "open"]
+    recovered_by: str
+    output: Any
+    failure: Failure | None
+    # What its commands wrote, in the order in which they ran: every attempt of each, handlers of handlers too.
+    logs: list[AttemptLog]
+
+    @property
+    def exit_code(self) -> int:
+        if self.outcome == "open":
+            return 130 if self.ending == "interrupted" else 4
+        return int(self.outcome == "failed")
+
+
+# -- what is tried ---------------------------------------------------------------------------------------------------
+
+
+def step_handler(workflow: Workflow, name: str) -> HandlerTrial:
+    """The handler of the step itself."""
+    wanted = found_step(workflow, name)
+    if wanted.on_failure is None:
+        numbers = [number for number, command in enumerate(wanted.do, start=1) if command.on_failure]
+        hint = f"its command {numbers[0]} has one: try it on an item, --item JSON" if numbers else ""
+        raise NoHandler(f"step '{name}' has no handler", hint=hint, step=name)
+    failing = _failing(wanted, wanted.on_failure)
+    alone = msgspec.structs.replace(failing, **ALONE, map=None, do=())
+    return HandlerTrial(with_stand_ins(workflow, alone), name, name, wanted.on_failure)
+
+
+def item_handler(workflow: Workflow, name: str, item: Any, number: int | None = None) -> HandlerTrial:
+    """The handler of a command of a map step, for one item: the command of that number, or the first that has one."""
+    wanted = found_step(workflow, name)
+    if wanted.map is None:
+        raise Refused(f"step '{name}' is no map: it has no items", step=name)
+    command, handler = _handled(wanted, number)
+    items = Map(over=Expression(f"inputs.{_ITEMS}", ("inputs",)), name=wanted.map.name)
+    alone = msgspec.structs.replace(
+        wanted, **{**BARE, **ALONE, "reads": (), "writes": ()}, map=items, do=(_failing(command, handler),)
+    )
+    inputs = {**workflow.inputs, _ITEMS: Input("array", [item], has_default=True)}
+    trial = msgspec.structs.replace(with_stand_ins(workflow, alone), inputs=inputs)
+    return HandlerTrial(trial, name, f"{name}[0].0", handler)
+
+
+def _handled(step: Step, number: int | None) -> tuple[Command, Handler]:
+    commands = list(enumerate(step.do, start=1))
+    if number is not None and not 1 <= number <= len(commands):
+        raise NoHandler(f"step '{step.name}' has no command {number}", hint=f"it has {len(commands)}", step=step.name)
+    for index, command in commands:
+        if command.on_failure is not None and number in (None, index):
+            return command, command.on_failure
+    which = f"no command of step '{step.name}' has" if number is None else f"command {number} of step '{step.name}' has"
+    raise NoHandler(f"{which} a handler" if number is None else f"{which} no handler", step=step.name)
+
+
+def _failing(command: Any, handler: Handler) -> Any:
+    """The command without its action and all that is done about a failure but its handler, which runs once."""
+    once = msgspec.structs.replace(handler, rerun=0)
+    # Before a rerun nothing need be there yet: the step is to write it.
+    files = () if handler.rerun else command.writes
+    return msgspec.structs.replace(command, **_FAILING, on_failure=once, writes=files)
+
+
+# -- how it is said to fail ------------------------------------------------------------------------------------------
+
+
+class _Error(msgspec.Struct, forbid_unknown_fields=True):
+    """What may be said of a failure that is tried."""
+
+    code: str = ""
+    message: str = ""
+    severity: Literal["error", "critical"] | None = None
+    retryable: bool | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    details: dict[str, Any] = {}
+    trace: str = ""
+    cause: list[_Error] = []
+
+
+# Where and when it happened: the trial fills it in, so that a failure can be pasted as `show --json` prints it.
+_FILLED_IN = frozenset({"step", "item", "visit", "attempt", "at", "timestamp", "handler_failure"})
+
+
+def failure_from(text: str) -> Failure:
+    """The failure that JSON describes; of what it leaves out, what a plain exit 1 has."""
+    try:
+        said = msgspec.json.decode(text)
+        if not isinstance(said, dict):
+            raise InputInvalid("the error is not a JSON object", hint=_EXAMPLE)
+        return _failure(msgspec.convert(_cleaned(said), _Error))
+    except msgspec.ValidationError as error:
+        sentence = str(error)
+        raise InputInvalid(f"the error does not fit: {sentence[:1].lower()}{sentence[1:]}", hint=_EXAMPLE) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InputInvalid(f"the error is not JSON: {error}", hint=_EXAMPLE) from None
+
+
+_EXAMPLE = """write it like '{"code": "TIMEOUT", "message": "took too long"}'"""
+
+
+def _cleaned(said: dict[str, Any]) -> dict[str, Any]:
+    """Without what is filled in and what is null; refused if it has a field that no failure has."""
+    known = _Error.__struct_fields__
+    for name in said:
+        if name not in known and name not in _FILLED_IN:
+            raise InputInvalid(
+                f"an error has no '{name}'", hint=did_you_mean(name, known) or f"it has {', '.join(known)}"
+            )
+    found = {name: value for name, value in said.items() if name in known and value is not None}
+    if isinstance(found.get("cause"), list):
+        found["cause"] = [_cleaned(cause) if isinstance(cause, dict) else cause for cause in found["cause"]]
+    return found
+
+
+def _failure(said: _Error) -> Failure:
+    code = said.code or ("EXIT_NONZERO" if said.signal is None else "SIGNALED")
+    exit_code = 128 + said.signal if said.signal is not None else said.exit_code
+    if code == "EXIT_NONZERO" and exit_code is None:
+        exit_code = 1
+    if code == "EXIT_NONZERO" and not exit_code:
+        raise InputInvalid("exit code 0 is no failure", hint=_EXAMPLE)
+    fields = {"severity": said.severity, "retryable": said.retryable}
+    return failure(
+        code,
+        said.message or _in_words(code, exit_code, said.signal),
+        exit_code=exit_code,
+        signal=said.signal,
+        details=said.details,
+        trace=said.trace,
+        cause=tuple(map(_failure, said.cause)),
+        **{name: value for name, value in fields.items() if value is not None},
+    )
+
+
+def _in_words(code: str, exit_code: int | None, signal: int | None) -> str:
+    if code == "SIGNALED" and signal is not None:
+        return f"killed by signal {signal}"
+    return f"exit code {exit_code}" if code == "EXIT_NONZERO" else code
+
+
+# -- trying it -------------------------------------------------------------------------------------------------------
+
+
+def try_handler(
+    service: Service, trial: HandlerTrial, prepared: Prepared, error: Failure, kept: Sequence[Kept] = ()
+) -> Tried:
+    """Let the place fail, and drive the run for as long as its handler takes."""
+    [run_id] = service.start(prepared, kept=kept)
+    # In the inbox behind the request: when the run has begun, the place fails before anybody looks.
+    service.store.put(run_id, TaskEnded(datetime.now(UTC), trial.place, 1, Outcome(said=error)))
+    with service.driver(machine()) as driver:
+        ending = driver.drive(run_id)
+    return _tried(service, trial, run_id, ending)
+
+
+def _tried(service: Service, trial: HandlerTrial, run_id: int, ending: Ending) -> Tried:
+    owner = service.state(run_id).places[trial.owner]
+    own = {trial.step, trial.owner, trial.place}
+    logs = [service.attempt_log(run_id, *one) for one in service.attempts(run_id, trial.step) if one[0] not in own]
+    return Tried(run_id, ending, _outcome(trial, owner), owner.recovered_by, owner.output, owner.failure, logs)
+
+
+def _outcome(trial: HandlerTrial, owner: Place) -> Literal["completed", "rerun", "failed", "open"]:
+    if owner.status == "completed":
+        return "rerun" if trial.handler.rerun else "completed"
+    return "failed" if owner.status == "failed" else "open"
+
+
+def in_words(trial: HandlerTrial, tried: Tried) -> str:
+    """What the handler would have made of the step, in a sentence."""
+    what_ = f"step '{trial.step}'" if trial.owner == trial.step else f"the item of step '{trial.step}'"
+    if tried.outcome == "completed":
+        by = f"recovered by its {tried.recovered_by} handler"
+        return f"{what_} would be completed, {by}, with output {_json(tried.output)}"
+    if tried.outcome == "rerun":
+        return f"{what_} would run again now: its handler succeeded"
+    if tried.outcome == "open":
+        return f"the handler of {what_} has not ended"
+    return f"the failure of {what_} would climb on: {_why(trial, tried)}"
+
+
+def _why(trial: HandlerTrial, tried: Tried) -> str:
+    found = tried.failure.handler_failure if tried.failure else None
+    if found is not None:
+        return f"its handler failed too, {what(found.cause[0] if found.cause else found)}"
+    if trial.handler.strategy == "cleanup":
+        return "a cleanup handler runs for its effect"
+    return "its handler says so"
+
+
+def tried_json(trial: HandlerTrial, tried: Tried) -> dict[str, Any]:
+    """What came of it, as `--json` prints it."""
+    written = [
+        {"place": log.place, "attempt": log.attempt, "stdout": _text(log.stdout), "stderr": _text(log.stderr)}
+        for log in tried.logs
+    ]
+    return {
+        "step": trial.step,
+        "strategy": trial.handler.strategy,
+        "outcome": tried.outcome,
+        "recovered_by": tried.recovered_by or None,
+        "output": tried.output,
+        "failure": error_view(tried.failure) if tried.failure else None,
+        "commands": written,
+    }
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
