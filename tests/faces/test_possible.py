@@ -24,13 +24,10 @@ REFUSED = {
         "error[refused]: this version looks up no secrets yet, and step 'a' reads one\n"
         "  hand it over as an environment variable: ${env.NAME}\n"
     ),
-    "breakers: {llm: {failures: 5, reset: 60s}}\nsteps: [{step: a, shell: make, breaker: llm}]": (
-        "error[refused]: this version has no breakers yet, and step 'a' has one\n  leave out 'breaker: llm'\n"
-    ),
 }
 
 
-@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["http", "agent", "sql", "secret", "breaker"])
+@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["http", "agent", "sql", "secret"])
 def test_what_this_version_cannot_do_is_refused_before_anything_is_made(text: str, told: str, folder: Path):
     said = mulligan("run", workflow(text))
 

@@ -123,6 +123,23 @@ def test_the_default_timeout_reaches_the_commands_that_a_worker_runs() -> None:
     assert [command.timeout for command in found["b"].do] == [7200.0, 7200.0]
 
 
+def test_the_breaker_of_a_map_is_that_of_its_commands_unless_they_name_another() -> None:
+    found = steps(
+        """
+        - step: a
+          map: {over: [1]}
+          breaker: llm
+          do: [make, {shell: make, breaker: db, on_failure: make clean}, {wait: 3s}]
+        """,
+        "breakers: {llm: {failures: 2}, db: {}}",
+    )["a"]
+
+    assert [command.breaker for command in found.do] == ["llm", "db", None]
+    assert found.breaker is None
+    assert found.do[1].on_failure is not None
+    assert found.do[1].on_failure.commands[0].breaker is None
+
+
 def test_a_map_has_a_handler_and_so_has_each_command() -> None:
     found = step("map: {over: [1]}\ndo: [{shell: make, on_failure: 'echo ${item} ${error.code}'}]\non_failure: make")
 

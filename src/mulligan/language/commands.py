@@ -72,6 +72,7 @@ def inherited(settings: Settings, scope: Scope, *, is_engines: bool = False) -> 
         "env": settings.env,
         "cwd": settings.cwd,
         "on_lost": settings.on_lost,
+        "breaker": None if is_engines else settings.breaker,
     }
 
 
@@ -88,16 +89,21 @@ def _attempt(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
         said = {**inherited(own, scope, is_engines=is_engines), **said}
     if "breaker" in fields:
         with scope.noting:
-            said["breaker"] = _breaker(fields, scope)
+            _check_breaker(fields, scope)
     return said
 
 
-def _breaker(fields: Fields, scope: Scope) -> str:
+def _check_breaker(fields: Fields, scope: Scope) -> None:
+    """It is declared, and there is something that a worker leases, which is when it is asked."""
     name: str = fields["breaker"]
     if name not in scope.draft.breakers:
         hint = did_you_mean(name, scope.draft.breakers) or "declare it under 'breakers:'"
         raise scope.source.refuse("unknown_breaker", f"there is no breaker '{name}'", fields.at("breaker"), hint=hint)
-    return name
+    engines = next((action for action in fields.node.entries if action in ENGINE_ACTIONS), None)
+    if engines is not None:
+        message = f"a breaker guards what a worker runs, and '{engines}' is nothing that a worker runs"
+        hint = "give it to the steps of that workflow" if engines == "workflow" else "remove it"
+        raise scope.source.refuse("stray_key", message, fields.key("breaker"), hint=hint)
 
 
 def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:

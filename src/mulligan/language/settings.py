@@ -11,7 +11,7 @@ from mulligan.language.scope import Scope, template
 from mulligan.language.shapes import Fields
 from mulligan.language.shell_dangers import of_variable
 
-_KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry")
+_KEYS = ("capture", "env", "cwd", "on_lost", "timeout", "resources", "retry", "breaker")
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -33,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
     resources: Resources | None = None
     # Read anew at each place: a recovery script inherits the env and cwd of its own.
     retry: Node | None = None
+    breaker: str | None = None
 
     def for_commands(self) -> Settings:
         """What the commands of a handler inherit: how things run, not how often or how long."""
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True):
             default_timeout=self.default_timeout,
             resources=read_resources(fields["resources"]) if "resources" in fields else self.resources,
             retry=fields.at("retry") if "retry" in fields else self.retry,
+            breaker=fields.get("breaker", self.breaker),
         )
 
 

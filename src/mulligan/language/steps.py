@@ -29,7 +29,7 @@ from mulligan.language.words import closest_key, did_you_mean
 
 _AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
 # On a map step these are the defaults of its commands, and not its own.
-_OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources")
+_OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources", "breaker")
 
 
 class StepDraft(msgspec.Struct):

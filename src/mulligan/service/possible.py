@@ -24,11 +24,6 @@ def _refuse_command(step: str, command: Command) -> None:
     action = command.action
     if action is not None and action.kind not in KINDS:
         raise Refused(f"this version cannot run '{action.kind}' steps yet, and step '{step}' has one")
-    if command.breaker is not None:
-        raise Refused(
-            f"this version has no breakers yet, and step '{step}' has one",
-            hint=f"leave out 'breaker: {command.breaker}'",
-        )
     templates = (*(action.bindings.values() if action else ()), *command.env.values())
     if any(name.startswith("secrets") for template in templates for name in template.reads):
         raise Refused(
