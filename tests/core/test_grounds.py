@@ -31,9 +31,9 @@ def grounds(run: History) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        (Rule(codes=("TIMEOUT", "CONNECTION")), ("codes TIMEOUT, CONNECTION", "the code was EXIT_NONZERO")),
+        (Rule(codes=("TIMEOUT", "CONNECTION")), ("TIMEOUT, CONNECTION", "the code was EXIT_NONZERO")),
         (Rule(exit_codes=(10, 11)), ("exit codes 10, 11", "exit code was 42")),
-        (Rule(pattern="no space"), ("pattern 'no space'", "the message does not match")),
+        (Rule(pattern="no space"), ("'no space'", "the message does not match")),
         # It fits, and has nothing left to give.
         (Rule(any=True, max_retries=0), ("any failure", "used up, 0 of 0")),
     ],
@@ -48,19 +48,19 @@ def test_a_rule_of_each_kind_says_what_it_looks_for_and_what_it_found(rule: Rule
 def test_a_rule_that_is_used_up_says_how_often_it_was_asked():
     run = parked(Rule(exit_codes=(42,), max_retries=2)).fail("a", 42).fail("a", 42).fail("a", 42)
 
-    assert grounds(run) == [("exit codes 42", "used up, 2 of 2")]
+    assert grounds(run) == [("exit code 42", "used up, 2 of 2")]
 
 
 def test_a_rule_that_fits_less_well_names_the_one_that_was_asked():
     run = parked(Rule(any=True), Rule(exit_codes=(42,), max_retries=0)).fail("a", 42)
 
-    assert grounds(run) == [("any failure", "rule 2 was asked instead"), ("exit codes 42", "used up, 0 of 0")]
+    assert grounds(run) == [("any failure", "rule 2 was asked instead"), ("exit code 42", "used up, 0 of 0")]
 
 
 def test_a_failure_without_an_exit_code_has_none_that_could_fit():
     run = parked(Rule(exit_codes=(42,))).fail("a", None, is_timed_out=True)
 
-    assert grounds(run) == [("exit codes 42", "there was no exit code")]
+    assert grounds(run) == [("exit code 42", "there was no exit code")]
 
 
 def test_a_fatal_failure_is_retried_only_by_a_rule_that_names_its_code():
@@ -85,7 +85,7 @@ def test_after_a_rerun_the_rules_are_not_asked():
     run = parked(Rule(exit_codes=(10,)), on_failure=handler("fix", rerun=1)).fail("a", 42)
     run.ok("a.on_failure@1.0").fail("a", 42)
 
-    assert grounds(run) == [("exit codes 10", "rules are not asked again after a rerun")]
+    assert grounds(run) == [("exit code 10", "rules are not asked again after a rerun")]
 
 
 def test_a_step_without_rules_has_no_grounds():

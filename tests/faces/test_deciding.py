@@ -77,7 +77,7 @@ def test_the_rules_that_did_not_help_are_told_with_the_reason_of_each():
 
     assert steady(mulligan("pending").out).splitlines()[1:4] == [
         "  rule 1, exit codes 10, 11: exit code was 42",
-        "  rule 2, codes TIMEOUT: the code was EXIT_NONZERO",
+        "  rule 2, TIMEOUT: the code was EXIT_NONZERO",
         "  rule 3, any failure: used up, 1 of 1",
     ]
     (parked,) = mulligan("pending", "--json").json

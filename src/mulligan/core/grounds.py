@@ -9,6 +9,7 @@ import msgspec
 from .failure import Failure
 from .ladder import match
 from .state import Climb
+from .words import looked_for
 from .workflow import Command, Rule
 
 
@@ -30,11 +31,9 @@ def why_not(spec: Command, climb: Climb, failure: Failure) -> list[Ground]:
 
 
 def _looks_for(rule: Rule) -> str:
-    if rule.codes:
-        return f"codes {', '.join(rule.codes)}"
-    if rule.exit_codes:
-        return f"exit codes {', '.join(map(str, rule.exit_codes))}"
-    return "any failure" if rule.pattern is None else f"pattern '{rule.pattern}'"
+    if rule.pattern is not None:
+        return f"'{rule.pattern}'"
+    return looked_for(rule.codes, rule.exit_codes) or "any failure"
 
 
 def _reason(spec: Command, climb: Climb, failure: Failure, index: int, chosen: int | None) -> str:
