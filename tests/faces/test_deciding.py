@@ -493,6 +493,34 @@ def test_if_one_decision_makes_no_sense_none_is_recorded(answer: Any, said: str)
     assert mulligan("events", 1, "--json").out == before
 
 
+CANCELLING = """\
+name: outer
+fail_fast: always
+steps:
+  - {step: inner, workflow: inner.yaml}
+  - {step: simulate, shell: exit 42, triage: true}
+"""
+
+
+def test_one_that_comes_too_late_is_refused_and_said_and_the_others_count():
+    """The first decision stops the run, and with it the child whose step the second is about."""
+    workflow(PARKED, "inner.yaml")
+    ran(CANCELLING)
+    answer = [decided(verdict="fail"), decided(run_id=2)]
+
+    said = mulligan("classify", "--file", written(answer), "--json")
+
+    assert said.code == 1
+    assert said.err == (
+        "run 1: 'simulate' has failed\n"
+        "run 2: 'simulate' is not decided: step 'simulate' is cancelled, so there is nothing to classify\n"
+        "1 decision recorded, 1 refused\n"
+        "nobody drives run 1: mulligan resume 1\n"
+    )
+    assert [one["is_recorded"] for one in said.json] == [True, False]
+    assert said.json[1]["error"]["code"] == "step.not_parked"
+
+
 def test_a_file_that_is_not_there_is_said():
     assert mulligan("classify", "--file", "nope.json") == (
         1,
