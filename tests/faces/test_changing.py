@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -109,8 +110,35 @@ def test_a_run_is_paused_once_and_says_how_to_go_on():
     first, again = mulligan("pause", 1), mulligan("pause", 1)
 
     assert first == (0, "", "run 1 is paused; to let it go on: mulligan resume 1\n")
-    assert again == (0, "", "run 1 is paused already; to let it go on: mulligan resume 1\n")
+    assert again == (2, "", "error[refused]: run 1 is paused already\n  to let it go on: mulligan resume 1\n")
+
+
+def test_a_paused_run_as_json_is_one_object():
+    ran(WAITING)
+
     assert mulligan("pause", 1, "--json").json["status"] == "paused"
+
+
+@pytest.mark.parametrize("verb", ["pause", "retry", "resume"])
+def test_a_child_run_is_left_to_its_parent(verb: str):
+    workflow("name: inner\nsteps:\n  - {step: gate, approve: 'go?'}\n", "inner.yaml")
+    ran("name: outer\nsteps:\n  - {step: inner, workflow: inner.yaml}\n")
+
+    assert mulligan(verb, 2) == (
+        2,
+        "",
+        f"error[refused]: run 2 is a child of run 1\n  {verb} that one: mulligan {verb} 1\n",
+    )
+
+
+def test_a_child_run_that_is_cancelled_fails_the_step_that_called_it():
+    workflow("name: inner\nsteps:\n  - {step: gate, approve: 'go?'}\n", "inner.yaml")
+    ran("name: outer\nsteps:\n  - {step: inner, workflow: inner.yaml}\n")
+
+    assert mulligan("cancel", 2).code == 0
+
+    assert mulligan("resume", 1).code == 1
+    assert mulligan("show", 1, "--json").json["steps"]["inner"]["failure"]["code"] == "CHILD_FAILED"
 
 
 # retry
@@ -124,7 +152,7 @@ def test_another_round_runs_what_was_not_done():
 
     assert (said.code, said.json["status"], said.json["round"]) == (0, "completed", 2)
     assert [step["attempts"] for step in said.json["steps"].values()] == [1, 2, 1]
-    assert said.err.startswith("run 1 has another round: 2 steps again\n")
+    assert said.err.startswith("run 1 has another round: 2 steps again, 1 kept\n")
 
 
 def test_another_round_that_fails_again_is_exit_code_1():
@@ -139,7 +167,7 @@ def test_off_a_terminal_a_retry_is_recorded_and_left_to_resume():
     assert mulligan("retry", 1) == (
         0,
         "",
-        "run 1 has another round: 2 steps again\nnobody drives it: mulligan resume 1\n",
+        "run 1 has another round: 2 steps again, 1 kept\nnobody drives it: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 1
 
@@ -147,12 +175,68 @@ def test_off_a_terminal_a_retry_is_recorded_and_left_to_resume():
 def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
     ran(BROKEN)
 
-    assert mulligan("retry", 1, "--dry-run") == (0, "deploy\nannounce\n", "run 1: would run again\n")
+    events = mulligan("events", 1).out
+
+    assert mulligan("retry", 1, "--dry-run").plain == (
+        0,
+        "STEP  WHY\ndeploy  it failed\nannounce  it was skipped\n",
+        "run 1 would have round 2: 2 steps again, 1 kept\nkept: build\n",
+    )
     assert mulligan("retry", 1, "--from", "build", "--dry-run", "--json").json == {
         "run_id": 1,
+        "round": 2,
         "steps": ["build", "deploy", "announce"],
+        "why": {"build": "the round starts here", "deploy": "it failed", "announce": "it was skipped"},
+        "items": {},
+        "kept": [],
+        "adjusted": {},
+        "adjustments": {},
     }
     assert mulligan("show", 1, "--json").json["round"] == 1
+    assert mulligan("events", 1).out == events
+
+
+def test_a_retry_from_a_step_runs_it_and_what_is_behind_it_again():
+    ran(BROKEN)
+    Path("key").touch()
+
+    said = mulligan("retry", 1, "--from", "build", "--follow", "--json")
+
+    assert said.err.startswith("run 1 has another round: 3 steps again\n")
+    assert [step["attempts"] for step in said.json["steps"].values()] == [2, 2, 1]
+
+
+LATE = """\
+name: late
+steps:
+  - {step: solve, shell: "test -e quick || read -r < never", timeout: 100ms}
+  - {step: count, shell: "exit 3"}
+"""
+
+
+def test_a_retry_that_adjusts_says_what_gets_more_and_gives_it():
+    os.mkfifo("never")
+    ran(LATE)
+    Path("quick").touch()
+
+    foretold = mulligan("retry", 1, "--adjust", "--dry-run")
+    said = mulligan("retry", 1, "--adjust", "--follow", "--json")
+
+    assert foretold.out.splitlines()[1].endswith("it failed; timeout 0.1s -> 1s, because it was not done in that time")
+    assert said.err.splitlines()[:2] == [
+        "run 1 has another round: 2 steps again",
+        "  'solve': timeout 0.1s -> 1s, because it was not done in that time",
+    ]
+    assert said.json["steps"]["solve"]["status"] == "completed"
+    assert 'adjusted={"timeout": 1.0}' in mulligan("events", 1).out
+
+
+def test_a_retry_that_adjusts_nothing_says_so():
+    ran(BROKEN)
+
+    assert mulligan("retry", 1, "--adjust").err.splitlines()[1] == (
+        "  nothing that runs again had run out of memory or time"
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",)], ids=["retry", "dry run"])
@@ -173,7 +257,7 @@ def test_a_retry_from_a_step_that_is_not_there_is_refused():
     assert mulligan("retry", 1, "--from", "depoly") == (
         2,
         "",
-        "error[step.unknown]: 'depoly' is not a step of run 1\n",
+        "error[step.unknown]: 'depoly' is not a step of run 1\n  did you mean 'deploy'?\n",
     )
 
 
@@ -206,7 +290,7 @@ def test_a_fork_can_be_left_for_later():
     assert mulligan("fork", 1, "--from", "deploy", "--no-follow") == (
         0,
         "",
-        "run 2 is a fork of run 1 from 'deploy'\nnobody drives it: mulligan resume 2\n",
+        "run 2 is a fork of run 1 from 'deploy': 2 steps to run, 1 kept\nnobody drives it: mulligan resume 2\n",
     )
     assert mulligan("resume", 2).code == 1
 
@@ -217,15 +301,51 @@ def test_a_dry_fork_says_what_would_run_and_makes_no_run():
     assert mulligan("fork", 1, "--from", "deploy", "--dry-run") == (
         0,
         "deploy\nannounce\n",
-        "run 1: a fork would run\n",
+        "a fork of run 1 from 'deploy' would run:\nkept: build\n",
     )
     assert len(mulligan("list", "--json").json) == 1
+
+
+CORRECTED = """\
+name: broken
+steps:
+  - {step: build, shell: echo built otherwise}
+  - {step: check, needs: [build], shell: echo checked}
+  - {step: deploy, needs: [check], shell: echo deployed}
+"""
+
+
+def test_a_fork_with_a_corrected_file_says_where_that_differs():
+    ran(BROKEN)
+    fixed = workflow(CORRECTED, "fixed.yaml")
+
+    assert mulligan("fork", 1, "--from", "deploy", "--file", fixed, "--dry-run", "--json").json == {
+        "run_id": 1,
+        "from_step": "deploy",
+        "steps": ["check", "deploy"],
+        "kept": ["build"],
+        "changed": ["build"],
+        "dropped": ["announce"],
+    }
+    said = mulligan("fork", 1, "--from", "deploy", "--file", fixed)
+    assert (said.code, said.err.splitlines()[:3]) == (
+        0,
+        [
+            "a fork of run 1 from 'deploy': 2 steps to run, 1 kept",
+            "kept as they were, although the file has changed them: build",
+            "no longer in the file: announce",
+        ],
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--from", "nope"), "error[step.unknown]: 'nope' is not a step of the workflow to run\n"),
+        (
+            ("--from", "delpoy"),
+            "error[step.unknown]: 'delpoy' is not a step of the workflow to run\n  did you mean 'deploy'?\n",
+        ),
         (
             ("--from", "deploy", "-i", "targte=x"),
             "error[input.invalid]: workflow 'broken' has no input 'targte'\n  did you mean 'target'?\n",
@@ -237,7 +357,7 @@ def test_a_dry_fork_says_what_would_run_and_makes_no_run():
         ),
         ((), "error[usage]: missing option '--from'\n  how it is used: mulligan fork --help\n"),
     ],
-    ids=["step", "input", "no input", "file", "nothing"],
+    ids=["step", "a slip", "input", "no input", "file", "nothing"],
 )
 def test_a_fork_that_makes_no_sense_is_refused_and_makes_no_run(words: tuple[str, ...], said: str):
     ran(BROKEN)

@@ -1,4 +1,4 @@
-"""`mulligan list`, `show` and `items`: what there is, and how it stands."""
+"""`mulligan list` and `show`: what there is, and how it stands."""
 
 from __future__ import annotations
 
@@ -188,53 +188,6 @@ def test_a_run_as_json_is_what_run_printed_and_more():
     assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items"}
     assert set(fetch["usage"]) == {"wall_seconds", "cpu_seconds", "peak_memory"}
     assert (fetch["usage"]["peak_memory"] > 0, fetch["items"]) == (True, None)
-
-
-# items
-
-
-def test_the_items_of_a_map_are_listed_with_what_became_of_each():
-    ran(MAPPED)
-
-    assert mulligan("items", 1, "check").plain == (
-        0,
-        'ITEM  STATUS  TRIES  VALUE\n0  completed  1  a\n1  failed  1  {"b": 1}  EXIT_NONZERO 1\n2  completed  1  c\n',
-        "",
-    )
-
-
-def test_items_as_json_are_one_object_each():
-    ran(MAPPED)
-
-    items = mulligan("items", 1, "check", "--json").json
-
-    assert [(item["run_id"], item["step"], item["index"], item["item"], item["status"]) for item in items] == [
-        (1, "check", 0, "a", "completed"),
-        (1, "check", 1, {"b": 1}, "failed"),
-        (1, "check", 2, "c", "completed"),
-    ]
-    assert (items[0]["failure"], items[1]["failure"]["code"]) == (None, "EXIT_NONZERO")
-
-
-def test_a_map_that_has_not_begun_has_no_items_yet():
-    ran(
-        "name: later\nsteps:\n  - {step: gate, approve: 'go?'}\n"
-        "  - {step: check, needs: [gate], map: {over: '${[1]}', as: n}, do: [{shell: 'true'}]}\n"
-    )
-
-    assert mulligan("items", 1, "check").plain == (0, "", "step 'check' of run 1 has no items yet\n")
-    assert mulligan("items", 1, "check", "--json").json == []
-
-
-def test_a_step_that_is_no_map_has_no_items():
-    ran(HELLO)
-
-    assert mulligan("items", 1, "greet") == (
-        2,
-        "",
-        "error[refused]: step 'greet' of run 1 is no map: it has no items\n",
-    )
-    assert mulligan("items", 1, "gret") == (2, "", "error[step.unknown]: 'gret' is not a step of run 1\n")
 
 
 # Runs that are not there

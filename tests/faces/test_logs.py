@@ -132,7 +132,11 @@ def test_the_attempts_that_there_are_are_named_beside_one_that_is_not():
 def test_a_step_that_is_not_there_has_no_logs():
     ran(FLAKY)
 
-    assert mulligan("logs", 1, "biuld") == (2, "", "error[step.unknown]: 'biuld' is not a step of run 1\n")
+    assert mulligan("logs", 1, "biuld") == (
+        2,
+        "",
+        "error[step.unknown]: 'biuld' is not a step of run 1\n  did you mean 'build'?\n",
+    )
 
 
 def test_two_questions_at_once_are_refused():

@@ -99,7 +99,7 @@ def test_a_run_is_paused_from_another_terminal_and_its_process_ends_when_what_ru
         Path("down").write_text("go\n")
         child.communicate(timeout=60)
 
-    assert said == (0, "", "run 1 is paused; to let it go on: mulligan resume 1\n")
+    assert said == (0, "", "run 1 is paused; 1 command still runs and may end; to let it go on: mulligan resume 1\n")
     assert child.returncode == 4
     assert mulligan("show", 1, "--json").json["steps"]["hold"]["status"] == "completed"
     assert not Path("trace").exists()
@@ -127,7 +127,11 @@ def test_the_list_and_the_run_say_who_drives_it():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("retry", 1), "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"),
+        (
+            ("retry", 1),
+            "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
+            "  to stop it: mulligan cancel 1\n",
+        ),
         (
             ("classify", 1, "hold", "retry", "--reason", "x"),
             "error[step.not_parked]: step 'hold' is running, so there is nothing to classify\n",

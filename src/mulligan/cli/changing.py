@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +12,19 @@ from mulligan.cli.onward import go_on, is_following, see_to_the_end
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Inputs, Reason, RunId, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import given_inputs
-from mulligan.cli.tables import counted
+from mulligan.cli.tables import counted, show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service.definitions import load
+from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
+from mulligan.service.verbs import Service
 
 FromStep = Annotated[str, Option("--from", metavar="STEP", help="The step to run again, and all behind it.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be done.")]
+Adjusting = Annotated[
+    bool, Option("--adjust", help="Give what ran out of memory half as much again, of time twice as much.")
+]
+# Of names in a sentence; --json has them all.
+_NAMES_MAX = 10
 
 
 def cancel(
@@ -38,17 +46,17 @@ def cancel(
 def pause(run: RunId, reason: Reason = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Let what runs end, and start nothing more until you resume it."""
     with service_at(home) as service:
-        was_paused = service.record(run).status == "paused"
-        service.pause(run, reason)
+        running = service.pause(run, reason)
         if as_json:
             show_json(service.show(run))
-    already = " already" if was_paused else ""
-    complain(f"run {run} is paused{already}; to let it go on: mulligan resume {run}{where(home)}")
+    still = f"; {counted(running, 'command')} still {'runs' if running == 1 else 'run'} and may end" if running else ""
+    complain(f"run {run} is paused{still}; to let it go on: mulligan resume {run}{where(home)}")
 
 
 def retry(
     run: RunId,
     from_step: FromStep = "",
+    adjust: Adjusting = False,
     reason: Reason = "",
     dry_run: DryRun = False,
     follows: Follow = None,
@@ -60,13 +68,50 @@ def retry(
     Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result.
     """
     with service_at(home) as service:
-        steps = service.plan_retry(run, from_step)
         if dry_run:
-            _tell_plan(run, "would run again", steps, as_json=as_json)
+            foretell_round(service.plan_retry(run, from_step=from_step, adjust=adjust), as_json=as_json)
             return 0
-        service.retry(run, from_step=from_step, reason=reason)
-        complain(f"run {run} has another round: {counted(len(steps), 'step')} again")
-        return go_on(service, run, is_wanted=is_following(follows), as_json=as_json, home=home)
+        planned = service.retry(run, from_step=from_step, reason=reason, adjust=adjust)
+        return begin_round(service, planned, adjust=adjust, follows=follows, home=home, as_json=as_json)
+
+
+def begin_round(
+    service: Service, planned: RoundPlan, *, adjust: bool, follows: bool | None, home: str | None, as_json: bool
+) -> int:
+    """Say what the round that has been opened runs, and go on with the run where that is wanted."""
+    complain(f"run {planned.run_id} has another round: {_sizes(planned)}")
+    for step, words in planned.adjustments.items():
+        complain(f"  '{step}': {', '.join(words)}")
+    if adjust and not planned.adjustments:
+        complain("  nothing that runs again had run out of memory or time")
+    return go_on(service, planned.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+
+
+def foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
+    """Say what a round would run, why, and what it would keep."""
+    if as_json:
+        show_json(as_json_of(planned))
+        return
+    complain(f"run {planned.run_id} would have round {planned.round}: {_sizes(planned)}")
+    show_table(("STEP", "WHY"), [(step, "; ".join(_reasons(planned, step))) for step in planned.steps])
+    if planned.kept:
+        complain(f"kept: {_listed(planned.kept)}")
+
+
+def _sizes(planned: RoundPlan) -> str:
+    kept = f", {len(planned.kept):,} kept" if planned.kept else ""
+    return f"{counted(len(planned.steps), 'step')} again{kept}"
+
+
+def _reasons(planned: RoundPlan, step: str) -> list[str]:
+    indexes = planned.items.get(step)
+    items = [] if indexes is None else [f"of its items {_listed([str(index) for index in indexes])}"]
+    return [planned.why[step], *items, *planned.adjustments.get(step, ())]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_MAX])
+    return f"{shown} and {len(names) - _NAMES_MAX:,} more" if len(names) > _NAMES_MAX else shown
 
 
 def fork(
@@ -89,24 +134,41 @@ def fork(
         given = given_inputs(inputs or [])
         workflow = load(file) if file else None
         # Planned before anything is opened for it: a fork that makes no sense leaves nothing behind.
-        _, prepared, kept = service.plan_fork(run, from_step, given, workflow)
+        planned = service.plan_fork(run, from_step, given, workflow)
         if dry_run:
-            done = {one.step for one in kept}
-            steps = [step.name for step in prepared.workflow.steps if step.name not in done]
-            _tell_plan(run, "a fork would run", steps, as_json=as_json)
+            _foretell_fork(planned, as_json=as_json)
             return 0
+        begin = partial(service.fork, run, from_step, given, workflow)
         if follows:
-            begin = partial(service.fork, run, from_step, given, workflow)
+            complain(f"a fork of run {run} from '{from_step}': {_fork_sizes(planned)}")
+            _tell_changes(planned)
             return conduct(service, begin, as_json=as_json, home=home)
-        new = service.fork(run, from_step, given, workflow)
-        complain(f"run {new} is a fork of run {run} from '{from_step}'")
+        new = begin()
+        complain(f"run {new} is a fork of run {run} from '{from_step}': {_fork_sizes(planned)}")
+        _tell_changes(planned)
         return go_on(service, new, is_wanted=False, as_json=as_json, home=home)
 
 
-def _tell_plan(run_id: int, what: str, steps: tuple[str, ...] | list[str], *, as_json: bool) -> None:
+def _foretell_fork(planned: ForkPlan, *, as_json: bool) -> None:
     if as_json:
-        show_json({"run_id": run_id, "steps": list(steps)})
+        show_json(as_json_of(planned))
         return
-    complain(f"run {run_id}: {what}")
-    for step in steps:
+    complain(f"a fork of run {planned.run_id} from '{planned.from_step}' would run:")
+    for step in planned.steps:
         show(step)
+    if planned.kept:
+        complain(f"kept: {_listed(planned.kept)}")
+    _tell_changes(planned)
+
+
+def _fork_sizes(planned: ForkPlan) -> str:
+    kept = f", {len(planned.kept):,} kept" if planned.kept else ""
+    return f"{counted(len(planned.steps), 'step')} to run{kept}"
+
+
+def _tell_changes(planned: ForkPlan) -> None:
+    """Where the file is another than the old run had."""
+    if planned.changed:
+        complain(f"kept as they were, although the file has changed them: {_listed(planned.changed)}")
+    if planned.dropped:
+        complain(f"no longer in the file: {_listed(planned.dropped)}")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -19,11 +20,13 @@ import msgspec
 from ..core import reports as r
 from ..core.admit import once_more
 from ..core.events import Kept
-from ..core.fork import kept_results
+from ..core.fork import Fork, plan_fork
 from ..core.graph import Graph
+from ..core.lives import is_engines_own
 from ..core.rounds import plan_round
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
+from ..core.usage import peaks
 from ..core.workflow import Workflow, encode, version
 from ..engine.rescue import is_seen
 from ..engine.watching import Watcher
@@ -33,16 +36,20 @@ from ..errors import (
     Refused,
     RunDriven,
     RunFinished,
+    StepNotWaitingForApproval,
     StoreUnavailable,
     UnknownRun,
+    UnknownStep,
     error_by_code,
 )
 from ..language import check_inputs
+from ..language.words import did_you_mean
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.lock import is_free
 from ..worker.processes import is_running
 from .driver import LEASE_SECONDS, Capacity, Driver
 from .home import Home, this_host
+from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_the_impossible
 from .reading import Reading
 
@@ -120,7 +127,7 @@ class Service(Reading):
         driver: Driver | None = None,
     ) -> int:
         """A new run that keeps what the old one did up to a step, with other inputs or a corrected workflow."""
-        old, prepared, kept = self.plan_fork(run_id, from_step, given, workflow)
+        old, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
         request = r.RunRequested(
             _now(),
             0,
@@ -128,17 +135,25 @@ class Service(Reading):
             prepared.version,
             by=self.by,
             forked_from=run_id,
-            kept=kept,
+            kept=planned.kept,
             cwd=old.run.cwd,
         )
         return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
 
     def plan_fork(
         self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None = None
-    ) -> tuple[State, Prepared, tuple[Any, ...]]:
-        """What a fork would start from: the old state, what is run, and the results that are kept."""
+    ) -> ForkPlan:
+        """What `fork` would run and keep; refused where `fork` would be. Changes nothing."""
+        old, _, planned = self._planned_fork(run_id, from_step, given, workflow)
+        return fork_plan(old, from_step, planned)
+
+    def _planned_fork(
+        self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None
+    ) -> tuple[State, Prepared, Fork]:
+        """What a fork starts from: the old state, what is run, and what is kept."""
         old = self.state(run_id)
-        if old.run.status not in RUN_ENDED and self.driver_of(self.store.run(run_id)) is not None:
+        is_moving = old.run.status not in RUN_ENDED and old.run.status != "paused"
+        if is_moving and self.driver_of(self.store.run(run_id)) is not None:
             raise Refused(
                 f"run {run_id} is {old.run.status}: it can be forked when it rests",
                 hint=f"pause it first: mulligan pause {run_id}",
@@ -146,26 +161,78 @@ class Service(Reading):
         chosen = workflow or old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         prepared = prepare(chosen, {**kept_inputs, **given}, Path(old.run.cwd))
-        return old, prepared, kept_results(old, Graph(chosen), from_step)
+        with _meaning(from_step, (step.name for step in chosen.steps)):
+            return old, prepared, plan_fork(old, Graph(chosen), from_step)
 
     # -- telling a run something -------------------------------------------------------------------------------------
 
     def cancel(self, run_id: int, *, now: bool = False, reason: str = "") -> None:
         """Stop the run: what runs gets its grace, cleanup and undo run, then `end`; with `now` only `end`."""
+        self._refuse_second_cancel(run_id, now=now)
         self.tell(run_id, r.CancelRequested(_now(), self.by, reason, now))
 
-    def pause(self, run_id: int, reason: str = "") -> None:
-        """Running commands end, nothing starts, until `resume`."""
+    def _refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
+        """It is stopping already, and somebody sees to it. Where nobody does, whoever asks again may."""
+        stop = self.state(run_id).run.stop
+        is_asked = stop is not None and stop.cause == "cancelled" and (stop.now or not now)
+        if is_asked and self.store.run(run_id).status not in RUN_ENDED and self.is_driven(run_id):
+            hint = "" if now else f"to skip its cleanup and its undo: mulligan cancel {run_id} --now"
+            raise Refused(f"run {run_id} is being cancelled already", hint=hint)
+
+    def pause(self, run_id: int, reason: str = "") -> int:
+        """Running commands end, nothing starts, until `resume`. How many commands still run."""
+        record = self.record(run_id)
+        self._refuse_child(record, "pause")
+        if record.status == "paused":
+            hint = f"to let it go on: mulligan resume {run_id}"
+            raise Refused(f"run {run_id} is paused already", hint=hint)
         self.tell(run_id, r.PauseRequested(_now(), self.by, reason))
+        return self._commands_running(run_id)
 
-    def retry(self, run_id: int, *, from_step: str = "", reason: str = "") -> None:
-        """Open the next round: what failed, was cancelled, skipped or undone runs again."""
+    def _commands_running(self, run_id: int) -> int:
+        """Of the run, and of the runs that it has started."""
+        children = (child for child in self.store.children(run_id) if child.status not in RUN_ENDED)
+        return _commands_running(self.state(run_id)) + sum(self._commands_running(child.run_id) for child in children)
+
+    def retry(
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        reason: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+    ) -> RoundPlan:
+        """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
+
+        `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
+        """
+        report, planned = self._planned_round(run_id, from_step, reason, items, adjust=adjust)
+        self.tell(run_id, report)
+        return planned
+
+    def plan_retry(
+        self, run_id: int, *, from_step: str = "", items: Sequence[int] | None = None, adjust: bool = False
+    ) -> RoundPlan:
+        """What `retry` would run again; refused where `retry` would be. Changes nothing."""
+        return self._planned_round(run_id, from_step, "", items, adjust=adjust)[1]
+
+    def _planned_round(
+        self, run_id: int, from_step: str, reason: str, items: Sequence[int] | None, *, adjust: bool
+    ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.record(run_id), "retry")
-        self.tell(run_id, r.RetryRequested(_now(), self.by, reason, from_step))
-
-    def plan_retry(self, run_id: int, from_step: str = "") -> tuple[str, ...]:
-        """The steps that `retry` would put back to waiting; refused where `retry` would be."""
-        return plan_round(self.state(run_id), r.RetryRequested(_now(), self.by, from_step=from_step)).steps
+        state = self.state(run_id)
+        report = r.RetryRequested(
+            _now(),
+            self.by,
+            reason,
+            from_step,
+            None if items is None else tuple(items),
+            adjust,
+            peaks(self.events(run_id)) if adjust else {},
+        )
+        with _meaning(from_step, state.graph.nodes):
+            return report, round_plan(state, plan_round(state, report))
 
     def classify(
         self,
@@ -178,11 +245,20 @@ class Service(Reading):
         timeout: float | None = None,
     ) -> None:
         """Say what becomes of a parked step."""
-        self.tell(run_id, r.Classified(_now(), step, verdict, self.by, reason, memory, timeout))
+        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout)
+        try:
+            self.tell(run_id, report)
+        except UnknownStep:
+            self.refuse_unknown(run_id, step)
+            raise
 
     def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
         """Answer an approval that a run waits for."""
-        self.tell(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
+        try:
+            self.tell(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
+        except StepNotWaitingForApproval:
+            self.refuse_unknown(run_id, place)
+            raise
 
     def lift_pause(self, run_id: int) -> None:
         """Let a paused run go on."""
@@ -275,6 +351,20 @@ class Service(Reading):
         if is_seen(self.store, worker, this_host()):
             return not is_free(worker.lock) and not _is_dying(worker)
         return not worker.is_expired
+
+
+def _commands_running(state: State) -> int:
+    places = (place for place in state.places.values() if place.status == "running" and not place.child)
+    return sum(not is_engines_own(place.spec) for place in places)
+
+
+@contextmanager
+def _meaning(step: str, known: Iterable[str]) -> Iterator[None]:
+    """A step that is not known is refused with the one that was probably meant."""
+    try:
+        yield
+    except UnknownStep as error:
+        raise UnknownStep(error.message, hint=did_you_mean(step, known), step=step) from None
 
 
 def _is_dying(worker: WorkerRecord) -> bool:

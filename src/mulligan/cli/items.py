@@ -1,0 +1,122 @@
+"""`mulligan items`: one map step, item by item; the history of one; and another round for those that failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from mulligan.cli.changing import Adjusting, DryRun, begin_round, foretell_round
+from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunId, StepName, service_at
+from mulligan.cli.parameters import Option
+from mulligan.cli.tables import counted, cut, length, memory, show_table
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service.items import history, items
+from mulligan.service.overview import in_a_line
+from mulligan.service.verbs import Service
+
+_VALUE_CHARS_MAX = 24
+
+
+def list_items(
+    run: RunId,
+    step: StepName,
+    failed: Annotated[bool, Option("--failed", help="Only those that have failed.")] = False,
+    item: Annotated[
+        list[int] | None, Option("--item", metavar="I", help="The whole history of one; may be given several times.")
+    ] = None,
+    retry: Annotated[bool, Option("--retry", help="Run the failed items again, or those named by --item.")] = False,
+    adjust: Adjusting = False,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    follows: Follow = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """List the items of a map step, and what became of each.
+
+    With --retry they get another round, alone: the other items keep their results, and what is behind the step runs
+    again.
+    """
+    _refuse_senseless(failed, item, retry, {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run})
+    with service_at(home) as service:
+        if not retry:
+            _show_all(service, run, step, failed, as_json) if not item else _show_some(
+                service, run, step, item, as_json
+            )
+            return 0
+        wish: dict[str, Any] = {"from_step": step, "items": item or (), "adjust": adjust}
+        if dry_run:
+            foretell_round(service.plan_retry(run, **wish), as_json=as_json)
+            return 0
+        planned = service.retry(run, reason=reason, **wish)
+        complain(f"run {run}: {counted(len(planned.items[step]), 'item')} of '{step}' again")
+        return begin_round(service, planned, adjust=adjust, follows=follows, home=home, as_json=as_json)
+
+
+def _refuse_senseless(failed: bool, item: Sequence[int] | None, retry: bool, of_retry: dict[str, object]) -> None:
+    without = next((name for name, value in of_retry.items() if value), None)
+    if without and not retry:
+        raise UsageRefused(f"{without} is for another round", hint="add --retry, or leave it out")
+    if failed and item:
+        raise UsageRefused("--failed and --item are two questions", hint="ask one of them")
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+
+def _show_all(service: Service, run_id: int, step: str, is_failed: bool, as_json: bool) -> None:
+    found = items(service, run_id, step, is_failed=is_failed)
+    if as_json:
+        show_json(found)
+        return
+    if not found:
+        why = "no item that failed" if is_failed else "no items"
+        complain(f"step '{step}' of run {run_id} has {why}")
+    show_table(("ITEM", "STATUS", "TRIES", "VALUE", ""), [_row(item) for item in found])
+
+
+def _row(item: dict[str, Any]) -> tuple[str, ...]:
+    tries = str(item["attempts"]) if item["attempts"] else ""
+    return str(item["index"]), item["status"], tries, cut(_text(item["item"]), _VALUE_CHARS_MAX), _end(item)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _end(item: dict[str, Any]) -> str:
+    """How it ended, where that needs a word."""
+    if item["recovered_by"]:
+        how = (
+            "on the run after its handler"
+            if item["recovered_by"] == "rerun"
+            else f"by its {item['recovered_by']} handler"
+        )
+        return f"recovered {how}"
+    return in_a_line(item["failure"]) if item["failure"] and item["status"] != "completed" else ""
+
+
+# -- one of them -----------------------------------------------------------------------------------------------------
+
+
+def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int], as_json: bool) -> None:
+    found = [history(service, run_id, step, index) for index in indexes]
+    if as_json:
+        show_json(found)
+        return
+    for one in found:
+        end = f": {_end(one)}" if _end(one) else ""
+        show(f"item {one['index']} of '{step}', {cut(_text(one['item']), 200)}: {one['status']}{end}")
+        show_table(
+            ("AT", "ROUND", "WHAT", "TRY", "TOOK", "MEMORY", "HOW IT ENDED"), [_try(tried) for tried in one["history"]]
+        )
+
+
+def _try(tried: dict[str, Any]) -> tuple[str, ...]:
+    at = datetime.fromisoformat(tried["started_at"] or tried["scheduled_at"])
+    took = "" if tried["wall_seconds"] is None else length(tried["wall_seconds"])
+    peak = memory(tried["peak_memory"]) if tried["peak_memory"] else ""
+    end = in_a_line(tried["failure"]) if tried["failure"] else tried["status"]
+    return f"{at:%H:%M:%S}", str(tried["round"]), tried["place"], str(tried["attempt"]), took, peak, end

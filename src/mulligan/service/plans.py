@@ -1,0 +1,106 @@
+"""What a retry or a fork runs and what it keeps, as plain data for every face."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..core.events import Adjusted
+from ..core.fork import Fork
+from ..core.rounds import Round
+from ..core.state import Place, State
+from ..core.usage import Proposal, adjusted
+from ..core.verdict import unhandled
+
+
+class RoundPlan(msgspec.Struct, frozen=True):
+    """A round of a run: the steps that run again and why, of maps which items, what is kept, what gets more."""
+
+    run_id: int
+    round: int
+    steps: tuple[str, ...]
+    why: dict[str, str]
+    # Of map steps that do not run whole: the items that run, as long as the list is the same.
+    items: dict[str, tuple[int, ...]]
+    kept: tuple[str, ...]
+    adjusted: dict[str, Adjusted]
+    # The same in words, by step.
+    adjustments: dict[str, list[str]]
+
+
+class ForkPlan(msgspec.Struct, frozen=True):
+    """A fork of a run: the steps that it runs, whose results it keeps, and where its file is another."""
+
+    run_id: int
+    from_step: str
+    steps: tuple[str, ...]
+    kept: tuple[str, ...]
+    # Kept, although the file now says something else of them.
+    changed: tuple[str, ...]
+    # Steps of the old run that the file no longer has.
+    dropped: tuple[str, ...]
+
+
+def as_json_of(plan: RoundPlan | ForkPlan) -> dict[str, Any]:
+    """The plan as `--json` prints it."""
+    found: dict[str, Any] = msgspec.to_builtins(plan)
+    return found
+
+
+def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
+    kept = tuple(one.step for one in fork.kept)
+    return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped)
+
+
+def round_plan(state: State, planned: Round) -> RoundPlan:
+    """The round that would follow on the state as it is: to be asked before it is opened."""
+    again = frozenset(planned.steps)
+    failed = {record.step for record in unhandled(state)}
+    return RoundPlan(
+        state.run.run_id,
+        state.run.round + 1,
+        planned.steps,
+        {name: _why(state, planned, failed, name) for name in planned.steps},
+        dict(_items(state, planned)),
+        tuple(name for name in state.graph.nodes if name not in again),
+        adjusted(planned.proposals),
+        _in_words(planned.proposals),
+    )
+
+
+def _why(state: State, planned: Round, failed: set[str], name: str) -> str:
+    place = state.places[name]
+    if name == planned.from_step:
+        return "the round starts here"
+    if place.is_undone:
+        return "it was undone"
+    if name in failed:
+        return "it failed"
+    if place.status in ("cancelled", "skipped"):
+        return f"it was {place.status}"
+    if planned.from_step and name in state.graph.region(planned.from_step):
+        return f"it is behind '{planned.from_step}'"
+    return "what it was built on was undone"
+
+
+def _items(state: State, planned: Round) -> list[tuple[str, tuple[int, ...]]]:
+    found = [(planned.from_step, planned.items)] if planned.items else []
+    afresh = state.graph.region(planned.from_step) if planned.from_step else frozenset()
+    for name in planned.steps:
+        place = state.places[name]
+        if name not in afresh and place.items is not None and place.status in ("failed", "cancelled"):
+            found.append((name, _not_done(state, place, len(place.items.values))))
+    return found
+
+
+def _not_done(state: State, place: Place, total: int) -> tuple[int, ...]:
+    items = ((index, state.places.get(f"{place.key}[{index}]")) for index in range(total))
+    return tuple(index for index, item in items if item is None or item.status != "completed")
+
+
+def _in_words(found: tuple[Proposal, ...]) -> dict[str, list[str]]:
+    words: dict[str, list[str]] = {}
+    for one in found:
+        words.setdefault(one.step, []).append(one.text)
+    return words

@@ -1,0 +1,269 @@
+"""`mulligan items`: a map step item by item, the history of one, and another round for those that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .commands import mulligan, ran
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+# An item fails as long as no file of its name is there; `collect` lets it.
+CHECKED = """\
+name: checked
+steps:
+  - step: check
+    map: {over: "${['a', 'b', 'c']}", as: one, on_item_failure: collect, max_parallel: 1}
+    do: [{shell: 'echo "$MULLIGAN_ITEM" >> trace; test -e "${one}"'}]
+  - {step: report, needs: [check], shell: "echo ${steps.check.output.failed} failed"}
+  - {step: aside, shell: echo aside >> trace}
+outputs: {said: "${steps.report.output}"}
+"""
+STOPPED = CHECKED.replace("collect", "stop")
+MIXED = """\
+name: mixed
+steps:
+  - step: check
+    map: {over: "${['a', {'b': 1}, 'c']}", as: one, on_item_failure: collect, max_parallel: 1}
+    do:
+      - shell: test "$MULLIGAN_ITEM" != 1 || exit 3
+      - shell: test "$MULLIGAN_ITEM" != 2
+        on_failure: echo mended
+"""
+
+
+def checked(*present: str) -> None:
+    """A run of `CHECKED` in which the items with these names went well."""
+    for name in present:
+        Path(name).touch()
+    ran(CHECKED)
+
+
+def trace() -> list[str]:
+    return Path("trace").read_text().split()
+
+
+# looking
+
+
+def test_the_items_of_a_map_are_listed_with_what_became_of_each():
+    ran(MIXED)
+
+    assert mulligan("items", 1, "check").plain == (
+        0,
+        "ITEM  STATUS  TRIES  VALUE\n"
+        "0  completed  2  a\n"
+        '1  failed  1  {"b": 1}  EXIT_NONZERO 3\n'
+        "2  completed  2  c  recovered by its recovery handler\n",
+        "",
+    )
+
+
+def test_only_those_that_failed_are_listed_where_that_was_asked():
+    ran(MIXED)
+
+    assert [item["index"] for item in mulligan("items", 1, "check", "--failed", "--json").json] == [1]
+    assert len(mulligan("items", 1, "check", "--failed").out.splitlines()) == 2
+
+
+def test_items_as_json_are_one_object_each():
+    ran(MIXED)
+
+    items = mulligan("items", 1, "check", "--json").json
+
+    assert [(item["run_id"], item["step"], item["index"], item["item"], item["status"]) for item in items] == [
+        (1, "check", 0, "a", "completed"),
+        (1, "check", 1, {"b": 1}, "failed"),
+        (1, "check", 2, "c", "completed"),
+    ]
+    assert (items[0]["failure"], items[1]["failure"]["code"]) == (None, "EXIT_NONZERO")
+    assert [(item["recovered"], item["recovered_by"]) for item in items[1:]] == [(False, None), (True, "recovery")]
+
+
+def test_items_behind_the_one_that_stopped_the_map_were_not_started():
+    Path("a").touch()
+    ran(STOPPED)
+
+    statuses = [item["status"] for item in mulligan("items", 1, "check", "--json").json]
+
+    assert statuses == ["completed", "failed", "not started"]
+
+
+def test_a_map_that_has_not_begun_has_no_items():
+    ran(
+        "name: later\nsteps:\n  - {step: gate, approve: 'go?'}\n"
+        "  - {step: check, needs: [gate], map: {over: '${[1]}', as: n}, do: [{shell: 'true'}]}\n"
+    )
+
+    assert mulligan("items", 1, "check") == (0, "", "step 'check' of run 1 has no items\n")
+    assert mulligan("items", 1, "check", "--json").json == []
+
+
+def test_a_map_of_which_nothing_failed_says_so():
+    checked("a", "b", "c")
+
+    assert mulligan("items", 1, "check", "--failed") == (0, "", "step 'check' of run 1 has no item that failed\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("report",), "error[refused]: step 'report' of run 1 is no map: it has no items\n"),
+        (("chekc",), "error[step.unknown]: 'chekc' is not a step of run 1\n  did you mean 'check'?\n"),
+        (("check[0]",), "error[refused]: step 'check[0]' of run 1 is no map: it has no items\n"),
+        (("end",), "error[refused]: step 'end' of run 1 is no map: it has no items\n"),
+        (
+            ("check", "--item", 3),
+            "error[item.unknown]: step 'check' of run 1 has no item 3\n  its items are 0 to 2\n",
+        ),
+        (
+            ("check", "--failed", "--item", 1),
+            "error[usage]: --failed and --item are two questions\n  ask one of them\n",
+        ),
+        (("check", "--dry-run"), "error[usage]: --dry-run is for another round\n  add --retry, or leave it out\n"),
+        (("check", "--reason", "x"), "error[usage]: --reason is for another round\n  add --retry, or leave it out\n"),
+        (
+            ("check", "--retry"),
+            "error[run.nothing_to_retry]: no item of step 'check' of run 1 has failed, so there is nothing to retry\n"
+            "  to run one again all the same, name it: --item I\n",
+        ),
+        (
+            ("check", "--retry", "--item", 3),
+            "error[refused]: step 'check' of run 1 has no item 3\n  its items are 0 to 2\n",
+        ),
+        (("report", "--retry"), "error[refused]: step 'report' of run 1 is no map: it has no items\n"),
+        (("chekc", "--retry"), "error[step.unknown]: 'chekc' is not a step of run 1\n  did you mean 'check'?\n"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)], ids=["", "dry run"])
+def test_what_makes_no_sense_is_refused(words: tuple[object, ...], said: str, dry_run: tuple[str, ...]):
+    checked("a", "b", "c")
+
+    assert mulligan("items", 1, *words, *(dry_run if "--retry" in words else ())) == (2, "", said)
+
+
+# the history of one
+
+
+def test_the_history_of_an_item_has_every_attempt_and_what_its_handler_did():
+    ran(MIXED)
+
+    [item] = mulligan("items", 1, "check", "--item", 2, "--json").json
+
+    assert [(one["place"], one["attempt"], one["round"], one["status"]) for one in item["history"]] == [
+        ("check[2].0", 1, 1, "succeeded"),
+        ("check[2].1", 2, 1, "failed"),
+        ("check[2].1.on_failure@2.0", 1, 1, "succeeded"),
+    ]
+    assert item["history"][1]["failure"]["code"] == "EXIT_NONZERO"
+    assert mulligan("items", 1, "check", "--item", 2).plain == (
+        0,
+        "item 2 of 'check', c: completed: recovered by its recovery handler\n"
+        "AT  ROUND  WHAT  TRY  TOOK  MEMORY  HOW IT ENDED\n"
+        "THEN  1  check[2].0  1  Ns  NMiB  succeeded\n"
+        "THEN  1  check[2].1  2  Ns  NMiB  EXIT_NONZERO 1\n"
+        "THEN  1  check[2].1.on_failure@2.0  1  Ns  NMiB  succeeded\n",
+        "",
+    )
+
+
+def test_the_history_goes_on_over_the_rounds():
+    checked("a")
+    mulligan("items", 1, "check", "--retry", "--follow")
+
+    [item] = mulligan("items", 1, "check", "--item", 1, "--json").json
+
+    assert [(one["round"], one["attempt"]) for one in item["history"]] == [(1, 1), (2, 2)]
+
+
+# another round
+
+
+def test_failed_items_run_again_alone_also_in_a_run_that_completed_and_then_what_is_behind_them():
+    checked("a")
+    Path("b").touch()
+
+    said = mulligan("items", 1, "check", "--retry", "--reason", "b is there", "--follow", "--json")
+
+    assert (said.code, said.json["round"], said.json["outputs"]) == (0, 2, {"said": "1 failed"})
+    assert trace().count("0") == 1
+    assert sorted(trace()) == ["0", "1", "1", "2", "2", "aside"]
+    assert said.err.splitlines()[:2] == [
+        "run 1: 2 items of 'check' again",
+        "run 1 has another round: 2 steps again, 1 kept",
+    ]
+    assert "b is there" in mulligan("explain", 1).out
+
+
+def test_named_items_run_again_and_a_failure_that_was_not_named_stays():
+    checked("a")
+    Path("c").touch()
+
+    said = mulligan("items", 1, "check", "--retry", "--item", 2, "--item", 0, "--follow", "--json")
+
+    assert [item["status"] for item in mulligan("items", 1, "check", "--json").json] == [
+        "completed",
+        "failed",
+        "completed",
+    ]
+    assert (said.json["outputs"], sorted(trace())) == ({"said": "1 failed"}, ["0", "0", "1", "2", "2", "aside"])
+
+
+def test_of_a_map_that_was_stopped_what_was_never_started_runs_with_what_failed():
+    Path("a").touch()
+    ran(STOPPED)
+    Path("b").touch()
+    Path("c").touch()
+
+    said = mulligan("items", 1, "check", "--retry", "--follow", "--json")
+
+    assert (said.json["status"], said.json["outputs"]) == ("completed", {"said": "0 failed"})
+
+
+def test_a_dry_run_says_which_items_would_run_and_changes_nothing():
+    checked("a")
+    events = mulligan("events", 1).out
+
+    assert mulligan("items", 1, "check", "--retry", "--dry-run").plain == (
+        0,
+        "STEP  WHY\ncheck  the round starts here; of its items 1, 2\nreport  it is behind 'check'\n",
+        "run 1 would have round 2: 2 steps again, 1 kept\nkept: aside\n",
+    )
+    assert mulligan("items", 1, "check", "--retry", "--dry-run", "--json").json["items"] == {"check": [1, 2]}
+    assert mulligan("events", 1).out == events
+    assert mulligan("show", 1, "--json").json["status"] == "completed"
+
+
+def test_off_a_terminal_a_round_for_items_is_recorded_and_left_to_resume():
+    checked("a")
+
+    assert mulligan("items", 1, "check", "--retry") == (
+        0,
+        "",
+        "run 1: 2 items of 'check' again\n"
+        "run 1 has another round: 2 steps again, 1 kept\n"
+        "nobody drives it: mulligan resume 1\n",
+    )
+    assert mulligan("resume", 1).code == 0
+    assert mulligan("replay", 1, "--verify").code == 0
+
+
+def test_a_plain_retry_of_a_run_that_let_items_fail_points_to_them():
+    checked("a")
+
+    assert mulligan("retry", 1) == (
+        2,
+        "",
+        "error[run.nothing_to_retry]: run 1 completed, so there is nothing to retry\n"
+        "  to run the failed items of 'check' again: mulligan items 1 check --retry\n",
+    )
+
+
+def test_a_fork_keeps_what_a_map_gave_and_has_no_items_of_it():
+    checked("a")
+
+    assert mulligan("fork", 1, "--from", "report", "--json").json["outputs"] == {"said": "2 failed"}
+    assert mulligan("items", 2, "check") == (0, "", "step 'check' of run 2 has no items\n")
