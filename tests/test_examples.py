@@ -2,10 +2,10 @@
 
 The first line of an example says what to look for. A second kind of line says what becomes of it:
 
-    # rehearsed: completed; fetch completed, load failed
-    # not rehearsed: it calls an agent, and a rehearsal carries out shell commands only
+    # ends: completed; fetch completed, load failed
+    # not run: this version has no agents yet
 
-`# inputs: {…}` is what the rehearsal is given.
+`# inputs: {…}` is what the run is given; `# exit code: 4` says that it waits for a person.
 """
 
 from __future__ import annotations
@@ -19,18 +19,23 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from mulligan.core.workflow import ENGINE_ACTIONS, Command, Workflow
-from mulligan.language import check_inputs, lint, load
+from mulligan.core import events as e
+from mulligan.errors import MulliganError
+from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.drawing import draw_mermaid, draw_svg
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
-from mulligan.testing.rehearsal import rehearse
+from mulligan.service.possible import refuse_the_impossible
+
+from .live.runner import Live, Ran, opened
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))
 VALIDATOR = Draft202012Validator(schema())
-IN_REHEARSALS = (ENGINE_ACTIONS - {"workflow"}) | {"shell"}
+EXIT_CODES = {"completed": "0", "failed": "1", "cancelled": "3"}
+# What they show is the language's doing: no store can change it.
+OF_THE_LANGUAGE = set("conditions files inputs matrix python sequential sub-workflow-child values".split())
 
 
 def notes(path: Path) -> dict[str, str]:
@@ -39,27 +44,18 @@ def notes(path: Path) -> dict[str, str]:
     return {"about": about, **dict(line.split(": ", 1) for line in others)}
 
 
-def commands(workflow: Workflow) -> Iterator[Command]:
-    """Every command of a workflow, however deep in handlers it stands."""
-    for step in (*workflow.steps, workflow.end):
-        yield from _within(step)
-        yield from (inner for command in step.do for inner in _within(command))
-        yield from _within(step.undo) if step.undo else ()
-        yield from _within(step.map.lister) if step.map and step.map.lister else ()
+def can_be_run(path: Path) -> bool:
+    """Whether this version knows all that the example asks for."""
+    try:
+        refuse_the_impossible(load(path), FOLDER)
+    except MulliganError:
+        return False
+    return True
 
 
-def _within(command: Command) -> Iterator[Command]:
-    yield command
-    handler = command.on_failure.commands if command.on_failure else ()
-    scripts = (rule.recovery_script for rule in command.rules)
-    for inner in (*handler, *command.on_success, command.validator, *scripts):
-        if inner is not None:
-            yield from _within(inner)
-
-
-def can_be_rehearsed(workflow: Workflow) -> bool:
-    kinds = {command.action.kind for command in commands(workflow) if command.action}
-    return kinds <= IN_REHEARSALS and not workflow.secrets
+def run(live: Live, path: Path) -> Ran:
+    """As `mulligan run FILE --wait 1m` would: a default that applies after a while is waited for."""
+    return live.run(path, inputs=json.loads(notes(path).get("inputs", "{}")), wait_seconds=60.0)
 
 
 def index_line(path: Path) -> str:
@@ -71,7 +67,8 @@ def named(path: Path) -> str:
 
 
 each_example = pytest.mark.parametrize("path", EXAMPLES, ids=named)
-each_rehearsal = pytest.mark.parametrize("path", [path for path in EXAMPLES if "rehearsed" in notes(path)], ids=named)
+RUN = [path for path in EXAMPLES if "ends" in notes(path)]
+ON_A_SERVER = [path for path in RUN if path.stem not in OF_THE_LANGUAGE]
 
 
 @each_example
@@ -103,21 +100,43 @@ def test_an_example_can_be_drawn(path: Path) -> None:
 
 
 @each_example
-def test_an_example_that_can_be_rehearsed_is(path: Path) -> None:
+def test_an_example_that_can_be_run_says_how_it_ends(path: Path) -> None:
     found = notes(path)
 
-    assert found.keys() - {"inputs"} == {"about", "rehearsed" if can_be_rehearsed(load(path)) else "not rehearsed"}
+    assert found.keys() - {"inputs", "exit code"} == {"about", "ends" if can_be_run(path) else "not run"}
 
 
-@each_rehearsal
-def test_a_rehearsal_ends_as_the_example_says(path: Path, tmp_path: Path) -> None:
-    workflow, found = load(path), notes(path)
-    given: dict[str, Any] = json.loads(found.get("inputs", "{}"))
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with opened(tmp_path) as found:
+        yield found
 
-    history = rehearse(workflow, tmp_path, inputs=check_inputs(workflow, given))
 
-    steps = ", ".join(f"{step} {status}" for step, status in history.statuses.items())
-    assert f"{history.status}; {steps}" == found["rehearsed"]
+@pytest.fixture
+def live_server(tmp_path: Path, schema_url: str) -> Iterator[Live]:
+    with opened(tmp_path, schema_url) as found:
+        yield found
+
+
+def expect_its_end(path: Path, ran: Ran) -> None:
+    found = notes(path)
+    steps = ", ".join(f"{name} {step['status']}" for name, step in ran.steps.items())
+    assert f"{ran.status}; {steps}" == found["ends"]
+    assert str(ran.exit_code) == found.get("exit code", EXIT_CODES.get(ran.status))
+
+
+@pytest.mark.parametrize("path", RUN, ids=named)
+def test_an_example_ends_as_it_says(path: Path, live: Live) -> None:
+    ran = run(live, path)
+
+    expect_its_end(path, ran)
+
+
+@pytest.mark.parametrize("path", ON_A_SERVER, ids=named)
+def test_an_example_ends_the_same_way_on_postgresql(path: Path, live_server: Live) -> None:
+    ran = run(live_server, path)
+
+    expect_its_end(path, ran)
 
 
 def test_the_index_has_a_line_for_every_example_and_no_other() -> None:
@@ -128,24 +147,27 @@ def test_the_index_has_a_line_for_every_example_and_no_other() -> None:
     assert lines == [index_line(path) for path in EXAMPLES]
 
 
-# What an example showed beyond its statuses.
+# What an example shows beyond its statuses.
 
 
-def rehearsed(name: str, folder: Path, **inputs: Any) -> Any:
-    workflow = load(FOLDER / f"{name}.yaml")
-    return rehearse(workflow, folder, inputs=check_inputs(workflow, inputs))
+def shown(live: Live, name: str) -> Ran:
+    return run(live, FOLDER / f"{name}.yaml")
 
 
-def test_undo_takes_back_the_last_thing_first(tmp_path: Path) -> None:
-    rehearsed("undo", tmp_path)
-
-    assert (tmp_path / "undone.txt").read_text() == "called back parcel-7\nreleased seat-12\n"
+def outputs(ran: Ran) -> dict[str, Any]:
+    return {name: step["output"] for name, step in ran.steps.items()}
 
 
-def test_the_four_strategies_give_the_outputs_that_their_comments_promise(tmp_path: Path) -> None:
-    history = rehearsed("handlers", tmp_path)
+def test_undo_takes_back_the_last_thing_first(live: Live) -> None:
+    shown(live, "undo")
 
-    assert {name: history[name].output for name in history.statuses} == {
+    assert live.lines("undone.txt") == ["called back parcel-7", "released seat-12"]
+
+
+def test_the_four_strategies_give_the_outputs_that_their_comments_promise(live: Live) -> None:
+    ran = shown(live, "handlers")
+
+    assert outputs(ran) == {
         "recovered": "built with -j1",
         "repaired": "deployed",
         "replaced": {"rates": "yesterday", "reason": "EXIT_NONZERO"},
@@ -153,30 +175,77 @@ def test_the_four_strategies_give_the_outputs_that_their_comments_promise(tmp_pa
         "judged": "4 means: nothing to do",
         "shared": "tidied",
     }
-    assert not (tmp_path / "scratch").exists()
+    assert not (live.folder / "scratch").exists()
 
 
-def test_a_value_with_a_command_in_it_is_one_word_everywhere(tmp_path: Path) -> None:
-    history = rehearsed("values", tmp_path)
+def test_each_way_to_write_a_handler_gives_its_output(live: Live) -> None:
+    ran = shown(live, "handler-forms")
 
-    assert (tmp_path / "my $(reboot); file.txt").read_text() == "hello\n"
-    assert history["stem"].output == "my $(reboot); file"
-    assert history["literal"].output == "world is the shell's own, and so is a home; ${inputs.file} is only text"
+    assert outputs(ran) == {
+        "text": "after EXIT_NONZERO",
+        "action": {"code": "EXIT_NONZERO"},
+        "list": "second",
+        "mapping": "second",
+        "name": "tidied",
+    }
 
 
-def test_outputs_keep_the_types_of_their_expressions(tmp_path: Path) -> None:
-    history = rehearsed("inputs", tmp_path, target="prod", regions='["east", "west"]')
+def test_a_handler_is_told_what_its_example_says(live: Live) -> None:
+    ran = shown(live, "handler-error")
 
-    assert history.ended.outputs == {
+    first, second, third = ran.shown["outputs"]["told"].splitlines()
+    assert first == "fetch: EXIT_NONZERO 22 (error) in attempt 2"
+    assert re.fullmatch(r'at \S+Z: it said "no"', second)
+    assert third == "in short: EXIT_NONZERO 22"
+
+
+def test_a_recovery_script_writes_a_log_of_its_own(live: Live) -> None:
+    ran = shown(live, "recovery-script")
+
+    assert live.logs(ran.run_id, "fetch", "script") == [("fetch, attempt 1: EXIT_NONZERO 11\n", "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "attempts"),
+    [("retry-budget", 4), ("retry-max-attempts", 3), ("rule-codes", 2), ("retry-backoff", 4), ("handler-rerun", 2)],
+)
+def test_a_step_is_tried_as_often_as_its_example_says(name: str, attempts: int, live: Live) -> None:
+    ran = shown(live, name)
+
+    [step] = ran.steps.values()
+    assert step["attempts"] == attempts
+
+
+def test_the_next_attempt_gets_what_its_rule_adjusts(live: Live) -> None:
+    adjusted = [
+        ran.facts(e.RetryScheduled)[0].adjusted for ran in (shown(live, "adjust-timeout"), shown(live, "adjust-cpus"))
+    ]
+
+    assert adjusted == [e.Adjusted(timeout=0.6), e.Adjusted(cpus=1.0)]
+
+
+def test_a_value_with_a_command_in_it_is_one_word_everywhere(live: Live) -> None:
+    ran = shown(live, "values")
+
+    assert live.read("my $(reboot); file.txt") == "hello\n"
+    assert ran.steps["stem"]["output"] == "my $(reboot); file"
+    literal = "world is the shell's own, and so is a home; ${inputs.file} is only text"
+    assert ran.steps["literal"]["output"] == literal
+
+
+def test_outputs_keep_the_types_of_their_expressions(live: Live) -> None:
+    ran = live.run(FOLDER / "inputs.yaml", inputs={"target": "prod", "regions": '["east", "west"]'})
+
+    assert ran.shown["outputs"] == {
         "text": 'plan: 4 replicas in ["east","west"], team core\nprod gets 0.5 of the traffic',
         "replicas": 4,
         "is_real": True,
     }
 
 
-def test_an_alert_gets_the_context_of_the_failure(tmp_path: Path) -> None:
-    rehearsed("failure-alert", tmp_path)
+def test_an_alert_gets_the_context_of_the_failure(live: Live) -> None:
+    shown(live, "failure-alert")
 
-    head, _, rest = (tmp_path / "page.txt").read_text().partition("\n")
+    head, _, rest = live.read("page.txt").partition("\n")
     assert head == "MULLIGAN_FAILURE_ROUTE_CONTEXT v1"
     assert "disk full" in rest

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from mulligan.service.home import Home
-
-from .runner import Live
+from .runner import Live, opened
 
 
 @pytest.fixture(autouse=True)
@@ -25,30 +22,19 @@ def _no_home_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
     """The runner, on each kind of store."""
     store_url = request.getfixturevalue("schema_url") if request.param == "postgres" else ""
-    with _live(tmp_path, store_url) as found:
+    with opened(tmp_path, store_url) as found:
         yield found
 
 
 @pytest.fixture
 def live_file(tmp_path: Path) -> Iterator[Live]:
     """The runner on SQLite: for what no store can change."""
-    with _live(tmp_path, "") as found:
+    with opened(tmp_path, "") as found:
         yield found
 
 
 @pytest.fixture
 def live_server(tmp_path: Path, schema_url: str) -> Iterator[Live]:
     """The runner on PostgreSQL: for what several hosts share."""
-    with _live(tmp_path, schema_url) as found:
+    with opened(tmp_path, schema_url) as found:
         yield found
-
-
-@contextmanager
-def _live(tmp_path: Path, store_url: str) -> Iterator[Live]:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    found = Live(folder, Home(tmp_path / "home", store_url))
-    try:
-        yield found
-    finally:
-        found.close()

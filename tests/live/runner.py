@@ -285,6 +285,17 @@ class Live:
         }
 
 
+@contextmanager
+def opened(folder: Path, store_url: str = "") -> Iterator[Live]:
+    """A runner whose commands work in an empty folder below this one, on SQLite or on the server that is named."""
+    (folder / "work").mkdir()
+    found = Live(folder / "work", Home(folder / "home", store_url))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
 def wait_until(is_so: Callable[[], object], otherwise: str = "it never came") -> None:
     """Look again and again until it is so."""
     until = time.monotonic() + DEADLINE_SECONDS

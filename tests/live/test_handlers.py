@@ -214,7 +214,7 @@ steps:
   - {step: killed, shell: kill -9 $$, on_failure: 'echo ${error.code}'}
   - {step: late, shell: sleep 30, timeout: 50ms, on_failure: 'echo ${error.code}'}
   - step: hungry
-    shell: head -c 100000000 /dev/zero | tail -n 1 | wc -c; sleep 30
+    shell: '{ head -c 100000000 /dev/zero; sleep 60; } | tail -n 1'
     resources: {memory: 32MiB}
     on_failure: 'echo ${error.code}'
   # With it goes all that runs beside it: so it comes last.

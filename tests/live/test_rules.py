@@ -164,12 +164,12 @@ def test_no_attempt_starts_before_its_delay_is_over(live: Live):
         assert all(start >= due for start, due in zip(starts[1:], dues, strict=True))
 
 
-# `tail` keeps what has no line in it: 100 MB at the first attempt, more than is asked for at the second, too.
+# `tail` keeps what has no line in it until there is no more: 100 MB, which is more than is asked for at each of the two.
 HUNGRY = """
 name: hungry
 steps:
   - step: solve
-    shell: '[ $MULLIGAN_ATTEMPT -gt 2 ] || head -c 100000000 /dev/zero | tail -n 1 | wc -c; sleep 0.01'
+    shell: '[ $MULLIGAN_ATTEMPT -gt 2 ] || { head -c 100000000 /dev/zero; sleep 60; } | tail -n 1'
     resources: {memory: 24MiB}
     retry: {rules: [{codes: [OUT_OF_MEMORY], max_retries: 2, adjust: {memory: x1.5, max_memory: 40MiB}}]}
 """
