@@ -164,7 +164,7 @@ def test_no_attempt_starts_before_its_delay_is_over(live: Live):
         assert all(start >= due for start, due in zip(starts[1:], dues, strict=True))
 
 
-# `tail` keeps what has no line in it until there is no more: 100 MB, which is more than is asked for at each of the two.
+# `tail` keeps what has no line in it until there is no more: 100 MB, more than is asked for at each of the two.
 HUNGRY = """
 name: hungry
 steps:

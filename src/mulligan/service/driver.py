@@ -79,12 +79,15 @@ class Driver:
         *,
         watcher: Watcher | None = None,
         lease_seconds: float = LEASE_SECONDS,
+        host: str = "",
     ) -> None:
         self.home = home
         self.store = store
         self.capacity = capacity
         self.watcher = watcher or Unwatched()
         self.lease_seconds = lease_seconds
+        # Where its tasks run, as the store knows it.
+        self.host = host or this_host()
         self.interrupts = 0
         self.hands: LocalHands | None = None
         self.lock: lock.Lock | None = None
@@ -102,7 +105,7 @@ class Driver:
 
     def _set_up(self, root_run_id: int | None = None) -> None:
         """All of it, or nothing of ours is left."""
-        self.name = f"{this_host()}.{os.getpid()}.{os.urandom(3).hex()}"
+        self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
         self.lock = lock.hold(self.home.locks, self.name)
         try:
             self.hands = self._hands(self.lock.fd)
@@ -125,14 +128,14 @@ class Driver:
 
     def _record(self, lock_path: str) -> WorkerRecord:
         can = self.capacity or Capacity(0.0, 0)
-        return WorkerRecord(self.name, this_host(), os.getpid(), lock_path, can.cpus, can.memory, can.gpus, can.labels)
+        return WorkerRecord(self.name, self.host, os.getpid(), lock_path, can.cpus, can.memory, can.gpus, can.labels)
 
     def _hands(self, lock_fd: int) -> LocalHands | None:
         if self.capacity is None:
             return None
         return LocalHands(
             name=self.name,
-            host=this_host(),
+            host=self.host,
             home=self.home.folder,
             cpus=self.capacity.cpus,
             memory=self.capacity.memory,
@@ -168,8 +171,8 @@ class Driver:
 
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this host."""
-        for worker in bury_the_dead(self.store, this_host(), lock.is_free, kill_leftovers):
-            if worker.host == this_host():
+        for worker in bury_the_dead(self.store, self.host, lock.is_free, kill_leftovers):
+            if worker.host == self.host:
                 Path(worker.lock).unlink(missing_ok=True)
                 remove_folder(self.home.folders.worker(worker.name))
         if self.store.is_shared:
