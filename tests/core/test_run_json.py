@@ -94,7 +94,7 @@ def test_a_failure_that_another_step_handled():
 
     run.fail("a").fail("a", exit_code=3).ok("fix", output="mended")
 
-    sent = {"status": "selected", "to": "fix", "visit": 1, "then": None, "reason": None, "passed": []}
+    sent = {"status": "selected", "edge": 1, "to": "fix", "visit": 1, "then": None, "reason": None, "passed": []}
     assert run_json(run.state) == {
         "run_id": 1,
         "status": "completed",
@@ -131,6 +131,7 @@ def test_with_its_log_a_route_says_why_the_others_were_not_taken():
 
     assert run_json(run.state)["steps"]["a"]["failure_route"] == {
         "status": "selected",
+        "edge": 1,
         "to": "fix",
         "visit": 1,
         "then": "rerun",
@@ -145,7 +146,7 @@ def test_with_its_log_a_route_says_why_the_others_were_not_taken():
 def test_a_failure_that_nobody_takes_has_no_route():
     run = History(workflow(step("a"))).start().fail("a")
 
-    route = {"status": "no_route", "to": None, "visit": None, "then": None, "reason": "no_edge", "passed": []}
+    route = {"status": "no_route", "edge": None, "to": None, "visit": None, "then": None, "reason": "no_edge", "passed": []}
     assert run_json(run.state)["steps"]["a"]["failure_route"] == route
 
 

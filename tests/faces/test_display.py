@@ -93,7 +93,7 @@ def test_a_run_that_is_over_at_once_draws_nothing_that_moves():
     )
 
 
-def test_who_wants_no_colour_gets_none_and_still_sees_what_moves():
+def test_who_wants_no_colour_gets_nothing_bold_or_dim_either_and_still_sees_what_moves():
     os.mkfifo("pipe")
     terminal = Terminal(workflow(MOVING), NO_COLOR="1")
 
@@ -101,7 +101,20 @@ def test_who_wants_no_colour_gets_none_and_still_sees_what_moves():
     Path("pipe").write_text("heard\n")
 
     assert is_shown
-    assert re.findall(r"\x1b\[[0-9;]*3[0-7]m", terminal.left()) == []
+    assert re.findall(r"\x1b\[[0-9;]*m", terminal.left()) == []
+
+
+def test_what_runs_in_a_called_run_is_drawn_with_its_caller():
+    os.mkfifo("pipe")
+    workflow("name: inner\nsteps:\n  - {step: slow, shell: 'cat pipe'}\n", "inner.yaml")
+    workflow("name: middle\nsteps:\n  - {step: inner, workflow: inner.yaml}\n", "middle.yaml")
+    terminal = Terminal(workflow("name: outer\nsteps:\n  - {step: call, workflow: middle.yaml}\n"))
+
+    is_shown = terminal.shows("▸ call ", "▸ call/inner ", "● call/inner/slow ")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    assert "call/inner/slow  completed" in _ESCAPES.sub("", terminal.left())
 
 
 @pytest.mark.parametrize("kind", ["dumb", ""])

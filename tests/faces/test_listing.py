@@ -47,7 +47,7 @@ def test_runs_are_listed_newest_first_with_what_to_do_where_nobody_drives_one():
     assert mulligan("list").plain == (
         0,
         "RUN  STATUS  AGE  WORKFLOW\n"
-        "3  running  Ns  asking  nobody drives it: mulligan resume 3\n"
+        "3  running  Ns  asking  'gate' waits for a person: mulligan pending\n"
         "2  failed  Ns  broken\n"
         "1  completed  Ns  hello\n",
         "",
@@ -60,9 +60,10 @@ def test_the_list_as_json_has_a_run_a_line_of_the_list():
     [run] = mulligan("list", "--json").json
 
     assert sorted(run) == sorted(
-        "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver".split()
+        "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver asks".split()
     )
     assert (run["run_id"], run["status"], run["driver"]) == (1, "running", None)
+    assert run["asks"] == [{"run_id": 1, "place": "gate", "kind": "approval"}]
 
 
 def test_the_list_can_be_shortened_and_chosen_by_status():
@@ -97,7 +98,7 @@ def test_a_home_elsewhere_is_named_in_what_is_proposed(tmp_path: Path):
     mulligan("run", workflow(ASKING), "--home", tmp_path / "else where")
 
     assert mulligan("list", "--home", tmp_path / "else where").out.endswith(
-        f"nobody drives it: mulligan resume 1 --home '{tmp_path}/else where'\n"
+        f"'gate' waits for a person: mulligan pending --home '{tmp_path}/else where'\n"
     )
 
 
@@ -160,19 +161,123 @@ outputs: {answer: "${steps.fixed.output}"}
     )
 
 
-def test_child_runs_are_shown_as_a_tree():
+CALLED = "name: inner\nsteps:\n  - {step: greet, shell: test -e ok}\n"
+CALLING = """\
+name: outer
+steps:
+  - {step: call, workflow: inner.yaml, next: {to: mend, on: failure, then: rerun}}
+  - {step: mend, shell: touch ok}
+"""
+
+
+def test_runs_that_a_step_called_are_shown_below_it_with_their_steps_attempt_by_attempt():
+    workflow(CALLED, "inner.yaml")
+    ran(CALLING)
+
+    assert mulligan("show", 1).plain == (
+        0,
+        "run 1 of 'outer': completed, degraded, started Ns ago\n"
+        "STEP  STATUS  TRIES  TIME  MEMORY\n"
+        "call  completed  2  visit 2\n"
+        "  run 2: inner  failed\n"
+        "  greet  failed  1  Ns  NMiB  EXIT_NONZERO 1\n"
+        "  run 3: inner  completed  for attempt 2 of 'call'\n"
+        "  greet  completed  1  Ns  NMiB\n"
+        "mend  completed  1  Ns  NMiB\n",
+        "",
+    )
+
+
+def test_the_tree_of_runs_is_in_the_json_and_each_step_names_those_that_it_called():
     workflow(HELLO, "inner.yaml")
     workflow("name: middle\nsteps:\n  - {step: inner, workflow: inner.yaml}\n", "middle.yaml")
     ran("name: outer\nsteps:\n  - {step: middle, workflow: middle.yaml}\n")
 
+    shown = mulligan("show", 1, "--json").json
+
+    [child] = shown["children"]
+    assert (child["run_id"], child["step"], [below["run_id"] for below in child["children"]]) == (2, "middle", [3])
+    assert (shown["steps"]["middle"]["children"], child["steps"]["inner"]["children"]) == ([2], [3])
+    assert child["children"][0]["steps"]["greet"]["status"] == "completed"
+
+
+def test_of_very_many_called_runs_the_first_are_shown_and_the_others_counted():
+    workflow(HELLO, "inner.yaml")
+    ran("""\
+name: many
+steps:
+  - step: each
+    map: {over: "${['a','b','c','d','e','f','g','h','i','j','k','l','m','n','o','p','q','r','s','t','u','v']}", as: n}
+    do: [{workflow: inner.yaml}]
+""")
+
+    lines = mulligan("show", 1).plain[1].splitlines()
+
+    assert sum(line.startswith("  run ") for line in lines) == 20
+    assert lines[-1] == "  2 more runs  mulligan list --all"
+    assert len(mulligan("show", 1, "--json").json["steps"]["each"]["children"]) == 22
+
+
+def test_what_a_called_run_asks_of_people_is_shown_with_the_caller():
+    workflow(ASKING, "inner.yaml")
+    ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")
+
     shown = mulligan("show", 1)
 
-    assert shown.plain[1].splitlines()[3:] == [
-        "child run 2 of 'middle': completed (attempt 1 of 'middle')",
-        "  child run 3 of 'hello': completed (attempt 1 of 'inner')",
+    assert shown.plain[1].splitlines()[2:] == [
+        "call  running  1",
+        "  run 2: asking  running",
+        "  gate  running  1  waits for an approval: deploy?",
     ]
-    [child] = mulligan("show", 1, "--json").json["children"]
-    assert (child["run_id"], child["step"], [below["run_id"] for below in child["children"]]) == (2, "middle", [3])
+    assert shown.err.endswith("'gate' waits for an approval: mulligan approve 2 gate --reason TEXT\n")
+
+
+def test_called_runs_are_listed_only_with_all_and_then_below_their_callers():
+    workflow(ASKING, "inner.yaml")
+    ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")
+    ran(HELLO)
+
+    assert mulligan("list").plain == (
+        0,
+        "RUN  STATUS  AGE  WORKFLOW\n"
+        "3  completed  Ns  hello\n"
+        "1  running  Ns  outer  'gate' waits for a person: mulligan pending\n",
+        "",
+    )
+    assert mulligan("list", "--all").plain == (
+        0,
+        "RUN  STATUS  AGE  WORKFLOW\n"
+        "3  completed  Ns  hello\n"
+        "1  running  Ns  outer  'gate' waits for a person: mulligan pending\n"
+        "  2  running  Ns  asking  'gate' waits for a person: mulligan pending\n",
+        "",
+    )
+    assert [run["run_id"] for run in mulligan("list", "--json", "--all", "-n", 2).json] == [3, 2]
+    assert "child of run 1" in mulligan("list", "--all", "-n", 2).out
+
+
+def test_a_parked_step_says_its_failure_once_and_until_when_somebody_may_decide():
+    ran("""\
+name: parked
+steps:
+  - {step: simulate, shell: 'echo diverged >&2; exit 42', triage: {timeout: 1h}}
+""")
+
+    assert mulligan("show", 1).plain[1].splitlines()[2] == (
+        "simulate  pending_failed  1  Ns  NMiB  waits for a person to classify EXIT_NONZERO 42: diverged,"
+        " or its default on THEN"
+    )
+
+
+def test_what_was_undone_is_shown_as_that():
+    ran("""\
+name: undone
+steps:
+  - {step: reserve, shell: 'true', undo: {shell: 'true'}}
+  - {step: charge, needs: [reserve], shell: exit 1}
+""")
+
+    assert "reserve  completed  1  Ns  NMiB  undone" in mulligan("show", 1).plain[1]
 
 
 def test_a_run_as_json_is_what_run_printed_and_more():
@@ -185,7 +290,7 @@ def test_a_run_as_json_is_what_run_printed_and_more():
     same = set(printed) - {"steps", "end"}
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
     fetch = shown["steps"]["fetch"]
-    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items"}
+    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items", "undone", "children"}
     assert set(fetch["usage"]) == {"wall_seconds", "cpu_seconds", "peak_memory"}
     assert (fetch["usage"]["peak_memory"] > 0, fetch["items"]) == (True, None)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from .commands import mulligan, ran
+from .commands import mulligan, process, ran, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -207,13 +208,99 @@ def test_a_run_that_waits_says_for_whom_at_the_end_of_its_story():
     )
 
 
-def test_a_story_as_json_is_one_object():
-    ran(ASKING)
+def test_a_story_as_json_is_an_array_of_lines_and_of_what_is_waited_for():
+    ran("name: asking\nsteps:\n  - {step: a, shell: 'true'}\n  - {step: gate, needs: [a], approve: 'deploy?'}\n")
 
-    told = mulligan("explain", 1, "--json").json
+    line, wait = mulligan("explain", 1, "--json").json
 
-    assert (told["run_id"], told["status"], told["story"]) == (1, "running", [])
-    assert [(wait["kind"], wait["place"]) for wait in told["waiting_for"]] == [("approval", "gate")]
+    assert (line["run_id"], line["place"], line["text"], line["tone"]) == (1, "a", "completed", "good")
+    assert line["seq"] > 1 and line["at"].startswith("20")
+    assert wait == {
+        "run_id": 1,
+        "seq": None,
+        "at": None,
+        "place": "gate",
+        "text": "waits for an approval: deploy?",
+        "tone": "wait",
+    }
+
+
+TWO = """\
+name: two
+steps:
+  - {step: fetch, shell: exit 1, on_failure: echo fetched}
+  - {step: gate, needs: [fetch], approve: 'deploy?'}
+  - {step: load, needs: [gate], shell: 'true'}
+"""
+
+
+def test_the_story_of_one_step_has_its_own_lines_and_what_it_waits_for():
+    ran(TWO)
+
+    assert mulligan("explain", 1, "fetch").plain == (
+        0,
+        "THEN fetch  attempt 1 failed, EXIT_NONZERO 1\n"
+        "THEN fetch  its recovery handler runs\n"
+        "THEN fetch.on_failure@1.0  completed: echo fetched\n"
+        "THEN fetch  recovered, by its handler\n",
+        "",
+    )
+    assert mulligan("explain", 1, "fetch.on_failure@1.0").plain[1] == (
+        "THEN fetch.on_failure@1.0  completed: echo fetched\n"
+    )
+    assert mulligan("explain", 1, "load") == (0, "'load' waits for 'gate' to complete\n", "")
+
+
+def test_the_story_of_a_step_that_is_not_there_is_refused():
+    ran(TWO)
+
+    assert mulligan("explain", 1, "fech") == (
+        2,
+        "",
+        "error[step.unknown]: 'fech' is not a step of run 1\n  did you mean 'fetch'?\n",
+    )
+
+
+def test_the_stories_of_called_runs_are_told_in_their_places_as_a_tree():
+    workflow("name: inner\nsteps:\n  - {step: greet, shell: exit 3}\n", "inner.yaml")
+    ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")
+
+    assert mulligan("explain", 1).plain[1] == (
+        "THEN call  calls 'inner.yaml' as run 2\n"
+        "THEN call  failed, CHILD_FAILED: child run 2 failed\n"
+        "THEN end  the run failed: nobody handled the failure of 'call' (1 step, 1 failed)\n"
+    )
+    assert mulligan("explain", 1, "--tree").plain[1] == (
+        "THEN call  calls 'inner.yaml' as run 2\n"
+        "THEN call/greet  failed, EXIT_NONZERO 3\n"
+        "THEN call/end  the run failed: nobody handled the failure of 'greet' (1 step, 1 failed)\n"
+        "THEN call  failed, CHILD_FAILED: child run 2 failed\n"
+        "THEN end  the run failed: nobody handled the failure of 'call' (1 step, 1 failed)\n"
+    )
+    assert [line["run_id"] for line in mulligan("explain", 1, "--tree", "--json").json] == [1, 2, 2, 1, 1]
+
+
+def test_what_a_called_run_waits_for_is_told_at_the_end_of_the_story():
+    workflow(ASKING, "inner.yaml")
+    ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")
+
+    assert mulligan("explain", 1).plain[1:] == (
+        "THEN call  calls 'inner.yaml' as run 2\n'call' waits for run 2\n'call/gate' waits for an approval: deploy?\n",
+        "  'gate' waits for an approval: mulligan approve 2 gate --reason TEXT\n",
+    )
+
+
+@pytest.mark.parametrize("words", [("explain", 1), ("show", 1), ("list",), ("explain", 1, "--json")], ids=str)
+def test_a_reader_that_has_enough_sees_no_traceback(words: tuple[object, ...]):
+    ran(TWO)
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    child = process(*words, stdout=writing)
+    os.close(writing)
+    _, err = child.communicate(timeout=60)
+
+    assert (child.returncode, err) == (141, b"")
 
 
 # replay

@@ -26,7 +26,8 @@ def _on_postgres(folder: Path, monkeypatch: pytest.MonkeyPatch, schema_url: str)
 def test_a_run_is_listed_shown_explained_and_its_logs_are_here():
     ran(PARKED)
 
-    assert mulligan("list").plain[1].splitlines()[1] == "1  running  Ns  parked  nobody drives it: mulligan resume 1"
+    listed = mulligan("list").plain[1].splitlines()
+    assert listed[1] == "1  running  Ns  parked  'simulate' waits for a person: mulligan pending"
     assert mulligan("show", 1, "--json").json["steps"]["simulate"]["status"] == "pending_failed"
     assert mulligan("explain", 1).out.endswith("'simulate' waits for a person to classify EXIT_NONZERO 42: diverged\n")
     assert mulligan("logs", 1, "simulate").err == "-- run 1, 'simulate', attempt 1\ndiverged\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -43,9 +44,9 @@ class Board:
 
     def __init__(self, paper: Paper) -> None:
         self._has_signs = paper.has_signs
-        self._console = Console(
-            file=paper.stream, no_color=not paper.is_coloured, highlight=False, markup=False, emoji=False
-        )
+        # Without a system of colours nothing is bold or dim either; the cursor moves all the same.
+        colours: Literal["auto"] | None = "auto" if paper.is_coloured else None
+        self._console = Console(file=paper.stream, color_system=colours, highlight=False, markup=False, emoji=False)
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
@@ -71,16 +72,15 @@ class Board:
         # No more than leaves room for the lines above, on a terminal of few lines.
         limit = max(1, min(ROWS_MAX, self._console.height - 4))
         found = following.moving(limit + 1)
-        wide = max((len(one.place) for one in found), default=0)
+        wide = max((len(one.where) for one in found), default=0)
         for one in found[:limit]:
-            yield self._row(one, following.run_id, wide, now)
+            yield self._row(one, wide, now)
         if len(found) > limit:
             yield Text("  …" if self._has_signs else "  ...", style="dim")
 
-    def _row(self, one: Moving, root_run_id: int, wide: int, now: datetime) -> Text:
+    def _row(self, one: Moving, wide: int, now: datetime) -> Text:
         sign, plain, style = _LOOKS[one.kind]
-        where = one.place if one.run_id == root_run_id else f"{one.run_id}:{one.place}"
-        row = Text(f"{sign if self._has_signs else plain} {where:<{wide}}  ", style=style)
+        row = Text(f"{sign if self._has_signs else plain} {one.where:<{wide}}  ", style=style)
         if one.due is not None:
             left = length(max(0.0, (one.due - now).total_seconds()))
             told = f"{one.text}, by itself in {left}" if one.kind in ("parked", "approval") else f"{one.text} in {left}"

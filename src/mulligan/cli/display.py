@@ -114,8 +114,7 @@ class Display:
     def _sentence(self, told: Told) -> str:
         paper, line = self.paper, told.line
         at = paper.tinted(f"{line.at.astimezone():%H:%M:%S}", "dim")
-        where = line.place if told.run_id == self.following.run_id else f"{told.run_id}:{line.place}"
-        name = paper.tinted(f"{where:<{self.following.place_chars(PLACE_CHARS_MAX)}}", "bold")
+        name = paper.tinted(f"{told.where:<{self.following.place_chars(PLACE_CHARS_MAX)}}", "bold")
         took = f" in {length(told.seconds)}" if told.seconds and told.seconds >= TOOK_SECONDS_MIN else ""
         text = paper.tinted(f"{line.text}{took}", line.tone)
         return f"{at} {paper.tinted(paper.mark(line.tone), line.tone)} {name}  {text}"

@@ -4,42 +4,75 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Annotated, Any
 
 from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
-from mulligan.cli.showing import question
+from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.showing import question, until
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, wants_colour
-from mulligan.service.reading import Line
+from mulligan.service.telling import Asked, Sentence, tell_run, waits
+
+# How wide the column of places becomes at most, and of how many lines it is measured.
+PLACE_CHARS_MAX, MEASURED_MAX = 30, 1000
+# A large run has many lines: each is not worth a write of its own.
+_LINES_AT_ONCE = 1000
 
 
-def explain(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Tell the story of a run, and what it waits for."""
+def explain(
+    run: RunId,
+    step: Annotated[str | None, Argument(metavar="STEP", help="One step, or a part of one; else all of it.")] = None,
+    tree: Annotated[bool, Option("--tree", help="With the stories of the runs that it called, where it did.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell the story of a run, and what it waits for.
+
+    From its events alone: each failure, which rule matched or why none did, what handlers, people and remediations
+    made of it, why an edge was taken and the others were not.
+    """
     with service_at(home) as service:
-        found, story = service.show(run), list(service.explain(run))
-    if as_json:
-        lines = [{"at": line.at.isoformat(), **_words(line)} for line in story]
-        show_json({"run_id": run, "status": found["status"], "story": lines, "waiting_for": found["waiting_for"]})
-        return
+        story = tell_run(service, run, step or "", is_tree=tree)
+        asked = waits(service, run, step or "")
+        if as_json:
+            show_json([*map(_as_json, story), *map(_wait_as_json, asked)])
+            return
+        _show(story)
+    for one in asked:
+        _tell_what_is_waited_for(one, where(home))
+
+
+def _as_json(told: Sentence) -> dict[str, Any]:
+    line = told.line
+    at, seq = line.at.isoformat(), line.seq
+    return {"run_id": told.run_id, "seq": seq, "at": at, "place": line.place, "text": line.text, "tone": line.tone}
+
+
+def _wait_as_json(asked: Asked) -> dict[str, Any]:
+    """What is waited for is no event: it has no number and no time."""
+    place, text = asked.wait.get("place", ""), f"waits for {asked.wait['text']}"
+    return {"run_id": asked.run_id, "seq": None, "at": None, "place": place, "text": text, "tone": "wait"}
+
+
+def _show(story: Iterator[Sentence]) -> None:
     is_coloured = wants_colour(sys.stdout, os.environ)
-    width = max((len(line.place) for line in story), default=0)
-    for line in story:
-        show(_sentence(line, width, is_coloured=is_coloured))
-    _tell_what_is_waited_for(run, found, where(home))
+    first = list(islice(story, MEASURED_MAX))
+    width = max((len(told.where) for told in first if len(told.where) <= PLACE_CHARS_MAX), default=0)
+    lines = (_sentence(told, width, is_coloured=is_coloured) for told in chain(first, story))
+    while chunk := list(islice(lines, _LINES_AT_ONCE)):
+        show("\n".join(chunk))
 
 
-def _words(line: Line) -> dict[str, str]:
-    return {"place": line.place, "text": line.text, "tone": line.tone}
-
-
-def _sentence(line: Line, width: int, *, is_coloured: bool) -> str:
+def _sentence(told: Sentence, width: int, *, is_coloured: bool) -> str:
+    line = told.line
     text = tinted(line.text, line.tone) if is_coloured else line.text
-    return f"{line.at.astimezone():%H:%M:%S} {line.place:<{width}}  {text}"
+    return f"{line.at.astimezone():%H:%M:%S} {told.where:<{width}}  {text}"
 
 
-def _tell_what_is_waited_for(run_id: int, found: dict[str, Any], home: str) -> None:
-    for wait in found["waiting_for"]:
-        place = f"'{wait['place']}' waits" if wait.get("place") else "the run waits"
-        show(f"{place} for {wait['text']}")
-        if asked := question(run_id, wait, home):
-            complain(f"  {asked}")
+def _tell_what_is_waited_for(asked: Asked, home: str) -> None:
+    place = f"'{asked.where}' waits" if asked.where else "the run waits"
+    show(f"{place} for {asked.wait['text']}{until(asked.wait)}")
+    if answer := question(asked.run_id, asked.wait, home):
+        complain(f"  {answer}")

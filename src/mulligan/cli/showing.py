@@ -1,4 +1,4 @@
-"""`mulligan show` and `mulligan items`: one run, step by step, and one map step, item by item."""
+"""`mulligan show`: one run, step by step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mulligan.cli.listing import driven
-from mulligan.cli.options import AsJson, HomeFolder, RunId, StepName, service_at, where
+from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
 from mulligan.cli.tables import age, counted, cut, length, memory, show_table
 from mulligan.cli.terminal import complain, show, show_json
-from mulligan.service.overview import in_a_line, items, overview
+from mulligan.service.overview import in_a_line, overview
 
-_VALUE_CHARS_MAX = 24
+# What stands before a run that a step called, and again before its steps.
+_INDENT = "  "
 
 
 def show_run(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
@@ -24,26 +25,11 @@ def show_run(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> No
         show_json(found)
         return
     show(_headline(found))
-    rows = [_row(name, step) for name, step in (*found["steps"].items(), *_end(found))]
-    show_table(("STEP", "STATUS", "TRIES", "TIME", "MEMORY", ""), rows)
-    for line in _tree(found["children"], 0):
-        show(line)
+    show_table(("STEP", "STATUS", "TRIES", "TIME", "MEMORY", ""), [*_rows(found, 0)])
     for name, value in found["outputs"].items():
         show(f"output {name}: {cut(json.dumps(value), 200)}")
     for hint in _hints(found, where(home)):
         complain(hint)
-
-
-def list_items(run: RunId, step: StepName, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """List the items of a map step, and what became of each."""
-    with service_at(home) as service:
-        found = items(service, run, step)
-    if as_json:
-        show_json(found)
-        return
-    if not found:
-        complain(f"step '{step}' of run {run} has no items yet")
-    show_table(("ITEM", "STATUS", "TRIES", "VALUE", ""), [_item_row(item) for item in found])
 
 
 def _headline(run: dict[str, Any]) -> str:
@@ -56,11 +42,31 @@ def _headline(run: dict[str, Any]) -> str:
     return f"run {run['run_id']} of '{run['workflow']}': {', '.join(words)}{reason}"
 
 
+def until(wait: dict[str, Any]) -> str:
+    """When something happens by itself that waits for a person."""
+    if wait["kind"] not in ("triage", "approval") or not wait.get("due"):
+        return ""
+    return f", or its default {datetime.fromisoformat(wait['due']).astimezone():on %Y-%m-%d at %H:%M}"
+
+
 def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """`end` is told where it did something, or is doing it."""
-    end = run["end"]
-    is_told = end is not None and (end["attempts"] or end["failure"])
-    return [("end", end)] if is_told else []
+    end: dict[str, Any] | None = run.get("end")
+    return [("end", end)] if end is not None and (end["attempts"] or end["failure"]) else []
+
+
+def _rows(run: dict[str, Any], depth: int) -> Iterator[tuple[str, ...]]:
+    """The steps of a run, and below each the runs that it called, with their steps."""
+    children: dict[int, dict[str, Any]] = {child["run_id"]: child for child in run["children"]}
+    for name, step in (*run["steps"].items(), *_end(run)):
+        yield _row(_INDENT * depth + name, step)
+        called = [children[run_id] for run_id in step["children"]]
+        for child in called:
+            if child["steps"] is not None:
+                yield _child_row(child, depth + 1)
+                yield from _rows(child, depth + 2)
+        if closed := sum(child["steps"] is None for child in called):
+            yield f"{_INDENT * (depth + 1)}{counted(closed, 'more run')}", "", "", "", "", "mulligan list --all"
 
 
 def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
@@ -71,33 +77,35 @@ def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
     return name, step["status"], tries, took, peak, "; ".join(_remarks(step))
 
 
+def _child_row(child: dict[str, Any], depth: int) -> tuple[str, ...]:
+    is_plain = child["attempt"] == 1 and "[" not in child["step"] and "." not in child["step"]
+    whose = "" if is_plain else f"for attempt {child['attempt']} of '{child['step']}'"
+    name = f"{_INDENT * depth}run {child['run_id']}: {child['workflow']}"
+    return name, child["status"], "", "", "", "; ".join(filter(None, (whose, child["reason"])))
+
+
 def _remarks(step: dict[str, Any]) -> Iterator[str]:
     if step["visits"] > 1:
         yield f"visit {step['visits']}"
     if step["recovered"]:
         yield "recovered"
+    if step["undone"]:
+        yield "undone"
     if step["items"]:
         yield _items(step["items"])
-    if step["failure"] and step["status"] != "completed":
+    # Whoever has to decide is told of the failure with the question.
+    if step["failure"] and step["status"] not in ("completed", "pending_failed"):
         yield in_a_line(step["failure"]) + (", handled" if step["handled"] else "")
     for warning in step["warnings"]:
         yield f"warning: {in_a_line(warning)}"
-    for wait in step["waiting_for"]:
-        yield f"waits for {wait['text']}"
+    # Items are counted already, and runs that were called stand below.
+    for wait in (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child")):
+        yield f"waits for {wait['text']}{until(wait)}"
 
 
 def _items(counts: dict[str, int]) -> str:
     told = [f"{counts[status]} {status}" for status in ("failed", "running", "cancelled") if counts[status]]
     return ", ".join([f"{counts['completed']} of {counted(counts['total'], 'item')} done", *told])
-
-
-def _tree(children: list[dict[str, Any]], depth: int) -> Iterator[str]:
-    for child in children:
-        yield (
-            f"{'  ' * depth}child run {child['run_id']} of '{child['workflow']}': {child['status']}"
-            f" (attempt {child['attempt']} of '{child['step']}')"
-        )
-        yield from _tree(child["children"], depth + 1)
 
 
 def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
@@ -107,7 +115,14 @@ def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
         yield f"the story: mulligan explain {run_id}{place}; another round: mulligan retry {run_id}{place}"
     elif run["status"] == "running":
         yield driven(run, place)
-    yield from (asked for wait in run["waiting_for"] if (asked := question(run_id, wait, place)))
+    yield from _questions(run, place)
+
+
+def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
+    """What is asked of people by the run, and by those that it called."""
+    yield from (asked for wait in run["waiting_for"] if (asked := question(run["run_id"], wait, place)))
+    for child in run["children"]:
+        yield from _questions(child, place)
 
 
 def question(run_id: int, wait: dict[str, Any], home: str) -> str:
@@ -117,11 +132,3 @@ def question(run_id: int, wait: dict[str, Any], home: str) -> str:
     if wait["kind"] == "approval":
         return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
     return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""
-
-
-def _item_row(item: dict[str, Any]) -> tuple[str, ...]:
-    value = item["item"] if isinstance(item["item"], str) else json.dumps(item["item"])
-    failure = in_a_line(item["failure"]) if item["failure"] and item["status"] != "completed" else ""
-    tries = str(item["attempts"]) if item["attempts"] else ""
-    remark = "recovered" if item["recovered"] else failure
-    return str(item["index"]), item["status"], tries, cut(value, _VALUE_CHARS_MAX), remark

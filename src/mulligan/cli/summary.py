@@ -87,7 +87,8 @@ def _step(place: str) -> str:
 
 def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     for run_id, wait in outcome.waits[:TOLD_MAX]:
-        place = f"{wait.place}: " if wait.place else ""
+        whose = "" if run_id == outcome.run_id else f"run {run_id}, "
+        place = f"{whose}{wait.place}: " if wait.place else whose
         yield paper.tinted(f"  {paper.mark('wait')} {place}{wait.text}{_default(wait.due)}", "wait")
         for typed in _ANSWERS[wait.kind]:
             yield f"      {typed.format(run=run_id, place=wait.place)}{where}"

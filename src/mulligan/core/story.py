@@ -38,6 +38,8 @@ class Line(msgspec.Struct, frozen=True):
     is_detail: bool = False
     # It says all that the line before it did: who can, leaves that one out.
     is_whole: bool = False
+    # The run that is called here: its own story belongs here.
+    child_run_id: int = 0
 
 
 _Said = tuple[str, str, Tone] | None
@@ -56,13 +58,16 @@ class Teller:
         fact, at = entry.fact, entry.at
         rule, details = _SENTENCES.get(type(fact)), _DETAILS.get(type(fact))
         said = rule(self, fact, at) if rule else None
-        lines = [Line(at, *said, entry.seq, False, self._is_whole(fact, at))] if said else []
+        lines = [Line(at, *said, entry.seq, False, self._is_whole(fact, at), self._called(fact))] if said else []
         if details:
             lines += [Line(at, *one, entry.seq, True) for one in details(self, fact, at)]
         if said:
             self._attempt = (said[0], at) if isinstance(fact, e.AttemptFailed) else None
         self.memory.see(fact)
         return lines
+
+    def _called(self, fact: e.Fact) -> int:
+        return self.memory.children.get((fact.place, fact.attempt), 0) if isinstance(fact, e.AttemptStarted) else 0
 
     def _is_whole(self, fact: e.Fact, at: datetime) -> bool:
         """A step or item that failed at its only attempt: what is said of it says all that the attempt's line did."""

@@ -96,6 +96,7 @@ def _route_json(record: FailureRecord) -> dict[str, Any]:
     route = record.route
     return {
         "status": route.status,
+        "edge": route.edge,
         "to": route.to or None,
         "visit": route.visit or None,
         "then": record.then or None,
@@ -258,11 +259,14 @@ def _of_place(state: State, place: Place) -> Wait:
         return Wait("triage", f"a person to classify {found}", place.key, place.attempt, place.climb.parked_due)
     if place.status == "backing_off":
         return _of_retry(place)
-    if place.status == "ready":
-        if state.run.status == "paused":
-            return Wait("pause", "the pause to be lifted", place.key, place.attempt)
-        return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)
-    return _of_running(place)
+    return _of_ready(state, place) if place.status == "ready" else _of_running(place)
+
+
+def _of_ready(state: State, place: Place) -> Wait:
+    """Whatever keeps an attempt from its worker is said here."""
+    if state.run.status == "paused":
+        return Wait("pause", "the pause to be lifted", place.key, place.attempt)
+    return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)
 
 
 def _of_retry(place: Place) -> Wait:

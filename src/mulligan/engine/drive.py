@@ -18,6 +18,7 @@ from ..core import events as e
 from ..core import reports as r
 from ..core.breaker import Counted, Guard, judge
 from ..core.classify import Outcome
+from ..core.lineage import child_uid
 from ..core.scope import Evaluator, filled
 from ..core.snapshot import changes
 from ..core.state import State
@@ -380,7 +381,7 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
         by=f"run {run.run_id}",
         parent_run_id=run.run_id,
         cwd=run.cwd,
-        uid=f"{run.uid}.{effect.place}.{effect.attempt}" if run.uid else "",
+        uid=child_uid(run, effect.place, effect.attempt),
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import events as e
+from ..core.lineage import calling_place
 from ..core.scope import filled
 from ..core.state import Place, State
 from ..core.story import Line, Teller
@@ -36,6 +37,8 @@ class Moving(msgspec.Struct, frozen=True):
     since: datetime
     text: str = ""
     due: datetime | None = None
+    # Where it is, as it is said to people: `east/build` is a step of a called run.
+    where: str = ""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -45,6 +48,7 @@ class Told(msgspec.Struct, frozen=True):
     line: Line
     # How long the visit took that has come to its end.
     seconds: float | None = None
+    where: str = ""
 
 
 class Sentences:
@@ -155,7 +159,8 @@ class Following:
                 self._news.pop()
                 self._told -= 1
             self._told += 1
-            self._news.append(Told(run_id, line, self._seconds(state, entry)))
+            where = f"{self._above(run_id)}{line.place}"
+            self._news.append(Told(run_id, line, self._seconds(state, entry), where))
 
     def _seconds(self, state: State, entry: e.Entry) -> float | None:
         """How long the attempt took that completed a step; of a map, which is many, all of it."""
@@ -183,7 +188,16 @@ class Following:
             place = self._states[run_id].places.get(name)
             # What has a command below it is shown by that command.
             if place is not None and not (place.child and place.status == "running"):
-                yield _moving(run_id, place, since)
+                yield _moving(run_id, place, since, f"{self._above(run_id)}{name}")
+
+    def _above(self, run_id: int) -> str:
+        """What stands before the places of a called run: who called it, and so on up."""
+        run = self._states[run_id].run
+        if run.parent_run_id is None:
+            return ""
+        parent = self._states.get(run.parent_run_id)
+        caller = calling_place(parent.run, run) if parent is not None else ""
+        return f"{self._above(run.parent_run_id)}{caller}/" if caller else f"{run_id}:"
 
 
 _MOVING = ("running", "backing_off", "pending_failed")
@@ -202,21 +216,25 @@ def _matters(state: State, fact: e.Fact, is_root: bool) -> bool:
     return not is_ordinary or len(state.graph.nodes) <= STEPS_TOLD_MAX
 
 
-def _moving(run_id: int, place: Place, since: datetime) -> Moving:
+def _moving(run_id: int, place: Place, since: datetime, where: str) -> Moving:
+    kind, text, due = _doing(place)
+    return Moving(kind, run_id, place.key, since, text, due, where)
+
+
+def _doing(place: Place) -> tuple[Kind, str, datetime | None]:
+    """What a place does or waits for, in a word, and until when."""
     action = place.spec.action
     kind = _KINDS.get(action.kind, "running") if action else "running"
     if place.status == "pending_failed":
-        return Moving("parked", run_id, place.key, since, "a person has to decide", place.climb.parked_due)
+        return "parked", "a person has to decide", place.climb.parked_due
     if place.status == "backing_off":
-        return Moving("retry", run_id, place.key, since, f"attempt {place.attempt + 1}", place.climb.due)
+        return "retry", f"attempt {place.attempt + 1}", place.climb.due
     if place.items is not None:
-        return Moving("items", run_id, place.key, since, _items(place))
+        return "items", _items(place), None
     if action is not None and kind == "approval":
         message = filled(action, place.bindings).get("message") or ""
-        text = f"an approval: {message}" if message else "an approval"
-        return Moving(kind, run_id, place.key, since, text, place.due)
-    text = f"attempt {place.attempt}" if place.attempt > 1 else ""
-    return Moving(kind, run_id, place.key, since, text, place.due if kind == "timer" else None)
+        return kind, f"an approval: {message}" if message else "an approval", place.due
+    return kind, f"attempt {place.attempt}" if place.attempt > 1 else "", place.due if kind == "timer" else None
 
 
 _KINDS: dict[str, Kind] = {"approve": "approval", "wait": "timer", "workflow": "child"}

@@ -2,34 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ..core import events as e
 from ..core.failure import Failure
-from ..core.scope import error_view
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
 from ..core.words import what
 from ..core.workflow import END
-from ..errors import Refused, UnknownStep
 from ..ports import RunRecord
 from .reading import STEP_NAME
 from .verbs import Service
 
 _MEASURED = (e.AttemptSucceeded, e.AttemptFailed)
+# Of how many child runs the steps are shown: a map may call ten thousand.
+CHILDREN_OPENED_MAX = 20
+# How many records are read at once where child runs are passed over.
+PAGE = 500
 
 
 def overview(service: Service, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it, and more: who drives it, what each step cost, items, the tree of children."""
+    record = service.record(run_id)
+    children = _children(service, run_id, [CHILDREN_OPENED_MAX])
+    return {**listed(service, record), **_shown(service, run_id, children), "children": children}
+
+
+def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
+    """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
-    costs = _costs(service.events(run_id))
-    shown = run_json(state)
+    costs, called, shown = _costs(service.events(run_id)), _by_step(children), run_json(state)
     for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
         step["usage"] = costs.get(name)
         step["items"] = _counted(state, state.places[name])
-    return {**listed(service, service.record(run_id)), **shown, "children": _children(service, run_id)}
+        step["undone"] = state.places[name].is_undone
+        step["children"] = called.get(name, [])
+    for wait in (*shown["waiting_for"], *(wait for step in shown["steps"].values() for wait in step["waiting_for"])):
+        _name_child(wait, children)
+    return shown
+
+
+def _by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
+    called: dict[str, list[int]] = {}
+    for child in children:
+        called.setdefault(step_of(child["step"]), []).append(child["run_id"])
+    return called
+
+
+def _name_child(wait: dict[str, Any], children: list[dict[str, Any]]) -> None:
+    """The core does not know what a child run is called in the store."""
+    if wait["kind"] == "child":
+        sought = wait["place"], wait["attempt"]
+        found = next((child["run_id"] for child in children if (child["step"], child["attempt"]) == sought), None)
+        if found is not None:
+            wait["child_run_id"] = found
+            wait["text"] = wait["text"].replace("its child run", f"run {found}")
+
+
+def run_list(
+    service: Service, *, limit: int, statuses: Collection[str] = (), with_children: bool = False
+) -> list[dict[str, Any]]:
+    """The newest runs first; with the runs that they called, each of those below its caller where that is listed."""
+    records = list(islice(_records(service, limit, statuses, with_children), limit))
+    asking = _asking(service)
+    listing = {record.run_id: {**listed(service, record), "asks": asking.get(record.run_id, [])} for record in records}
+    below: dict[int | None, list[int]] = {}
+    for record in records:
+        above = record.parent_run_id if record.parent_run_id in listing else None
+        below.setdefault(above, []).append(record.run_id)
+    return [listing[run_id] for run_id in _in_order(below, None)]
+
+
+def _records(service: Service, limit: int, statuses: Collection[str], with_children: bool) -> Iterator[RunRecord]:
+    before, size = None, limit if with_children else max(limit, PAGE)
+    while page := service.runs(limit=size, before=before, statuses=statuses):
+        yield from (record for record in page if with_children or record.parent_run_id is None)
+        before = page[-1].run_id
+
+
+def _in_order(below: dict[int | None, list[int]], above: int | None) -> Iterator[int]:
+    """A run, then those that it called in the order of the calls."""
+    called = below.get(above, [])
+    for run_id in called if above is None else reversed(called):
+        yield run_id
+        yield from _in_order(below, run_id)
+
+
+def _asking(service: Service) -> dict[int, list[dict[str, Any]]]:
+    """What waits for a person, by the run and by the one that it is a child of."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for one in service.store.waiting() if service.home.is_there else ():
+        asked = {"run_id": one.run_id, "place": one.place, "kind": one.kind}
+        for run_id in {one.run_id, service.store.run(one.run_id).root_run_id or one.run_id}:
+            found.setdefault(run_id, []).append(asked)
+    return found
 
 
 def listed(service: Service, record: RunRecord) -> dict[str, Any]:
@@ -51,21 +120,11 @@ def listed(service: Service, record: RunRecord) -> dict[str, Any]:
     }
 
 
-def items(service: Service, run_id: int, step: str) -> list[dict[str, Any]]:
-    """The items of a map step, in order; refused where it has none."""
-    state = service.state(run_id)
-    place = state.places.get(step)
-    if place is None or place.role != "step":
-        raise UnknownStep(f"'{step}' is not a step of run {run_id}", step=step)
-    if state.step(step).map is None:
-        raise Refused(f"step '{step}' of run {run_id} is no map: it has no items", step=step)
-    values = place.items.values if place.items else []
-    return [{"run_id": run_id, "step": step, **_item(state, step, i, value)} for i, value in enumerate(values)]
-
-
 def in_a_line(failure: Mapping[str, Any]) -> str:
     """A failure that is shown as data, in a few words."""
-    return what(Failure(failure["code"], failure["message"] or "", exit_code=failure["exit_code"]))
+    return what(
+        Failure(failure["code"], failure["message"] or "", exit_code=failure["exit_code"], details=failure["details"])
+    )
 
 
 def _costs(entries: Iterable[e.Entry]) -> dict[str, dict[str, Any]]:
@@ -78,12 +137,17 @@ def _costs(entries: Iterable[e.Entry]) -> dict[str, dict[str, Any]]:
 
 
 def _add(costs: dict[str, dict[str, Any]], place: str, usage: dict[str, Any]) -> None:
-    name = STEP_NAME.match(place)
-    assert name is not None, "a place begins with the name of its step"
-    cost = costs.setdefault(name.group(), {"wall_seconds": 0.0, "cpu_seconds": 0.0, "peak_memory": 0})
+    cost = costs.setdefault(step_of(place), {"wall_seconds": 0.0, "cpu_seconds": 0.0, "peak_memory": 0})
     for key in ("wall_seconds", "cpu_seconds"):
         cost[key] = round(cost[key] + usage.get(key, 0.0), 6)
     cost["peak_memory"] = max(cost["peak_memory"], usage.get("peak_memory") or 0)
+
+
+def step_of(place: str) -> str:
+    """The step that a place belongs to."""
+    name = STEP_NAME.match(place)
+    assert name is not None, "a place begins with the name of its step"
+    return name.group()
 
 
 def _counted(state: State, place: Place) -> dict[str, int] | None:
@@ -100,27 +164,21 @@ def _status(state: State, step: str, index: int) -> str:
     return "waiting" if item is None else item.status
 
 
-def _item(state: State, step: str, index: int, value: Any) -> dict[str, Any]:
-    place = state.places.get(f"{step}[{index}]")
-    failure = place.failure if place else None
+def _children(service: Service, run_id: int, left: list[int]) -> list[dict[str, Any]]:
+    """The runs that a run called, and so on down; with their steps as long as there are any `left` to be opened."""
+    return [_child(service, record, left) for record in service.store.children(run_id)]
+
+
+def _child(service: Service, record: RunRecord, left: list[int]) -> dict[str, Any]:
+    left[0] -= 1
+    is_opened = left[0] >= 0
+    children = _children(service, record.run_id, left)
+    shown = _shown(service, record.run_id, children) if is_opened else {}
     return {
-        "index": index,
-        "item": value,
-        "status": _status(state, step, index),
-        "attempts": place.attempt if place else 0,
-        "recovered": bool(place and place.recovered_by),
-        "output": place.output if place else None,
-        "failure": error_view(failure) if failure else None,
+        **listed(service, record),
+        "step": record.parent_place,
+        "attempt": record.parent_attempt,
+        "steps": shown.get("steps"),
+        "waiting_for": shown.get("waiting_for", []),
+        "children": children,
     }
-
-
-def _children(service: Service, run_id: int) -> list[dict[str, Any]]:
-    return [
-        {
-            **listed(service, child),
-            "step": child.parent_place,
-            "attempt": child.parent_attempt,
-            "children": _children(service, child.run_id),
-        }
-        for child in service.store.children(run_id)
-    ]

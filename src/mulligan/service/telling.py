@@ -1,0 +1,66 @@
+"""The story of a run for every face: its lines, those of the runs that it called, and what all of them wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ..core.story import Line
+from .overview import overview, step_of
+from .verbs import Service
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """A line of a story: whose it is, and where, as it is said to people: `east/build` is a step of a called run."""
+
+    run_id: int
+    where: str
+    line: Line
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Something that is waited for now, with the place said as in a `Sentence`."""
+
+    run_id: int
+    where: str
+    wait: dict[str, Any]
+
+
+def tell_run(service: Service, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[Sentence]:
+    """The story of a run, or of one of its steps; as a tree with those of the runs that it called, where it did."""
+    if step:
+        service.refuse_unknown(run_id, step)
+    return _sentences(service, run_id, step, is_tree, "")
+
+
+def _sentences(service: Service, run_id: int, step: str, is_tree: bool, above: str) -> Iterator[Sentence]:
+    for line in service.explain(run_id):
+        if step and not is_of(step, line.place):
+            continue
+        yield Sentence(run_id, f"{above}{line.place}".rstrip("/"), line)
+        if is_tree and line.child_run_id:
+            yield from _sentences(service, line.child_run_id, "", True, f"{above}{line.place}/")
+
+
+def waits(service: Service, run_id: int, step: str = "") -> list[Asked]:
+    """What the run, or one of its steps, waits for: of a run that it called, what that waits for."""
+    found = overview(service, run_id)
+    waiting = [wait for wait in found["waiting_for"] if not step or is_of(step, wait.get("place", ""))]
+    if step and step in found["steps"] and not waiting:
+        waiting = found["steps"][step]["waiting_for"]
+    return list(_asked(service, run_id, waiting, ""))
+
+
+def _asked(service: Service, run_id: int, waiting: list[dict[str, Any]], above: str) -> Iterator[Asked]:
+    for wait in waiting:
+        where = f"{above}{wait.get('place', '')}".rstrip("/")
+        yield Asked(run_id, where, wait)
+        if child := wait.get("child_run_id"):
+            yield from _asked(service, child, overview(service, child)["waiting_for"], f"{where}/")
+
+
+def is_of(step: str, place: str) -> bool:
+    """Whether a place is the step, or a part of it; `step` may name a part itself: `check[3]`."""
+    return bool(place) and (step_of(place) == step or place == step or place.startswith((f"{step}[", f"{step}.")))
