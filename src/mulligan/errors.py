@@ -11,6 +11,7 @@
       NotFound                          not_found                404   2
         UnknownRun                      run.unknown              404   2
         UnknownStep                     step.unknown             404   2
+        UnknownBreaker                  breaker.unknown          404   2
       LanguageError                     language                 422   2   a file is refused: carries its `problems`
       InputInvalid                      input.invalid            422   2
       ExpressionFailed                  expression.failed        422   2
@@ -99,6 +100,10 @@ class UnknownRun(NotFound):
 
 class UnknownStep(NotFound):
     code = "step.unknown"
+
+
+class UnknownBreaker(NotFound):
+    code = "breaker.unknown"
 
 
 # What the code of a problem begins with that refuses nothing.

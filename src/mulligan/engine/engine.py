@@ -513,8 +513,9 @@ class Engine:
     def _is_worth_asking(self) -> bool:
         """A task that did not fit before may fit when something has ended: worth a question now and then."""
         has_waited = time.monotonic() - self._leased_at > LEASE_AGAIN_SECONDS
-        is_worth_it = has_waited and (self.has_breakers or not self._is_alone)
-        return self._may_have_tasks or (self._has_more_room and is_worth_it)
+        # In a file of our own the question costs next to nothing.
+        is_cheap = has_waited or not self.store.is_shared
+        return self._may_have_tasks or (self._has_more_room and is_cheap and (self.has_breakers or not self._is_alone))
 
     # -- trouble -----------------------------------------------------------------------------------------------------
 

@@ -172,6 +172,8 @@ class Driver:
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this host."""
         for worker in bury_the_dead(self.store, self.host, lock.is_free, kill_leftovers):
+            # What it had may be what we wait for: a run of ours, a breaker's probe.
+            self.engine.call()
             if worker.host == self.host:
                 Path(worker.lock).unlink(missing_ok=True)
                 remove_folder(self.home.folders.worker(worker.name))
@@ -269,10 +271,15 @@ class Driver:
         return None
 
     def _beat(self) -> None:
-        if self.store.is_shared and time.monotonic() - self._beaten_at > self.lease_seconds / BEATS_PER_LEASE:
-            self._beaten_at = time.monotonic()
+        """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
+        is_shared = self.store.is_shared
+        seconds = self.lease_seconds / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
+        if not (is_shared or self.engine.has_breakers) or time.monotonic() - self._beaten_at < seconds:
+            return
+        self._beaten_at = time.monotonic()
+        if is_shared:
             self.engine.beat()
-            self.rescue()
+        self.rescue()
 
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
