@@ -40,8 +40,9 @@ def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dic
         step["items"] = _counted(state, state.places[name])
         step["undone"] = state.places[name].is_undone
         step["children"] = called.get(name, [])
-    for wait in (*shown["waiting_for"], *(wait for step in shown["steps"].values() for wait in step["waiting_for"])):
-        _name_child(wait, children)
+    runs = {(child["step"], child["attempt"]): child["run_id"] for child in children}
+    for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
+        name_called(waiting, runs)
     return shown
 
 
@@ -52,14 +53,12 @@ def _by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
     return called
 
 
-def _name_child(wait: dict[str, Any], children: list[dict[str, Any]]) -> None:
-    """The core does not know what a child run is called in the store."""
-    if wait["kind"] == "child":
-        sought = wait["place"], wait["attempt"]
-        found = next((child["run_id"] for child in children if (child["step"], child["attempt"]) == sought), None)
-        if found is not None:
-            wait["child_run_id"] = found
-            wait["text"] = wait["text"].replace("its child run", f"run {found}")
+def name_called(waiting: Iterable[dict[str, Any]], called: Mapping[tuple[str, int], int]) -> None:
+    """Say which run it is that is waited for: the core does not know what it is called in the store."""
+    for wait in waiting:
+        if wait["kind"] == "child" and (wait["place"], wait["attempt"]) in called:
+            wait["child_run_id"] = called[wait["place"], wait["attempt"]]
+            wait["text"] = wait["text"].replace("its child run", f"run {wait['child_run_id']}")
 
 
 def run_list(

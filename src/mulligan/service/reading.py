@@ -99,8 +99,11 @@ class Reading:
 
     def explain(self, run_id: int) -> Iterator[Line]:
         """The run's story, from its events alone."""
-        called = {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
-        return story(self.events(run_id), self._workflow(run_id), called)
+        return story(self.events(run_id), self._workflow(run_id), self.called(run_id))
+
+    def called(self, run_id: int) -> dict[tuple[str, int], int]:
+        """The runs that a run called, by the place and the attempt that they were called for."""
+        return {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
 
     def _workflow(self, run_id: int) -> Workflow:
         """The workflow as the run has pinned it."""

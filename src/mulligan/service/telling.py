@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ..core.story import Line
-from .overview import overview, step_of
+from .overview import name_called, step_of
 from .verbs import Service
 
 
@@ -46,19 +46,22 @@ def _sentences(service: Service, run_id: int, step: str, is_tree: bool, above: s
 
 def waits(service: Service, run_id: int, step: str = "") -> list[Asked]:
     """What the run, or one of its steps, waits for: of a run that it called, what that waits for."""
-    found = overview(service, run_id)
-    waiting = [wait for wait in found["waiting_for"] if not step or is_of(step, wait.get("place", ""))]
-    if step and step in found["steps"] and not waiting:
-        waiting = found["steps"][step]["waiting_for"]
+    found = service.show(run_id)
+    waiting = found["waiting_for"]
+    if step:
+        own = [wait for wait in waiting if is_of(step, wait.get("place", ""))]
+        waiting = own or found["steps"].get(step, {}).get("waiting_for", [])
     return list(_asked(service, run_id, waiting, ""))
 
 
 def _asked(service: Service, run_id: int, waiting: list[dict[str, Any]], above: str) -> Iterator[Asked]:
+    if any(wait["kind"] == "child" for wait in waiting):
+        name_called(waiting, service.called(run_id))
     for wait in waiting:
         where = f"{above}{wait.get('place', '')}".rstrip("/")
         yield Asked(run_id, where, wait)
         if child := wait.get("child_run_id"):
-            yield from _asked(service, child, overview(service, child)["waiting_for"], f"{where}/")
+            yield from _asked(service, child, service.show(child)["waiting_for"], f"{where}/")
 
 
 def is_of(step: str, place: str) -> bool:
