@@ -209,7 +209,7 @@ def test_a_retry_from_a_step_runs_it_and_what_is_behind_it_again():
 LATE = """\
 name: late
 steps:
-  - {step: solve, shell: "test -e quick || read -r < never", timeout: 100ms}
+  - {step: solve, shell: "test -e quick || read -r < never", timeout: 1s}
   - {step: count, shell: "exit 3"}
 """
 
@@ -222,13 +222,13 @@ def test_a_retry_that_adjusts_says_what_gets_more_and_gives_it():
     foretold = mulligan("retry", 1, "--adjust", "--dry-run")
     said = mulligan("retry", 1, "--adjust", "--follow", "--json")
 
-    assert foretold.out.splitlines()[1].endswith("it failed; timeout 0.1s -> 1s, because it was not done in that time")
+    assert foretold.out.splitlines()[1].endswith("it failed; timeout 1s -> 2s, because it was not done in that time")
     assert said.err.splitlines()[:2] == [
         "run 1 has another round: 2 steps again",
-        "  'solve': timeout 0.1s -> 1s, because it was not done in that time",
+        "  'solve': timeout 1s -> 2s, because it was not done in that time",
     ]
     assert said.json["steps"]["solve"]["status"] == "completed"
-    assert 'adjusted={"timeout": 1.0}' in mulligan("events", 1).out
+    assert 'adjusted={"timeout": 2.0}' in mulligan("events", 1).out
 
 
 def test_a_retry_that_adjusts_nothing_says_so():

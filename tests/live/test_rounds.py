@@ -94,7 +94,7 @@ def test_a_round_gives_more_time_to_the_commands_of_items_that_were_late(live: L
         name: late
         steps:
           - step: check
-            timeout: 100ms
+            timeout: 1s
             map: {over: "${[0, 1]}", as: n}
             do: [{shell: 'test "${n}" = 0 || test -e quick || read -r < never'}]
     """)
@@ -103,10 +103,10 @@ def test_a_round_gives_more_time_to_the_commands_of_items_that_were_late(live: L
     planned = live.service.retry(first.run_id, adjust=True)
     second = live.resume(first.run_id)
 
-    assert planned.adjusted == {"check": Adjusted(timeout=1.0)}
-    assert planned.adjustments == {"check": ["timeout 0.1s -> 1s, because it was not done in that time"]}
+    assert planned.adjusted == {"check": Adjusted(timeout=2.0)}
+    assert planned.adjustments == {"check": ["timeout 1s -> 2s, because it was not done in that time"]}
     [scheduled] = second.facts(e.AttemptScheduled, place="check[1].0", attempt=2)
-    assert (scheduled.adjusted, second.status) == (Adjusted(timeout=1.0), "completed")
+    assert (scheduled.adjusted, second.status) == (Adjusted(timeout=2.0), "completed")
 
 
 def test_a_round_gives_more_memory_to_what_ran_out_of_it(live: Live):
