@@ -352,6 +352,19 @@ def test_a_dry_run_is_told_in_sentences():
     assert said.out.splitlines()[-1] == "  would start: simulate: attempt 2, with a timeout of 1h00m"
 
 
+def test_a_dry_run_tells_what_lies_beyond_the_run_that_it_is_paused_and_who_waits_for_it():
+    workflow(PARKED, "inner.yaml")
+    ran(OUTER)
+    ran(PARKED)
+    mulligan("pause", 3)
+
+    child = mulligan("classify", 2, "simulate", "fail", "--reason", "x", "--dry-run", "--json").json
+    paused = mulligan("classify", 3, "simulate", "retry", "--reason", "x", "--dry-run", "--json").json
+
+    assert child["follows"][-1] == "run 1, which waits for it, goes on"
+    assert paused["follows"][-1] == "the run is paused: nothing starts until it is resumed"
+
+
 # -- many at once ----------------------------------------------------------------------------------------------------
 
 

@@ -75,6 +75,13 @@ def test_in_a_home_that_is_named_it_is_kept():
     assert mulligan("logs", 1, "build", "--home", "kept").out == "[1, 2]\n"
 
 
+@pytest.mark.parametrize("words", [("build",), ("deploy", "--handler")], ids=["step", "handler"])
+def test_a_store_that_others_share_is_left_alone(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_STORE", "postgresql://nobody@127.0.0.1:1/nowhere")
+
+    assert mulligan("step", workflow(FLOW), *words).code == 0
+
+
 def test_a_step_that_asks_a_person_waits():
     said = mulligan("step", workflow(FLOW), "gate")
 

@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from mulligan.service.handler_trial import (
     tried_json,
     try_handler,
 )
+from mulligan.service.home import Home
 from mulligan.service.logs import UnknownAttempt, step_logs
 from mulligan.service.outcome import exit_code
 from mulligan.service.overview import in_a_line
@@ -69,14 +70,14 @@ def step(
     if error or item or command is not None:
         raise UsageRefused("--error, --item and --command are about a handler", hint="say --handler, too")
     prepared = prepare(alone(workflow, step), given_inputs(inputs or []), Path.cwd())
-    with _home(home) as folder, service_at(folder) as service:
+    with _service(home) as service:
         with service.driver(machine()) as driver:
             [run_id] = service.start(prepared, driver, kept=kept)
             ending = driver.drive(run_id)
         found = service.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)
         if home is not None:
-            complain(f"kept as run {run_id} in '{folder}'")
+            complain(f"kept as run {run_id} in '{home}'")
     return exit_code(ending, found["status"])
 
 
@@ -98,7 +99,7 @@ def _json(word: str, option: str) -> Any:
 def _try_handler(
     trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
 ) -> int:
-    with _home(home) as folder, service_at(folder) as service:
+    with _service(home) as service:
         tried = try_handler(service, trial, prepared, error, kept)
         if as_json:
             show_json(tried_json(trial, tried))
@@ -106,7 +107,7 @@ def _try_handler(
             _show_each(tried.logs)
         complain(in_words(trial, tried))
         if home is not None:
-            complain(f"kept as run {tried.run_id} in '{folder}'")
+            complain(f"kept as run {tried.run_id} in '{home}'")
     return tried.exit_code
 
 
@@ -128,13 +129,14 @@ def _results(words: Sequence[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _home(asked: str | None) -> Iterator[str]:
-    """The home that was asked for, or one that goes when we do."""
-    if asked is not None:
-        yield asked
-        return
-    with tempfile.TemporaryDirectory(prefix="mulligan-step-") as folder:
-        yield f"{folder}/home"
+def _service(home: str | None) -> Iterator[Service]:
+    """The verbs over the home that was asked for; else over one that goes when we do, whatever store is set."""
+    with ExitStack() as stack:
+        if home is not None:
+            yield stack.enter_context(service_at(home))
+            return
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mulligan-step-"))
+        yield stack.enter_context(closing(Service(Home(Path(folder) / "home"))))
 
 
 def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from ..core import events as e
 from ..core import reports as r
 from ..core.state import State
 from ..core.story import story
+from ..core.transitions import RUN_ENDED
 from ..core.turn import turn
 from ..core.words import with_more
 from ..errors import InputInvalid, MulliganError, StoreUnavailable, UnknownStep
@@ -170,7 +171,15 @@ def _follow(state: State, one: Decision, by: str) -> Foreseen:
     state.commit()
     lines = [line for line in story(entries, state.workflow) if not line.is_detail]
     told = [f"{line.place}: {line.text}" if line.place else line.text for line in lines]
-    return Foreseen(one, told, _starts(entries))
+    return Foreseen(one, [*told, *_beyond(state)], _starts(entries))
+
+
+def _beyond(state: State) -> Iterator[str]:
+    """What the story of the run does not tell: that it is held, and who waits for it."""
+    if state.run.status == "paused":
+        yield "the run is paused: nothing starts until it is resumed"
+    if state.run.status in RUN_ENDED and state.run.parent_run_id is not None:
+        yield f"run {state.run.parent_run_id}, which waits for it, goes on"
 
 
 def _starts(entries: Sequence[e.Entry]) -> list[str]:
