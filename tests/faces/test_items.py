@@ -56,7 +56,7 @@ def test_the_items_of_a_map_are_listed_with_what_became_of_each():
         "ITEM  STATUS  TRIES  VALUE\n"
         "0  completed  2  a\n"
         '1  failed  1  {"b": 1}  EXIT_NONZERO 3\n'
-        "2  completed  2  c  recovered by its recovery handler\n",
+        "2  completed  2  c  recovered by its handler\n",
         "",
     )
 
@@ -161,7 +161,7 @@ def test_the_history_of_an_item_has_every_attempt_and_what_its_handler_did():
     assert item["history"][1]["failure"]["code"] == "EXIT_NONZERO"
     assert mulligan("items", 1, "check", "--item", 2).plain == (
         0,
-        "item 2 of 'check', c: completed: recovered by its recovery handler\n"
+        "item 2 of 'check' (c): completed, recovered by its handler\n"
         "AT  ROUND  WHAT  TRY  TOOK  MEMORY  HOW IT ENDED\n"
         "THEN  1  check[2].0  1  Ns  NMiB  succeeded\n"
         "THEN  1  check[2].1  2  Ns  NMiB  EXIT_NONZERO 1\n"
@@ -192,8 +192,8 @@ def test_failed_items_run_again_alone_also_in_a_run_that_completed_and_then_what
     assert trace().count("0") == 1
     assert sorted(trace()) == ["0", "1", "1", "2", "2", "aside"]
     assert said.err.splitlines()[:2] == [
-        "run 1: 2 items of 'check' again",
-        "run 1 has another round: 2 steps again, 1 kept",
+        "run 1 has another round: 2 steps again, 1 kept; of 'check' only items 1, 2",
+        "run 1: checked",
     ]
     assert "b is there" in mulligan("explain", 1).out
 
@@ -229,8 +229,8 @@ def test_a_dry_run_says_which_items_would_run_and_changes_nothing():
 
     assert mulligan("items", 1, "check", "--retry", "--dry-run").plain == (
         0,
-        "STEP  WHY\ncheck  the round starts here; of its items 1, 2\nreport  it is behind 'check'\n",
-        "run 1 would have round 2: 2 steps again, 1 kept\nkept: aside\n",
+        "STEP  WHY\ncheck  the round starts here; only items 1, 2\nreport  it is behind 'check'\n",
+        "run 1 would have round 2: 2 steps again, 1 kept; of 'check' only items 1, 2\nkept: aside\n",
     )
     assert mulligan("items", 1, "check", "--retry", "--dry-run", "--json").json["items"] == {"check": [1, 2]}
     assert mulligan("events", 1).out == events
@@ -243,8 +243,7 @@ def test_off_a_terminal_a_round_for_items_is_recorded_and_left_to_resume():
     assert mulligan("items", 1, "check", "--retry") == (
         0,
         "",
-        "run 1: 2 items of 'check' again\n"
-        "run 1 has another round: 2 steps again, 1 kept\n"
+        "run 1 has another round: 2 steps again, 1 kept; of 'check' only items 1, 2\n"
         "nobody drives it: mulligan resume 1\n",
     )
     assert mulligan("resume", 1).code == 0

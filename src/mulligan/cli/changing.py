@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.conduct import conduct
 from mulligan.cli.onward import go_on, is_following, see_to_the_end
@@ -68,26 +68,51 @@ def retry(
     Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result.
     """
     with service_at(home) as service:
-        if dry_run:
-            foretell_round(service.plan_retry(run, from_step=from_step, adjust=adjust), as_json=as_json)
-            return 0
-        planned = service.retry(run, from_step=from_step, reason=reason, adjust=adjust)
-        return begin_round(service, planned, adjust=adjust, follows=follows, home=home, as_json=as_json)
+        chosen = Chosen(run, from_step, None, adjust)
+        return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
-def begin_round(
-    service: Service, planned: RoundPlan, *, adjust: bool, follows: bool | None, home: str | None, as_json: bool
+class Chosen(NamedTuple):
+    """What a round is opened for."""
+
+    run_id: int
+    from_step: str
+    # Of that step, a map, only these items; none of them: those that failed. None: the whole step.
+    items: Sequence[int] | None
+    adjust: bool
+
+    @property
+    def words(self) -> dict[str, Any]:
+        return {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
+
+
+def another_round(
+    service: Service,
+    chosen: Chosen,
+    reason: str,
+    *,
+    dry_run: bool,
+    follows: bool | None,
+    home: str | None,
+    as_json: bool,
 ) -> int:
-    """Say what the round that has been opened runs, and go on with the run where that is wanted."""
+    """Open a round and go on with the run where that is wanted; or only say what it would be."""
+    if dry_run:
+        _foretell_round(service.plan_retry(chosen.run_id, **chosen.words), as_json=as_json)
+        return 0
+    _tell_round(service.retry(chosen.run_id, reason=reason, **chosen.words), adjust=chosen.adjust)
+    return go_on(service, chosen.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
+
+
+def _tell_round(planned: RoundPlan, *, adjust: bool) -> None:
     complain(f"run {planned.run_id} has another round: {_sizes(planned)}")
     for step, words in planned.adjustments.items():
         complain(f"  '{step}': {', '.join(words)}")
     if adjust and not planned.adjustments:
         complain("  nothing that runs again had run out of memory or time")
-    return go_on(service, planned.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 
 
-def foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
+def _foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
     """Say what a round would run, why, and what it would keep."""
     if as_json:
         show_json(as_json_of(planned))
@@ -100,13 +125,18 @@ def foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
 
 def _sizes(planned: RoundPlan) -> str:
     kept = f", {len(planned.kept):,} kept" if planned.kept else ""
-    return f"{counted(len(planned.steps), 'step')} again{kept}"
+    items = "".join(f"; of '{step}' {_only(indexes)}" for step, indexes in planned.items.items())
+    return f"{counted(len(planned.steps), 'step')} again{kept}{items}"
 
 
 def _reasons(planned: RoundPlan, step: str) -> list[str]:
     indexes = planned.items.get(step)
-    items = [] if indexes is None else [f"of its items {_listed([str(index) for index in indexes])}"]
+    items = [] if indexes is None else [_only(indexes)]
     return [planned.why[step], *items, *planned.adjustments.get(step, ())]
+
+
+def _only(indexes: Sequence[int]) -> str:
+    return f"only {'item' if len(indexes) == 1 else 'items'} {_listed([str(index) for index in indexes])}"
 
 
 def _listed(names: Sequence[str]) -> str:

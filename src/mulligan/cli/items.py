@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
-from mulligan.cli.changing import Adjusting, DryRun, begin_round, foretell_round
+from mulligan.cli.changing import Adjusting, Chosen, DryRun, another_round
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunId, StepName, service_at
 from mulligan.cli.parameters import Option
-from mulligan.cli.tables import counted, cut, length, memory, show_table
+from mulligan.cli.tables import cut, length, memory, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.items import history, items
 from mulligan.service.overview import in_a_line
 from mulligan.service.verbs import Service
 
 _VALUE_CHARS_MAX = 24
+# Who brought an item through, where it was not simply its handler.
+_HELP = {
+    "rerun": "on the run after its handler",
+    "fallback": "by its fallback handler",
+    "custom": "by its custom handler",
+}
 
 
 def list_items(
@@ -39,20 +45,17 @@ def list_items(
     With --retry they get another round, alone: the other items keep their results, and what is behind the step runs
     again.
     """
-    _refuse_senseless(failed, item, retry, {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run})
+    of_retry = {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run, "--follow": follows is not None}
+    _refuse_senseless(failed, item, retry, of_retry)
     with service_at(home) as service:
-        if not retry:
-            _show_all(service, run, step, failed, as_json) if not item else _show_some(
-                service, run, step, item, as_json
-            )
-            return 0
-        wish: dict[str, Any] = {"from_step": step, "items": item or (), "adjust": adjust}
-        if dry_run:
-            foretell_round(service.plan_retry(run, **wish), as_json=as_json)
-            return 0
-        planned = service.retry(run, reason=reason, **wish)
-        complain(f"run {run}: {counted(len(planned.items[step]), 'item')} of '{step}' again")
-        return begin_round(service, planned, adjust=adjust, follows=follows, home=home, as_json=as_json)
+        if retry:
+            chosen = Chosen(run, step, item or (), adjust)
+            return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
+        if item:
+            _show_some(service, run, step, item, as_json)
+        else:
+            _show_all(service, run, step, failed, as_json)
+        return 0
 
 
 def _refuse_senseless(failed: bool, item: Sequence[int] | None, retry: bool, of_retry: dict[str, object]) -> None:
@@ -89,12 +92,7 @@ def _text(value: Any) -> str:
 def _end(item: dict[str, Any]) -> str:
     """How it ended, where that needs a word."""
     if item["recovered_by"]:
-        how = (
-            "on the run after its handler"
-            if item["recovered_by"] == "rerun"
-            else f"by its {item['recovered_by']} handler"
-        )
-        return f"recovered {how}"
+        return f"recovered {_HELP.get(item['recovered_by'], 'by its handler')}"
     return in_a_line(item["failure"]) if item["failure"] and item["status"] != "completed" else ""
 
 
@@ -107,8 +105,8 @@ def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int],
         show_json(found)
         return
     for one in found:
-        end = f": {_end(one)}" if _end(one) else ""
-        show(f"item {one['index']} of '{step}', {cut(_text(one['item']), 200)}: {one['status']}{end}")
+        end = f", {_end(one)}" if _end(one) else ""
+        show(f"item {one['index']} of '{step}' ({cut(_text(one['item']), 200)}): {one['status']}{end}")
         show_table(
             ("AT", "ROUND", "WHAT", "TRY", "TOOK", "MEMORY", "HOW IT ENDED"), [_try(tried) for tried in one["history"]]
         )
