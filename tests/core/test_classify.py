@@ -353,6 +353,13 @@ def test_a_failure_that_is_said_whole_is_believed_whatever_its_code(code: str) -
     assert classify(Outcome(said=said)) == (said, ())
 
 
+def test_what_no_variable_can_hold_is_replaced_in_a_message() -> None:
+    found, _ = classify(Outcome(1, stderr_tail="a\0b\ud800c"))
+
+    assert found is not None
+    assert found.message == "a\ufffdb\ufffdc"
+
+
 def test_a_step_with_warnings_completes_and_shows_them() -> None:
     run = History(workflow(step("a"))).start()
 

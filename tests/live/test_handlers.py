@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -376,3 +377,59 @@ def test_the_logs_of_a_handler_are_kept_apart(live_file: Live):
 
     assert live_file.logs(ran.run_id, "a") == [("own\n", "")]
     assert live_file.logs(ran.run_id, "a", "handler") == [("one\n", ""), ("", "two\n")]
+
+
+NONSENSE = """
+name: nonsense
+fail_fast: never
+steps:
+  - {step: unknown, shell: exit 1, on_failure: 'echo ${error.details.nothing.at_all}'}
+  - {step: captured, shell: exit 1, on_failure: {shell: echo x, capture: {a: output.b.c}}}
+  - {step: undecided, shell: exit 1, on_failure: {strategy: custom, shell: 'echo [] > "$MULLIGAN_OUTPUT"'}}
+  - {step: missing, shell: exit 1, on_failure: ./nowhere.sh}
+  - {step: killed, shell: exit 1, on_failure: [kill -9 0, echo never]}
+"""
+
+
+def test_a_handler_that_makes_no_sense_has_failed_and_says_why(live_file: Live):
+    ran = live_file.run(NONSENSE)
+
+    said = {name: step["failure"]["handler_failure"]["message"] for name, step in ran.steps.items()}
+    assert said == {
+        "unknown": "'error.details.nothing.at_all': no such key 'nothing'",
+        "captured": "'output.b.c': the field 'b' is read from a string",
+        "undecided": 'a custom handler writes {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT',
+        "missing": "bash: line 1: ./nowhere.sh: No such file or directory",
+        "killed": "killed by signal 9",
+    }
+    assert {step["failure"]["exit_code"] for step in ran.steps.values()} == {1}
+
+
+def test_whatever_bytes_a_step_wrote_its_handler_is_told(live_file: Live):
+    ran = live_file.run(
+        """
+name: bytes
+steps:
+  - step: a
+    shell: printf 'a\\0b\\377c' >&2; exit 1
+    on_failure: echo "${error.message}"
+"""
+    )
+
+    assert ran.steps["a"]["output"] == "a\ufffdb\ufffdc"
+
+
+LEFT = """
+name: left
+steps:
+  - step: build
+    shell: exit 1
+    on_failure: 'sleep 60 & echo $! > pid; echo built'
+"""
+
+
+def test_what_a_handler_leaves_in_the_background_does_not_outlive_it(live_file: Live):
+    ran = live_file.run(LEFT)
+
+    assert ran.steps["build"]["output"] == "built"
+    assert not Path(f"/proc/{live_file.read('pid').strip()}").exists()

@@ -269,3 +269,35 @@ def test_death_by_a_signal_is_an_exit_code_and_a_signal(live: Live):
         "terminated": ("SIGNALED", 143, 15, "killed by signal 15"),
     }
     assert ran.status == "completed"
+
+
+# What a step says of itself may be anything: it is a failure like any other, or nothing, and the run goes on.
+NONSENSE = {
+    "a_word": ('{"code": "BUSY", "details": {"retry_after": "soon"}}', "BUSY"),
+    "in_the_past": ('{"code": "BUSY", "details": {"retry_after": -5}}', "BUSY"),
+    "for_ever": ('{"code": "BUSY", "details": {"retry_after": 1e300}}', "BUSY"),
+    "too_large": ('{"code": "BUSY", "details": {"retry_after": 1e400}}', "OUTPUT_INVALID"),
+    "odd_types": ('{"code": ["BUSY"], "severity": "awful", "message": [1], "retryable": "no"}', "['BUSY']"),
+    "a_text": ('"busy"', "EXCEPTION"),
+    "numbers": ("[1, [2], null]", "EXCEPTION"),
+    "no_json": ("busy", "OUTPUT_INVALID"),
+    "engines_own": ('{"code": "WORKER_LOST"}', "EXCEPTION"),
+}
+
+
+def test_nonsense_in_the_error_file_is_a_failure_and_its_retry_comes_in_time(live_file: Live):
+    steps = [
+        f"""
+  - step: {name}
+    stdin: '{text}'
+    shell: cat > "$MULLIGAN_ERROR"
+    retry: {{max_retries: 1, max_delay: 50ms}}"""
+        for name, (text, _) in NONSENSE.items()
+    ]
+
+    ran = live_file.run("name: nonsense\nfail_fast: never\nsteps:" + "".join(steps))
+
+    codes = {name: step["failure"]["code"] for name, step in ran.steps.items()}
+    assert codes == {name: code for name, (_, code) in NONSENSE.items()}
+    assert all(step["attempts"] == 2 for step in ran.steps.values())
+    assert all(0 <= delay <= 0.05 for name in NONSENSE for delay in delays(ran, name))

@@ -14,7 +14,6 @@ Only payloads count, in characters, which are code points. Equal input gives equ
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -22,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from mulligan.core.failure import MESSAGE_CHARS_MAX, Failure
+from mulligan.core.failure import MESSAGE_CHARS_MAX, UNWRITABLE, Failure
 
 POLICY_VERSION = 1
 CONTEXT_CHARS_MAX = 32_000
@@ -43,8 +42,6 @@ _FRAME = (
     *(FAILURE_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER, BEGIN, END),
     *("attempt_metadata:", "failure_artifact:", "retry_summary_artifact:"),
 )
-# A NUL cannot go into a variable, a lone surrogate not into a file: neither may cost a remediation its start.
-_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _CAUSES_MAX = 5
 _LINE_CHARS_MAX = 200
 
@@ -215,7 +212,7 @@ def neutralise(text: str) -> str:
     """
     for word in _FRAME:
         text = text.replace(word, f"{word[0]}\\{word[1:]}")
-    return _UNWRITABLE.sub("\ufffd", text)
+    return UNWRITABLE.sub("\ufffd", text)
 
 
 # ---- shares of the budget

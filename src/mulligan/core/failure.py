@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import Any, Literal
@@ -36,6 +37,8 @@ ENGINE_CODES = frozenset(
     _ENGINES_OWN + _ATTACHED + ["RUN_TIMEOUT", "INTERNAL", "LOOP_LIMIT", "NO_ROUTE", "CIRCUIT_OPEN"]
 )
 
+# A NUL cannot go into a variable, a lone surrogate not into a file: neither may cost a handler its start.
+UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 MESSAGE_CHARS_MAX = 2000
 TRACE_CHARS_MAX = 8000
 # A child run may have thousands of failures, and a handler's handler fails a level deeper: the nearest are kept.
@@ -76,7 +79,8 @@ def failure(code: str, message: str = "", **fields: Any) -> Failure:
     """A failure with the severity and retryability that the table gives its code."""
     fields.setdefault("severity", SEVERITY.get(code, "error"))
     fields.setdefault("retryable", RETRYABLE.get(code, True))
-    return Failure(code=code, message=message[-MESSAGE_CHARS_MAX:], **{**fields, "cause": _nearest(fields)})
+    said = UNWRITABLE.sub("\ufffd", message[-MESSAGE_CHARS_MAX:])
+    return Failure(code=code, message=said, **{**fields, "cause": _nearest(fields)})
 
 
 def _nearest(fields: Mapping[str, Any]) -> tuple[Failure, ...]:
