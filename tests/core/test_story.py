@@ -406,6 +406,8 @@ def test_a_failure_is_told_by_the_last_line_of_its_message_cut_to_fit():
         ("TIMEOUT", "it took longer than its timeout", {"timeout": 0.2}, "TIMEOUT after 0.2s"),
         ("TIMEOUT", "reading page 7\n", {"timeout": 600}, "TIMEOUT after 10m00s: reading page 7"),
         ("TIMEOUT", "it took longer than its timeout", {}, "TIMEOUT: it took longer than its timeout"),
+        # of the whole visit: its figure is another
+        ("TIMEOUT", "it took longer than its deadline", {"timeout": 60}, "TIMEOUT: it took longer than its deadline"),
         (
             "OUT_OF_MEMORY",
             "it used more memory than it may",

@@ -250,6 +250,33 @@ def test_what_to_type_names_the_home_that_was_named():
     assert Path("my runs", "mulligan.db").exists()
 
 
+def test_a_remediation_that_failed_and_was_handled_in_turn_is_summed_up_as_that():
+    said = ran(
+        "name: chain\nsteps:\n"
+        "  - {step: restart, shell: exit 5, next: {to: reinstall, on: failure}}\n"
+        "  - {step: reinstall, shell: exit 6, next: {to: rebuild, on: failure}}\n"
+        "  - {step: rebuild, shell: 'true'}\n"
+    )
+
+    assert said.plain[2].splitlines()[-2:] == [
+        "  ✓ restart  EXIT_NONZERO 5 → routed to 'reinstall', which failed and was handled in turn"
+        "  (mulligan logs 1 restart)",
+        "  ✓ reinstall  EXIT_NONZERO 6 → routed to 'rebuild', which completed  (mulligan logs 1 reinstall)",
+    ]
+
+
+def test_a_called_run_that_waits_for_people_is_named_in_what_they_have_to_type():
+    workflow("name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n", "inner.yaml")
+
+    said = ran("name: outer\nsteps:\n  - {step: call, workflow: inner.yaml}\n")
+
+    assert said.plain[2].splitlines()[-3:] == [
+        "? run 1 waits for a person",
+        "  ? run 2, gate: an approval: deploy?",
+        "  mulligan approve 2 gate --reason 'why'",
+    ]
+
+
 def test_where_signs_cannot_be_shown_there_are_letters(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
 

@@ -13,6 +13,8 @@ from .workflow import Rule
 LINE_CHARS_MAX, NAMES_MAX = 100, 3
 # What is said of an attempt that wrote nothing itself: the figures beside the code say as much.
 TOO_LONG, TOO_LARGE = "it took longer than its timeout", "it used more memory than it may"
+# Not the attempt's time was up, but the visit's.
+PAST_DEADLINE = "it took longer than its deadline"
 
 
 def what(failure: Failure) -> str:
@@ -38,7 +40,7 @@ def _figure(failure: Failure) -> str:
     if failure.code == "EXIT_NONZERO" and failure.exit_code is not None:
         return f" {failure.exit_code}"
     if failure.code == "TIMEOUT" and isinstance(limit := details.get("timeout"), int | float):
-        return f" after {span(limit)}"
+        return "" if failure.message == PAST_DEADLINE else f" after {span(limit)}"
     if failure.code == "OUT_OF_MEMORY":
         used, may = details.get("peak_memory"), details.get("memory")
         at = f" at {size(used)}" if isinstance(used, int) else ""
@@ -59,10 +61,12 @@ def span(seconds: float) -> str:
 
 
 def until(due: datetime, at: datetime) -> str:
-    """When that is: `at once`, `in 2.0s`, `in 90s`, `in 5m30s`, `in 8h00m`."""
+    """When that is: `at once`, `in 50ms`, `in 2.0s`, `in 90s`, `in 5m30s`, `in 8h00m`."""
     left = (due - at).total_seconds()
     if left <= 0:
         return "at once"
+    if left < 0.1:
+        return f"in {left * 1000:.0f}ms"
     return f"in {left:.1f}s" if left < 10 else f"in {span(left)}"
 
 
@@ -104,6 +108,6 @@ def with_more(adjusted: Adjusted | None) -> str:
     if adjusted is None:
         return ""
     got = [f"{size(adjusted.memory)} of memory"] if adjusted.memory is not None else []
-    got += [f"{adjusted.cpus:g} cpus"] if adjusted.cpus is not None else []
+    got += [f"{adjusted.cpus:g} cpu{'' if adjusted.cpus == 1 else 's'}"] if adjusted.cpus is not None else []
     got += [f"a timeout of {span(adjusted.timeout)}"] if adjusted.timeout is not None else []
     return f", with {' and '.join(got)}" if got else ""

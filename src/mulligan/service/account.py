@@ -158,12 +158,19 @@ def _routed(state: State, record: FailureRecord) -> tuple[str, bool]:
         return "not handled, and the run's end let it pass", False
     if not record.target:
         return ("not handled: it fails the run" if record.step != END else "it fails the run"), True
-    handled = is_handled(state, record)
-    status = state.places[record.target].status
+    handled, status = is_handled(state, record), _became(state, record)
+    if handled and status == "failed":
+        return f"routed to '{record.target}', which failed and was handled in turn", False
     if handled:
         return f"routed to '{record.target}', which completed{_THEN.get(record.then, '')}", False
     became = f"is {status}" if handled is None else f"{status}: not handled"
     return f"routed to '{record.target}', which {became}", handled is False
+
+
+def _became(state: State, record: FailureRecord) -> str:
+    """How the visit stands that a failure was sent to."""
+    past = state.past.get((record.target, record.target_visit))
+    return past.status if past is not None else state.places[record.target].status
 
 
 _THEN = {"continue": " and stands in for it", "rerun": ", and it went again"}
