@@ -20,9 +20,9 @@ def show_breakers(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the circuit breakers that tasks have asked, or close one.
+    """Show the circuit breakers of a store, or close one.
 
-    They belong to the store, not to a run: one that is open keeps the tasks of all runs waiting.
+    They are no part of a run: one that is open keeps the tasks of all runs waiting.
     """
     with service_at(home) as service:
         if name is not None:

@@ -23,18 +23,15 @@ from ..core.workflow import Workflow, decode
 from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Lease, NewRun, RunRecord, Store, Turn, fault
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told
+from .pace import Asking, Commits
 from .watching import Unwatched, Watcher
 
 # How long the loop waits at most: what tells nobody (a clock that was set, a dead engine's runs) is seen by then.
 IDLE_SECONDS = 1.0
 # How often a store that cannot call is asked for news.
 NEWS_SECONDS = 0.02
-# How often a shared store is asked for tasks without a sign that there are any.
-LEASE_AGAIN_SECONDS = 0.2
 # A turn that crashes this often has met a bug of ours: the run is paused, and disturbs no other.
 CRASHES_MAX = 3
-# From when on a commit is so slow that it is worth to wait for company, how long at most, and how fast that is learnt.
-SLOW_COMMIT_SECONDS, GATHER_SECONDS_MAX, WEIGHT_OF_THE_LAST = 0.0008, 0.001, 0.1
 # How many runs are asked in a round whether a task of theirs fits: there may be thousands.
 CLAIMS_MAX = 200
 
@@ -84,12 +81,8 @@ class Engine:
         self._next_due: datetime | None = None
         self._must_look = True
         self._looked_at = self._asked_at = 0.0
-        # Whether the store may have tasks for us: somebody queued some, or there is more room than when we last asked.
-        self._may_have_tasks = True
-        self._has_more_room = False
-        self._leased_at = 0.0
-        # How long a commit takes, on average of late.
-        self._commit_seconds = 0.0
+        self._asking = Asking(is_shared=store.is_shared)
+        self._commits = Commits()
         self._patience_max = NEWS_SECONDS if self._listen() is None else IDLE_SECONDS
 
     def _listen(self) -> int | None:
@@ -218,15 +211,16 @@ class Engine:
             fault("before_report")
             self._ended.extend(ended)
             self._gather_more()
-            self._has_more_room = True
+            self._asking.has_more_room = True
         self._deliver_ended()
 
     def _gather_more(self) -> None:
         """Where a commit takes long, others that are about to end may share it: worth a small part of its time."""
         assert self.hands is not None
-        if self._commit_seconds < SLOW_COMMIT_SECONDS:
+        seconds = self._commits.worth_waiting_seconds
+        if not seconds:
             return
-        until = time.monotonic() + min(self._commit_seconds / 2, GATHER_SECONDS_MAX)
+        until = time.monotonic() + seconds
         while len(self._ended) < len(self._leases) and (left := until - time.monotonic()) > 0:
             more = self.hands.collect(left)
             if not more:
@@ -265,7 +259,7 @@ class Engine:
         if self.store.fire_timers(self.root_run_id):
             self._must_look = True
         # It may have been a breaker that may be probed now.
-        self._may_have_tasks = True
+        self._asking.may_have_tasks = True
         self._next_due = self.store.next_due(self.root_run_id)
         if self._next_due is not None and self._next_due <= now:
             # By the store's clock it is not due yet: ours is ahead.
@@ -286,7 +280,7 @@ class Engine:
         """Somebody may have written to us: messages, tasks that others queued, tasks that are to end, timers."""
         self._must_look = False
         self._looked_at = time.monotonic()
-        self._may_have_tasks = True
+        self._asking.may_have_tasks = True
         self.take_up(self.store.called(self.name, self.root_run_id))
         self._must_look = False
         self._read_inboxes(self.drives.keys())
@@ -377,7 +371,7 @@ class Engine:
             commits = [commit for drive in drives if (commit := drive.commit()) is not None]
             begun_at = time.monotonic()
             written = self.store.commit(commits)
-            self._commit_seconds += (time.monotonic() - begun_at - self._commit_seconds) * WEIGHT_OF_THE_LAST
+            self._commits.took(time.monotonic() - begun_at)
         except Conflict:
             self._commit_apart(drives)
             self.set_alone(False)
@@ -467,11 +461,10 @@ class Engine:
             self.begin(gave.children, commit.children)
         if commit.told or commit.told_children:
             self._must_look = True
-        if commit.queued and not self._is_alone:
-            self._may_have_tasks = True
-        if self.has_breakers and (commit.queued or commit.counted or commit.is_last):
-            # What is guarded is asked for; and who waits may pass when a probe has ended.
-            self._may_have_tasks = True
+        # What is guarded is asked for everywhere; and who waits for a breaker may pass when its probe has ended.
+        is_guarded = self.has_breakers and bool(commit.queued or commit.counted or commit.is_last)
+        if is_guarded or (commit.queued and not self._is_alone):
+            self._asking.may_have_tasks = True
 
     def _start(self, leases: Sequence[Lease]) -> None:
         if not leases:
@@ -490,15 +483,15 @@ class Engine:
 
     def _lease(self) -> None:
         """The store is asked for tasks that fit: where others queue some too for all, else for those with a breaker."""
-        if self.hands is None or self._is_draining or not self._is_worth_asking():
+        may_have_others = self.has_breakers or not self._is_alone
+        if self.hands is None or self._is_draining or not self._asking.is_worth_it(may_have_others=may_have_others):
             return
         offer = self.hands.offer()
         if offer.tasks_max < 1:
             return
         is_guarded = not self.store.is_shared
         leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id, is_guarded=is_guarded)
-        self._leased_at, self._has_more_room = time.monotonic(), False
-        self._may_have_tasks = len(leases) == offer.tasks_max
+        self._asking.asked(may_have_more=len(leases) == offer.tasks_max)
         for lease in leases:
             self.hands.reserve(lease.task)
         # That they have started is in their inboxes: a run hears of it before it hears of their end.
@@ -509,13 +502,6 @@ class Engine:
         if self.has_breakers:
             # Tasks that wait for a breaker have a time.
             self._next_due = self.store.next_due(self.root_run_id)
-
-    def _is_worth_asking(self) -> bool:
-        """A task that did not fit before may fit when something has ended: worth a question now and then."""
-        has_waited = time.monotonic() - self._leased_at > LEASE_AGAIN_SECONDS
-        # In a file of our own the question costs next to nothing.
-        is_cheap = has_waited or not self.store.is_shared
-        return self._may_have_tasks or (self._has_more_room and is_cheap and (self.has_breakers or not self._is_alone))
 
     # -- trouble -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,116 @@
+"""`mulligan breakers`: what it shows, what it closes, what it says no to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mulligan.service.breakers import describe, waits
+from mulligan.service.home import Home
+from mulligan.service.verbs import Service
+
+from .commands import mulligan, ran, steady
+
+# The breaker opens for an hour; who asks it then fails at once, so that the run ends.
+OPENS = """
+name: opens
+breakers: {llm: {failures: 2, reset: 1h, when_open: fail}}
+steps: [{step: ask, shell: exit 1, breaker: llm, retry: {max_retries: 5, delay: 0s}}]
+"""
+WAITS = """
+name: waits
+breakers: {llm: {failures: 2, reset: 1h}}
+steps:
+  - {step: approve, approve: {message: go on?}}
+  - {step: ask, needs: [approve], shell: echo asked, breaker: llm}
+"""
+
+
+@pytest.fixture
+def opened(folder: Path) -> None:
+    """A store whose breaker is open."""
+    assert ran(OPENS).code == 1
+
+
+def test_without_a_home_or_a_guarded_task_there_are_none(folder: Path):
+    assert tuple(mulligan("breakers")) == (0, "", "no task has asked a breaker yet\n")
+    assert mulligan("breakers", "--json").json == []
+    assert not list(folder.iterdir())
+
+    ran("name: plain\nsteps: [{step: a, shell: 'true'}]")
+    assert mulligan("breakers").err == "no task has asked a breaker yet\n"
+
+
+def test_one_that_is_open_is_shown_with_when_it_may_be_tried(opened: None):
+    code, out, err = mulligan("breakers")
+
+    assert (code, err) == (0, "")
+    heads, line = out.splitlines()
+    assert heads == "BREAKER  STATUS  FAILURES  WAITING"
+    assert line.startswith("llm      open           2        0  a task may try in 59m") or "1h00m" in line
+
+
+def test_as_json_each_is_an_object(opened: None):
+    (found,) = mulligan("breakers", "--json").json
+
+    assert found.pop("retry_at") is not None
+    assert found == {"name": "llm", "status": "open", "failures": 2, "waiting": 0}
+
+
+def test_closing_one_says_what_it_was(opened: None):
+    assert tuple(mulligan("breakers", "--reset", "llm")) == (
+        0,
+        "",
+        "breaker 'llm' is closed; it was open after 2 failures in a row\n",
+    )
+    assert mulligan("breakers").out.splitlines()[1] == "llm      closed         0        0"
+
+
+def test_closing_one_that_is_closed_changes_nothing(opened: None):
+    mulligan("breakers", "--reset", "llm")
+
+    said = mulligan("breakers", "--reset", "llm", "--json")
+
+    assert said.err == "breaker 'llm' was closed, and is\n"
+    assert said.json == [{"name": "llm", "status": "closed", "failures": 0, "retry_at": None, "waiting": 0}]
+
+
+def test_one_that_is_not_there_is_refused_with_the_one_that_was_meant(opened: None):
+    assert tuple(mulligan("breakers", "--reset", "lllm")) == (
+        2,
+        "",
+        "error[breaker.unknown]: there is no breaker 'lllm'\n  did you mean 'llm'?\n",
+    )
+
+
+def test_in_a_store_without_any_a_reset_says_when_one_is_known(folder: Path):
+    assert tuple(mulligan("breakers", "--reset", "llm")) == (
+        2,
+        "",
+        "error[breaker.unknown]: there is no breaker 'llm'\n"
+        "  a breaker is known once a task has asked it: see `mulligan breakers`\n",
+    )
+
+
+def test_the_failure_of_a_step_that_would_not_wait_says_until_when(opened: None):
+    failure = mulligan("show", "1", "--json").json["steps"]["ask"]["failure"]
+
+    assert (failure["code"], failure["retryable"]) == ("CIRCUIT_OPEN", False)
+    assert steady(failure["message"]).startswith("breaker 'llm' is open until ")
+
+
+def test_a_place_that_waits_for_a_breaker_is_told_with_its_time(opened: None, folder: Path):
+    ran(WAITS)
+    service = Service(Home(folder / ".mulligan"))
+    (record,) = service.store.breakers()
+    assert record.retry_at is not None
+    before = service.state(2)
+    service.approve(2, "approve", is_approved=True, reason="yes")
+
+    after = service.state(2)
+
+    assert waits(service, before) == {}
+    assert waits(service, after) == {"ask": f"breaker 'llm' is open until {record.retry_at:%Y-%m-%d %H:%M:%S} UTC"}
+    assert describe(record, record.retry_at) == "breaker 'llm' lets one task try"
+    service.close()
