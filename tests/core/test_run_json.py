@@ -112,7 +112,7 @@ def test_a_failure_that_another_step_handled():
             "b": {**CALM, "status": "skipped", "visits": 0, "attempts": 0},
             "fix": {**CALM, "output": "mended"},
         },
-        "failures": [{**FAILURE, "handled": True, "recovered": False, "allowed": False}],
+        "failures": [{**FAILURE, "handled": True, "recovered": False, "allowed": False, "failure_route": sent}],
         "outputs": {},
         "end": END_JSON,
         "reason": "",
@@ -143,10 +143,38 @@ def test_with_its_log_a_route_says_why_the_others_were_not_taken():
     }
 
 
+def test_the_route_of_every_failed_visit_is_kept_when_the_step_has_gone_again():
+    run = History(workflow(step("a", next=[edge("fix", "failure", then="rerun")]), step("fix"))).start()
+
+    run.fail("a").ok("fix").ok("a")
+
+    shown = run_json(run.state)
+    [failure] = shown["failures"]
+    assert shown["steps"]["a"]["failure_route"] is None
+    assert (failure["visit"], failure["failure_route"]["to"], failure["failure_route"]["then"]) == (1, "fix", "rerun")
+
+
+def test_a_failure_that_a_handler_recovered_was_sent_nowhere():
+    run = History(workflow(step("a", on_failure=handler()))).start()
+
+    run.fail("a").ok("a.on_failure@1.0")
+
+    [failure] = run_json(run.state)["failures"]
+    assert (failure["recovered"], failure["failure_route"]) == (True, None)
+
+
 def test_a_failure_that_nobody_takes_has_no_route():
     run = History(workflow(step("a"))).start().fail("a")
 
-    route = {"status": "no_route", "edge": None, "to": None, "visit": None, "then": None, "reason": "no_edge", "passed": []}
+    route = {
+        "status": "no_route",
+        "edge": None,
+        "to": None,
+        "visit": None,
+        "then": None,
+        "reason": "no_edge",
+        "passed": [],
+    }
     assert run_json(run.state)["steps"]["a"]["failure_route"] == route
 
 

@@ -185,14 +185,18 @@ def run_view(state: State, place: Place) -> dict[str, Any]:
     view: dict[str, Any] = {"id": state.run.run_id, "workflow": state.workflow.name, "round": state.run.round}
     if state.step_of(place).key == END:
         view["steps"] = {name: step_view(state, name) for name in state.graph.nodes}
-        view["failures"] = _failed_visits(state)
+        view["failures"] = _failure_views(state)
         view["stopping"] = state.run.stop.cause if state.run.stop else None
     return view
 
 
-def _failed_visits(state: State) -> list[dict[str, Any]]:
-    """One per visit that failed, or that its handler recovered, in order."""
+def failed_visits(state: State) -> list[FailureRecord]:
+    """One per visit that failed, or that its handler recovered, in order; without those that got another chance."""
     records = sorted((*state.failures, *state.recoveries), key=lambda record: record.seq)
+    return [record for record in records if not record.is_closed]
+
+
+def _failure_views(state: State) -> list[dict[str, Any]]:
     return [
         {
             **error_view(record.failure),
@@ -202,8 +206,7 @@ def _failed_visits(state: State) -> list[dict[str, Any]]:
             "recovered": bool(record.recovered_by),
             "allowed": record.is_allowed,
         }
-        for record in records
-        if not record.is_closed
+        for record in failed_visits(state)
     ]
 
 

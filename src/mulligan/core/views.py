@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from . import events as e
-from .scope import filled, run_view, step_view
+from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
 from .transitions import STATUSES
 from .words import what
@@ -72,12 +72,20 @@ def run_json(state: State) -> dict[str, Any]:
         "degraded": run.degraded,
         "round": run.round,
         "steps": {name: _step_json(waits, name, seen) for name, seen in view["steps"].items()},
-        "failures": view["failures"],
+        "failures": _failures_json(state, view["failures"]),
         "outputs": run.outputs,
         "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
         "reason": run.reason,
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
     }
+
+
+def _failures_json(state: State, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every failed visit with where its failure was sent: a step itself has only that of its last visit."""
+    return [
+        {**view, "failure_route": None if record.recovered_by else _route_json(record)}
+        for view, record in zip(views, failed_visits(state), strict=True)
+    ]
 
 
 def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]:

@@ -119,6 +119,9 @@ class Following:
         for entry in entries:
             self._look(state, entry)
             self._tell(state, entry, teller.tell(entry), is_root)
+        if not is_root and state.run.status in RUN_ENDED:
+            # A map may call ten thousand runs.
+            del self._states[state.run.run_id], self._tellers[state.run.run_id]
 
     def _see_progress(self, state: State, entries: Sequence[e.Entry]) -> None:
         if self._progress is None or self._progress.state is not state:
@@ -185,7 +188,8 @@ class Following:
 
     def _shown(self, keys: Iterator[tuple[tuple[int, str], datetime]]) -> Iterator[Moving]:
         for (run_id, name), since in keys:
-            place = self._states[run_id].places.get(name)
+            state = self._states.get(run_id)
+            place = state.places.get(name) if state is not None else None
             # What has a command below it is shown by that command.
             if place is not None and not (place.child and place.status == "running"):
                 yield _moving(run_id, place, since, f"{self._above(run_id)}{name}")
