@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .commands import mulligan, ran
+from .commands import mulligan, ran, workflow
 
 PARKED = """\
 name: parked
@@ -32,6 +32,52 @@ def test_a_run_is_listed_shown_explained_and_its_logs_are_here():
     assert mulligan("explain", 1).out.endswith("'simulate' waits for a person to classify EXIT_NONZERO 42: diverged\n")
     assert mulligan("logs", 1, "simulate").err == "-- run 1, 'simulate', attempt 1\ndiverged\n"
     assert mulligan("replay", 1, "--verify").code == 0
+
+
+# The keys that programs rely on, of a run and of a step.
+RUN_KEYS = {"run_id", "status", "degraded", "round", "steps", "failures", "outputs", "end"}
+STEP_KEYS = set("status visits attempts recovered handled output failure failure_route waiting_for".split())
+
+
+def test_a_run_with_routes_and_called_runs_is_told_as_it_is_elsewhere():
+    workflow("name: inner\nsteps:\n  - {step: greet, shell: test -e ok}\n", "inner.yaml")
+    said = ran(
+        "name: outer\nsteps:\n"
+        "  - {step: call, workflow: inner.yaml, next: [{to: no, on: failure, codes: [TIMEOUT]},"
+        " {to: mend, on: failure, then: rerun}]}\n"
+        "  - {step: no, shell: 'true'}\n"
+        "  - {step: mend, shell: touch ok}\n",
+        "--json",
+    )
+
+    assert set(said.json) >= RUN_KEYS and all(set(step) >= STEP_KEYS for step in said.json["steps"].values())
+    assert said.json["failures"][0]["failure_route"] == {
+        "status": "selected",
+        "edge": 1,
+        "to": "mend",
+        "visit": 1,
+        "then": "rerun",
+        "reason": None,
+        "passed": [{"edge": 0, "to": "no", "reason": "codes_do_not_match"}],
+    }
+    assert mulligan("explain", 1, "--tree").plain[1] == (
+        "THEN call  calls 'inner.yaml' as run 2\n"
+        "THEN call/greet  failed, EXIT_NONZERO 1\n"
+        "THEN call/end  the run failed: nobody handled the failure of 'greet' (1 step, 1 failed)\n"
+        "THEN call  failed, CHILD_FAILED: child run 2 failed; 'mend' takes over, and then it goes again\n"
+        "THEN call  edge to 'no' not taken: it is for TIMEOUT\n"
+        "THEN mend  completed; that handles the failure of 'call'\n"
+        "THEN call  goes again: 'mend' has completed\n"
+        "THEN call  visit 2\n"
+        "THEN call  calls 'inner.yaml' as run 3\n"
+        "THEN call/greet  completed\n"
+        "THEN call/end  the run completed (1 step)\n"
+        "THEN call  run 3 completed\n"
+        "THEN call  completed\n"
+        "THEN no  skipped: no edge led to it\n"
+        "THEN end  the run completed, not without help (3 steps, 1 handled, 1 skipped)\n"
+    )
+    assert mulligan("show", 1, "--json").json["steps"]["call"]["children"] == [2, 3]
 
 
 def test_a_parked_step_is_classified_and_the_run_goes_on():
