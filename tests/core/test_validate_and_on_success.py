@@ -225,6 +225,14 @@ def test_a_failure_of_on_success_is_a_warning_and_ends_it():
     assert run.queued == ["b"]
 
 
+def test_a_check_that_misses_the_declared_files_says_so_by_its_code():
+    run = run_of(validator=command("look", writes=("mesh",))).ok("a")
+
+    run.fail("a.validator@1", 0, missing_outputs=("mesh",))
+
+    assert (own(run).code, own(run).message) == ("OUTPUT_MISSING", "not there after exit 0: mesh")
+
+
 def test_a_best_effort_command_of_on_success_is_followed_by_the_next():
     on_success = (command("one", continue_on_error=True), command("two"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import Backoff, Edge, Expression, Need, Triage, encode
+from mulligan.core.workflow import Action, Backoff, Command, Edge, Expression, Need, Triage, encode
 
 from .reading import step, steps, workflow
 
@@ -277,6 +277,23 @@ def test_a_reader_of_a_file_needs_its_writer() -> None:
     assert found["use"].reads == ("mesh",)
     assert found["make"].writes == ("mesh",)
     assert found["both"].needs == (Need("make"),)
+
+
+@pytest.mark.parametrize("does", ["map: {over: [1]}, do: [make]", "wait: 1s", "approve: {message: go}"])
+def test_what_no_worker_carries_out_has_a_check_that_looks_for_its_files(does: str) -> None:
+    found = steps(
+        f"""
+        - {{step: plain, {does}, writes: [f]}}
+        - {{step: checked, {does}, writes: [g], validate: {{shell: make}}}}
+        - {{step: quiet, {does}}}
+        """,
+        "files: {f: x, g: y}",
+    )
+
+    checks = {name: step.validator for name, step in found.items()}
+    assert checks["plain"] == Command(action=Action("shell", {"text": ":"}), writes=("f",))
+    assert checks["checked"] == Command(action=Action("shell", {"text": "make"}), writes=("g",))
+    assert checks["quiet"] is None
 
 
 def test_two_writers_with_an_order_are_both_waited_for_by_who_comes_after() -> None:

@@ -301,12 +301,15 @@ steps:
 
 FILES = """
 name: files
-files: {page: out/page.html, index: index.html, map: map.xml}
+files: {page: out/page.html, index: index.html, map: map.xml, news: news.txt, parts: parts.txt}
 fail_fast: never
 steps:
   - {step: made, shell: exit 1, writes: [page], on_failure: [mkdir -p out, touch out/page.html]}
   - {step: recovered, shell: exit 1, writes: [index], on_failure: echo nothing}
   - {step: replaced, shell: exit 1, writes: [map], on_failure: {strategy: fallback, shell: echo nothing}}
+  - {step: at_best, shell: exit 1, writes: [news], on_failure: [{shell: echo nothing, continue_on_error: true}]}
+  # Nobody but its check can look.
+  - {step: mapped, map: {over: [1, 2]}, do: ['true'], writes: [parts]}
 """
 
 
@@ -314,9 +317,11 @@ def test_after_a_recovery_the_declared_files_must_be_there(live: Live):
     ran = live.run(FILES)
 
     assert ran.steps["made"]["status"] == "completed"
-    for name, file in (("recovered", "index"), ("replaced", "map")):
+    for name, file in (("recovered", "index"), ("replaced", "map"), ("at_best", "news")):
         failure = ran.steps[name]["failure"]
         assert failure["handler_failure"]["message"] == f"not there after exit 0: {file}"
+    mapped = ran.steps["mapped"]["failure"]
+    assert (mapped["code"], mapped["message"]) == ("OUTPUT_MISSING", "not there after exit 0: parts")
 
 
 AFTER = """

@@ -236,7 +236,7 @@ def after_handler_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
         yield _handler_failed(now, place, fault(now, place, "TIMEOUT", message))
     elif isinstance(fact, e.CommandCancelled):
         yield from conclude(now, place)
-    elif isinstance(fact, e.CommandFailed) and not fact.is_allowed:
+    elif isinstance(fact, e.CommandFailed) and not (fact.is_allowed and _may_fail(place, fact)):
         yield _handler_failed(now, place, fact.failure)
     elif index + 1 < len(handler.commands):
         if now.may_start(place) or now.may_clean_up(place):
@@ -245,6 +245,11 @@ def after_handler_command(now: Now, place: Place, fact: e.Fact, index: int) -> F
             yield from conclude(now, place)
     else:
         yield _handler_ended(now, place, handler)
+
+
+def _may_fail(place: Place, fact: e.CommandFailed) -> bool:
+    """Best effort does not reach to the files that the place has to write: without them it is not recovered."""
+    return fact.failure.code != "OUTPUT_MISSING" or not place.spec.writes
 
 
 def _handler(place: Place) -> Handler:

@@ -135,7 +135,9 @@ def after_validator(now: Now, place: Place, fact: e.Fact) -> Facts:
     """The check is over: its failure is the step's, and it climbs like any other."""
     if isinstance(fact, e.CommandFailed) and not fact.is_allowed:
         message = fact.failure.message or f"the check ended with {fact.failure.code}"
-        found = fault(now, place, "VALIDATION_FAILED", message, exit_code=fact.failure.exit_code, cause=(fact.failure,))
+        # Of a step that no worker carries out the check looks for the declared files, too.
+        code = fact.failure.code if fact.failure.code == "OUTPUT_MISSING" else "VALIDATION_FAILED"
+        found = fault(now, place, code, message, exit_code=fact.failure.exit_code, cause=(fact.failure,))
         yield e.ResultRejected(place.key, place.attempt, found)
     elif isinstance(fact, e.CommandCancelled):
         yield e.AttemptCancelled(place.key, place.attempt)

@@ -10,6 +10,8 @@ import msgspec
 from mulligan.core.workflow import (
     END,
     END_TIMEOUT_SECONDS,
+    ENGINE_ACTIONS,
+    Action,
     Command,
     Step,
     Triage,
@@ -126,7 +128,17 @@ def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dic
             said = _map_fields(fields, label, scope, settings)
     else:
         said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
-    return {**said, **_place(fields, scope, settings)}
+    return _vouched({**said, **_place(fields, scope, settings)})
+
+
+def _vouched(said: dict[str, Any]) -> dict[str, Any]:
+    """A step that no worker carries out has nobody to look for the files it writes: its check does, made if need be."""
+    action = said.get("action")
+    is_engines = "map" in said or (action is not None and action.kind in ENGINE_ACTIONS)
+    if not is_engines or not said.get("writes"):
+        return said
+    check = said.get("validator") or Command(action=Action("shell", {"text": ":"}))
+    return {**said, "validator": msgspec.structs.replace(check, writes=said["writes"])}
 
 
 def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dict[str, Any]:
