@@ -335,6 +335,33 @@ def test_a_later_attempt_of_the_visit_leaves_the_items_alone_that_the_round_was_
     assert run.queued == ["m[1].0"]
 
 
+def booked(after: str) -> History:
+    """A completed run with a map that can be undone; then a round for its failed item, in which `after` goes so."""
+    flow = (
+        step("m", map=Map(over=expression("list"), on_item_failure="collect"), do=(command(),), undo=command("undo")),
+        step("b", needs=["m"], undo=command("undo")),
+        step("c", needs=["b"]),
+    )
+    run = run_of(*flow, answers={"list": [1, 2]}).ok("m[0].0").fail("m[1].0").ok("b", "c")
+    run.retry("m", items=())
+    return run.ok("m[1].0").ok("b").fail("c") if after == "completed" else run.cancel()
+
+
+def test_what_a_map_did_over_two_rounds_is_undone_once() -> None:
+    run = booked("completed").ok("b.undo@2").ok("m.undo@2").ok("b.undo@1")
+
+    assert [(fact.step, fact.visit) for fact in run.facts(e.UndoStarted)] == [("b", 2), ("m", 2), ("b", 1)]
+    assert run.status == "failed"
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_what_a_map_had_done_is_undone_also_when_the_round_for_its_items_came_to_nothing() -> None:
+    run = booked("cancelled").ok("b.undo@1").ok("m.undo@1")
+
+    assert (run.status, [fact.step for fact in run.facts(e.UndoStarted)]) == ("cancelled", ["b", "m"])
+    assert run.retry().queued == ["m[0].0", "m[1].0"]
+
+
 def test_the_list_stands_when_items_are_retried_whatever_it_would_be_now() -> None:
     run = collected("ok", "bad")
     run.evaluator.answers["list"] = ["another", "list", "altogether"]
@@ -379,6 +406,15 @@ def test_a_plain_round_runs_what_is_not_done_of_a_map_that_failed() -> None:
     run.ok("m[1].0", output="new")
 
     assert run["m"].output["results"] == ["kept", "new"]
+
+
+def test_a_map_behind_what_was_undone_runs_all_its_items_again() -> None:
+    run = run_of(step("a", undo=command("undo")), mapped(needs=["a"]), answers={"list": [1, 2]})
+    run.ok("a").ok("m[0].0").fail("m[1].0").ok("a.undo@1")
+
+    run.retry().ok("a")
+
+    assert run.queued == ["m[0].0", "m[1].0"]
 
 
 def test_from_a_step_on_maps_run_all_their_items_again() -> None:
@@ -439,8 +475,8 @@ def test_from_a_step_on_maps_run_all_their_items_again() -> None:
             .ok("m.undo@1"),
             "m",
             (0,),
-            "error[refused]: step 'm' of run 1 was undone, or what it was built on: all its items run again\n"
-            "  to give the run another round: mulligan retry 1",
+            "error[refused]: step 'm' of run 1 was undone, or what it was built on: none of its items can be kept\n"
+            "  to run all of it again: mulligan retry 1 --from m",
         ),
     ],
     ids=["none failed", "no such item", "less than nothing", "no map", "no step", "empty", "running", "undone"],

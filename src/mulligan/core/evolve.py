@@ -124,24 +124,25 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
         for record in [r for r in records if r.step in steps or r.step == END]:
             state.set_at(records, record.index, _replace(record, is_closed=True))
     put_back(state, steps)
+    _forget_items(state, fact)
     for name in steps:
         place = state.touch(name)
         place.is_undone, place.visits_before, place.last_status = False, place.visit, ""
         _send_again(state, place)
         requeue(state, name)
-    _forget_items(state, fact)
     end = state.touch(END)
     state.put(state.past, (END, end.visit), Past(end.status, end.failure_index))
     set_status(state, end, "waiting")
 
 
 def _forget_items(state: State, fact: e.RunReopened) -> None:
-    """From a step on maps start with a new list; of one whose items are named, these are as new."""
+    """Maps that start with a new list: from a step on, and behind what was undone. Of named items these are as new."""
     if fact.indexes:
         reset_items(state, fact.from_step, fact.indexes)
-    for name in state.graph.region(fact.from_step) if fact.from_step else ():
-        items = state.places[name].items
-        if items is not None and name != state.run.items_of:
+    undone = (name for name in fact.put_back if state.places[name].is_undone)
+    afresh = state.graph.behind((fact.from_step, *undone) if fact.from_step else undone)
+    for name in fact.put_back:
+        if name in afresh and name != state.run.items_of and state.places[name].items is not None:
             reset_items(state, name)
             state.touch(name).items = None
 
@@ -173,10 +174,28 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
 
 def _takes_up(state: State, place: Place) -> bool:
     """Whether a visit keeps what the items of the last one did: that came to no good, or some of it goes again."""
-    if place.key == state.run.items_of and place.visit == place.visits_before:
+    if _continues(state, place, place.visit):
         return True
     past = state.past.get((place.key, place.visit))
     return past is not None and past.status in ("failed", "cancelled")
+
+
+def _continues(state: State, place: Place, visit: int) -> bool:
+    """Whether what a map did in `visit` goes on in the next one: the round was opened for some of its items."""
+    return place.key == state.run.items_of and visit == place.visits_before
+
+
+def _take_out_undoable(state: State, step: str, visit: int) -> None:
+    """Its items are part of the visit that has completed now, and are undone with that: once."""
+    indexes = range(len(state.undoables) - 1, -1, -1)
+    index = next((i for i in indexes if (state.undoables[i].step, state.undoables[i].visit) == (step, visit)), None)
+    if index is None:
+        return
+    later = state.undoables[index + 1 :]
+    for _ in range(len(later) + 1):
+        state.take_last(state.undoables)
+    for undoable in later:
+        state.append(state.undoables, undoable)
 
 
 def _step_skipped(state: State, place: Place, fact: e.StepSkipped, entry: e.Entry) -> None:
@@ -206,6 +225,8 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
     if fact.recovered_by and place.failure is not None:
         _record_recovery(state, place, fact, entry)
     if state.graph.nodes[fact.step].step.undo:
+        if _continues(state, place, fact.visit - 1):
+            _take_out_undoable(state, fact.step, fact.visit - 1)
         state.append(state.undoables, Undoable(fact.step, fact.visit, fact.output))
     if fact.is_final:
         settle(state, fact.step, "completed", fact.taken)

@@ -91,8 +91,12 @@ class Graph:
         if start not in self._regions:
             if len(self._regions) >= REGIONS_KEPT_MAX:
                 self._regions.clear()
-            self._regions[start] = frozenset(v for v in self._walk(start) if v in self.nodes)
+            self._regions[start] = self.behind((start,))
         return self._regions[start]
+
+    def behind(self, starts: Iterable[str]) -> frozenset[str]:
+        """Every step reachable from one of `starts`, themselves included, as for `region`."""
+        return frozenset(vertex for vertex in self._walk(starts) if vertex in self.nodes)
 
     def between(self, sources: Iterable[str], targets: Collection[str]) -> set[str]:
         """The steps on a way from one of `sources` to one of `targets`, over needs and edges that are no loops."""
@@ -253,9 +257,9 @@ class Graph:
                     stack.append((target, self.after(target)))
         return order
 
-    def _walk(self, start: str) -> list[str]:
-        seen = {start}
-        found = [start]
+    def _walk(self, starts: Iterable[str]) -> list[str]:
+        found = list(dict.fromkeys(starts))
+        seen = set(found)
         for vertex in found:
             fresh = dict.fromkeys(target for target in self._onward(vertex) if target not in seen)
             seen.update(fresh)

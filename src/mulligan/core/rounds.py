@@ -116,8 +116,9 @@ def _refuse_items(state: State, place: Place) -> Items:
     whole = f"to give the run another round: mulligan retry {run_id}"
     if place.items is None or not place.items.values:
         raise NothingToRetry(f"step '{step}' of run {run_id} has no items, so there is nothing to retry", hint=whole)
-    if place.status == "completed" and step in steps_to_retry(state):
+    if step in state.graph.behind(one.key for one in state.steps() if one.is_undone):
         raise Refused(
-            f"step '{step}' of run {run_id} was undone, or what it was built on: all its items run again", hint=whole
+            f"step '{step}' of run {run_id} was undone, or what it was built on: none of its items can be kept",
+            hint=f"to run all of it again: mulligan retry {run_id} --from {step}",
         )
     return place.items

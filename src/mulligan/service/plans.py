@@ -86,7 +86,8 @@ def _why(state: State, planned: Round, failed: set[str], name: str) -> str:
 
 def _items(state: State, planned: Round) -> list[tuple[str, tuple[int, ...]]]:
     found = [(planned.from_step, planned.items)] if planned.items else []
-    afresh = state.graph.region(planned.from_step) if planned.from_step else frozenset()
+    undone = (place.key for place in state.steps() if place.is_undone)
+    afresh = state.graph.behind((planned.from_step, *undone) if planned.from_step else undone)
     for name in planned.steps:
         place = state.places[name]
         if name not in afresh and place.items is not None and place.status in ("failed", "cancelled"):
