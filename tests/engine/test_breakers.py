@@ -210,6 +210,28 @@ def test_a_run_that_waits_for_a_breaker_can_be_cancelled(world: World) -> None:
     assert (breaker(world).waiting, world.store.queued(run_id)) == (0, [])
 
 
+def test_a_probe_that_is_cancelled_decides_nothing_and_another_run_is_the_next(
+    world: World, later: Callable[..., None]
+) -> None:
+    service = Service()
+    engine = world.engine(ends=service)
+    first, second = world.start(THREE, engine), world.start(THREE, engine)
+    world.settle(engine)
+    assert engine.hands is not None
+    engine.hands.ends = never  # type: ignore[attr-defined]
+    later_until_probed(later, engine, world)
+    (probe,) = engine.hands.running
+    probing, waiting = (first, second) if probe.task.run_id == first else (second, first)
+
+    service.is_up, engine.hands.ends = True, service  # type: ignore[attr-defined]
+    world.store.put(probing, r.CancelRequested(world.clock.now(), now=True))
+    engine.call()
+    world.settle(engine)
+
+    assert (world.status(probing), world.status(waiting)) == ("cancelled", "completed")
+    assert breaker(world) == BreakerRecord("llm", "closed")
+
+
 def test_a_paused_run_asks_no_breaker_and_goes_on_when_it_is_resumed(world: World, later: Callable[..., None]) -> None:
     service = Service()
     engine = world.engine(ends=service)

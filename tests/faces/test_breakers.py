@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.service.breakers import describe, waits
+from mulligan.service.held import describe, held_up
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service
 
-from .commands import mulligan, ran, steady
+from ..live.runner import wait_until
+from .commands import mulligan, process, ran, steady, workflow
 
 # The breaker opens for an hour; who asks it then fails at once, so that the run ends.
 OPENS = """
@@ -110,7 +111,38 @@ def test_a_place_that_waits_for_a_breaker_is_told_with_its_time(opened: None, fo
 
     after = service.state(2)
 
-    assert waits(service, before) == {}
-    assert waits(service, after) == {"ask": f"breaker 'llm' is open until {record.retry_at:%Y-%m-%d %H:%M:%S} UTC"}
-    assert describe(record, record.retry_at) == "breaker 'llm' lets one task try"
+    told = f"breaker 'llm' is open until {record.retry_at:%Y-%m-%d %H:%M:%S} UTC"
+    assert held_up(service.store, before) == {}
+    assert held_up(service.store, after) == {"ask": told}
+    # from then on it waits for a worker, as any other
+    assert describe(record, record.retry_at) == ""
     service.close()
+
+
+BOTH = """
+name: both
+breakers: {llm: {failures: 2, reset: 1h}}
+steps: [{step: decide, approve: {message: go on?}}, {step: ask, shell: echo asked, breaker: llm}]
+"""
+
+
+def test_a_breakers_time_is_a_timer_beside_a_person_who_is_waited_for(opened: None):
+    said = ran(BOTH)
+
+    assert said.code == 4
+    assert mulligan("show", "2", "--json").json["steps"]["ask"]["status"] == "ready"
+    assert mulligan("breakers", "--json").json[0]["waiting"] == 1
+
+
+def test_a_run_that_waits_for_a_breaker_alone_is_no_persons_business(opened: None, folder: Path):
+    text = BOTH.replace("{step: decide, approve: {message: go on?}}, ", "")
+    with process("run", workflow(text)) as running:
+        try:
+            wait_until(lambda: mulligan("breakers", "--json").json[0]["waiting"] == 1)
+            still_runs = running.poll() is None
+            mulligan("breakers", "--reset", "llm")
+            code = running.wait(60)
+        finally:
+            running.kill()
+
+    assert (still_runs, code) == (True, 0)

@@ -95,6 +95,15 @@ def test_guarded_tasks_alone_are_handed_out_where_only_they_are_asked_for(store:
     assert places(lease(store)) == ["b"]
 
 
+def test_guarded_tasks_alone_are_those_of_runs_whose_turn_one_has(store: Store) -> None:
+    mine, theirs = started(store), started(store, holder="other")
+    queue(store, theirs, guarded(theirs, "theirs"))
+    queue(store, mine, guarded(mine, "mine"))
+
+    assert places(store.lease("w", offer(), is_guarded=True)) == ["mine"]
+    assert places(store.lease("other", offer(), is_guarded=True)) == ["theirs"]
+
+
 def test_a_leased_task_has_its_guard(store: Store) -> None:
     turn = started(store)
     queue(store, turn, guarded(turn, guard=HASTY))
@@ -375,7 +384,7 @@ def test_a_guarded_task_goes_to_its_own_host_while_that_is_there(store: Store) -
     queue(store, turn, guarded(turn, host="there"))
 
     assert store.lease("w", offer(), is_guarded=True) == []
-    assert places(store.lease("theirs", offer(host="there"), is_guarded=True)) == ["ask"]
+    assert places(lease(store, "theirs", host="there")) == ["ask"]
 
 
 def test_a_guarded_task_that_is_stopped_in_the_queue_is_gone(store: Store) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.core.breaker import Guard
+from mulligan.core.classify import Outcome
 from mulligan.core.reports import TaskEnded
+from mulligan.core.workflow import Breaker
 from mulligan.ports import Store
 from mulligan.store import open_store
 
-from .keeping import new_run, offer, queue, started, task, worker
+from .keeping import T0, new_run, offer, queue, started, task, worker
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -188,3 +191,16 @@ def test_what_one_writes_is_read_by_another_in_order(store: Store, where: str) -
     messages = store.inbox([turn.run_id])
     assert len(messages) == 20 * RIVALS
     assert [message.id for message in messages] == sorted({message.id for message in messages})
+
+
+def test_of_many_rivals_one_has_the_probe_of_a_breaker(store: Store, where: str) -> None:
+    turn = started(store)
+    guard = Guard("llm", Breaker(failures=1, reset=0.0))
+    queue(store, turn, task(turn.run_id, "first", guard=guard))
+    (held,) = store.lease("w", offer())
+    store.report(held.token, TaskEnded(T0, "first", 1, Outcome(exit_code=1)), guard=guard)
+    queue(store, turn, *(task(turn.run_id, f"p{number}", guard=guard) for number in range(30)))
+
+    said = race(where, "print(*[lease.task.place for lease in store.lease(name, Offer(9, 9, 9, (), 'here', 9))])\n")
+
+    assert sorted(said) == [[], [], ["p0"]]

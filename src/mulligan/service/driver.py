@@ -18,8 +18,9 @@ from typing import Literal
 
 import msgspec
 
+from ..core.state import State
 from ..core.transitions import RUN_ENDED
-from ..core.views import waits_for_people
+from ..core.views import waiting, waits_for_people
 from ..core.workflow import CANCEL_GRACE_SECONDS
 from ..engine.engine import Buried, Engine
 from ..engine.rescue import bury_the_dead
@@ -30,6 +31,7 @@ from ..ports import Store, WorkerRecord
 from ..worker import lock
 from ..worker.folders import remove_folder
 from ..worker.hands import LocalHands, kill_leftovers
+from .held import held_up
 from .home import Home, this_host
 
 Ending = Literal["ended", "waiting", "interrupted"]
@@ -234,6 +236,7 @@ class Driver:
             self._once()
 
     def _rests(self, run_id: int, wait_seconds: float) -> Ending | None:
+        self.engine.refuse_given_up(run_id)
         if self._has_ended(run_id):
             return "ended"
         return "waiting" if self._waits(run_id, wait_seconds) else None
@@ -252,10 +255,16 @@ class Driver:
         if not self.engine.is_idle:
             return False
         states = [drive.state for drive in self.engine.drives.values()]
-        if not any(waits_for_people(state) for state in states):
+        if not any(waits_for_people(state) or self._is_held_up(state) for state in states):
             return False
         due = self.store.next_due(run_id)
         return due is None or (due - datetime.now(UTC)).total_seconds() > wait_seconds
+
+    def _is_held_up(self, state: State) -> bool:
+        """Whether a person is waited for, and else only time: until a breaker that holds tasks up may be probed."""
+        held = held_up(self.store, state)
+        waits = [wait for wait in waiting(state) if wait.place not in held] if held else []
+        return any(wait.is_for_a_person for wait in waits) and not any(wait.is_for_the_world for wait in waits)
 
     def _once(self, look: Callable[[], Ending | None] = lambda: None) -> Ending | None:
         """Once round the loop, and what is to be seen then. Nothing is, where the store had to be waited for."""

@@ -293,7 +293,8 @@ class MemoryStore:
             return []
         room, gate, found = Room(offer), self._gate(), []
         for kept in self._open_to(offer, root_run_id):
-            is_meant = not is_guarded or kept.task.guard is not None
+            is_own = self.shelf.run(kept.task.run_id).holder == worker
+            is_meant = not is_guarded or (kept.task.guard is not None and is_own)
             if is_meant and room.fits(*kept.needs) and gate.lets_pass(kept.task):
                 room.take(*kept.needs)
                 found.append(kept)

@@ -226,7 +226,7 @@ class SqliteStore:
             if not _is_registered(db, worker):
                 return []
             gate = self._gate(db)
-            tasks = self._fitting(db, offer, root_run_id, gate, "guarded_tasks" if is_guarded else "free_tasks")
+            tasks = self._fitting(db, offer, root_run_id, gate, worker if is_guarded else "")
             tokens = self._tickets.take(db, len(tasks))
             leases = [Lease(task, worker, token) for task, token in zip(tasks, tokens, strict=True)]
             self._hand_out(db, leases, offer.host)
@@ -238,14 +238,16 @@ class SqliteStore:
         self._leases.keep(leases)
         return leases
 
-    def _fitting(
-        self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, gate: Gate, statement: str
-    ) -> list[Task]:
-        """The oldest free tasks for which there is room, one beside the other, and whose breakers let them pass."""
+    def _fitting(self, db: apsw.Cursor, offer: Offer, root_run_id: int | None, gate: Gate, holder: str) -> list[Task]:
+        """The oldest free tasks for which there is room, one beside the other, and whose breakers let them pass.
+
+        With a holder: the guarded ones of its runs.
+        """
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
         about = (self._oldest_beat(), root_run_id, micros(gate.now))
+        statement, of_whom = ("guarded_tasks", (holder,)) if holder else ("free_tasks", ())
         room, found = Room(offer), []
-        for data, *needs in each(db, SQL[statement], *wanted, *about):
+        for data, *needs in each(db, SQL[statement], *wanted, *about, *of_whom):
             if room.fits(*needs) and gate.lets_pass(task := task_from(data)):
                 room.take(*needs)
                 found.append(task)

@@ -82,7 +82,7 @@ class FakeHands:
         if lease.token in self._interrupted:
             return TaskInterrupted(now, task.place, task.attempt)
         if lease.token in self.stopped and self.stopped[lease.token] is not None:
-            return TaskEnded(now, task.place, task.attempt, Outcome(signal=15))
+            return TaskEnded(now, task.place, task.attempt, Outcome(signal=15, is_stopped=True))
         outcome = self.ends(task)
         return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome, task.place)
 

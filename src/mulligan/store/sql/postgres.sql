@@ -283,7 +283,7 @@ WHERE EXISTS (SELECT 1 FROM known)
       AND (t.host IN ('', %(host)s)
            OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= now_micros() - %(lease)s::bigint))
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
-      AND (t.breaker <> '' OR NOT %(is_guarded)s)
+      AND (NOT %(is_guarded)s OR (t.breaker <> '' AND r.holder = %(worker)s))
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
           SELECT name FROM breakers WHERE status = 'open' AND retry_at > now_micros()

@@ -199,11 +199,11 @@ WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       ))
 ORDER BY t.ticket
 
--- The same, of the guarded ones alone: there may be a hundred thousand others.
+-- The same, of the guarded ones of our own runs alone: there may be a hundred thousand others.
 -- name: guarded_tasks
 SELECT t.task, t.cpus, t.memory, t.gpus
 FROM tasks t INDEXED BY tasks_guarded JOIN runs r USING (run_id)
-WHERE t.breaker <> '' AND t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
+WHERE t.breaker <> '' AND r.holder = ?9 AND t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       AND NOT EXISTS (
           SELECT 1 FROM json_each(t.labels) WHERE value NOT IN (SELECT value FROM json_each(?4))
       )
