@@ -10,6 +10,7 @@ from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.classify import Outcome
 from mulligan.core.workflow import Command
+from mulligan.engine.engine import LeftAlone
 from mulligan.ports import Answer, Commit
 
 from .conftest import World
@@ -399,6 +400,38 @@ def test_a_run_that_crashes_the_engine_again_and_again_is_paused_and_disturbs_no
     assert world.status(healthy) == "completed"
     assert world.status(poisoned) == "paused"
     assert world.store.run(poisoned).reason == "engine_error: ZeroDivisionError: a bug"
+
+
+def test_what_the_run_could_not_be_told_is_told_again_when_its_pause_is_lifted(world: World) -> None:
+    """The worker lives on and holds the lease of what it has run: nobody else would ever tell it."""
+    engine = world.engine()
+    run_id = world.start("steps: [{step: a, shell: make}, {step: b, shell: make, needs: [a], when: 1 == 1}]", engine)
+    healthy, engine.drives[run_id].evaluator = engine.evaluator, Poisoned()  # type: ignore[assignment]
+    world.settle(engine)
+    assert world.statuses(run_id) == {"a": "running", "b": "waiting"}
+
+    engine.drives[run_id].evaluator = healthy
+    world.store.put(run_id, r.ResumeRequested(world.clock.now(), "somebody"))
+    engine.call()
+    world.settle(engine)
+
+    assert world.status(run_id) == "completed"
+    assert world.facts(run_id).count("AttemptStarted") == 2
+
+
+def test_a_stopping_run_that_meets_a_bug_cannot_be_paused_and_is_left_alone(world: World) -> None:
+    engine = world.engine(ends=lambda task: None)
+    run_id = world.start("steps: [{step: a, shell: make}]\noutputs: {x: '${steps.a.output}'}", engine)
+    engine.tick(0.0)
+    engine.drives[run_id].evaluator = Poisoned()  # type: ignore[assignment]
+
+    world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
+    engine.call()
+    world.settle(engine)
+
+    assert engine.drives == {}
+    with pytest.raises(LeftAlone, match=f"run {run_id} meets a bug of ours"):
+        engine.refuse_given_up(run_id)
 
 
 class Choking(Counting):

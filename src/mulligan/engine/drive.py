@@ -99,6 +99,8 @@ class Drive:
         # Tasks of earlier turns that nobody has taken, oldest first; kept only where no one else may take them.
         self.queue: deque[tuple[str, int]] = deque()
         self.crashes = 0
+        # What met a bug of ours: told again when the pause that came of it is lifted.
+        self.aside: deque[Told] = deque()
         # Messages of the inbox that are in `reports`, or in the turn under way.
         self.delivered: set[int] = set()
         self._pending: _Pending | None = None
@@ -116,6 +118,10 @@ class Drive:
         return self.state.run.status == "paused"
 
     @property
+    def is_stopping(self) -> bool:
+        return self.state.run.stop is not None
+
+    @property
     def is_under_way(self) -> bool:
         """Whether a turn has begun that is not written."""
         return self._pending is not None
@@ -127,6 +133,14 @@ class Drive:
         self.delivered.add(message.id)
         self.reports.append(Told(message.report, message.id, message.is_asking))
         return True
+
+    def pause_at_a_bug(self, now: datetime, reason: str) -> str:
+        """Set aside what the run cannot be told, and pause it; what that was, in a word."""
+        poison = self.reports.popleft() if self.reports else None
+        if poison is not None:
+            self.aside.append(poison)
+        self.reports.appendleft(Told(r.PauseRequested(now, "engine", reason)))
+        return type(poison.report).__name__ if poison else "a task that there is room for"
 
     def requeue(self, known_by: Iterable[tuple[str, int]]) -> None:
         """These tasks wait in the store since before. Guarded ones are left there, unless nobody can ever take them."""
@@ -301,6 +315,9 @@ class Drive:
             self.queue.extend((task.place, task.attempt) for task in pending.queued.values() if task.guard is None)
         if pending.drained:
             self.delivered.difference_update(message_id for message_id, _ in pending.drained)
+        if self.aside and not self.is_paused:
+            self.reports.extendleft(reversed(self.aside))
+            self.aside.clear()
         self._pending = None
         return pending.entries
 

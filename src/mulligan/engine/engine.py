@@ -42,6 +42,12 @@ class Buried(MulliganError):
     code = "worker.buried"
 
 
+class LeftAlone(MulliganError):
+    """The run that this process is to drive meets a bug of ours, and could not even be paused."""
+
+    code = "run.left_alone"
+
+
 class Engine:
     """Drives runs in a store under one worker's name; with `root_run_id` only that run and those it starts."""
 
@@ -111,6 +117,14 @@ class Engine:
                 self._given_up.add(turn.run_id)
                 self.store.release([turn])
                 self.watcher.trouble(f"run {turn.run_id} is left alone: {error.message}")
+
+    def refuse_given_up(self, run_id: int) -> None:
+        """Raise where a run was left alone: nothing more will come of it here."""
+        if run_id in self._given_up:
+            raise LeftAlone(
+                f"run {run_id} meets a bug of ours and cannot be driven on by this version",
+                hint=f"nothing of it is lost; what it did: mulligan explain {run_id}",
+            )
 
     def _adopt(self, turn: Turn) -> None:
         loaded = self.store.load(turn.run_id)
@@ -325,18 +339,18 @@ class Engine:
         """A bug of ours. The turn is taken back; where it crashes again and again the run is paused, and says why."""
         drive.take_back()
         drive.crashes += 1
-        if drive.crashes > CRASHES_MAX:
+        if drive.crashes < CRASHES_MAX:
+            return
+        if drive.crashes > CRASHES_MAX or drive.is_stopping:
             self._give_up(drive, error)
             return
-        if drive.crashes < CRASHES_MAX or not drive.reports:
-            return
-        poison = drive.reports.popleft()
         reason = f"engine_error: {type(error).__name__}: {error}"
-        drive.reports.appendleft(Told(r.PauseRequested(now, "engine", reason)))
-        self.watcher.trouble(f"run {drive.run_id} is paused, a bug of ours: {reason} (told {poison.report!r})")
+        told = drive.pause_at_a_bug(now, reason)
+        self._told[drive.run_id] = drive
+        self.watcher.trouble(f"run {drive.run_id} is paused, a bug of ours: {reason} (told {told})")
 
     def _give_up(self, drive: Drive, error: Exception) -> None:
-        """Not even a pause can be written: we leave the run alone, and let whoever is wiser have it."""
+        """It cannot be paused, or not even that can be written: we leave it alone, and let whoever is wiser have it."""
         self._forget(drive)
         self._given_up.add(drive.run_id)
         self.store.release([drive.turn])
@@ -443,6 +457,9 @@ class Engine:
                 self.watcher.committed(drive.state, entries)
             if drive.has_ended:
                 self._part_with(drive, commit)
+            elif drive.reports:
+                # A pause is lifted that a bug of ours had made: what it was about is told again.
+                self._told[drive.run_id] = drive
             self._note(commit, gave)
         self._stop(commits)
 
@@ -549,7 +566,8 @@ class Engine:
         unsent = {lease.token: report for lease, report in self._ended}
         for drive in self.drives.values():
             drive.take_back()
-            unsent.update((told.token, told.report) for told in drive.reports if told.token is not None)
+            told = (*drive.aside, *drive.reports)
+            unsent.update((one.token, one.report) for one in told if one.token is not None)
         return unsent
 
     def _start_unstarted(self, held: dict[int, Lease], unsent: Collection[int]) -> None:
