@@ -100,6 +100,23 @@ def test_a_run_is_paused_cancelled_retried_and_forked():
     assert mulligan("fork", 1, "--from", "publish", "--json").json["status"] == "completed"
 
 
+def test_the_failed_items_of_a_completed_run_get_a_round_of_their_own():
+    ran(
+        "name: checked\nsteps:\n  - step: check\n"
+        "    map: {over: '${[0, 1]}', as: n, on_item_failure: collect}\n"
+        "    do: [{shell: 'test ${n} = 0 || test -e fixed'}]\n"
+    )
+    foretold = mulligan("items", 1, "check", "--retry", "--dry-run", "--json").json
+    Path("fixed").touch()
+
+    said = mulligan("items", 1, "check", "--retry", "--follow", "--json")
+
+    assert foretold["items"] == {"check": [1]}
+    assert (said.code, said.json["round"], said.json["degraded"]) == (0, 2, False)
+    assert [item["attempts"] for item in mulligan("items", 1, "check", "--json").json] == [1, 2]
+    assert mulligan("replay", 1, "--verify").code == 0
+
+
 def test_the_doctor_looks_at_the_server_and_its_clock():
     checks = {check["name"]: check for check in mulligan("doctor", "--json").json["checks"]}
 
