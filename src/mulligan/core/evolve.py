@@ -17,7 +17,7 @@ from .arrivals import arrive, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
 from .lives import LIVES, LIVES_MOVED, fresh_climb, reset_items
-from .state import FailureRecord, Loop, Past, Place, Ruling, State, Stop, Undoable
+from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, State, Stop, Undoable
 from .tallies import COUNTED
 from .transitions import PLACE
 from .workflow import END
@@ -165,7 +165,9 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
         place.items = None
     place.visit = fact.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
-    place.climb, place.failure, place.output = fresh_climb(state, place.key, place.spec), None, None
+    place.climb, place.failure, place.output = NO_CLIMB, None, None
+    if state.run.adjustments:
+        place.climb = fresh_climb(state, place.key, place.spec)
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""
     place.no_route, place.failure_index, place.warnings, place.loop_edge = False, None, (), None
     if place.queue and state.graph.nodes[fact.step].step.join == "each":

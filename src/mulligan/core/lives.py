@@ -149,7 +149,7 @@ def _command_entered(state: State, fact: e.CommandEntered, entry: e.Entry) -> No
     # Attempts of a command of an item go on from the item's number.
     attempt = parent.attempt if fact.role == "do" else 0
     place = Place(fact.place, fact.role, spec, "ready", fact.parent, fact.index, visit=1, attempt=attempt)
-    if fact.role == "do":
+    if fact.role == "do" and state.run.adjustments:
         place.climb = fresh_climb(state, parent.parent, spec)
     place.entered_at, place.entered_seq = entry.at, entry.seq
     state.add(place)
