@@ -335,6 +335,25 @@ class Drive:
         self._pending = None
 
 
+def new_record(turn: Turn, new: NewRun) -> RunRecord:
+    """The line of a run that was made just now."""
+    request = new.request
+    return RunRecord(
+        turn.run_id,
+        new.name,
+        new.version,
+        "running",
+        1,
+        0,
+        request.at,
+        request.at,
+        parent_run_id=request.parent_run_id,
+        parent_place=new.parent_place,
+        parent_attempt=new.parent_attempt,
+        holder=turn.holder,
+    )
+
+
 _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 
 

@@ -22,7 +22,7 @@ from ..core.tasks import Task
 from ..core.workflow import Workflow, decode
 from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Lease, NewRun, RunRecord, Store, Turn, fault
-from .drive import REPORTS_PER_TURN_MAX, Drive, Told
+from .drive import REPORTS_PER_TURN_MAX, Drive, Told, new_record
 from .pace import Asking, Commits
 from .watching import Unwatched, Watcher
 
@@ -138,7 +138,7 @@ class Engine:
         """Drive runs that were made just now: nothing of them has to be read."""
         for turn, new in zip(turns, runs, strict=True):
             workflow, graph = self._workflow(new.version, new.workflow)
-            self._drive(turn, _new_record(turn, new), State(workflow, graph))
+            self._drive(turn, new_record(turn, new), State(workflow, graph))
 
     def _drive(self, turn: Turn, record: RunRecord, state: State) -> Drive:
         hands = None if self._is_draining else self.hands
@@ -579,25 +579,6 @@ class Engine:
         for lease in missing:
             self.hands.reserve(lease.task)
         self._start(missing)
-
-
-def _new_record(turn: Turn, new: NewRun) -> RunRecord:
-    """The line of a run that was made just now."""
-    request = new.request
-    return RunRecord(
-        turn.run_id,
-        new.name,
-        new.version,
-        "running",
-        1,
-        0,
-        request.at,
-        request.at,
-        parent_run_id=request.parent_run_id,
-        parent_place=new.parent_place,
-        parent_attempt=new.parent_attempt,
-        holder=turn.holder,
-    )
 
 
 def _key(lease: Lease) -> tuple[int, str, int]:
