@@ -196,6 +196,15 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
     assert mulligan("events", 1).out == events
 
 
+def test_a_run_of_which_only_the_end_failed_runs_that_again():
+    ran("name: end\nsteps:\n  - {step: a, shell: 'true'}\nend: {shell: test -e report}\n")
+    Path("report").touch()
+
+    said = mulligan("retry", 1, "--follow")
+
+    assert (said.code, said.err.splitlines()[0]) == (0, "run 1 has another round: only its end again, 1 kept")
+
+
 def test_a_retry_from_a_step_runs_it_and_what_is_behind_it_again():
     ran(BROKEN)
     Path("key").touch()

@@ -23,8 +23,8 @@ DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be done."
 Adjusting = Annotated[
     bool, Option("--adjust", help="Give what ran out of memory half as much again, of time twice as much.")
 ]
-# Of names in a sentence; --json has them all.
-_NAMES_MAX = 10
+# Of names in a sentence, and of maps whose items are named; --json has them all.
+_NAMES_MAX, _MAPS_MAX = 10, 3
 
 
 def cancel(
@@ -125,8 +125,11 @@ def _foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
 
 def _sizes(planned: RoundPlan) -> str:
     kept = f", {len(planned.kept):,} kept" if planned.kept else ""
-    items = "".join(f"; of '{step}' {_only(indexes)}" for step, indexes in planned.items.items())
-    return f"{counted(len(planned.steps), 'step')} again{kept}{items}"
+    again = f"{counted(len(planned.steps), 'step')} again" if planned.steps else "only its end again"
+    maps = list(planned.items.items())
+    items = "".join(f"; of '{step}' {_only(indexes)}" for step, indexes in maps[:_MAPS_MAX])
+    more = f"; and of {counted(len(maps) - _MAPS_MAX, 'more map')}" if len(maps) > _MAPS_MAX else ""
+    return f"{again}{kept}{items}{more}"
 
 
 def _reasons(planned: RoundPlan, step: str) -> list[str]:
