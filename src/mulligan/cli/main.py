@@ -36,7 +36,7 @@ COMMANDS = {
     "stats": ("mulligan.cli.stats:show_stats", "Show what retries, handlers, triage and routes were good for."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "replay": ("mulligan.cli.replay:replay", "Fold the log of a run again, and compare it with the store."),
-    "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once."),
+    "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once; or its handler."),
     "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),

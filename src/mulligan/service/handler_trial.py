@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ from .driver import Ending, machine
 from .reading import AttemptLog
 from .trial import ALONE, BARE, found_step, with_stand_ins
 from .verbs import Prepared, Service
+
+Failing = TypeVar("Failing", bound=Command)
 
 # What a failing place keeps of its own: its handler, its capture format, the files it must have written.
 _FAILING: dict[str, Any] = {
@@ -114,11 +116,13 @@ def _handled(step: Step, number: int | None) -> tuple[Command, Handler]:
     for index, command in commands:
         if command.on_failure is not None and number in (None, index):
             return command, command.on_failure
-    which = f"no command of step '{step.name}' has" if number is None else f"command {number} of step '{step.name}' has"
-    raise NoHandler(f"{which} a handler" if number is None else f"{which} no handler", step=step.name)
+    told = (
+        "no command of step '{}' has a handler" if number is None else f"command {number} of step '{{}}' has no handler"
+    )
+    raise NoHandler(told.format(step.name), step=step.name)
 
 
-def _failing(command: Any, handler: Handler) -> Any:
+def _failing(command: Failing, handler: Handler) -> Failing:
     """The command without its action and all that is done about a failure but its handler, which runs once."""
     once = msgspec.structs.replace(handler, rerun=0)
     # Before a rerun nothing need be there yet: the step is to write it.
