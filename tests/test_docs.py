@@ -27,6 +27,9 @@ from mulligan.language.keys import STEP, WORKFLOW
 from mulligan.language.reference import records, reference
 from mulligan.language.shell import ShellRefused, rewrite
 
+from . import played
+from .played import play
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(
@@ -36,6 +39,7 @@ PAGES = sorted(
         *DOCS.glob("**/*.md"),
     ]
 )
+PLAYED_PAGES = [DOCS / f"{name}.md" for name in ("ladder", "handlers", "routes", "triage")]
 PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
 
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -166,6 +170,18 @@ def mulligan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     clean = {"PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8", "MULLIGAN_HOME": "", "MULLIGAN_STORE": ""}
     environ = {**os.environ, **clean}
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, encoding="utf-8", check=True)
+
+
+@pytest.mark.parametrize("page", PLAYED_PAGES, ids=named)
+def test_what_a_page_shows_is_what_is_printed(page: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "nightly"
+    folder.mkdir()
+
+    shown = list(play(page, folder))
+
+    assert [played.steady(one.text) for one in shown] == [played.steady(one.printed) for one in shown], (
+        f"write what is printed today with: PYTHONPATH=src python tests/played.py {named(page)}"
+    )
 
 
 def test_the_mistakes_of_the_quick_start_are_refused_as_it_shows() -> None:

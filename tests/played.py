@@ -1,0 +1,100 @@
+"""Pages that are played: their files are written, their commands typed, and what comes is held against what they show.
+
+    ```yaml nightly.yaml      a file
+    ```console                commands, in a folder of the page's own
+    ```text                   what the commands just before it print
+
+To write what is printed today into a page: `PYTHONPATH=src python tests/played.py docs/ladder.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+SRC = Path(__file__).parent.parent / "src"
+_FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What differs from one playing to the next: dates and times, how long it took, how much it used, which process it was.
+_VARYING = re.compile(
+    r"\d{4}-\d\d-\d\d|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)?(ms|s|m\d\ds|[KMG]iB)\b|(?<=process )\d+"
+)
+_SPACES = re.compile(r" +")
+
+
+class Shown(NamedTuple):
+    """What a page shows, where that stands in its text, and what was printed."""
+
+    text: str
+    start: int
+    end: int
+    printed: str
+
+
+def play(page: Path, folder: Path) -> Iterator[Shown]:
+    """Do what the page says, in `folder`; every output that it shows, with the one that there was."""
+    environ = _environ(folder)
+    printed = ""
+    for found in _FENCE.finditer(page.read_text(encoding="utf-8")):
+        language, words, text = found.groups()
+        if language == "yaml" and words.strip():
+            (folder / words.strip()).write_text(text, encoding="utf-8")
+        elif language == "console":
+            printed = _typed(text, folder, environ)
+        elif language == "text" and printed:
+            yield Shown(text, found.start(3), found.end(3), printed)
+            printed = ""
+
+
+def steady(text: str) -> list[str]:
+    """The lines without what varies, in an order of their own: steps that run side by side may change places."""
+    return sorted(_SPACES.sub(" ", _VARYING.sub("…", line)).rstrip() for line in text.splitlines())
+
+
+def _environ(folder: Path) -> dict[str, str]:
+    """As somebody finds it who has installed Mulligan, and nothing else of ours."""
+    programs = Path(tempfile.mkdtemp(dir=folder.parent))
+    program = programs / "mulligan"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
+    path = f"{programs}:{os.environ['PATH']}"
+    ours = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "utf-8", "PATH": path, "LOGNAME": "operator", "COLUMNS": "120"}
+    return {**kept, **ours}
+
+
+def _typed(commands: str, folder: Path, environ: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-c", commands],
+        cwd=folder,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
+    return done.stdout
+
+
+def rewrite(page: Path) -> None:
+    """Write what is printed today into the page."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as top:
+        folder = Path(top) / "nightly"
+        folder.mkdir()
+        shown = list(play(page, folder))
+    for one in reversed(shown):
+        if steady(one.text) != steady(one.printed):
+            text = text[: one.start] + one.printed + text[one.end :]
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        rewrite(Path(name))
