@@ -171,7 +171,7 @@ steps:
   - step: solve
     shell: '[ $MULLIGAN_ATTEMPT -gt 2 ] || { head -c 100000000 /dev/zero; sleep 60; } | tail -n 1'
     resources: {memory: 24MiB}
-    retry: {rules: [{codes: [OUT_OF_MEMORY], max_retries: 2, adjust: {memory: x1.5, max_memory: 40MiB}}]}
+    retry: {rules: [{codes: [OUT_OF_MEMORY], max_retries: 2, adjust: {memory: x1.5, max_memory: 30MiB}}]}
 """
 
 
@@ -182,11 +182,11 @@ def test_more_memory_is_asked_for_after_out_of_memory_and_never_more_than_the_ca
     failures = [fact.failure for fact in ran.facts(e.AttemptFailed)]
     assert [failure.code for failure in failures] == ["OUT_OF_MEMORY", "OUT_OF_MEMORY"]
     assert all(failure.details["peak_memory"] >= 24 * MIB for failure in failures)
-    assert [fact.adjusted and fact.adjusted.memory for fact in ran.facts(e.RetryScheduled)] == [40 * MIB, 40 * MIB]
+    assert [fact.adjusted and fact.adjusted.memory for fact in ran.facts(e.RetryScheduled)] == [30 * MIB, 30 * MIB]
 
 
 def test_more_memory_is_half_as_much_again_as_the_larger_of_asked_and_used(live_file: Live):
-    ran = live_file.run(HUNGRY.replace(", max_memory: 40MiB", "").replace("-gt 2", "-gt 1"))
+    ran = live_file.run(HUNGRY.replace(", max_memory: 30MiB", "").replace("-gt 2", "-gt 1"))
 
     [failed], [retried] = ran.facts(e.AttemptFailed), ran.facts(e.RetryScheduled)
     used = max(24 * MIB, failed.failure.details["peak_memory"])

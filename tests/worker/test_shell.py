@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -458,3 +459,36 @@ def test_a_home_that_cannot_be_written_is_told_and_breaks_nothing(tmp_path: Path
 
     assert outcome == Outcome(exit_code=None, code="EXCEPTION", message="its files cannot be written: not a directory")
     work.close()
+
+
+def test_a_task_that_is_slow_to_start_keeps_all_that_it_writes(work: Work) -> None:
+    work.run_shell("true")
+    lease = work.shell("echo said; echo complained >&2")
+    os.kill(work.hands._supervisor.pid, signal.SIGSTOP)
+
+    work.start(lease)
+    work.wait_for(lambda: work.log(lease).exists())
+    os.kill(work.hands._supervisor.pid, signal.SIGCONT)
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert (report.output, work.log(lease).read_text()) == ("said", "said\n")
+    assert work.log(lease, "err").read_text() == "complained\n"
+
+
+def test_what_one_task_wrote_is_not_in_the_log_of_the_next(work: Work) -> None:
+    first = work.shell("read -r word < go; echo $word")
+    os.mkfifo(work.folder / "go")
+    work.start(first)
+    work.wait_for(lambda: work.log(first).exists())
+    (work.folder / "go").write_text("first\n")
+    work.reports()
+
+    second = work.shell("echo second")
+    report = work.run(second)
+
+    assert (report.output, work.log(first).read_text(), work.log(second).read_text()) == (
+        "second",
+        "first\n",
+        "second\n",
+    )

@@ -112,6 +112,20 @@ def move(path: str, name: str) -> bool:
     return True
 
 
+def name_also(sides: Sides, logs: Logs) -> bool:
+    """Give what a task writes, or will write, the names of its attempt beside its own. False: it keeps only those."""
+    try:
+        for path, name in ((sides.out, logs.out), (sides.err, logs.err)):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            os.link(path, name)
+    except OSError:
+        # A file system without links: it is found when it has ended.
+        for name in logs:
+            Path(name).unlink(missing_ok=True)
+        return False
+    return True
+
+
 def _rename(path: str, name: str) -> None:
     """Into a folder that is made if it has to be: a run whose steps say nothing has none."""
     try:

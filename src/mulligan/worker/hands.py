@@ -27,7 +27,7 @@ from .cgroups import OomKills
 from .children import Answer, Child, ChildBroke, Step
 from .ended import Ended, not_found, not_started, refused, report
 from .environment import of_worker
-from .folders import Folders, Logs, Sides, has_content, move, remove_folder
+from .folders import Folders, Logs, Sides, has_content, move, name_also, remove_folder
 from .listening import forget, listen
 from .pool import Pool
 from .processes import kill_marked
@@ -275,9 +275,11 @@ class LocalHands:
     def _clean(self, running: Running, report: Report | None) -> None:
         """Leave nothing for the next task that gets the same side files."""
         sides = running.sides
-        if not running.child and not running.has_named_logs:
-            self._keep_logs(running)
         used = [sides.output]
+        if running.has_named_logs:
+            used += [sides.out, sides.err]
+        elif not running.child:
+            self._keep_logs(running)
         if not isinstance(report, TaskEnded) or report.outcome != _WELL:
             used.append(sides.error)
         if running.lease.task.context:
@@ -460,7 +462,7 @@ class LocalHands:
         self._next_due = math.inf
         for running in self._running.values():
             if running.named_at is not None and running.named_at <= now:
-                self._name_logs(running, now)
+                self._name_logs(running)
             self._wake_for(running.named_at)
         for child, step in self._children.busy():
             if step.due is not None and step.due <= now:
@@ -469,17 +471,15 @@ class LocalHands:
                 self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
             self._wake_for(step.due)
 
-    def _name_logs(self, running: Running, now: float) -> None:
+    def _name_logs(self, running: Running) -> None:
         """It runs for a while now: its logs can be found under the name of its attempt."""
         running.named_at = None
         logs = self._logs(running.lease.task)
         if running.child:
             self._children[running.child].name_logs(logs)
-        elif move(running.sides.out, logs.out):
-            move(running.sides.err, logs.err)
-            running.has_named_logs = True
         else:
-            self._name_logs_later(running, now)  # it has not been started yet
+            # Whether it has been started by now or not: what it opens is what has the name.
+            running.has_named_logs = name_also(running.sides, logs)
 
 
 _HEARD: dict[str, Callable[..., None]] = {
