@@ -108,6 +108,10 @@ ENDS: dict[str, tuple[Report, Verdict]] = {
     "an error that it reports on exit 0": (TaskEnded(T0, "a", 1, Outcome(reported=({"code": "QUOTA"},))), "failure"),
     "its timeout": (TaskEnded(T0, "a", 1, Outcome(is_timed_out=True)), "failure"),
     "its timeout, ended by a signal": (TaskEnded(T0, "a", 1, Outcome(signal=15, is_timed_out=True)), "failure"),
+    "the deadline of its visit": (
+        TaskEnded(T0, "a", 1, Outcome(is_timed_out=True, is_past_deadline=True)),
+        "neither",
+    ),
     "an ignored code": (TaskEnded(T0, "a", 1, Outcome(code="HTTP_4XX")), "neither"),
     "an ignored code that it reports": (TaskEnded(T0, "a", 1, Outcome(reported=({"code": "HTTP_4XX"},))), "neither"),
     "no worker for it": (TaskEnded(T0, "a", 1, Outcome(code="NO_CAPACITY")), "neither"),

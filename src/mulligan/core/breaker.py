@@ -105,8 +105,11 @@ def _opened(failures: int, guard: Guard, now: datetime) -> Circuit:
 
 
 def judge(report: Report, guard: Guard) -> Verdict:
-    """What the last report of a guarded task says about the thing that its breaker guards."""
-    if not isinstance(report, TaskEnded) or report.outcome.is_stopped:
+    """What the last report of a guarded task says about the thing that its breaker guards.
+
+    One that was cut by the deadline of its visit may have had no time left to ask: waiting for the breaker took it.
+    """
+    if not isinstance(report, TaskEnded) or report.outcome.is_stopped or report.outcome.is_past_deadline:
         return "neither"
     found, _ = classify(report.outcome)
     if found is None:
