@@ -593,3 +593,15 @@ def test_counts_that_are_kept_up_to_date_are_those_of_a_recount(seed: int):
         kept.see(turn)
 
         assert kept.counts == progress(state)
+
+
+def test_what_a_breaker_holds_up_waits_for_that_and_for_no_worker():
+    run = History(workflow(step("a"), step("b"))).start()
+
+    shown = run_json(run.state, {"a": "breaker 'llm' is open until noon"})
+
+    waits = {name: shown["steps"][name]["waiting_for"] for name in ("a", "b")}
+    text = "its turn: breaker 'llm' is open until noon"
+    assert waits["a"] == [{"kind": "breaker", "text": text, "place": "a", "attempt": 1}]
+    assert [wait["kind"] for wait in waits["b"]] == ["worker"]
+    assert [wait["kind"] for wait in shown["waiting_for"]] == ["breaker", "worker"]

@@ -7,7 +7,7 @@ like says `scope`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Literal, get_args
@@ -22,7 +22,7 @@ from .words import what
 from .workflow import END
 
 _Person = Literal["triage", "approval", "pause"]
-_Time = Literal["retry", "timer", "loop"]
+_Time = Literal["retry", "timer", "loop", "breaker"]
 _World = Literal["worker", "task", "child"]
 _Run = Literal["needs", "edges", "items", "repair", "all"]
 WaitKind = _Person | _Time | _World | _Run
@@ -61,9 +61,9 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
 # -- the run as JSON -------------------------------------------------------------------------------------------------
 
 
-def run_json(state: State) -> dict[str, Any]:
-    """The run as `--json` prints it."""
-    run, waits = state.run, _Waits(state)
+def run_json(state: State, held: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The run as `--json` prints it. `held`: places that wait for a circuit breaker, and what is to be said of it."""
+    run, waits = state.run, _Waits(state, held)
     view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
     return {
         "run_id": run.run_id,
@@ -137,8 +137,9 @@ def waits_for_people(state: State) -> bool:
 class _Waits:
     """One look at what a state waits for. A group that many steps wait for is looked at once."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, held: Mapping[str, str] | None = None) -> None:
         self.state = state
+        self._held = held or {}
         self._groups: dict[str, list[str]] = {}
 
     def of_run(self) -> Iterator[Wait]:
@@ -152,7 +153,7 @@ class _Waits:
                 # That a place waits for the pause is said once, for the run.
                 yield from (wait for wait in self._of_active(place) if wait.kind != "pause")
         if run.undoing:
-            yield from (_of_leaf(state, leaf) for leaf in _leaves(state, state.places[run.undoing]))
+            yield from (self._of_leaf(leaf) for leaf in _leaves(state, state.places[run.undoing]))
         for loop in run.loops.values():
             yield Wait("loop", f"the loop back to '{loop.to}', due at {_time(loop.due)}", loop.step, due=loop.due)
 
@@ -168,13 +169,21 @@ class _Waits:
             yield from _of_failed(place, self.state.failures[place.failure_index])
 
     def _of_active(self, place: Place) -> Iterator[Wait]:
-        waits = [_of_leaf(self.state, leaf) for leaf in _leaves(self.state, place)]
+        waits = [self._of_leaf(leaf) for leaf in _leaves(self.state, place)]
         if place.items is not None and place.status == "running" and not place.child:
             yield _of_items(place, place.items)
             waits = _most_telling(waits)
         yield from waits
         if place.status == "backing_off" and place.child:
             yield _of_retry(place)
+
+    def _of_leaf(self, place: Place) -> Wait:
+        """What runs for a step, or would if a breaker let it."""
+        wait = _of_place(self.state, place)
+        if wait.kind == "worker" and place.key in self._held:
+            wait = Wait("breaker", f"its turn: {self._held[place.key]}", place.key, place.attempt)
+        role = _ROLES.get(place.role)
+        return wait if role is None else msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
 
     def _of_waiting(self, place: Place) -> Iterator[Wait]:
         state, node = self.state, self.state.graph.nodes[place.key]
@@ -255,12 +264,6 @@ _ROLES = {
 }
 
 
-def _of_leaf(state: State, place: Place) -> Wait:
-    wait = _of_place(state, place)
-    role = _ROLES.get(place.role)
-    return wait if role is None else msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
-
-
 def _of_place(state: State, place: Place) -> Wait:
     if place.status == "pending_failed":
         found = what(place.failure) if place.failure else "a failure"
@@ -271,7 +274,6 @@ def _of_place(state: State, place: Place) -> Wait:
 
 
 def _of_ready(state: State, place: Place) -> Wait:
-    """Whatever keeps an attempt from its worker is said here."""
     if state.run.status == "paused":
         return Wait("pause", "the pause to be lifted", place.key, place.attempt)
     return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)

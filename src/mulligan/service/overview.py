@@ -14,6 +14,7 @@ from ..core.views import run_json
 from ..core.words import what
 from ..core.workflow import END
 from ..ports import RunRecord
+from .held import held_up
 from .reading import STEP_NAME
 from .verbs import Service
 
@@ -34,7 +35,11 @@ def overview(service: Service, run_id: int) -> dict[str, Any]:
 def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
     """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
-    costs, called, shown = _costs(service.events(run_id)), _by_step(children), run_json(state)
+    costs, called, shown = (
+        _costs(service.events(run_id)),
+        _by_step(children),
+        run_json(state, held_up(service.store, state)),
+    )
     for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
         step["usage"] = costs.get(name)
         step["items"] = _counted(state, state.places[name])

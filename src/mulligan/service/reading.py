@@ -20,6 +20,7 @@ from ..core.workflow import Workflow, decode
 from ..errors import UnknownRun, UnknownStep
 from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
+from .held import held_up
 from .home import Home
 
 # How many entries are read from the store at once.
@@ -88,7 +89,8 @@ class Reading:
 
     def show(self, run_id: int) -> dict[str, Any]:
         """The run as `--json` prints it."""
-        return run_json(self.state(run_id))
+        state = self.state(run_id)
+        return run_json(state, held_up(self.store, state))
 
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
         """The run's log behind `after`, a page at a time."""
