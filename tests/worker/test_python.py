@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -526,3 +528,17 @@ def test_a_call_and_code_take_turns_in_one_child(work: Work) -> None:
 
     assert [name for name, _ in told] == ["code", "call", "code", "call"]
     assert len({pid for _, pid in told}) == 1
+
+
+def test_a_child_that_is_slow_to_come_up_keeps_what_its_step_prints(work: Work) -> None:
+    lease = work.python("def main(): print('said')")
+    os.kill(work.hands._supervisor.pid, signal.SIGSTOP)
+
+    work.start(lease)
+    (running,) = work.hands._running.values()
+    first = running.named_at
+    work.wait_for(lambda: running.named_at != first)
+    os.kill(work.hands._supervisor.pid, signal.SIGCONT)
+    work.reports()
+
+    assert work.log(lease).read_text() == "said\n"

@@ -147,6 +147,11 @@ class Child:
         whole, self._buffer = self._buffer, bytearray()
         return _answer(memoryview(whole)[_LENGTH_BYTES:])
 
+    @property
+    def has_logs(self) -> bool:
+        """Whether it has opened them: one that is slow to come up has none yet."""
+        return all(map(os.path.exists, self._slots.values()))
+
     def name_logs(self, logs: Logs, is_out: bool = True, is_err: bool = True) -> None:
         """Give what the step wrote the names of its attempt; of what is empty only while it still runs.
 

@@ -462,7 +462,7 @@ class LocalHands:
         self._next_due = math.inf
         for running in self._running.values():
             if running.named_at is not None and running.named_at <= now:
-                self._name_logs(running)
+                self._name_logs(running, now)
             self._wake_for(running.named_at)
         for child, step in self._children.busy():
             if step.due is not None and step.due <= now:
@@ -471,15 +471,17 @@ class LocalHands:
                 self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
             self._wake_for(step.due)
 
-    def _name_logs(self, running: Running) -> None:
+    def _name_logs(self, running: Running, now: float) -> None:
         """It runs for a while now: its logs can be found under the name of its attempt."""
         running.named_at = None
         logs = self._logs(running.lease.task)
-        if running.child:
-            self._children[running.child].name_logs(logs)
-        else:
+        if not running.child:
             # Whether it has been started by now or not: what it opens is what has the name.
             running.has_named_logs = name_also(running.sides, logs)
+        elif self._children[running.child].has_logs:
+            self._children[running.child].name_logs(logs)
+        else:
+            self._name_logs_later(running, now)
 
 
 _HEARD: dict[str, Callable[..., None]] = {
