@@ -45,6 +45,8 @@ PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE_SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+# A call of ours, up to a comment, another command, or where its output goes.
+_CALL = re.compile(r"\s*(?:\.venv/bin/)?mulligan (.+?)(?=\s*(?:#|&|\||;|\d?>|$))")
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 
@@ -256,7 +258,7 @@ def typed() -> list[tuple[str, str]]:
     lines = (
         (named(page), line) for page in PAGES for block in blocks(page, "console") for line in block.text.splitlines()
     )
-    calls = ((name, re.match(r"\s*(?:\.venv/bin/)?mulligan ([^#&|>]+)", line)) for name, line in lines)
+    calls = ((name, _CALL.match(line)) for name, line in lines)
     return list(dict.fromkeys((name, call[1].strip()) for name, call in calls if call))
 
 
