@@ -22,6 +22,7 @@ from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.views import waiting, waits_for_people
 from ..core.workflow import CANCEL_GRACE_SECONDS
+from ..engine.drive import Drive
 from ..engine.engine import Buried, Engine
 from ..engine.rescue import bury_the_dead
 from ..engine.watching import Unwatched, Watcher
@@ -41,6 +42,8 @@ LEASE_SECONDS = 30.0
 BEATS_PER_LEASE = 6
 # How often a worker looks for runs that nobody drives any more, where no heartbeat tells.
 IDLE_RUNS_SECONDS = 3.0
+# How often a run that has breakers is looked at, whether only persons and breakers hold it up.
+HELD_UP_SECONDS = 1.0
 # How soon a signal is seen.
 PATIENCE_SECONDS = 0.1
 # How long the engine waits between two questions to a store that does not answer: from, and at most.
@@ -95,6 +98,7 @@ class Driver:
         self.lock: lock.Lock | None = None
         self._beaten_at = 0.0
         self._idle_at = -IDLE_RUNS_SECONDS
+        self._held_at = -HELD_UP_SECONDS
 
     def __enter__(self) -> Driver:
         self._set_up()
@@ -252,13 +256,22 @@ class Driver:
 
     def _waits(self, run_id: int, wait_seconds: float) -> bool:
         """Whether only a person can move the run on: nothing runs, and no timer is due soon."""
-        if not self.engine.is_idle:
+        if not self.engine.is_idle or not self._is_time_to_look():
             return False
-        states = [drive.state for drive in self.engine.drives.values()]
-        if not any(waits_for_people(state) or self._is_held_up(state) for state in states):
+        if not any(self._waits_for_people(drive) for drive in self.engine.drives.values()):
             return False
         due = self.store.next_due(run_id)
         return due is None or (due - datetime.now(UTC)).total_seconds() > wait_seconds
+
+    def _waits_for_people(self, drive: Drive) -> bool:
+        return drive.is_paused_at_a_bug or waits_for_people(drive.state) or self._is_held_up(drive.state)
+
+    def _is_time_to_look(self) -> bool:
+        """Behind a breaker ten thousand tasks may wait for an hour: they are not counted with every round."""
+        if self.engine.has_breakers and time.monotonic() - self._held_at < HELD_UP_SECONDS:
+            return False
+        self._held_at = time.monotonic()
+        return True
 
     def _is_held_up(self, state: State) -> bool:
         """Whether a person is waited for, and else only time: until a breaker that holds tasks up may be probed."""
