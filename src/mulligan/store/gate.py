@@ -13,6 +13,10 @@ from ..ports import BreakerRecord, Lease
 from .encoding import micros, moment_from
 
 
+# In place of the token of a probe whose lease is not written yet.
+_TO_COME = 0
+
+
 class Gate:
     """The breakers as they are, by name, and the names of those whose probe is under way."""
 
@@ -38,18 +42,17 @@ class Gate:
             self.refused.append((task, TaskEnded(self.now, task.place, task.attempt, outcome)))
         if found == "probe":
             self._probing.add(guard.name)
-            self.circuits[guard.name] = probed(circuit, 0)
+            self.circuits[guard.name] = probed(circuit, _TO_COME)
         is_passing = found in ("go", "probe")
         self.turned_away += not is_passing
         return is_passing
 
     def leased(self, leases: Iterable[Lease]) -> None:
         """These are the leases of those that passed: the probes among them are known by their tokens."""
-        for lease in leases:
-            guard = lease.task.guard
-            circuit = self.circuits[guard.name] if guard is not None else CLOSED
-            if guard is not None and circuit.probe == 0:
-                self.circuits[guard.name] = probed(circuit, lease.token)
+        guarded = ((lease.token, lease.task.guard.name) for lease in leases if lease.task.guard is not None)
+        for token, name in guarded:
+            if self.circuits[name].probe == _TO_COME:
+                self.circuits[name] = probed(self.circuits[name], token)
 
     def count(self, counted: Iterable[Counted]) -> None:
         """Outcomes that this transaction accepts."""
