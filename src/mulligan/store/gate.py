@@ -12,7 +12,6 @@ from ..core.tasks import Task
 from ..ports import BreakerRecord, Lease
 from .encoding import micros, moment_from
 
-
 # In place of the token of a probe whose lease is not written yet.
 _TO_COME = 0
 
