@@ -118,6 +118,11 @@ class Drive:
         return self.state.run.status == "paused"
 
     @property
+    def is_paused_at_a_bug(self) -> bool:
+        """Whether it holds what the run cannot be told before its pause is lifted."""
+        return bool(self.aside) and self.is_paused
+
+    @property
     def is_stopping(self) -> bool:
         return self.state.run.stop is not None
 
