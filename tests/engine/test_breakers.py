@@ -93,6 +93,18 @@ def test_more_guarded_tasks_than_there_is_room_for_all_run(world: World) -> None
     assert world.status(run_id) == "completed"
 
 
+def test_many_tasks_without_a_breaker_leave_room_for_one_that_has_one(world: World) -> None:
+    engine = world.engine(slots=1)
+    wide = "{step: wide, map: {over: '${[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}'}, do: [make]}"
+    run_id = world.start(f"breakers: {{llm: {{}}}}\nsteps: [{wide}, {{step: ask, shell: ask, breaker: llm}}]", engine)
+
+    world.settle(engine)
+
+    assert world.status(run_id) == "completed"
+    # In a store that others share all tasks are leased, the oldest first.
+    assert world.store.is_shared or attempts(world, run_id).index("ask 1") < 8
+
+
 def test_an_open_breaker_keeps_tasks_waiting_and_spends_nothing(world: World, later: Callable[..., None]) -> None:
     service = Service()
     engine = world.engine(ends=service)

@@ -312,6 +312,8 @@ class Engine:
     # -- turns -------------------------------------------------------------------------------------------------------
 
     def _take_turns(self) -> bool:
+        if self.has_breakers and self._asking.comes_first:
+            self._lease()
         now = self.clock.now()
         drives, self._told = list(self._told.values()), {}
         if drives:
@@ -505,6 +507,7 @@ class Engine:
             return
         offer = self.hands.offer()
         if offer.tasks_max < 1:
+            self._asking.has_no_room()
             return
         is_guarded = not self.store.is_shared
         leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id, is_guarded=is_guarded)

@@ -6,6 +6,8 @@ import time
 
 # How often a store that others share is asked for tasks without a sign that there are any.
 LEASE_AGAIN_SECONDS = 0.2
+# How often in a row there may be no room for a task of the store, while our own tasks have some.
+ROUNDS_WITHOUT_ROOM_MAX = 2
 # From when on a commit is so slow that it is worth to wait for company, how long at most, and how fast that is learnt.
 SLOW_COMMIT_SECONDS, GATHER_SECONDS_MAX, WEIGHT_OF_THE_LAST = 0.0008, 0.001, 0.1
 
@@ -19,6 +21,16 @@ class Asking:
         # In a file of our own the question costs next to nothing.
         self._seconds = LEASE_AGAIN_SECONDS if is_shared else 0.0
         self._asked_at = 0.0
+        self._rounds_without_room = 0
+
+    def has_no_room(self) -> None:
+        """We would have asked, and what is in our own hands has taken all the room."""
+        self._rounds_without_room += 1
+
+    @property
+    def comes_first(self) -> bool:
+        """Whether it is time to ask before our own tasks take the room: else those in the store might wait for ever."""
+        return self._rounds_without_room >= ROUNDS_WITHOUT_ROOM_MAX
 
     def is_worth_it(self, *, may_have_others: bool) -> bool:
         """A task that did not fit before may fit when something has ended: worth a question now and then."""
@@ -27,6 +39,7 @@ class Asking:
 
     def asked(self, *, may_have_more: bool) -> None:
         self._asked_at, self.has_more_room, self.may_have_tasks = time.monotonic(), False, may_have_more
+        self._rounds_without_room = 0
 
 
 class Commits:
