@@ -24,6 +24,8 @@ from mulligan.service.verbs import Service, prepare
 
 # A demo waits for its own timers, whatever their length.
 WAIT_SECONDS = 60.0
+# From the first that is asked; what went wrong is classified before.
+_RUNGS = ("retry", "handle", "triage", "route", "converge")
 _COUNTED = {
     "total_steps": "steps",
     "recovered_steps_count": "recovered",
@@ -78,13 +80,14 @@ def _driven(service: Service, prepared: Any, display: Display) -> Outcome:
 
 
 def _summary(paper: Paper, found: Outcome, last: dict[str, Any]) -> Iterator[str]:
-    """Each failure, with what was done about it; and the numbers that the run's last event has."""
-    yield f"\n{paper.tinted('What broke, and what was done about it', 'bold')}\n"
+    """Each failure, with the rung that dealt with it; and the numbers that the run's last event has."""
+    yield f"\n{paper.tinted('What broke, and which rung of the ladder dealt with it', 'bold')}\n"
     wide = max((len(one.place) for one in found.answers), default=0)
-    for one in found.answers:
-        tone = "bad" if one.is_open else "good"
-        yield f"{one.place:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide}}    {paper.tinted(one.answer, tone)}"
+    for one in sorted(found.answers, key=lambda one: _RUNGS.index(one.rung)):
+        rung = f"{_RUNGS.index(one.rung) + 1} {one.rung:<8}"
+        answer = paper.tinted(one.answer, "bad" if one.is_open else "good")
+        yield f"{rung}  {one.place:<{wide}}  {paper.tinted(one.what, 'bad')}\n{'':<{wide + 14}}{answer}"
     ending = found.status if found.ending == "ended" else found.ending
-    degraded = ", degraded" if found.degraded else ""
+    degraded = ", degraded: it needed help" if found.degraded else ""
     told = ", ".join(f"{last.get(key, 0)} {word}" for key, word in _COUNTED.items())
     yield f"\n{told}: the run {ending}{degraded}."

@@ -32,6 +32,8 @@ class Answered(msgspec.Struct, frozen=True):
     what: str
     answer: str
     is_open: bool
+    # The rung of the ladder that dealt with it, or had the last word.
+    rung: str = "converge"
 
 
 class Account:
@@ -78,7 +80,8 @@ class Account:
         elif isinstance(fact, e.HandlerFailed):
             trouble.has_handler_failed = True
         elif isinstance(fact, e.StepClassified):
-            trouble.verdict = "nobody decided in time" if fact.is_default else f"{fact.by or 'someone'} said {fact.verdict}"
+            who = "nobody decided in time: the default is" if fact.is_default else f"{fact.by or 'someone'} said"
+            trouble.verdict = f"{who} {fact.verdict}"
 
     def answers(self, state: State) -> list[Answered]:
         """What became of each, as the run stands: the open ones first."""
@@ -103,7 +106,17 @@ def _owner(key: str) -> str:
 def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> Answered:
     found = what(trouble.failure) if trouble.failure else "its worker was lost"
     ending, is_open = _ending(state, trouble, record)
-    return Answered(trouble.place, found, ", ".join([*_tried(trouble), ending]), is_open)
+    rung = "converge" if is_open else _rung(state, trouble, record)
+    return Answered(trouble.place, found, ", ".join([*_tried(trouble), ending]), is_open, rung)
+
+
+def _rung(state: State, trouble: Trouble, record: FailureRecord | None) -> str:
+    """Which rung of the ladder dealt with a failure: the highest that it had to climb."""
+    if record is not None and not record.is_closed:
+        return "route" if record.target else "converge"
+    if state.places[trouble.place].recovered_by:
+        return "handle"
+    return "triage" if trouble.verdict else "retry" if trouble.retries or trouble.losses else "converge"
 
 
 def _tried(trouble: Trouble) -> Iterator[str]:
