@@ -24,8 +24,9 @@ from . import events as e
 from . import reports as r
 from .classify import classify
 from .failure import Failure, failure
+from .flow import wake_starts
 from .ladder import proceed
-from .life import Facts, fault, located
+from .life import NOTHING, Facts, fault, located
 from .rounds import plan_round
 from .scope import Now, filled
 from .state import Place, State
@@ -271,6 +272,10 @@ def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
 # -- timers ------------------------------------------------------------------------------
 
 
+def _starts_due(now: Now, report: r.StartsDue) -> Facts:
+    return NOTHING if now.state.run.status in RUN_ENDED else wake_starts(now, report.begin)
+
+
 def _timer(now: Now, report: r.TimerFired) -> Facts:
     if now.state.run.status in RUN_ENDED:
         return
@@ -382,6 +387,7 @@ _DOORS: dict[type[r.Report], Callable[[Now, Any], Facts]] = {
     r.LeaseExpired: _lease_expired,
     r.TaskInterrupted: _task_interrupted,
     r.ChildEnded: _child_ended,
+    r.StartsDue: _starts_due,
     r.TimerFired: _timer,
     r.CancelRequested: _cancel,
     r.PauseRequested: _pause,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ExpressionFailed
 from . import events as e
-from .flow import enter, pass_over
+from .flow import enter, pass_over, unwoken, wake_starts
 from .life import Facts, enter_command, fault, schedule
 from .scope import Now
 from .state import Place, State, Undoable, undo_key
@@ -26,7 +26,8 @@ def at_rest(now: Now) -> Facts:
         return
     if run.waiting and run.stop is None:
         # What follows may make others wait, or be over in this very turn: asked again when all of it is true.
-        yield from _give_up_waiting(now)
+        late = unwoken(now.state)
+        yield from wake_starts(now, late[0]) if late else _give_up_waiting(now)
         return
     if now.state.places[END].status == "waiting":
         undoable = _next_undo(now.state)

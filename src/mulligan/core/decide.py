@@ -12,7 +12,7 @@ from typing import Any
 from . import events as e
 from .admit import fire
 from .converge import after_end_step, after_undo
-from .flow import after_end, after_passing_over, enter, spread_kept, strike_late, wake
+from .flow import after_end, after_passing_over, enter, spread_kept, strike_late, wake, wake_starts
 from .ladder import (
     after_classified,
     after_handler_command,
@@ -39,11 +39,8 @@ def decide(now: Now, fact: e.Fact) -> Facts | None:
 
 
 def _run_started(now: Now, fact: e.RunStarted) -> Facts:
-    kept = {k.step for k in fact.kept}
-    for name in now.state.graph.starts:
-        if name not in kept:
-            yield from wake(now, name)
-    if kept:
+    yield from wake_starts(now, 0)
+    if fact.kept:
         yield from spread_kept(now, [k.step for k in fact.kept])
 
 

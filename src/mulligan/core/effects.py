@@ -61,6 +61,12 @@ class StopChild(Effect):
     now: bool = False
 
 
+class EnterMore(Effect):
+    """The run has more first steps than are entered at once: `StartsDue` for the others, from the `begin`-th on."""
+
+    begin: int
+
+
 class PauseChildren(Effect):
     pass
 
@@ -171,6 +177,13 @@ def _run_due(state: State, fact: Any) -> Iterable[Effect]:
         yield from _loops_at_rest(state)
 
 
+def _run_started(state: State, fact: e.RunStarted) -> Iterable[Effect]:
+    yield from _run_due(state, fact)
+    graph = state.graph
+    for begin in range(graph.starts_at_once, len(graph.starts), graph.starts_at_once):
+        yield EnterMore(begin)
+
+
 def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
     yield PauseChildren()
 
@@ -181,7 +194,7 @@ def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
 
 
 _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
-    e.RunStarted: _run_due,
+    e.RunStarted: _run_started,
     e.RunReopened: _run_due,
     e.RunResumed: _run_due,
     e.RunPaused: _paused,

@@ -57,6 +57,27 @@ def wake(now: Now, name: str) -> Facts:
     return _look_again(now, place) if place.has_ended else NOTHING
 
 
+def wake_starts(now: Now, begin: int) -> Facts:
+    """Look at the steps that a run enters first: a piece of them, from the `begin`-th on."""
+    graph, places = now.state.graph, now.state.places
+    for name in graph.starts[begin : begin + graph.starts_at_once]:
+        if places[name].status == "waiting":
+            yield from wake(now, name)
+
+
+def unwoken(state: State) -> range:
+    """Where the pieces of a large run's first steps begin that nobody has looked at yet."""
+    graph = state.graph
+    if len(graph.starts) <= graph.starts_at_once:
+        return range(0)
+    waiting = (i for i, name in enumerate(graph.starts) if _may_enter(state, state.places[name]))
+    return range(next(waiting, len(graph.starts)), len(graph.starts), graph.starts_at_once)
+
+
+def _may_enter(state: State, place: Place) -> bool:
+    return place.status == "waiting" and readiness(state, place) == "enter"
+
+
 def _look_again(now: Now, place: Place) -> Facts:
     """A step at rest that was arrived at once more, or that now knows that nobody will come."""
     if _awaits(now.state, place):

@@ -69,6 +69,9 @@ class Node:
 class Graph:
     """The nodes by name, in file order, with `starts`: the steps that a run enters first."""
 
+    # How many of them are entered in one turn: the first run while the last are still being entered.
+    starts_at_once = 1000
+
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow
         self.nodes: dict[str, Node] = {step.name: Node(step, i) for i, step in enumerate(workflow.steps)}

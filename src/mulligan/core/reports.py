@@ -70,6 +70,12 @@ class ChildEnded(Report):
     failures: tuple[Failure, ...] = ()
 
 
+class StartsDue(Report):
+    """The next of a large run's first steps are to be entered, from the `begin`-th on."""
+
+    begin: int
+
+
 class TimerFired(Report):
     kind: TimerKind
     place: str = ""
@@ -126,6 +132,7 @@ AnyReport = (
     | LeaseExpired
     | TaskInterrupted
     | ChildEnded
+    | StartsDue
     | TimerFired
     | CancelRequested
     | PauseRequested

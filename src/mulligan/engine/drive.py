@@ -19,6 +19,7 @@ from ..core import reports as r
 from ..core.breaker import Counted, Guard, judge
 from ..core.classify import Outcome
 from ..core.lineage import child_uid
+from ..core.flow import unwoken
 from ..core.scope import Evaluator, filled
 from ..core.snapshot import changes
 from ..core.state import State
@@ -70,6 +71,9 @@ class _Pending(msgspec.Struct):
     counted: list[Counted] = []
     drained: list[tuple[int, Answer | None]] = []
     answered: list[Told] = []
+    # Pieces of the first steps: those that this turn has entered, and those that it has found to follow.
+    begun: list[int] = []
+    starts: list[int] = []
     # Reports that follow in the same turn: a timer that has passed already, a task that our hands take.
     next: deque[r.Report] = msgspec.field(default_factory=deque)
     is_last: bool = False
@@ -98,6 +102,8 @@ class Drive:
         self.reports: deque[Told] = deque()
         # Tasks of earlier turns that nobody has taken, oldest first; kept only where no one else may take them.
         self.queue: deque[tuple[str, int]] = deque()
+        # Of a large run: the pieces of its first steps that are still to be entered, by where they begin.
+        self.starts: deque[int] = deque(unwoken(state) if state.places else ())
         self.crashes = 0
         # What met a bug of ours: told again when the pause that came of it is lifted.
         self.aside: deque[Told] = deque()
@@ -165,6 +171,10 @@ class Drive:
             told = reports.popleft()
             pending.answered.append(told)
             self._answer(pending, told, now)
+        if self.starts:
+            pending.begun.append(self.starts.popleft())
+            pending.next.append(r.StartsDue(now, pending.begun[-1]))
+            self._follow(pending, now)
 
     def claim(self, now: datetime) -> Task | None:
         """Take tasks of earlier turns that there is room for, the oldest first; the last one that there was none for.
@@ -323,6 +333,7 @@ class Drive:
         if self.aside and not self.is_paused:
             self.reports.extendleft(reversed(self.aside))
             self.aside.clear()
+        self.starts.extend(pending.starts)
         self._pending = None
         return pending.entries
 
@@ -333,6 +344,7 @@ class Drive:
             return
         self.state.rollback()
         self.reports.extendleft(reversed(pending.answered))
+        self.starts.extendleft(reversed(pending.begun))
         self.queue.extendleft(reversed(pending.claimed))
         for wanted in pending.taken.values():
             assert self.hands is not None
@@ -432,6 +444,10 @@ def _stop_child(drive: Drive, pending: _Pending, effect: fx.StopChild, now: date
     pending.told_children.append(ChildReport(report, effect.place, effect.attempt))
 
 
+def _enter_more(drive: Drive, pending: _Pending, effect: fx.EnterMore, now: datetime) -> None:
+    pending.starts.append(effect.begin)
+
+
 def _pause_children(drive: Drive, pending: _Pending, effect: fx.PauseChildren, now: datetime) -> None:
     pending.told_children.append(ChildReport(r.PauseRequested(now, f"run {drive.run_id}", "its parent was paused")))
 
@@ -446,6 +462,7 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[Drive, _Pending, Any, datetime], Non
     fx.SetTimer: _set_timer,
     fx.StartChild: _start_child,
     fx.StopChild: _stop_child,
+    fx.EnterMore: _enter_more,
     fx.PauseChildren: _pause_children,
     fx.ResumeChildren: _resume_children,
 }

@@ -144,6 +144,8 @@ class Engine:
         hands = None if self._is_draining else self.hands
         drive = Drive(turn, record, state, self.evaluator, hands, is_exclusive=not self.store.is_shared)
         self.drives[turn.run_id] = drive
+        if drive.starts:
+            self._told[turn.run_id] = drive
         self._must_look = True
         return drive
 
@@ -179,6 +181,8 @@ class Engine:
         self._is_draining = True
         for drive in self.drives.values():
             drive.hands = None
+            # Whoever takes the run up finds them.
+            drive.starts.clear()
 
     def let_go(self) -> None:
         """Give every turn back: others may go on where we stop."""
@@ -334,7 +338,7 @@ class Engine:
             drive.answer(now, 1 if drive.crashes else REPORTS_PER_TURN_MAX)
         except Exception as error:
             self._crashed(drive, error, now)
-        if drive.reports and drive.run_id in self.drives:
+        if (drive.reports or drive.starts) and drive.run_id in self.drives:
             self._told[drive.run_id] = drive
 
     def _crashed(self, drive: Drive, error: Exception, now: datetime) -> None:
@@ -455,6 +459,8 @@ class Engine:
                 drive.queue.clear()
             elif drive.queue:
                 self._queuing[drive.run_id] = drive
+            if drive.starts:
+                self._told[drive.run_id] = drive
             if entries:
                 self.watcher.committed(drive.state, entries)
             if drive.has_ended:

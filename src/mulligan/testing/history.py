@@ -127,6 +127,7 @@ class History:
         self.tasks: dict[str, int] = {}
         self.timers: list[fx.SetTimer] = []
         self.effects: list[fx.Effect] = []
+        self.starts: list[int] = []
 
     # -- telling -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,8 @@ class History:
         for entry in self.last:
             for effect in fx.effects(self.state, entry.fact):
                 self._take_up(effect)
+        while self.starts:
+            self.tell(r.StartsDue(self.clock, self.starts.pop(0)))
         return self
 
     def _take_up(self, effect: fx.Effect) -> None:
@@ -150,6 +153,8 @@ class History:
                 del self.tasks[effect.place]
         elif isinstance(effect, fx.SetTimer):
             self.timers.append(effect)
+        elif isinstance(effect, fx.EnterMore):
+            self.starts.append(effect.begin)
 
     def start(self, inputs: Mapping[str, Any] | None = None, **fields: Any) -> Self:
         return self.tell(r.RunRequested(self.clock, run_id=1, inputs=dict(inputs or {}), **fields))

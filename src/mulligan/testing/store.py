@@ -14,7 +14,7 @@ import msgspec
 
 from ..core import effects as fx
 from ..core.events import Entry
-from ..core.reports import LeaseExpired, Report, TimerFired, TimerKind
+from ..core.reports import LeaseExpired, Report, StartsDue, TimerFired, TimerKind
 from ..core.state import State
 from ..core.workflow import Workflow
 from ..errors import Conflict, MulliganError, StaleLease, UnknownRun
@@ -291,6 +291,11 @@ def _stop_child(run_id: int, row: Row, effect: fx.StopChild) -> None:
         child.is_stopping = True
 
 
+def _enter_more(run_id: int, row: Row, effect: fx.EnterMore) -> None:
+    # Messages of others are numbered from one on.
+    row.inbox[-effect.begin] = StartsDue(row.log[-1].at, effect.begin)
+
+
 def _pause_children(run_id: int, row: Row, effect: fx.PauseChildren) -> None:
     for child in row.children.values():
         child.is_paused = True
@@ -307,6 +312,7 @@ _CARRY_OUT: dict[type[fx.Effect], Callable[[int, Row, Any], None]] = {
     fx.SetTimer: _set_timer,
     fx.StartChild: _start_child,
     fx.StopChild: _stop_child,
+    fx.EnterMore: _enter_more,
     fx.PauseChildren: _pause_children,
     fx.ResumeChildren: _resume_children,
 }

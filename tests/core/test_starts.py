@@ -1,0 +1,114 @@
+"""A run with more first steps than are entered at once: the first run while the others are still being entered."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import effects as fx
+from mulligan.core import reports as r
+from mulligan.core.flow import unwoken
+from mulligan.core.turn import fold, turn
+from mulligan.core.workflow import Workflow
+from mulligan.testing.history import History, Step, step, workflow
+
+
+class Piecewise(History):
+    """A history that enters two steps at once, and the others when the test says so."""
+
+    def __init__(self, definition: Workflow, **answers: object) -> None:
+        super().__init__(definition, answers)
+        self.state.graph.starts_at_once = 2
+
+    def tell(self, report: r.Report) -> Piecewise:
+        self.last = turn(self.state, report, self.evaluator)
+        self.state.commit()
+        self.log.extend(self.last)
+        for entry in self.last:
+            for effect in fx.effects(self.state, entry.fact):
+                self._take_up(effect)
+        return self
+
+    def go_on(self) -> Piecewise:
+        return self.tell(r.StartsDue(self.clock, self.starts.pop(0)))
+
+
+def five(**fields: object) -> Workflow:
+    return workflow(*(step(name, **fields) for name in "abcde"))
+
+
+def test_the_first_are_entered_and_it_is_said_where_the_others_begin() -> None:
+    run = Piecewise(five()).start()
+
+    assert run.statuses == {"a": "ready", "b": "ready", "c": "waiting", "d": "waiting", "e": "waiting"}
+    assert run.starts == [2, 4]
+
+
+def test_the_others_follow_piece_by_piece_also_when_the_first_have_ended() -> None:
+    run = Piecewise(five()).start().ok("a")
+
+    run.go_on().ok("b", "c").go_on().ok("d", "e")
+
+    assert (run.status, set(run.statuses.values())) == ("completed", {"completed"})
+
+
+def test_a_run_does_not_end_before_all_have_been_entered() -> None:
+    run = Piecewise(five()).start()
+
+    run.ok("a", "b")
+
+    assert run.statuses == {"a": "completed", "b": "completed", "c": "ready", "d": "ready", "e": "waiting"}
+
+
+def test_a_piece_that_was_entered_already_is_nothing() -> None:
+    run = Piecewise(five()).start().ok("a", "b")
+
+    run.tell(r.StartsDue(run.clock, 2))
+
+    assert run.last == []
+
+
+def test_where_none_of_a_piece_is_to_run_the_next_one_follows_in_the_same_turn() -> None:
+    run = Piecewise(five(when="no"), no=False).start()
+
+    assert (run.status, set(run.statuses.values())) == ("completed", {"skipped"})
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_run_that_is_cancelled_between_two_pieces_enters_no_more(now: bool) -> None:
+    run = Piecewise(five()).start().started("a").cancel(now=now)
+
+    run.go_on().fail("a", signal=15).go_on()
+
+    assert (run.status, set(run.statuses.values())) == ("cancelled", {"cancelled"})
+
+
+def test_a_paused_run_goes_on_to_enter_and_hands_out_nothing() -> None:
+    run = Piecewise(five()).start().pause()
+
+    run.go_on().go_on()
+
+    assert (run.status, set(run.statuses.values())) == ("paused", {"ready"})
+
+
+def test_a_piece_that_comes_after_the_end_is_nothing() -> None:
+    run = Piecewise(five()).start().ok("a", "b", "c", "d", "e")
+
+    run.tell(r.StartsDue(run.clock, 2))
+
+    assert (run.status, run.last) == ("completed", [])
+
+
+def test_whoever_takes_the_run_up_knows_which_pieces_are_missing() -> None:
+    run = Piecewise(five()).start().go_on()
+
+    taken_up = fold(run.state.workflow, run.log, run.state.graph)
+
+    assert list(unwoken(taken_up)) == [4]
+    assert list(unwoken(run.go_on().state)) == []
+
+
+def test_a_step_that_waits_for_another_is_not_one_of_the_first() -> None:
+    steps: list[Step] = [*five().steps, step("last", needs=list("abcde"))]
+    run = Piecewise(workflow(*steps)).start().go_on().go_on()
+
+    assert list(unwoken(run.state)) == []

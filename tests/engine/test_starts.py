@@ -1,0 +1,46 @@
+"""A large run begins to run before all of its first steps are entered, and no crash loses the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core.graph import Graph
+from mulligan.testing.faults import Crash, faults
+
+from .conftest import World
+
+STEPS = Graph.starts_at_once * 2 + 100
+LARGE = "steps:\n" + "".join(f"  - {{step: s{i}, shell: make}}\n" for i in range(STEPS))
+
+
+def test_the_first_task_starts_before_the_last_step_is_entered(world: World) -> None:
+    engine = world.engine(slots=500)
+    run_id = world.start(LARGE, engine)
+
+    world.settle(engine, ticks_max=5 * STEPS)
+
+    facts = [entry.fact for entry in world.store.log(run_id)]
+    started = next(i for i, fact in enumerate(facts) if isinstance(fact, e.AttemptStarted))
+    entered = max(i for i, fact in enumerate(facts) if isinstance(fact, e.StepEntered) and fact.step != "end")
+    assert started < entered
+    assert world.status(run_id) == "completed"
+    assert set(world.statuses(run_id).values()) == {"completed"}
+
+
+@pytest.mark.parametrize("crash_at", [1, 2, 3])
+def test_after_a_crash_between_two_pieces_the_others_are_entered_once(world: World, crash_at: int) -> None:
+    first = world.engine(slots=500)
+    run_id = world.start(LARGE, first)
+    with faults() as points, pytest.raises(Crash):
+        points.arm("after_commit", crash_at)
+        world.settle(first, ticks_max=5 * STEPS)
+    world.bury(first)
+
+    second = world.engine(slots=500)
+    second.take_up([run_id])
+    world.settle(second, ticks_max=5 * STEPS)
+
+    entered = [entry.fact.step for entry in world.store.log(run_id) if isinstance(entry.fact, e.StepEntered)]
+    assert len(entered) == len(set(entered)) == STEPS + 1
+    assert world.status(run_id) == "completed"
