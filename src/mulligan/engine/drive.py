@@ -18,8 +18,8 @@ from ..core import events as e
 from ..core import reports as r
 from ..core.breaker import Counted, Guard, judge
 from ..core.classify import Outcome
-from ..core.lineage import child_uid
 from ..core.flow import unwoken
+from ..core.lineage import child_uid
 from ..core.scope import Evaluator, filled
 from ..core.snapshot import changes
 from ..core.state import State
