@@ -316,8 +316,8 @@ class Store(Protocol):
 
         For each, `TaskStarted` is put into its run's inbox in the same transaction. A guarded task asks its breaker
         there: it stays in the queue while that is open, or leaves it as CIRCUIT_OPEN; of one that is half open, one
-        lease is the probe. With `is_guarded` no others are handed out, and these of runs whose turn the worker has: in a
-        store of one's own a run's tasks go where its turn is.
+        lease is the probe. With `is_guarded` no others are handed out, and these of runs whose turn the worker has:
+        in a store of one's own a run's tasks go where its turn is.
         """
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:

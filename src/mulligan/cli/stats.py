@@ -30,7 +30,7 @@ def show_stats(
 ) -> None:
     """Show what retries, handlers, triage and routes were good for.
 
-    Per step, how often each was tried, how often it worked, and how long it took on average: of one run, or over all of them.
+    Per step, how often each was tried, how often it worked, how long it took on average: of one run, or over all.
     """
     if run is not None and not (workflow is None and since is None):
         raise UsageRefused(f"run {run} is one run: --workflow and --since choose among many")

@@ -7,22 +7,21 @@ a store: each drives the runs whose turns it holds, and what a dead one held is 
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from itertools import islice
 
 from ..core import reports as r
 from ..core.breaker import Guard
-from ..core.graph import Graph
 from ..core.scope import Evaluator
 from ..core.snapshot import restore
 from ..core.state import State
 from ..core.tasks import Task
-from ..core.workflow import Workflow, decode
 from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
-from ..ports import Clock, Commit, Committed, Hands, Lease, NewRun, RunRecord, Store, Turn, fault
+from ..ports import Clock, Commit, Committed, Hands, NewRun, RunRecord, Store, Turn, fault
+from .at_work import AtWork
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told, new_record
+from .known import Known
 from .pace import Asking, Commits
 from .watching import Unwatched, Watcher
 
@@ -70,8 +69,7 @@ class Engine:
         self.root_run_id = root_run_id
         self.watcher = watcher or Unwatched()
         self.drives: dict[int, Drive] = {}
-        # Whether a run that we drive, or have driven, may have guarded tasks: those are leased from any store.
-        self.has_breakers = False
+        self.known = Known()
         self._is_draining = False
         self._is_alone = not store.is_shared
         # Drives with reports that wait, and with tasks that wait for room.
@@ -80,10 +78,7 @@ class Engine:
         self._turned_away: Task | None = None
         # Runs that this process cannot drive: a bug of ours.
         self._given_up: set[int] = set()
-        self._leases: dict[tuple[int, str, int], Lease] = {}
-        # What our hands have finished, until it has reached its run or the store.
-        self._ended: deque[tuple[Lease, r.Report]] = deque()
-        self._workflows: dict[str, tuple[Workflow, Graph]] = {}
+        self._at_work = AtWork(hands)
         self._next_due: datetime | None = None
         self._must_look = True
         self._looked_at = self._asked_at = 0.0
@@ -128,7 +123,7 @@ class Engine:
 
     def _adopt(self, turn: Turn) -> None:
         loaded = self.store.load(turn.run_id)
-        workflow, graph = self._workflow(loaded.record.version, loaded.workflow)
+        workflow, graph = self.known.get(loaded.record.version, loaded.workflow)
         drive = self._drive(turn, loaded.record, restore(workflow, loaded.rows, graph))
         if self._is_alone:
             drive.requeue(self.store.queued(turn.run_id))
@@ -137,7 +132,7 @@ class Engine:
     def begin(self, turns: Iterable[Turn], runs: Iterable[NewRun]) -> None:
         """Drive runs that were made just now: nothing of them has to be read."""
         for turn, new in zip(turns, runs, strict=True):
-            workflow, graph = self._workflow(new.version, new.workflow)
+            workflow, graph = self.known.get(new.version, new.workflow)
             self._drive(turn, new_record(turn, new), State(workflow, graph))
 
     def _drive(self, turn: Turn, record: RunRecord, state: State) -> Drive:
@@ -164,17 +159,6 @@ class Engine:
             if is_alone:
                 drive.requeue(self.store.queued(drive.run_id))
                 self._queuing[drive.run_id] = drive
-
-    def remember(self, version: str, workflow: Workflow) -> None:
-        """A workflow that is about to be run: it need not be read again."""
-        self._workflows[version] = workflow, Graph(workflow)
-        self.has_breakers = self.has_breakers or bool(workflow.breakers)
-
-    def _workflow(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
-        """Runs of one version share one workflow and one graph."""
-        if version not in self._workflows:
-            self.remember(version, decode(data))
-        return self._workflows[version]
 
     def drain(self) -> None:
         """From now on nothing starts. What runs may end, and is written."""
@@ -213,7 +197,7 @@ class Engine:
     @property
     def is_settled(self) -> bool:
         """Nothing runs here, and everything that has ended is written."""
-        return not (self._leases or self._told or self._must_look or self._ended)
+        return self._at_work.is_done and not (self._told or self._must_look)
 
     def _until_due(self, patience: float) -> float:
         patience = min(patience, self._patience_max)
@@ -222,40 +206,15 @@ class Engine:
         return max(0.0, patience)
 
     def _collect(self, timeout: float) -> None:
-        if self.hands is None:
-            return
-        ended = self.hands.collect(timeout)
-        if ended:
-            fault("before_report")
-            self._ended.extend(ended)
-            self._gather_more()
+        if self._at_work.collect(timeout, self._commits.worth_waiting_seconds):
             self._asking.has_more_room = True
-        self._deliver_ended()
-
-    def _gather_more(self) -> None:
-        """Where a commit takes long, others that are about to end may share it: worth a small part of its time."""
-        assert self.hands is not None
-        seconds = self._commits.worth_waiting_seconds
-        if not seconds:
-            return
-        until = time.monotonic() + seconds
-        while len(self._ended) < len(self._leases) and (left := until - time.monotonic()) > 0:
-            more = self.hands.collect(left)
-            if not more:
-                return
-            self._ended.extend(more)
-
-    def _deliver_ended(self) -> None:
-        """What our hands have finished goes to its run: straight, where we hold its turn, else through its inbox."""
-        while self._ended:
-            lease, report = self._ended[0]
+        # Straight to its run, where we hold its turn, else through its inbox.
+        for lease, report in self._at_work.ended():
             drive = self.drives.get(lease.task.run_id)
             if drive is None:
                 self._send(lease.token, report, lease.task.guard)
             else:
                 self._tell(drive, Told(report, token=lease.token, guard=lease.task.guard))
-            self._leases.pop(_key(lease), None)
-            self._ended.popleft()
 
     def _tell(self, drive: Drive, told: Told) -> None:
         drive.reports.append(told)
@@ -302,9 +261,8 @@ class Engine:
         self.take_up(self.store.called(self.name, self.root_run_id))
         self._must_look = False
         self._read_inboxes(self.drives.keys())
-        if self.hands is not None and self._leases:
-            for stop in self.store.stops(self.name):
-                self.hands.stop(stop.token, stop.grace_seconds)
+        if self._at_work.has_leases:
+            self._at_work.stop_asked(self.store.stops(self.name))
         self._next_due = self.store.next_due(self.root_run_id)
 
     def _read_inboxes(self, run_ids: Collection[int]) -> None:
@@ -316,7 +274,7 @@ class Engine:
     # -- turns -------------------------------------------------------------------------------------------------------
 
     def _take_turns(self) -> bool:
-        if self.has_breakers and self._asking.comes_first:
+        if self.known.has_breakers and self._asking.comes_first:
             self._lease()
         now = self.clock.now()
         drives, self._told = list(self._told.values()), {}
@@ -329,7 +287,7 @@ class Engine:
         if under_way:
             fault("before_commit")
             self._commit(under_way)
-        if self.store.is_shared or self.has_breakers:
+        if self.store.is_shared or self.known.has_breakers:
             self._lease()
         return bool(under_way)
 
@@ -451,7 +409,7 @@ class Engine:
     def _confirm(self, drives: list[Drive], commits: list[Commit], written: list[Committed]) -> None:
         fault("after_drain")
         # First of all: what follows here takes its time while the tasks run.
-        self._start([lease for gave in written for lease in gave.leases])
+        self._at_work.start([lease for gave in written for lease in gave.leases])
         for drive, commit, gave in zip(drives, commits, written, strict=True):
             entries = drive.confirm()
             drive.crashes = 0
@@ -469,7 +427,7 @@ class Engine:
                 # A pause is lifted that a bug of ours had made: what it was about is told again.
                 self._told[drive.run_id] = drive
             self._note(commit, gave)
-        self._stop(commits)
+        self._at_work.stop(commits)
 
     def _part_with(self, drive: Drive, commit: Commit) -> None:
         """The run has ended: its last commit gave the turn back, a later one (a verb that was refused) does not."""
@@ -487,28 +445,13 @@ class Engine:
         if commit.told or commit.told_children:
             self._must_look = True
         # What is guarded is asked for everywhere; and who waits for a breaker may pass when its probe has ended.
-        is_guarded = self.has_breakers and bool(commit.queued or commit.counted or commit.is_last)
+        is_guarded = self.known.has_breakers and bool(commit.queued or commit.counted or commit.is_last)
         if is_guarded or (commit.queued and not self._is_alone):
             self._asking.may_have_tasks = True
 
-    def _start(self, leases: Sequence[Lease]) -> None:
-        if not leases:
-            return
-        assert self.hands is not None
-        self._leases.update((_key(lease), lease) for lease in leases)
-        fault("after_lease")
-        self.hands.start(leases)
-
-    def _stop(self, commits: list[Commit]) -> None:
-        for commit in commits:
-            for stop in commit.stopped:
-                lease = self._leases.get((commit.turn.run_id, stop.place, stop.attempt))
-                if lease is not None and self.hands is not None:
-                    self.hands.stop(lease.token, stop.grace_seconds)
-
     def _lease(self) -> None:
         """The store is asked for tasks that fit: where others queue some too for all, else for those with a breaker."""
-        may_have_others = self.has_breakers or not self._is_alone
+        may_have_others = self.known.has_breakers or not self._is_alone
         if self.hands is None or self._is_draining or not self._asking.is_worth_it(may_have_others=may_have_others):
             return
         offer = self.hands.offer()
@@ -518,14 +461,12 @@ class Engine:
         is_guarded = not self.store.is_shared
         leases = self.store.lease(self.name, offer, root_run_id=self.root_run_id, is_guarded=is_guarded)
         self._asking.asked(may_have_more=len(leases) == offer.tasks_max)
-        for lease in leases:
-            self.hands.reserve(lease.task)
         # That they have started is in their inboxes: a run hears of it before it hears of their end.
         run_ids = {lease.task.run_id for lease in leases}
-        self._read_inboxes(self.drives.keys() if self.has_breakers else run_ids & self.drives.keys())
+        self._read_inboxes(self.drives.keys() if self.known.has_breakers else run_ids & self.drives.keys())
         self._must_look = self._must_look or not run_ids <= self.drives.keys()
-        self._start(leases)
-        if self.has_breakers:
+        self._at_work.reserve_and_start(leases)
+        if self.known.has_breakers:
             # Tasks that wait for a breaker have a time.
             self._next_due = self.store.next_due(self.root_run_id)
 
@@ -540,12 +481,7 @@ class Engine:
 
     def wait(self, seconds: float) -> None:
         """Let time pass while the store does not answer. What ends meanwhile is kept."""
-        if self.hands is None:
-            time.sleep(seconds)
-        else:
-            # A connection that has broken can always be read: it would wake us without end.
-            self.hands.watch(None)
-            self._ended.extend(self.hands.collect(seconds))
+        self._at_work.wait(seconds)
 
     def recover(self) -> None:
         """The store is back. What it says is true: what was written though we saw an error is not done again."""
@@ -557,10 +493,7 @@ class Engine:
             drives.clear()
         self.take_up(run_ids)
         self._part_with_ended()
-        held = {lease.token: lease for lease in self.store.held(self.name)}
-        self._leases = {_key(lease): lease for lease in held.values()}
-        self._ended = deque((held[token], report) for token, report in unsent.items() if token in held)
-        self._start_unstarted(held, unsent)
+        self._at_work.go_on(self.store.held(self.name), unsent)
         self._must_look = True
 
     def _part_with_ended(self) -> None:
@@ -572,23 +505,9 @@ class Engine:
 
     def _unsent(self) -> dict[int, r.Report]:
         """What our own tasks have reported that may not have been written."""
-        unsent = {lease.token: report for lease, report in self._ended}
+        unsent = self._at_work.untold()
         for drive in self.drives.values():
             drive.take_back()
             told = (*drive.aside, *drive.reports)
             unsent.update((one.token, one.report) for one in told if one.token is not None)
         return unsent
-
-    def _start_unstarted(self, held: dict[int, Lease], unsent: Collection[int]) -> None:
-        """Leases that the store gave us in a commit whose answer was lost."""
-        if self.hands is None:
-            return
-        running = {lease.token for lease in self.hands.running}
-        missing = [lease for token, lease in held.items() if token not in running and token not in unsent]
-        for lease in missing:
-            self.hands.reserve(lease.task)
-        self._start(missing)
-
-
-def _key(lease: Lease) -> tuple[int, str, int]:
-    return lease.task.run_id, lease.task.place, lease.task.attempt

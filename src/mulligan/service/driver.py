@@ -268,7 +268,7 @@ class Driver:
 
     def _is_time_to_look(self) -> bool:
         """Behind a breaker ten thousand tasks may wait for an hour: they are not counted with every round."""
-        if self.engine.has_breakers and time.monotonic() - self._held_at < HELD_UP_SECONDS:
+        if self.engine.known.has_breakers and time.monotonic() - self._held_at < HELD_UP_SECONDS:
             return False
         self._held_at = time.monotonic()
         return True
@@ -296,7 +296,7 @@ class Driver:
         """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
         is_shared = self.store.is_shared
         seconds = self.lease_seconds / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
-        if not (is_shared or self.engine.has_breakers) or time.monotonic() - self._beaten_at < seconds:
+        if not (is_shared or self.engine.known.has_breakers) or time.monotonic() - self._beaten_at < seconds:
             return
         self._beaten_at = time.monotonic()
         if is_shared:

@@ -114,7 +114,7 @@ class Service(Reading):
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
         turns = self.store.create(runs, driver.name if driver else "")
         if driver is not None:
-            driver.engine.remember(runs[0].version, workflow)
+            driver.engine.known.remember(runs[0].version, workflow)
             driver.engine.begin(turns, runs)
         return [turn.run_id for turn in turns]
 

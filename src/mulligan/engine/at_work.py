@@ -1,0 +1,121 @@
+"""The tasks that are in our hands: leased, running, and ended until their runs or the store know it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ..core.reports import Report
+from ..ports import Commit, Hands, Lease, Stopped, fault
+
+
+class AtWork:
+    """What our hands have to do; an engine without hands has nothing."""
+
+    def __init__(self, hands: Hands | None) -> None:
+        self.hands = hands
+        # By run, place and attempt.
+        self._leases: dict[tuple[int, str, int], Lease] = {}
+        # What has ended, until it has reached its run or the store.
+        self._ended: deque[tuple[Lease, Report]] = deque()
+
+    @property
+    def has_leases(self) -> bool:
+        return bool(self._leases)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing runs, and everything that has ended was told."""
+        return not (self._leases or self._ended)
+
+    # -- starting and stopping ---------------------------------------------------------------------------------------
+
+    def reserve_and_start(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            assert self.hands is not None
+            self.hands.reserve(lease.task)
+        self.start(leases)
+
+    def start(self, leases: Sequence[Lease]) -> None:
+        """Run tasks that room was kept for."""
+        if not leases:
+            return
+        assert self.hands is not None
+        self._leases.update((_key(lease), lease) for lease in leases)
+        fault("after_lease")
+        self.hands.start(leases)
+
+    def stop(self, commits: Iterable[Commit]) -> None:
+        """End what these commits have stopped, where it is ours."""
+        for commit in commits:
+            for stop in commit.stopped:
+                lease = self._leases.get((commit.turn.run_id, stop.place, stop.attempt))
+                if lease is not None and self.hands is not None:
+                    self.hands.stop(lease.token, stop.grace_seconds)
+
+    def stop_asked(self, stops: Iterable[Stopped]) -> None:
+        """End what others have stopped."""
+        for stop in stops:
+            assert self.hands is not None
+            self.hands.stop(stop.token, stop.grace_seconds)
+
+    # -- what has ended ----------------------------------------------------------------------------------------------
+
+    def collect(self, timeout: float, seconds_more: float) -> bool:
+        """Take in what has ended, waiting up to `timeout` for the first; whether there was any.
+
+        Where a commit takes long, others that are about to end may share it: `seconds_more` are spent on them.
+        """
+        ended = self.hands.collect(timeout) if self.hands is not None else []
+        if not ended:
+            return False
+        fault("before_report")
+        self._ended.extend(ended)
+        if seconds_more:
+            self._gather(time.monotonic() + seconds_more)
+        return True
+
+    def _gather(self, until: float) -> None:
+        assert self.hands is not None
+        while len(self._ended) < len(self._leases) and (left := until - time.monotonic()) > 0:
+            more = self.hands.collect(left)
+            if not more:
+                return
+            self._ended.extend(more)
+
+    def ended(self) -> Iterator[tuple[Lease, Report]]:
+        """Each that has ended. It is forgotten when the next one is asked for: an error on the way loses none."""
+        while self._ended:
+            lease, _ = self._ended[0]
+            yield self._ended[0]
+            self._leases.pop(_key(lease), None)
+            self._ended.popleft()
+
+    # -- while the store is away, and after --------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass. What ends meanwhile is kept."""
+        if self.hands is None:
+            time.sleep(seconds)
+        else:
+            # A connection that has broken can always be read: it would wake us without end.
+            self.hands.watch(None)
+            self._ended.extend(self.hands.collect(seconds))
+
+    def untold(self) -> dict[int, Report]:
+        """What has ended and was told to nobody, by its lease's token."""
+        return {lease.token: report for lease, report in self._ended}
+
+    def go_on(self, held: Iterable[Lease], untold: Mapping[int, Report]) -> None:
+        """By what the store says we hold: tell what is untold, start what a commit without an answer gave us."""
+        leases = {lease.token: lease for lease in held}
+        self._leases = {_key(lease): lease for lease in leases.values()}
+        self._ended = deque((leases[token], report) for token, report in untold.items() if token in leases)
+        if self.hands is not None:
+            known = {*untold, *(lease.token for lease in self.hands.running)}
+            self.reserve_and_start([lease for token, lease in leases.items() if token not in known])
+
+
+def _key(lease: Lease) -> tuple[int, str, int]:
+    return lease.task.run_id, lease.task.place, lease.task.attempt

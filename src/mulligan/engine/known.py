@@ -1,0 +1,23 @@
+"""Workflows that an engine has met: runs of one version share one workflow and one graph."""
+
+from __future__ import annotations
+
+from ..core.graph import Graph
+from ..core.workflow import Workflow, decode
+
+
+class Known:
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[Workflow, Graph]] = {}
+        # Whether any of them may have guarded tasks: those are leased from any store.
+        self.has_breakers = False
+
+    def remember(self, version: str, workflow: Workflow) -> None:
+        """A workflow that is about to be run: it need not be read again."""
+        self._found[version] = workflow, Graph(workflow)
+        self.has_breakers = self.has_breakers or bool(workflow.breakers)
+
+    def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
+        if version not in self._found:
+            self.remember(version, decode(data))
+        return self._found[version]
