@@ -368,3 +368,13 @@ def test_a_step_with_warnings_completes_and_shows_them() -> None:
     assert run.status == "completed"
     assert [warning.message for warning in run["a"].warnings] == ["took a while"]
     assert run.ended.degraded is False
+
+
+def test_a_warning_says_where_and_when_it_was_given() -> None:
+    run = History(workflow(step("a", rules=retry(1)))).start().wait(5)
+    run.fail("a")
+
+    run.fail("a", 0, reported=({"code": "SLOW", "severity": "warning"},))
+
+    (warning,) = run["a"].warnings
+    assert (warning.step, warning.visit, warning.attempt, warning.at) == ("a", 1, 2, run.clock)

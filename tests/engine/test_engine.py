@@ -114,7 +114,7 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
     world: World,
 ) -> None:
     engine = world.engine(slots=2)
-    run_id = world.start("steps: [{step: a, shell: make, resources: {cpus: 64}}]", engine)
+    run_id = world.start("steps: [{step: a, shell: make, resources: {cpus: 64, memory: 512MiB}}]", engine)
 
     world.settle(engine)
 
@@ -126,7 +126,8 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
         assert world.status(run_id) == "completed"
         return
     failure = world.state(run_id).failures[0].failure
-    assert (failure.code, failure.message) == ("NO_CAPACITY", "no worker here can ever take it: it asks for 64 cpus")
+    message = "no worker here can ever take it: it asks for 64 cpus, 512MiB of memory"
+    assert (failure.code, failure.message) == ("NO_CAPACITY", message)
 
 
 def test_a_run_that_another_engine_drives_is_left_alone(world: World) -> None:

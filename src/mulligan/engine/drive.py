@@ -27,6 +27,7 @@ from ..core.tasks import Task, task
 from ..core.transitions import RUN_ENDED
 from ..core.turn import follow
 from ..core.verdict import unhandled
+from ..core.words import size
 from ..core.workflow import encode, version
 from ..errors import InputInvalid, NotFound, Refused
 from ..language import check_inputs
@@ -377,7 +378,7 @@ _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 def _asked(wanted: Task) -> str:
     """What a task asks for, in words."""
     asked = [f"{wanted.cpus:g} cpus"]
-    asked += [f"{wanted.memory} bytes of memory"] if wanted.memory else []
+    asked += [f"{size(wanted.memory)} of memory"] if wanted.memory else []
     asked += [f"{wanted.gpus} gpus"] if wanted.gpus else []
     asked += [f"label '{label}'" for label in wanted.labels]
     return ", ".join(asked)

@@ -144,7 +144,7 @@ class LocalHands:
             else:
                 self._end(lease.token, refused(task, f"this version cannot run '{task.kind}' steps yet"))
         except InputInvalid as error:
-            self._end(lease.token, refused(task, error.message))
+            self._end(lease.token, refused(task, "; ".join(filter(None, (error.message, error.hint)))))
         except UnicodeError:
             self._end(lease.token, refused(task, "a value has half of a character in it, and cannot be handed over"))
         except shell.NotFound as missing:
