@@ -22,13 +22,13 @@ from ..errors import (
 )
 from . import events as e
 from . import reports as r
-from .classify import classify
+from .classify import PAST_DEADLINE, classify
 from .failure import Failure, failure
 from .flow import wake_starts
 from .ladder import proceed
 from .life import NOTHING, Facts, fault, located
 from .rounds import plan_round
-from .scope import Now, filled
+from .scope import RUN_TOO_LONG, Now, filled
 from .state import Place, State
 from .stopping import stop_place
 from .tasks import bound_host
@@ -358,7 +358,7 @@ def _deadline_due(now: Now, place: Place) -> Facts:
     """The visit has taken too long: of what the engine carries out; a worker watches the clock of its own tasks."""
     kind = place.spec.action.kind if place.spec.action else "map"
     if place.status == "ready" or kind not in ("map", "workflow"):
-        found = fault(now, place, "TIMEOUT", "it took longer than its deadline")
+        found = fault(now, place, "TIMEOUT", PAST_DEADLINE)
         yield e.AttemptFailed(place.key, place.attempt, found)
     elif kind == "map":
         yield e.AttemptStopping(place.key, place.attempt, "deadline")
@@ -368,8 +368,8 @@ def _deadline_due(now: Now, place: Place) -> Facts:
 
 
 def _run_time_up(now: Now, _: Place | None) -> Facts:
-    reason = "the run took longer than its timeout"
-    yield e.RunStopping("timed_out", reason=reason, failure=failure("RUN_TIMEOUT", reason, at=now.at))
+    found = failure("RUN_TIMEOUT", RUN_TOO_LONG, at=now.at)
+    yield e.RunStopping("timed_out", reason=RUN_TOO_LONG, failure=found)
 
 
 _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {

@@ -14,6 +14,7 @@ import msgspec
 
 from .classify import Outcome, classify
 from .reports import Report, TaskEnded
+from .words import moment
 from .workflow import Breaker
 
 Status = Literal["closed", "open", "half_open"]
@@ -122,6 +123,6 @@ def refusal(guard: Guard, retry_at: datetime) -> Outcome:
     return Outcome(
         exit_code=None,
         code="CIRCUIT_OPEN",
-        message=f"breaker '{guard.name}' is open until {retry_at:%Y-%m-%d %H:%M:%S} UTC",
+        message=f"breaker '{guard.name}' is open until {moment(retry_at)}",
         details={"breaker": guard.name, "retry_at": retry_at.isoformat()},
     )

@@ -41,6 +41,9 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _NOTHING_WRONG = Outcome()
+# What is said of an attempt that wrote nothing itself; of the last, not its own time was up, but its visit's.
+TOO_LARGE = "it used more memory than it may"
+TOO_LONG, PAST_DEADLINE = "it took longer than its timeout", "it took longer than its deadline"
 
 
 def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
@@ -74,9 +77,9 @@ def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
 def _seen(outcome: Outcome) -> tuple[str, str]:
     """The code for what was seen from outside, and what happened in words. The first line that fits."""
     if outcome.is_timed_out:
-        return "TIMEOUT", f"it took longer than its {'deadline' if outcome.is_past_deadline else 'timeout'}"
+        return "TIMEOUT", PAST_DEADLINE if outcome.is_past_deadline else TOO_LONG
     if outcome.is_out_of_memory:
-        return "OUT_OF_MEMORY", "it used more memory than it may"
+        return "OUT_OF_MEMORY", TOO_LARGE
     if outcome.code:
         return _believed(outcome.code), outcome.message or outcome.code
     if outcome.signal is not None:

@@ -10,7 +10,7 @@ from ..errors import ExpressionFailed
 from . import events as e
 from .flow import enter, pass_over, unwoken, wake_starts
 from .life import Facts, enter_command, fault, schedule
-from .scope import Now
+from .scope import RUN_TOO_LONG, Now
 from .state import Place, State, Undoable, undo_key
 from .verdict import is_degraded, is_handled, open_failures, unhandled, verdict
 from .workflow import END
@@ -136,7 +136,7 @@ def _final_status(state: State, end: Place) -> tuple[str, str]:
     if reason:
         return status, reason
     if state.run.is_time_up:
-        return status, "the run took longer than its timeout"
+        return status, RUN_TOO_LONG
     return status, ""
 
 

@@ -9,7 +9,7 @@ import msgspec
 from .failure import Failure
 from .ladder import match
 from .state import Climb
-from .words import looked_for
+from .words import rule_is_for
 from .workflow import Command, Rule
 
 
@@ -25,15 +25,9 @@ def why_not(spec: Command, climb: Climb, failure: Failure) -> list[Ground]:
     """Of each rule, in the order of the file, why it granted no retry for this failure."""
     chosen = match(spec.rules, failure)
     return [
-        Ground(index + 1, _looks_for(rule), _reason(spec, climb, failure, index, chosen))
+        Ground(index + 1, rule_is_for(rule), _reason(spec, climb, failure, index, chosen))
         for index, rule in enumerate(spec.rules)
     ]
-
-
-def _looks_for(rule: Rule) -> str:
-    if rule.pattern is not None:
-        return f"'{rule.pattern}'"
-    return looked_for(rule.codes, rule.exit_codes) or "any failure"
 
 
 def _reason(spec: Command, climb: Climb, failure: Failure, index: int, chosen: int | None) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from ..errors import ExpressionFailed
 from . import events as e
+from .classify import PAST_DEADLINE
 from .failure import Failure, failure
 from .lives import is_engines_own
 from .routes import goes_back, has_no_route, success_edges
@@ -56,7 +57,7 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     # Attempts of a command of an item are numbered over the item.
     attempt = (now.state.places[place.parent] if place.role == "do" else place).attempt + 1
     if _is_past_deadline(now, place):
-        found = located(now, place, failure("TIMEOUT", "it took longer than its deadline"), attempt)
+        found = located(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
     try:
         bindings = now.bindings(place.spec, place)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from . import events as e
+from .converge import said_by_end
 from .failure import Failure
 from .lives import ITEM, spec_below
 from .routes import is_sent
@@ -37,6 +38,7 @@ class Recollection:
         # Failures that nobody has dealt with, and those that a visit may deal with.
         self._open: dict[_Visit, None] = {}
         self._sent: dict[_Visit, list[_Visit]] = {}
+        # Whether the run's last word is what `end` returned.
         self.is_said_by_end = False
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -113,6 +115,8 @@ class Recollection:
 
     def _step_completed(self, fact: e.StepCompleted) -> None:
         self._failures.pop(fact.step, None)
+        if fact.step == END:
+            self.is_said_by_end = bool(said_by_end(fact.output))
         for handled in self._sent.pop((fact.step, fact.visit), ()):
             self._open.pop(handled, None)
 

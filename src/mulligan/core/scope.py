@@ -242,9 +242,10 @@ def _what_ended(state: State, place: Place) -> Failure | None:
     return failure("CANCELLED", message, step=step.key, visit=step.visit, attempt=place.attempt, at=state.run.at)
 
 
+RUN_TOO_LONG = "the run took longer than its timeout"
 _STOPPED: dict[StopCause, str] = {
     "cancelled": "the run was cancelled",
-    "timed_out": "the run took longer than its timeout",
+    "timed_out": RUN_TOO_LONG,
     "failed_fast": "the run stopped at another step's failure",
 }
 

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import msgspec
 
 from . import events as e
-from .converge import said_by_end
 from .crossroads import after_failure, after_success, takes_over
 from .failure import Failure
 from .ladder import match
 from .recollection import Recollection
-from .words import counted, label, quoted, rule_words, span, until, what, with_more
+from .routes import is_sent
+from .words import counted, label, quoted, rule_is_for, span, until, what, with_more
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
@@ -42,7 +42,9 @@ class Line(msgspec.Struct, frozen=True):
     child_run_id: int = 0
 
 
-_Said = tuple[str, str, Tone] | None
+# Whom it is about, what is said, and how.
+_Sentence = tuple[str, str, Tone]
+_Said = _Sentence | None
 
 
 class Teller:
@@ -114,7 +116,7 @@ def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
     return "", f"round {fact.round}{_by(fact)}{f'; {again} again' if again else ''}", "try"
 
 
-def _raised(teller: Teller, fact: e.RunReopened, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+def _raised(teller: Teller, fact: e.RunReopened, at: datetime) -> Iterator[_Sentence]:
     """What the attempts of this round get."""
     yield from ((step, f"goes again{with_more(more)}", "try") for step, more in fact.adjustments.items())
 
@@ -179,7 +181,6 @@ _PASSED_OVER = {
 
 def _completed(teller: Teller, fact: e.StepCompleted, at: datetime) -> _Said:
     if fact.step == END:
-        teller.memory.is_said_by_end = bool(said_by_end(fact.output))
         return (END, "completed", "good") if fact.attempt else None
     no_route = "; none of its edges holds" if fact.no_route else ""
     carried = teller.memory.carried(fact.step, fact.visit)
@@ -199,19 +200,19 @@ _RECOVERED = {"rerun": "on the run after its handler", "recovery": "by its handl
 def _failed(teller: Teller, fact: e.StepFailed, at: datetime) -> _Said:
     allowed = ", which it may" if fact.is_allowed else ""
     follows = takes_over(fact, teller.memory.step(fact.step))
-    carried = [] if follows.startswith("'") and not fact.is_allowed else teller.memory.carried(fact.step, fact.visit)
+    carried = [] if is_sent(fact.route) and not fact.is_allowed else teller.memory.carried(fact.step, fact.visit)
     in_vain = f"; that leaves {_failures_of(carried)} unhandled" if carried else ""
     said = f"failed{allowed}, {teller.again(fact, fact.step, at)}{f'; {follows}' if follows else ''}{in_vain}"
     return fact.step, said, "bad"
 
 
-def _edges_after_success(teller: Teller, fact: e.StepCompleted, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+def _edges_after_success(teller: Teller, fact: e.StepCompleted, at: datetime) -> Iterator[_Sentence]:
     step = teller.memory.step(fact.step)
     if step is not None:
         yield from ((fact.step, text, "plain") for text in after_success(step, fact.taken))
 
 
-def _edges_after_failure(teller: Teller, fact: e.StepFailed, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+def _edges_after_failure(teller: Teller, fact: e.StepFailed, at: datetime) -> Iterator[_Sentence]:
     yield from ((fact.step, text, "plain") for text in after_failure(fact, teller.memory.step(fact.step)))
 
 
@@ -266,7 +267,7 @@ def _succeeded(teller: Teller, fact: e.AttemptSucceeded, at: datetime) -> _Said:
 def _retry(teller: Teller, fact: e.RetryScheduled, at: datetime) -> _Said:
     spec = teller.memory.spec(fact.place)
     rule = spec.rules[fact.rule] if spec is not None and fact.rule < len(spec.rules) else None
-    named = rule_words(rule) if rule else f"rule {fact.rule + 1}"
+    named = f"the rule for {rule_is_for(rule)}" if rule else f"rule {fact.rule + 1}"
     number = f"{fact.number} of {rule.max_retries}" if rule else str(fact.number)
     script = ", after its recovery script" if fact.has_script else ""
     return fact.place, f"{named}: retry {number}, {until(fact.due, at)}{script}{with_more(fact.adjusted)}", "try"
@@ -294,7 +295,7 @@ def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str
     if index is None:
         return "its retries are used up"
     most = rules[index].max_retries
-    return f"{rule_words(rules[index])}: {f'no retry left of {most}' if most else 'no retries'}"
+    return f"the rule for {rule_is_for(rules[index])}: {f'no retry left of {most}' if most else 'no retries'}"
 
 
 def _limit(reason: str, spec: Command | None) -> str:
@@ -334,12 +335,12 @@ def _handler_done(teller: Teller, fact: e.HandlerSucceeded, at: datetime) -> _Sa
     return (fact.place, "its handler is done: it runs again", "try") if is_rerun else None
 
 
-def _command_done(teller: Teller, fact: e.CommandCompleted, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+def _command_done(teller: Teller, fact: e.CommandCompleted, at: datetime) -> Iterator[_Sentence]:
     if fact.role in _TOLD_COMMANDS:
         yield fact.place, f"{_how(fact.recovered_by)}{_doing(teller.memory.spec(fact.place))}", "good"
 
 
-def _command_failed(teller: Teller, fact: e.CommandFailed, at: datetime) -> Iterator[tuple[str, str, Tone]]:
+def _command_failed(teller: Teller, fact: e.CommandFailed, at: datetime) -> Iterator[_Sentence]:
     """Its attempt has been told of: what is new is what follows from it."""
     if fact.role == "script":
         yield fact.place, "failed; the retry comes all the same", "bad"
@@ -421,7 +422,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.UndoFailed: lambda t, f, at: (f.step, f"could not be undone, {what(f.failure)}", "bad"),
     e.WarningRecorded: lambda t, f, at: (f.place, f"warning, {what(f.failure)}", "wait"),
 }
-_DETAILS: dict[type[e.Fact], Callable[[Teller, Any, datetime], Iterator[tuple[str, str, Tone]]]] = {
+_DETAILS: dict[type[e.Fact], Callable[[Teller, Any, datetime], Iterator[_Sentence]]] = {
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
     e.StepFailed: _edges_after_failure,

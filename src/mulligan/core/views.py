@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -18,7 +18,7 @@ from . import events as e
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
 from .transitions import STATUSES
-from .words import what
+from .words import moment, quoted, what
 from .workflow import END
 
 _Person = Literal["triage", "approval", "pause"]
@@ -29,8 +29,6 @@ WaitKind = _Person | _Time | _World | _Run
 # A step may wait for thousands of others, or of its own items: so many are named.
 NAMES_MAX = 10
 _STEP_KEYS = ("status", "visits", "attempts", "recovered", "handled", "output", "failure")
-
-# What rung 4 decided, by step and visit.
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -155,7 +153,7 @@ class _Waits:
         if run.undoing:
             yield from (self._of_leaf(leaf) for leaf in _leaves(state, state.places[run.undoing]))
         for loop in run.loops.values():
-            yield Wait("loop", f"the loop back to '{loop.to}', due at {_time(loop.due)}", loop.step, due=loop.due)
+            yield Wait("loop", f"the loop back to '{loop.to}', due at {moment(loop.due)}", loop.step, due=loop.due)
 
     def of_step(self, place: Place) -> Iterator[Wait]:
         """What a step that has not ended waits for."""
@@ -194,11 +192,11 @@ class _Waits:
             is_one = len(grouped) == 1 and not single
             names = grouped[0] if is_one else list(dict.fromkeys(chain(single, *grouped)))
             if names:
-                yield _of_steps("needs", place, names, f"{_listed(names)} {verb}")
+                yield _of_steps("needs", place, names, f"{quoted(names, NAMES_MAX)} {verb}")
         sources = [arc.source for arc in node.arrivals if state.arcs.get(arc.key) not in ("taken", "dead")]
         if sources:
             names = list(dict.fromkeys(sources))
-            yield _of_steps("edges", place, names, f"an edge from {_listed(names)}")
+            yield _of_steps("edges", place, names, f"an edge from {quoted(names, NAMES_MAX)}")
 
     def _unsettled(self, key: str) -> list[str]:
         if key not in self._groups:
@@ -219,11 +217,6 @@ _ENDS = {"success": "to complete", "success_or_skipped": "to complete or be skip
 
 def _of_steps(kind: WaitKind, place: Place, names: list[str], text: str) -> Wait:
     return Wait(kind, text, place.key, steps=names[:NAMES_MAX], count=len(names))
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:NAMES_MAX])
-    return f"{shown} and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else shown
 
 
 def _of_failed(place: Place, record: FailureRecord) -> Iterator[Wait]:
@@ -281,7 +274,7 @@ def _of_ready(state: State, place: Place) -> Wait:
 
 def _of_retry(place: Place) -> Wait:
     due, attempt = place.climb.due, place.attempt + 1
-    when = f", due at {_time(due)}" if due else ""
+    when = f", due at {moment(due)}" if due else ""
     return Wait("retry", f"attempt {attempt}{when}", place.key, attempt, due)
 
 
@@ -294,16 +287,12 @@ def _of_running(place: Place) -> Wait:
         text = f"an approval{f': {message}' if message else ''}"
         return Wait("approval", text, place.key, place.attempt, place.due)
     if kind == "wait":
-        time = f", {_time(place.due)}" if place.due else ""
+        time = f", {moment(place.due)}" if place.due else ""
         return Wait("timer", f"its time{time}", place.key, place.attempt, place.due)
     if kind == "workflow":
         return Wait("child", f"its child run{asked}", place.key, place.attempt, place.due)
     where = f" on {place.worker}" if place.worker else ""
     return Wait("task", f"attempt {place.attempt}{where}{asked}", place.key, place.attempt, worker=place.worker)
-
-
-def _time(due: datetime) -> str:
-    return f"{due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # -- how far it is ---------------------------------------------------------------------------------------------------

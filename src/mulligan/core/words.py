@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
+from .classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
 from .events import Adjusted
 from .failure import Failure
 from .workflow import Rule
 
 # Of a failure's message, and of how many names a sentence has room for.
 LINE_CHARS_MAX, NAMES_MAX = 100, 3
-# What is said of an attempt that wrote nothing itself: the figures beside the code say as much.
-TOO_LONG, TOO_LARGE = "it took longer than its timeout", "it used more memory than it may"
-# Not the attempt's time was up, but the visit's.
-PAST_DEADLINE = "it took longer than its deadline"
 
 
 def what(failure: Failure) -> str:
@@ -49,6 +46,7 @@ def _figure(failure: Failure) -> str:
 
 
 def _is_figure(failure: Failure, line: str) -> bool:
+    """Whether the line says no more than the figure beside the code does."""
     return bool(_figure(failure)) and line.startswith((TOO_LONG, TOO_LARGE))
 
 
@@ -70,6 +68,11 @@ def until(due: datetime, at: datetime) -> str:
     return f"in {left:.1f}s" if left < 10 else f"in {span(left)}"
 
 
+def moment(at: datetime) -> str:
+    """A time to the second, as it is the same for whoever reads it: `2026-11-15 03:12:00 UTC`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def size(bytes_: float) -> str:
     """Bytes in the unit in which people say them."""
     for unit in ("B", "KiB", "MiB"):
@@ -84,23 +87,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def quoted(names: Sequence[str]) -> str:
+def quoted(names: Sequence[str], names_max: int = NAMES_MAX) -> str:
     """`'a', 'b', 'c' and 4 more`."""
-    shown = ", ".join(f"'{name}'" for name in names[:NAMES_MAX])
-    return f"{shown} and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else shown
+    shown = ", ".join(f"'{name}'" for name in names[:names_max])
+    return f"{shown} and {len(names) - names_max} more" if len(names) > names_max else shown
 
 
 def looked_for(codes: Sequence[str], exit_codes: Sequence[int]) -> str:
-    """What a rule or an edge with a filter is for: `TIMEOUT, CONNECTION`, `exit codes 10, 11`."""
+    """What a rule with codes, or an edge with a filter, is for: `TIMEOUT, CONNECTION`, `exit codes 10, 11`."""
     exits = f"exit code{'s' if len(exit_codes) > 1 else ''} {', '.join(map(str, exit_codes))}" if exit_codes else ""
     return " and ".join(filter(None, (", ".join(codes), exits)))
 
 
-def rule_words(rule: Rule) -> str:
-    """A rule by what it is for."""
+def rule_is_for(rule: Rule) -> str:
+    """A rule by what it is for: `TIMEOUT`, `exit code 10`, `'no space left'`, `any failure`."""
     if rule.pattern is not None:
-        return f"the rule for '{rule.pattern}'"
-    return f"the rule for {looked_for(rule.codes, rule.exit_codes) or 'any failure'}"
+        return f"'{rule.pattern}'"
+    return looked_for(rule.codes, rule.exit_codes) or "any failure"
 
 
 def with_more(adjusted: Adjusted | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ..core.state import State
+from ..core.words import moment
 from ..ports import BreakerRecord, Store
 
 
@@ -24,4 +25,4 @@ def describe(record: BreakerRecord, now: datetime) -> str:
         return f"breaker '{record.name}' is half open: one task finds out whether it is well again"
     if record.status == "closed" or record.retry_at is None or record.retry_at <= now:
         return ""
-    return f"breaker '{record.name}' is open until {record.retry_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"breaker '{record.name}' is open until {moment(record.retry_at)}"

@@ -10,7 +10,7 @@ from ..core.lives import spec_below
 from ..core.snapshot import tally_of
 from ..core.state import Tally
 from ..core.tallies import parts
-from ..core.words import looked_for
+from ..core.words import rule_is_for
 from ..core.workflow import Command, Step, Workflow, decode
 from ..ports import RunRecord
 from .reading import PAGE
@@ -162,9 +162,7 @@ def _rule(spec: Command | None, index: int) -> str:
     if spec is None:
         return f"rule {index + 1}"
     rule = spec.rules[index]
-    if rule.pattern is not None:
-        return f"pattern '{rule.pattern}'"
-    return looked_for(rule.codes, rule.exit_codes) or "any failure"
+    return f"pattern {rule_is_for(rule)}" if rule.pattern is not None else rule_is_for(rule)
 
 
 def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
