@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -323,3 +324,22 @@ def test_an_interrupt_is_no_cancel_nothing_is_spent_and_the_run_goes_on_later(li
     assert live.lines("trace") == ["tried", "tried", "end"]
     assert (ran.status, ran.shown["failures"], ran.facts(e.RetryScheduled)) == ("completed", [], [])
     assert ran.facts(e.HandlerStarted) == []
+
+
+def test_who_drives_a_run_has_its_signal_handlers_back_afterwards(live_file: Live):
+    def interrupt(there: Terminal) -> None:
+        there.wait_until((there.folder / "up").exists)
+        during.extend(handlers())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before, during = handlers(), list[object]()
+
+    ran = live_file.run("name: held\nsteps: [{step: hold, shell: touch up; sleep 1000}]", meanwhile=interrupt)
+
+    assert ran.exit_code == 130
+    assert handlers() == before
+    assert all(ours != theirs for ours, theirs in zip(during, before, strict=True))
+
+
+def handlers() -> list[object]:
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
