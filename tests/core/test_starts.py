@@ -8,7 +8,8 @@ from mulligan.core import effects as fx
 from mulligan.core import reports as r
 from mulligan.core.flow import unwoken
 from mulligan.core.turn import fold, turn
-from mulligan.core.workflow import Workflow
+from mulligan.core.views import run_json, waits_for_people
+from mulligan.core.workflow import Action, Workflow
 from mulligan.testing.history import History, Step, step, workflow
 
 
@@ -112,3 +113,14 @@ def test_a_step_that_waits_for_another_is_not_one_of_the_first() -> None:
     run = Piecewise(workflow(*steps)).start().go_on().go_on()
 
     assert list(unwoken(run.state)) == []
+
+
+def test_a_step_that_nobody_has_come_to_yet_waits_for_its_turn_and_the_run_for_no_person_alone() -> None:
+    asking = Action("approve", {"message": "go?"})
+    run = Piecewise(workflow(step("a", action=asking), *(step(name) for name in "bcde"))).start().ok("b")
+
+    shown = run_json(run.state)
+
+    assert shown["steps"]["c"]["waiting_for"] == [{"kind": "entry", "text": "its turn to be entered", "place": "c"}]
+    assert {"kind": "entry", "text": "more of its first steps to be entered"} in shown["waiting_for"]
+    assert not waits_for_people(run.state)

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from . import events as e
+from .flow import unwoken
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
 from .transitions import STATUSES
@@ -23,7 +24,7 @@ from .workflow import END
 
 _Person = Literal["triage", "approval", "pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
-_World = Literal["worker", "task", "child"]
+_World = Literal["worker", "task", "child", "entry"]
 _Run = Literal["needs", "edges", "items", "repair", "all"]
 WaitKind = _Person | _Time | _World | _Run
 # A step may wait for thousands of others, or of its own items: so many are named.
@@ -52,7 +53,7 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_for_the_world(self) -> bool:
-        """A worker or a child run has it, or may take it."""
+        """A worker, a child run or an engine has it, or may take it."""
         return self.kind in get_args(_World)
 
 
@@ -152,6 +153,8 @@ class _Waits:
                 yield from (wait for wait in self._of_active(place) if wait.kind != "pause")
         if run.undoing:
             yield from (self._of_leaf(leaf) for leaf in _leaves(state, state.places[run.undoing]))
+        if unwoken(state):
+            yield Wait("entry", "more of its first steps to be entered")
         for loop in run.loops.values():
             yield Wait("loop", f"the loop back to '{loop.to}', due at {moment(loop.due)}", loop.step, due=loop.due)
 
@@ -162,7 +165,8 @@ class _Waits:
         elif place.status == "waiting" and place.key == END:
             yield Wait("all", "everything else to end", END)
         elif place.status == "waiting":
-            yield from self._of_waiting(place)
+            # Of the first steps of a large run, one that nobody has come to yet.
+            yield from list(self._of_waiting(place)) or [Wait("entry", "its turn to be entered", place.key)]
         elif place.failure_index is not None and not place.settled:
             yield from _of_failed(place, self.state.failures[place.failure_index])
 
