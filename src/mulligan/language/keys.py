@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from typing import Any
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
@@ -12,6 +10,7 @@ from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
 from mulligan.language.patterns import pattern
 from mulligan.language.quantities import duration
+from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.shapes import (
     FACTOR,
     FLAG,
@@ -45,25 +44,12 @@ INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object")
 _CALL = pattern(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def _pattern(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(value)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            re.compile(value)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(value) from error
-    return value
-
-
 def _call(value: Any) -> str:
     if not isinstance(value, str) or not _CALL.fullmatch(value):
         raise ValueError(value)
     return value
 
 
-PATTERN = Value("a regular expression", _pattern, {"type": "string", "minLength": 1, "format": "regex"})
 CALL = Value("a function such as package.module:function", _call, {"type": "string", "pattern": "^[A-Za-z_].*:.+$"})
 CODES = Key(ListOf(MATCHED_CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
 EXIT_CODES = Key(ListOf(EXIT_CODE, or_one=True, at_least=1), "exit codes that match")
