@@ -39,7 +39,9 @@ PAGES = sorted(
         *DOCS.glob("**/*.md"),
     ]
 )
-PLAYED_PAGES = [DOCS / f"{name}.md" for name in ("breakers", "handlers", "ladder", "map", "operations", "routes", "triage")]
+PLAYED_PAGES = [
+    DOCS / f"{name}.md" for name in ("breakers", "handlers", "ladder", "map", "operations", "routes", "triage")
+]
 PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
 
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from mulligan.cli.display import PLACE_CHARS_MAX, Paper
 from mulligan.cli.tables import counted, length
-from mulligan.service.account import Answered
+from mulligan.service.account import Answered, Fate
 from mulligan.service.outcome import Outcome
 
 # Of very many, as many are told.
@@ -63,18 +63,27 @@ def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     for one in shown:
         yield _failure(paper, one, wide, f"mulligan logs {outcome.run_id} {_step(one.place)}{where}")
     if len(answers) > TOLD_MAX:
-        rest = counted(len(answers) - TOLD_MAX, "more step")
-        yield paper.tinted(f"  {rest} failed: mulligan explain {outcome.run_id}{where}", "dim")
+        yield paper.tinted(f"  {_more(answers[TOLD_MAX:], outcome.run_id)}{where}", "dim")
+
+
+def _more(rest: Sequence[Answered], run_id: int) -> str:
+    steps = {one.place.partition("[")[0] for one in rest}
+    if len(steps) == 1 and rest[0].is_item:
+        return f"{counted(len(rest), 'more item')} failed: mulligan items {run_id} {steps.pop()}"
+    return f"{len(rest):,} more failed: mulligan explain {run_id}"
 
 
 def _failure(paper: Paper, one: Answered, wide: int, logs: str) -> str:
-    tone = "bad" if one.is_open else "good"
+    tone = _TONES[one.fate]
     name = paper.tinted(f"{one.place:<{wide}}", "bold")
     arrow = "→" if paper.has_signs else "->"
     return (
         f"  {paper.tinted(paper.mark(tone), tone)} {name}  {one.what} {arrow} {paper.tinted(one.answer, tone)}"
         f"  {paper.tinted(f'({logs})', 'dim')}"
     )
+
+
+_TONES: dict[Fate, str] = {"open": "bad", "left": "bad", "under_way": "try", "mended": "good"}
 
 
 def _step(place: str) -> str:
@@ -108,13 +117,23 @@ _ANSWERS = {
 def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     """What one would type now."""
     key = outcome.ending if outcome.ending != "ended" else outcome.status
-    typed = {f"mulligan {verb} {outcome.run_id}{where}": why for verb, why in _NEXT.get(key, ())}
+    next_ = _MORE if key == "failed" and any(one.is_open and one.has_run_out for one in outcome.answers) else _NEXT
+    typed = {f"mulligan {verb.format(outcome.run_id)}{where}": why for verb, why in next_.get(key, ())}
     wide = max(map(len, typed), default=0)
     yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
 
 
+_RETRY, _EXPLAIN = ("retry {}", "run again what failed"), ("explain {}", "the whole story")
+def _short_of_items(outcome: Outcome) -> list[str]:
+    """The maps that completed without some of their items: `retry` has nothing to do there."""
+    return list({one.place.partition("[")[0]: None for one in outcome.answers if one.is_item and one.fate == "left"})
+
+
+_ITEMS = "run the failed items again, alone"
 _NEXT: dict[str, Sequence[tuple[str, str]]] = {
-    "failed": (("retry", "run again what failed"), ("explain", "the whole story")),
-    "cancelled": (("retry", "take it up again"),),
-    "interrupted": (("resume", "go on where it stopped"),),
+    "failed": (_RETRY, _EXPLAIN),
+    "cancelled": (("retry {}", "take it up again"),),
+    "interrupted": (("resume {}", "go on where it stopped"),),
 }
+# Where memory or time ran out.
+_MORE = {"failed": (_RETRY, ("retry {} --adjust", "the same, with more memory or time where it ran out"), _EXPLAIN)}

@@ -15,6 +15,8 @@ from .workflow import Command, Step
 
 MIB = 1024 * 1024
 MEMORY_FACTOR, TIMEOUT_FACTOR = 1.5, 2.0
+# The failures after which more helps.
+NO_MEMORY, NO_TIME = RUN_OUT = ("OUT_OF_MEMORY", "TIMEOUT")
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,10 +86,10 @@ def adjusted(found: Iterable[Proposal]) -> dict[str, Adjusted]:
 def _of_step(state: State, place: Place, peak: int) -> Iterator[Proposal]:
     failures = list(_failures(state, place))
     step = state.step(place.key)
-    short = [failure for failure in failures if failure.code == "OUT_OF_MEMORY"]
+    short = [failure for failure in failures if failure.code == NO_MEMORY]
     if short:
         yield from _more_memory(step, short, peak)
-    late = [failure for failure in failures if failure.code == "TIMEOUT"]
+    late = [failure for failure in failures if failure.code == NO_TIME]
     if late:
         yield from _more_time(step, late)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal, get_args
 
 import msgspec
 
 from ..core import events as e
 from ..core.failure import Failure
 from ..core.state import FailureRecord, State
+from ..core.usage import RUN_OUT
 from ..core.verdict import is_handled
 from ..core.words import what
 from ..core.workflow import END
@@ -25,15 +27,30 @@ class Trouble(msgspec.Struct):
     verdict: str = ""
 
 
+# Open: nobody dealt with it. Left: nobody did, and the run goes on or ends without it. Mended: what was to be done is
+# done, by itself or by another. In the order in which one wants to read of them.
+Fate = Literal["open", "left", "under_way", "mended"]
+
+
 class Answered(msgspec.Struct, frozen=True):
-    """A failure, and what was done about it. Open: nobody dealt with it."""
+    """A failure, and what was done about it."""
 
     place: str
     what: str
     answer: str
-    is_open: bool
+    fate: Fate
     # The rung of the ladder that dealt with it, or had the last word.
     rung: str = "converge"
+
+    @property
+    def is_open(self) -> bool:
+        return self.fate == "open"
+
+    @property
+    def is_item(self) -> bool:
+        return "[" in self.place
+    # It ran out of memory or time: `retry --adjust` gives it more.
+    has_run_out: bool = False
 
 
 class Account:
@@ -84,12 +101,13 @@ class Account:
             trouble.verdict = f"{who} {fact.verdict}"
 
     def answers(self, state: State) -> list[Answered]:
-        """What became of each, as the run stands: the open ones first."""
+        """What became of each, as the run stands: the open ones first, and a step before its items."""
         records = {record.step: record for record in state.failures}
         told = [_answered(state, trouble, records.get(trouble.place)) for trouble in self._troubles.values()]
-        return sorted(told, key=lambda one: not one.is_open)
+        return sorted(told, key=lambda one: (_FATES.index(one.fate), one.is_item))
 
 
+_FATES: tuple[Fate, ...] = get_args(Fate)
 _TROUBLES = (
     *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
     *(e.RetryScheduled, e.HandlerFailed, e.StepClassified),
@@ -107,7 +125,8 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
     found = what(trouble.failure) if trouble.failure else "its worker was lost"
     ending, is_open = _ending(state, trouble, record)
     rung = "converge" if is_open else _rung(state, trouble, record)
-    return Answered(trouble.place, found, ", ".join([*_tried(trouble), ending]), is_open, rung)
+    has_run_out = trouble.failure is not None and trouble.failure.code in RUN_OUT
+    return Answered(trouble.place, found, ", ".join([*_tried(trouble), ending]), is_open, rung, has_run_out)
 
 
 def _rung(state: State, trouble: Trouble, record: FailureRecord | None) -> str:
@@ -134,50 +153,51 @@ def _times(number: int) -> str:
     return {1: "", 2: " twice"}.get(number, f" {number} times")
 
 
-def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tuple[str, bool]:
-    """How it came out, and whether it is still open."""
+def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tuple[str, Fate]:
+    """How it came out, in words, and what that means for who reads of it."""
     place = state.places[trouble.place]
     if trouble.failure is not None and trouble.failure.code == "UNDO_FAILED":
-        return "could not be undone", True
+        return "could not be undone", "open"
     if place.recovered_by:
-        return _RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), False
+        return _RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), "mended"
     if place.role == "item" and place.status == "failed":
         is_spared = state.places[place.parent].status == "completed"
-        return "its step completed without it" if is_spared else "it fails its step", not is_spared
+        return ("its step completed without it", "left") if is_spared else ("it fails its step", "open")
     if record is not None and not record.is_closed and place.has_ended:
         return _routed(state, record)
-    return _ENDINGS[place.status], place.status == "pending_failed"
+    return _ENDINGS[place.status]
 
 
 _RECOVERED = {"rerun": "its handler ran and then it completed", "recovery": "recovered by its handler"}
-_ENDINGS = {
-    "completed": "then completed",
-    "failed": "then failed",
-    "cancelled": "then cancelled",
-    "skipped": "then skipped",
-    "pending_failed": "parked for a person to decide",
-    "backing_off": "to be tried again",
-    "handling": "its handler runs",
-    "running": "runs again",
-    "ready": "about to run again",
-    "waiting": "about to run again",
+_ENDINGS: dict[str, tuple[str, Fate]] = {
+    "completed": ("then completed", "mended"),
+    "failed": ("then failed", "left"),
+    "cancelled": ("then cancelled", "left"),
+    "skipped": ("then skipped", "left"),
+    "pending_failed": ("parked for a person to decide", "open"),
+    "backing_off": ("to be tried again", "under_way"),
+    "handling": ("its handler runs", "under_way"),
+    "running": ("runs again", "under_way"),
+    "ready": ("about to run again", "under_way"),
+    "waiting": ("about to run again", "under_way"),
 }
 
 
-def _routed(state: State, record: FailureRecord) -> tuple[str, bool]:
+def _routed(state: State, record: FailureRecord) -> tuple[str, Fate]:
     if record.is_allowed:
-        return "allowed to fail", False
+        return "allowed to fail", "left"
     if not record.target and state.run.status == "completed":
-        return "not handled, and the run's end let it pass", False
+        return "not handled, and the run's end let it pass", "left"
     if not record.target:
-        return ("not handled: it fails the run" if record.step != END else "it fails the run"), True
+        return ("not handled: it fails the run" if record.step != END else "it fails the run"), "open"
     handled, status = is_handled(state, record), _became(state, record)
     if handled and status == "failed":
-        return f"routed to '{record.target}', which failed and was handled in turn", False
+        return f"routed to '{record.target}', which failed and was handled in turn", "mended"
     if handled:
-        return f"routed to '{record.target}', which completed{_THEN.get(record.then, '')}", False
-    became = f"is {status}" if handled is None else f"{status}: not handled"
-    return f"routed to '{record.target}', which {became}", handled is False
+        return f"routed to '{record.target}', which completed{_THEN.get(record.then, '')}", "mended"
+    if handled is None:
+        return f"routed to '{record.target}', which is {status}", "under_way"
+    return f"routed to '{record.target}', which {status}: not handled", "open"
 
 
 def _became(state: State, record: FailureRecord) -> str:
