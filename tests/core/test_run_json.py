@@ -605,3 +605,11 @@ def test_what_a_breaker_holds_up_waits_for_that_and_for_no_worker():
     assert waits["a"] == [{"kind": "breaker", "text": text, "place": "a", "attempt": 1}]
     assert [wait["kind"] for wait in waits["b"]] == ["worker"]
     assert [wait["kind"] for wait in shown["waiting_for"]] == ["breaker", "worker"]
+
+
+def test_a_breaker_that_holds_a_step_up_does_not_count_as_somebody_who_moves_the_run():
+    run = History(workflow(step("a"), asking())).start()
+
+    held = {"a": "breaker 'llm' is open until noon"}
+
+    assert (waits_for_people(run.state), waits_for_people(run.state, held)) == (False, True)

@@ -120,13 +120,13 @@ def waiting(state: State) -> list[Wait]:
     return list(_Waits(state).of_run())
 
 
-def waits_for_people(state: State) -> bool:
+def waits_for_people(state: State, held: Mapping[str, str] | None = None) -> bool:
     """Whether a person is waited for, and nothing else but time can move the run: no worker, no child run.
 
-    Timers are the caller's to look at: a due time may be a second or a year away.
+    Times are the caller's to look at: one may be a second or a year away. `held`: as for `run_json`.
     """
     is_asking = False
-    for wait in _Waits(state).of_run():
+    for wait in _Waits(state, held).of_run():
         if wait.is_for_the_world:
             return False
         is_asking = is_asking or wait.is_for_a_person

@@ -18,9 +18,8 @@ from typing import Literal
 
 import msgspec
 
-from ..core.state import State
 from ..core.transitions import RUN_ENDED
-from ..core.views import waiting, waits_for_people
+from ..core.views import waits_for_people
 from ..core.workflow import CANCEL_GRACE_SECONDS
 from ..engine.drive import Drive
 from ..engine.engine import Buried, Engine
@@ -264,7 +263,7 @@ class Driver:
         return due is None or (due - datetime.now(UTC)).total_seconds() > wait_seconds
 
     def _waits_for_people(self, drive: Drive) -> bool:
-        return drive.is_paused_at_a_bug or waits_for_people(drive.state) or self._is_held_up(drive.state)
+        return drive.is_paused_at_a_bug or waits_for_people(drive.state, held_up(self.store, drive.state))
 
     def _is_time_to_look(self) -> bool:
         """Behind a breaker ten thousand tasks may wait for an hour: they are not counted with every round."""
@@ -272,12 +271,6 @@ class Driver:
             return False
         self._held_at = time.monotonic()
         return True
-
-    def _is_held_up(self, state: State) -> bool:
-        """Whether a person is waited for, and else only time: until a breaker that holds tasks up may be probed."""
-        held = held_up(self.store, state)
-        waits = [wait for wait in waiting(state) if wait.place not in held] if held else []
-        return any(wait.is_for_a_person for wait in waits) and not any(wait.is_for_the_world for wait in waits)
 
     def _once(self, look: Callable[[], Ending | None] = lambda: None) -> Ending | None:
         """Once round the loop, and what is to be seen then. Nothing is, where the store had to be waited for."""
