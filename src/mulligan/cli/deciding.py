@@ -23,7 +23,7 @@ from mulligan.service.decisions import (
     foresee_one,
     read_decisions,
 )
-from mulligan.service.overview import in_a_line
+from mulligan.service.overview import in_a_line, lines_of
 from mulligan.service.pending import in_words, pending, waiting_approval
 from mulligan.service.verbs import Service
 
@@ -97,7 +97,7 @@ def _told_parked(who: str, one: dict[str, Any]) -> list[str]:
 
 def _tail(one: dict[str, Any]) -> list[str]:
     """The end of what it said, where that is more than its last line."""
-    lines = (one["failure"] or {}).get("message", "").splitlines()
+    lines = lines_of(one["failure"]) if one["failure"] else []
     return [f"  | {line}" for line in lines[-TAIL_LINES_MAX:]] if len(lines) > 1 else []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -19,11 +20,22 @@ def what(failure: Failure) -> str:
 
     What a command wrote says most in its last line, an exception in its first.
     """
-    lines = [line.strip() for line in failure.message.splitlines() if line.strip()] or [""]
+    lines = [line.strip() for line in plain(failure.message).splitlines() if line.strip()] or [""]
     line = lines[0] if failure.code == "EXCEPTION" else lines[-1]
     is_news = line and line not in (f"exit code {failure.exit_code}", failure.code) and not _is_figure(failure, line)
     shown = line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 3] + "…"
     return f"{label(failure)}: {shown}" if is_news else label(failure)
+
+
+def plain(text: str) -> str:
+    """Text that a command wrote, without what would command a terminal: colours, cursor moves, bells."""
+    return _CONTROLS.sub("", text) if not text.isprintable() else text
+
+
+# Escape sequences (colours, titles), and control characters but for tabs and the ends of lines.
+_CONTROLS = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
 
 
 def label(failure: Failure) -> str:

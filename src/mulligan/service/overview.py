@@ -11,7 +11,7 @@ from ..core.failure import Failure
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
-from ..core.words import what
+from ..core.words import plain, what
 from ..core.workflow import END
 from ..ports import RunRecord
 from .held import held_up
@@ -35,11 +35,8 @@ def overview(service: Service, run_id: int) -> dict[str, Any]:
 def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
     """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
-    costs, called, shown = (
-        _costs(service.events(run_id)),
-        _by_step(children),
-        run_json(state, held_up(service.store, state)),
-    )
+    costs, called = _costs(service.events(run_id)), _by_step(children)
+    shown = run_json(state, held_up(service.store, state))
     for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
         step["usage"] = costs.get(name)
         step["items"] = _counted(state, state.places[name])
@@ -131,6 +128,11 @@ def in_a_line(failure: Mapping[str, Any]) -> str:
     )
 
 
+def lines_of(failure: Mapping[str, Any]) -> list[str]:
+    """What a failed command said last, line by line, fit for a terminal."""
+    return plain(failure["message"] or "").splitlines()
+
+
 def _costs(entries: Iterable[e.Entry]) -> dict[str, dict[str, Any]]:
     """What the attempts cost, added up by step."""
     costs: dict[str, dict[str, Any]] = {}
@@ -155,17 +157,11 @@ def step_of(place: str) -> str:
 
 
 def _counted(state: State, place: Place) -> dict[str, int] | None:
-    found = place.items
-    if found is None:
+    if place.items is None:
         return None
-    statuses = [_status(state, place.key, index) for index in range(len(found.values))]
+    statuses = ["waiting" if item is None else item.status for item in state.items_of(place)]
     told = ("completed", "failed", "running", "waiting", "cancelled")
     return {"total": len(statuses), **{status: statuses.count(status) for status in told}}
-
-
-def _status(state: State, step: str, index: int) -> str:
-    item = state.places.get(f"{step}[{index}]")
-    return "waiting" if item is None else item.status
 
 
 def _children(service: Service, run_id: int, left: list[int]) -> list[dict[str, Any]]:

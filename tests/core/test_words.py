@@ -1,0 +1,31 @@
+"""What is told of a failure fits a terminal, whatever a command has written."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.failure import failure
+from mulligan.core.words import plain, what
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("plain words, ümlauts and 漢字", "plain words, ümlauts and 漢字"),
+        ("\x1b[1;31merror:\x1b[0m disk full", "error: disk full"),
+        ("\x1b]0;a title\x07done", "done"),
+        ("\x1b]8;;https://x.example\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("50%\x1b[2K\x1b[1Gdone", "50%done"),
+        ("bell\x07 and back\x08space", "bell and backspace"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("\x9b31mred", "31mred"),
+    ],
+)
+def test_what_would_command_a_terminal_is_left_out(written: str, told: str) -> None:
+    assert plain(written) == told
+
+
+def test_the_line_that_is_shown_of_a_failure_commands_no_terminal() -> None:
+    found = failure("EXIT_NONZERO", "first\n\x1b[31mfatal:\x1b[0m no space left\n", exit_code=1)
+
+    assert what(found) == "EXIT_NONZERO 1: fatal: no space left"
