@@ -16,7 +16,7 @@ from . import events as e
 from .arrivals import arrive, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
-from .lives import LIVES, LIVES_MOVED, fresh_climb, reset_items
+from .lives import LIVES, LIVES_MOVED, afresh, fresh_climb, reset_items
 from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, State, Stop, Undoable
 from .tallies import COUNTED
 from .transitions import PLACE
@@ -139,10 +139,8 @@ def _forget_items(state: State, fact: e.RunReopened) -> None:
     """Maps that start with a new list: from a step on, and behind what was undone. Of named items these are as new."""
     if fact.indexes:
         reset_items(state, fact.from_step, fact.indexes)
-    undone = (name for name in fact.put_back if state.places[name].is_undone)
-    afresh = state.graph.behind((fact.from_step, *undone) if fact.from_step else undone)
-    for name in fact.put_back:
-        if name in afresh and name != state.run.items_of and state.places[name].items is not None:
+    for name in afresh(state, fact.from_step, fact.put_back):
+        if name != state.run.items_of and state.places[name].items is not None:
             reset_items(state, name)
             state.touch(name).items = None
 

@@ -233,6 +233,14 @@ def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -
         item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
 
 
+def afresh(state: State, from_step: str, put_back: Iterable[str]) -> list[str]:
+    """Of a round's steps those that start as if for the first time: from a step on, and behind what was undone."""
+    steps = list(put_back)
+    undone = [name for name in steps if state.places[name].is_undone]
+    behind = state.graph.behind([from_step, *undone] if from_step else undone)
+    return [name for name in steps if name in behind]
+
+
 def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
     parent = state.touch(fact.parent)
     if parent.items is None:

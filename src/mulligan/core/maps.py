@@ -190,7 +190,7 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
 def judge(now: Now, place: Place) -> Facts:
     """All items have ended, or no more may start: the step succeeds, fails with ITEMS_FAILED, or was stopped."""
     items, policy = _items(place), _policy(now, place)
-    views = [now.state.places.get(f"{place.key}[{i}]") for i in range(len(items.values))]
+    views = now.state.items_of(place)
     failed = [view for view in views if view is not None and view.status == "failed"]
     is_whole = all(view is not None and view.status in ("completed", "failed") for view in views)
     if place.phase == "deadline":

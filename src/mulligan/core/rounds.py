@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ..errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
+from .lives import afresh
 from .reports import RetryRequested
 from .state import Items, Place, State
 from .transitions import RUN_ENDED
@@ -45,6 +46,41 @@ def steps_to_retry(state: State, from_step: str = "") -> tuple[str, ...]:
     return tuple(name for name in state.graph.nodes if name in again)
 
 
+def why_again(state: State, plan: Round) -> dict[str, str]:
+    """Why each of its steps runs again, in a few words."""
+    failed = {record.step for record in unhandled(state)}
+    return {name: _why(state, plan, failed, name) for name in plan.steps}
+
+
+def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
+    place = state.places[name]
+    if name == plan.from_step:
+        return "the round starts here"
+    if place.is_undone:
+        return "it was undone"
+    if name in failed:
+        return "it failed"
+    if place.status in ("cancelled", "skipped"):
+        return f"it was {place.status}"
+    if plan.from_step and name in state.graph.region(plan.from_step):
+        return f"it is behind '{plan.from_step}'"
+    return "what it was built on was undone"
+
+
+def items_again(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
+    """Of its map steps that do not run whole: the items that run, as long as the list is the same."""
+    found = {plan.from_step: plan.items} if plan.items else {}
+    anew = frozenset(afresh(state, plan.from_step, plan.steps))
+    for place in (state.places[name] for name in plan.steps if name not in anew):
+        if place.items is not None and place.status in ("failed", "cancelled"):
+            found[place.key] = tuple(_not_done(state, place))
+    return found
+
+
+def _not_done(state: State, place: Place) -> Iterator[int]:
+    return (i for i, item in enumerate(state.items_of(place)) if item is None or item.status != "completed")
+
+
 def _refuse(state: State, report: RetryRequested) -> None:
     run = state.run
     if run.status not in RUN_ENDED:
@@ -78,12 +114,7 @@ def _instead(state: State, from_step: str) -> str:
 
 def failed_items(state: State, place: Place) -> Iterator[int]:
     """The items of a map step that have failed."""
-    return (i for i, item in _items(state, place) if item is not None and item.status == "failed")
-
-
-def _items(state: State, place: Place) -> Iterator[tuple[int, Place | None]]:
-    total = len(place.items.values) if place.items else 0
-    return ((index, state.places.get(f"{place.key}[{index}]")) for index in range(total))
+    return (i for i, item in enumerate(state.items_of(place)) if item is not None and item.status == "failed")
 
 
 def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[int, ...]:
@@ -106,7 +137,8 @@ def _items_to_retry(state: State, step: str, named: tuple[int, ...]) -> tuple[in
 
 
 def _unfinished(state: State, place: Place) -> Iterator[int]:
-    return (i for i, item in _items(state, place) if item is None or item.status not in ("completed", "failed"))
+    items = enumerate(state.items_of(place))
+    return (i for i, item in items if item is None or item.status not in ("completed", "failed"))
 
 
 def _refuse_items(state: State, place: Place) -> Items:

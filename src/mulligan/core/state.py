@@ -324,6 +324,11 @@ class State:
             place = self.places[place.parent]
         return place
 
+    def items_of(self, place: Place) -> list[Place | None]:
+        """The items of a map step in the order of its list; None for one that nobody has begun."""
+        total = len(place.items.values) if place.items else 0
+        return [self.places.get(f"{place.key}[{index}]") for index in range(total)]
+
     def is_left_to_finish(self, place: Place) -> bool:
         """Whether a place that a stop asked to end may do so by itself: `finish`. A handler's limit still holds."""
         is_late = any(above.climb.is_handler_late for above in self.ancestors(place))

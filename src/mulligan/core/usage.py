@@ -96,13 +96,8 @@ def _of_step(state: State, place: Place, peak: int) -> Iterator[Proposal]:
 
 def _failures(state: State, place: Place) -> Iterator[Failure]:
     """The last failure of a step that has not done its part; of a map those of its items."""
-    own = [place] if place.items is None else _items(state, place)
-    return (one.failure for one in own if one.failure is not None and one.status in ("failed", "cancelled"))
-
-
-def _items(state: State, place: Place) -> Iterator[Place]:
-    keys = (f"{place.key}[{index}]" for index in range(len(place.items.values) if place.items else 0))
-    return (state.places[key] for key in keys if key in state.places)
+    own = [place] if place.items is None else state.items_of(place)
+    return (one.failure for one in own if one and one.failure and one.status in ("failed", "cancelled"))
 
 
 def _more_memory(step: Step, short: list[Failure], peak: int) -> Iterator[Proposal]:

@@ -8,10 +8,9 @@ import msgspec
 
 from ..core.events import Adjusted
 from ..core.fork import Fork
-from ..core.rounds import Round
-from ..core.state import Place, State
+from ..core.rounds import Round, items_again, why_again
+from ..core.state import State
 from ..core.usage import Proposal, adjusted
-from ..core.verdict import unhandled
 
 
 class RoundPlan(msgspec.Struct, frozen=True):
@@ -56,48 +55,16 @@ def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
 def round_plan(state: State, planned: Round) -> RoundPlan:
     """The round that would follow on the state as it is: to be asked before it is opened."""
     again = frozenset(planned.steps)
-    failed = {record.step for record in unhandled(state)}
     return RoundPlan(
         state.run.run_id,
         state.run.round + 1,
         planned.steps,
-        {name: _why(state, planned, failed, name) for name in planned.steps},
-        dict(_items(state, planned)),
+        why_again(state, planned),
+        items_again(state, planned),
         tuple(name for name in state.graph.nodes if name not in again),
         adjusted(planned.proposals),
         _in_words(planned.proposals),
     )
-
-
-def _why(state: State, planned: Round, failed: set[str], name: str) -> str:
-    place = state.places[name]
-    if name == planned.from_step:
-        return "the round starts here"
-    if place.is_undone:
-        return "it was undone"
-    if name in failed:
-        return "it failed"
-    if place.status in ("cancelled", "skipped"):
-        return f"it was {place.status}"
-    if planned.from_step and name in state.graph.region(planned.from_step):
-        return f"it is behind '{planned.from_step}'"
-    return "what it was built on was undone"
-
-
-def _items(state: State, planned: Round) -> list[tuple[str, tuple[int, ...]]]:
-    found = [(planned.from_step, planned.items)] if planned.items else []
-    undone = (place.key for place in state.steps() if place.is_undone)
-    afresh = state.graph.behind((planned.from_step, *undone) if planned.from_step else undone)
-    for name in planned.steps:
-        place = state.places[name]
-        if name not in afresh and place.items is not None and place.status in ("failed", "cancelled"):
-            found.append((name, _not_done(state, place, len(place.items.values))))
-    return found
-
-
-def _not_done(state: State, place: Place, total: int) -> tuple[int, ...]:
-    items = ((index, state.places.get(f"{place.key}[{index}]")) for index in range(total))
-    return tuple(index for index, item in items if item is None or item.status != "completed")
 
 
 def _in_words(found: tuple[Proposal, ...]) -> dict[str, list[str]]:
