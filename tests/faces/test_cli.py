@@ -80,6 +80,13 @@ def test_every_command_can_be_loaded_and_has_help_of_its_own(name: str):
     assert " ".join(result.stdout.split()).count(COMMANDS[name][1]) == 1
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"worker", "demo"}))
+def test_every_command_that_answers_a_question_answers_as_json_too(name: str):
+    result = mulligan(name, "-h")
+
+    assert "--json" in result.stdout.split()
+
+
 def loaded_by(heavy: tuple[str, ...], *arguments: str, cwd: Path) -> list[str]:
     """Which of the heavy modules a command line has loaded when it ends."""
     program = (

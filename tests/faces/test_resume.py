@@ -98,3 +98,23 @@ def test_where_there_is_nothing_to_resume_that_is_said():
         "",
         "error[refused]: there is no run to resume: none is unfinished and without a process that drives it\n",
     )
+
+
+def test_a_run_works_in_the_folder_in_which_it_was_called_whoever_takes_it_up_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ran(
+        "name: here\nsteps:\n  - {step: gate, approve: {message: 'ship it?'}}\n"
+        "  - {step: plain, needs: [gate], shell: pwd}\n  - {step: below, needs: [gate], cwd: sub, shell: pwd}\n"
+    )
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    home = tmp_path / ".mulligan"
+
+    mulligan("approve", 1, "gate", "--reason", "fine", "--home", home)
+    said = mulligan("resume", 1, "--json", "--home", home)
+
+    assert said.json["status"] == "completed"
+    assert said.json["steps"]["plain"]["output"] == str(tmp_path)
+    assert said.json["steps"]["below"]["output"] == str(tmp_path / "sub")
