@@ -159,7 +159,7 @@ def step_of(place: str) -> str:
 def _counted(state: State, place: Place) -> dict[str, int] | None:
     if place.items is None:
         return None
-    statuses = ["waiting" if item is None else item.status for item in state.items_of(place)]
+    statuses: list[str] = ["waiting" if item is None else item.status for item in state.items_of(place)]
     told = ("completed", "failed", "running", "waiting", "cancelled")
     return {"total": len(statuses), **{status: statuses.count(status) for status in told}}
 
