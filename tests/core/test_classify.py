@@ -378,3 +378,20 @@ def test_a_warning_says_where_and_when_it_was_given() -> None:
 
     (warning,) = run["a"].warnings
     assert (warning.step, warning.visit, warning.attempt, warning.at) == ("a", 1, 2, run.clock)
+
+
+def test_errors_that_cannot_be_read_are_a_warning_where_the_step_has_failed_anyway() -> None:
+    found, warnings = classify(Outcome(exit_code=3, report_error="is larger than 64 KiB"))
+
+    assert found is not None
+    assert (found.code, found.exit_code) == ("EXIT_NONZERO", 3)
+    assert [(warning.code, warning.severity, warning.message) for warning in warnings] == [
+        ("OUTPUT_INVALID", "warning", "$MULLIGAN_ERROR is larger than 64 KiB")
+    ]
+
+
+def test_errors_that_cannot_be_read_are_told_once() -> None:
+    found, warnings = classify(Outcome(report_error="is not JSON"))
+
+    assert found is not None
+    assert (found.code, warnings) == ("OUTPUT_INVALID", ())

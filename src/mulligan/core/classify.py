@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -56,7 +57,15 @@ def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
     warnings = tuple(report for report in reports if report.severity == "warning")
     errors = [report for report in reports if report.severity != "warning"]
     errors.sort(key=lambda report: report.severity != "critical")
-    return _failure(outcome, errors[:REPORTS_MAX]), warnings[:REPORTS_MAX]
+    found = _failure(outcome, errors[:REPORTS_MAX])
+    return found, (*warnings[:REPORTS_MAX], *_unread(outcome, found))
+
+
+def _unread(outcome: Outcome, found: Failure | None) -> Iterator[Failure]:
+    """What the step said of itself and nobody could read, where it failed for another reason: it should know."""
+    in_words = f"$MULLIGAN_ERROR {outcome.report_error}"
+    if outcome.report_error and found is not None and found.message != in_words:
+        yield failure("OUTPUT_INVALID", in_words, severity="warning")
 
 
 def _failure(outcome: Outcome, errors: list[Failure]) -> Failure | None:
