@@ -9,9 +9,10 @@ from typing import Any
 from ..errors import ExpressionFailed
 from . import events as e
 from .flow import enter, pass_over, unwoken, wake_starts
+from .keys import undo_key
 from .life import Facts, enter_command, fault, schedule
 from .scope import RUN_TOO_LONG, Now
-from .state import Place, State, Undoable, undo_key
+from .state import Place, State, Undoable
 from .verdict import is_degraded, is_handled, open_failures, unhandled, verdict
 from .workflow import END
 

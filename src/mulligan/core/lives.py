@@ -15,8 +15,9 @@ from ..errors import Unlawful
 from . import events as e
 from .events import Adjusted
 from .failure import Failure
+from .keys import item_key, undo_key
 from .lawful import enter
-from .state import NO_CLIMB, Climb, Items, Place, State, undo_key
+from .state import NO_CLIMB, Climb, Items, Place, State
 from .workflow import ENGINE_ACTIONS, Command, Step
 
 _replace = msgspec.structs.replace
@@ -227,7 +228,7 @@ def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -
     All of them, or these, in order: those that were never entered, and have no place, are the last.
     """
     for index in count() if indexes is None else indexes:
-        if (key := f"{step}[{index}]") not in state.places:
+        if (key := item_key(step, index)) not in state.places:
             return
         item = state.touch(key)
         item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import ExpressionFailed
 from . import events as e
 from .failure import Failure
+from .keys import item_key
 from .life import Facts, enter_command, fault
 from .scope import Now
 from .state import Items, Place
@@ -53,7 +54,7 @@ def _is_chosen_from(now: Now, place: Place) -> bool:
 
 def _is_done(now: Now, place: Place, index: int) -> bool:
     """It has completed; or it failed before a round that was opened for others."""
-    item = now.state.places.get(f"{place.key}[{index}]")
+    item = now.state.places.get(item_key(place.key, index))
     if item is None or item.status != "failed" or not _is_chosen_from(now, place):
         return item is not None and item.status == "completed"
     return item.visit != place.visit
@@ -142,7 +143,7 @@ def run_items(now: Now, place: Place) -> Facts:
     while may_enter(now, place):
         items = _items(place)
         index = items.todo[items.next]
-        key = f"{place.key}[{index}]"
+        key = item_key(place.key, index)
         yield e.ItemEntered(key, place.key, index)
         if step.do:
             yield from enter_command(now, now.state.places[key], "do", 0)

@@ -5,7 +5,6 @@ Who looks on from the middle of a run remembers less: then a sentence has fewer 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -13,13 +12,13 @@ from typing import Any
 from . import events as e
 from .converge import said_by_end
 from .failure import Failure
+from .keys import step_name
 from .lives import ITEM, spec_below
 from .routes import is_sent
 from .workflow import END, Command, Need, Step, Workflow
 
 # A visit of a step.
 _Visit = tuple[str, int]
-_NAME = re.compile(r"[^.\[]+")
 
 
 class Recollection:
@@ -93,8 +92,7 @@ class Recollection:
             rule(self, fact)
 
     def _command_entered(self, fact: e.CommandEntered) -> None:
-        found = _NAME.match(fact.place)
-        step = self._steps.get(found.group()) if found else None
+        step = self._steps.get(step_name(fact.place))
         above = self.spec(fact.parent) or (ITEM if fact.role == "do" else None)
         spec = spec_below(above, step, fact.role, fact.index) if step is not None and above is not None else None
         if spec is not None:

@@ -16,6 +16,7 @@ import msgspec
 from .events import Adjusted, Role, Route, StopCause
 from .failure import Failure
 from .graph import Graph
+from .keys import item_key
 from .transitions import ACTIVE, ENDED, RunStatus, Status
 from .workflow import END, Command, Step, Workflow
 
@@ -207,10 +208,6 @@ class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def undo_key(step: str, visit: int) -> str:
-    return f"{step}.undo@{visit}"
-
-
 class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: StopCause
     now: bool = False
@@ -327,7 +324,7 @@ class State:
     def items_of(self, place: Place) -> list[Place | None]:
         """The items of a map step in the order of its list; None for one that nobody has begun."""
         total = len(place.items.values) if place.items else 0
-        return [self.places.get(f"{place.key}[{index}]") for index in range(total)]
+        return [self.places.get(item_key(place.key, index)) for index in range(total)]
 
     def is_left_to_finish(self, place: Place) -> bool:
         """Whether a place that a stop asked to end may do so by itself: `finish`. A handler's limit still holds."""

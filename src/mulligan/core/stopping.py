@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from . import events as e
 from .failure import Failure
+from .keys import item_key
 from .life import Facts, enter_command
 from .scope import Now
 from .state import Place
@@ -53,7 +54,7 @@ def _stop_handler(now: Now, place: Place) -> Facts:
 def _stop_items(now: Now, place: Place) -> Facts:
     assert place.items is not None
     for index in place.items.todo[: place.items.next]:
-        item = now.state.places[f"{place.key}[{index}]"]
+        item = now.state.places[item_key(place.key, index)]
         if item.status == "running" and item.child:
             yield from stop_place(now, now.state.places[item.child])
 

@@ -10,6 +10,7 @@ import msgspec
 
 from .events import Adjusted, AttemptFailed, AttemptSucceeded, Entry
 from .failure import Failure
+from .keys import step_name
 from .state import Place, State
 from .workflow import Command, Step
 
@@ -53,7 +54,7 @@ def peaks(entries: Iterable[Entry]) -> dict[str, int]:
     for entry in entries:
         fact = entry.fact
         if isinstance(fact, AttemptSucceeded | AttemptFailed) and "@" not in fact.place:
-            step = fact.place.partition("[")[0]
+            step = step_name(fact.place)
             found[step] = max(found.get(step, 0), int(_figure(fact.usage.get("peak_memory"))))
     return {step: peak for step, peak in found.items() if peak}
 

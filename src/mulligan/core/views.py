@@ -16,6 +16,7 @@ import msgspec
 
 from . import events as e
 from .flow import unwoken
+from .keys import item_key
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
 from .transitions import STATUSES
@@ -236,7 +237,7 @@ def _leaves(state: State, place: Place) -> Iterator[Place]:
         yield from _leaves(state, state.places[place.child])
     elif place.items is not None and place.status == "running":
         for index in place.items.todo[: place.items.next]:
-            item = state.places[f"{place.key}[{index}]"]
+            item = state.places[item_key(place.key, index)]
             if item.status == "running" and item.child:
                 yield from _leaves(state, state.places[item.child])
     else:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..core import events as e
+from ..core.keys import item_key
 from ..core.scope import error_view
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
@@ -54,7 +55,7 @@ def history(service: Service, run_id: int, step: str, index: int) -> dict[str, A
     if not 0 <= index < len(values):
         hint = f"its items are 0 to {len(values) - 1}" if values else "it has no items yet"
         raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
-    tries = _tries(service.events(run_id), f"{step}[{index}].")
+    tries = _tries(service.events(run_id), f"{item_key(step, index)}.")
     return {**_item(state, place, index, values[index]), "history": [msgspec.to_builtins(one) for one in tries]}
 
 
@@ -72,7 +73,7 @@ def _map_step(service: Service, state: State, step: str) -> Place:
 
 
 def _item(state: State, step: Place, index: int, value: Any) -> dict[str, Any]:
-    place = state.places.get(f"{step.key}[{index}]")
+    place = state.places.get(item_key(step.key, index))
     failure = place.failure if place else None
     return {
         "run_id": state.run.run_id,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ..core.codec import encode
+from ..core.keys import is_part, item_key, step_name
 from ..errors import NotFound
 from .reading import AttemptLog, Reading
 
@@ -33,27 +34,23 @@ def step_logs(
 
     Of handlers and scripts: all that ran after that attempt. Without `item`, of a map step every item's.
     """
-    place = step if item is None else f"{step}[{item}]"
+    place = step if item is None else item_key(step, item)
     every = reading.attempts(run_id, step)
-    below = _without_maps([one for one in every if _is_below(place, one[0]) and _is_part(place, one[0], part)])
+    below = _without_maps([one for one in every if is_part(one[0], place) and _is_meant(place, one[0], part)])
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
         raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=_there_is(every, place), step=step)
     return [reading.attempt_log(run_id, *one) for one in meant]
 
 
-def _is_below(place: str, key: str) -> bool:
-    return key == place or key.startswith((f"{place}[", f"{place}."))
-
-
-def _is_part(place: str, key: str, part: Part) -> bool:
+def _is_meant(place: str, key: str, part: Part) -> bool:
     rest = key.removeprefix(place)
     return "@" not in rest if part == "own" else _MARKS[part] in rest
 
 
 def _without_maps(attempts: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """A map step runs nothing itself: its items do."""
-    maps = {key.partition("[")[0] for key, _ in attempts if "[" in key}
+    maps = {step_name(key) for key, _ in attempts if "[" in key}
     return [one for one in attempts if one[0] not in maps]
 
 
@@ -77,6 +74,6 @@ def _nothing(run_id: int, place: str, attempt: int | None, part: Part) -> str:
 
 
 def _there_is(every: list[tuple[str, int]], place: str) -> str:
-    found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if _is_below(place, key)))
+    found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if is_part(key, place)))
     shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     return f"there is {shown}" if found else ""

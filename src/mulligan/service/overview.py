@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core import events as e
 from ..core.failure import Failure
+from ..core.keys import step_name
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
@@ -15,7 +16,6 @@ from ..core.words import plain, what
 from ..core.workflow import END
 from ..ports import RunRecord
 from .held import held_up
-from .reading import STEP_NAME
 from .verbs import Service
 
 _MEASURED = (e.AttemptSucceeded, e.AttemptFailed)
@@ -51,7 +51,7 @@ def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dic
 def _by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
     called: dict[str, list[int]] = {}
     for child in children:
-        called.setdefault(step_of(child["step"]), []).append(child["run_id"])
+        called.setdefault(step_name(child["step"]), []).append(child["run_id"])
     return called
 
 
@@ -143,17 +143,10 @@ def _costs(entries: Iterable[e.Entry]) -> dict[str, dict[str, Any]]:
 
 
 def _add(costs: dict[str, dict[str, Any]], place: str, usage: dict[str, Any]) -> None:
-    cost = costs.setdefault(step_of(place), {"wall_seconds": 0.0, "cpu_seconds": 0.0, "peak_memory": 0})
+    cost = costs.setdefault(step_name(place), {"wall_seconds": 0.0, "cpu_seconds": 0.0, "peak_memory": 0})
     for key in ("wall_seconds", "cpu_seconds"):
         cost[key] = round(cost[key] + usage.get(key, 0.0), 6)
     cost["peak_memory"] = max(cost["peak_memory"], usage.get("peak_memory") or 0)
-
-
-def step_of(place: str) -> str:
-    """The step that a place belongs to."""
-    name = STEP_NAME.match(place)
-    assert name is not None, "a place begins with the name of its step"
-    return name.group()
 
 
 def _counted(state: State, place: Place) -> dict[str, int] | None:

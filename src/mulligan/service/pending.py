@@ -11,6 +11,7 @@ import msgspec
 
 from ..core.graph import Graph
 from ..core.grounds import why_not
+from ..core.keys import is_part
 from ..core.scope import error_view, filled
 from ..core.snapshot import place_alone, restore
 from ..core.state import Place, State
@@ -45,7 +46,7 @@ def waiting_approval(service: Service, run_id: int, step: str) -> str:
     """The place of a step that waits for an approval: itself, or the one command below it that does."""
     service.record(run_id)
     approvals = [one.place for one in service.store.waiting() if one.run_id == run_id and one.kind == "approval"]
-    below = [place for place in approvals if place.startswith((f"{step}[", f"{step}."))]
+    below = [place for place in approvals if is_part(place, step)]
     if step in approvals or not below:
         return step
     if len(below) > 1:

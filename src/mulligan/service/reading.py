@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ..core import events as e
+from ..core.keys import is_part, step_name
 from ..core.snapshot import restore
 from ..core.state import STATE_TABLES, State
 from ..core.story import Line, story
@@ -27,8 +27,6 @@ from .home import Home
 PAGE = 5_000
 # What a database can count.
 RUN_IDS = range(1, 2**63)
-# What a place begins with.
-STEP_NAME = re.compile(r"[\w-]+")
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -127,12 +125,12 @@ class Reading:
         self.refuse_unknown(run_id, step)
         facts = (entry.fact for entry in self.events(run_id))
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
-        return [(fact.place, fact.attempt) for fact in scheduled if _is_of(step, fact.place)]
+        return [(fact.place, fact.attempt) for fact in scheduled if is_part(fact.place, step)]
 
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
-        name, state = STEP_NAME.match(place), self.state(run_id)
-        if name is None or name.group() not in state.places:
+        state = self.state(run_id)
+        if step_name(place) not in state.places:
             hint = did_you_mean(place, state.graph.nodes)
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
@@ -154,7 +152,3 @@ def _content(path: str) -> bytes:
         return Path(path).read_bytes()
     except FileNotFoundError:
         return b""
-
-
-def _is_of(step: str, place: str) -> bool:
-    return place == step or place.startswith((f"{step}[", f"{step}."))

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from ..core.keys import is_part
 from ..core.story import Line
-from .overview import name_called, step_of
+from .overview import name_called
 from .verbs import Service
 
 
@@ -37,7 +38,7 @@ def tell_run(service: Service, run_id: int, step: str = "", *, is_tree: bool = F
 
 def _sentences(service: Service, run_id: int, step: str, is_tree: bool, above: str) -> Iterator[Sentence]:
     for line in service.explain(run_id):
-        if step and not is_of(step, line.place):
+        if step and not is_part(line.place, step):
             continue
         yield Sentence(run_id, f"{above}{line.place}".rstrip("/"), line)
         if is_tree and line.child_run_id:
@@ -49,7 +50,7 @@ def waits(service: Service, run_id: int, step: str = "") -> list[Asked]:
     found = service.show(run_id)
     waiting = found["waiting_for"]
     if step:
-        own = [wait for wait in waiting if is_of(step, wait.get("place", ""))]
+        own = [wait for wait in waiting if is_part(wait.get("place", ""), step)]
         waiting = own or found["steps"].get(step, {}).get("waiting_for", [])
     return list(_asked(service, run_id, waiting, ""))
 
@@ -62,8 +63,3 @@ def _asked(service: Service, run_id: int, waiting: list[dict[str, Any]], above: 
         yield Asked(run_id, where, wait)
         if child := wait.get("child_run_id"):
             yield from _asked(service, child, service.show(child)["waiting_for"], f"{where}/")
-
-
-def is_of(step: str, place: str) -> bool:
-    """Whether a place is the step, or a part of it; `step` may name a part itself: `check[3]`."""
-    return bool(place) and (step_of(place) == step or place == step or place.startswith((f"{step}[", f"{step}.")))

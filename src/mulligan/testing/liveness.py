@@ -12,6 +12,7 @@ import msgspec
 
 from ..core.events import Entry
 from ..core.flow import readiness
+from ..core.keys import item_key
 from ..core.lives import is_engines_own
 from ..core.state import Place, State
 from ..core.story import story
@@ -59,7 +60,7 @@ def _expect_waker(state: State, place: Place, outside: Outside) -> None:
 
 def _expect_items(state: State, place: Place, outside: Outside) -> None:
     assert place.items is not None
-    items = [state.places.get(f"{place.key}[{index}]") for index in place.items.todo[: place.items.next]]
+    items = [state.places.get(item_key(place.key, index)) for index in place.items.todo[: place.items.next]]
     running = [item for item in items if item is not None and item.status == "running"]
     if not running or len(running) != place.items.running:
         raise AssertionError(f"promise 10: {place.items.running} items of '{place.key}' run, and {len(running)} do")
