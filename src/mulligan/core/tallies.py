@@ -26,8 +26,8 @@ from typing import Any
 import msgspec
 
 from . import events as e
+from .routes import is_sent
 from .state import FailureRecord, State, Tally
-from .workflow import END
 
 # Numbers that differ from item to item and from attempt to attempt: the tallies are as many as the workflow is long.
 _NUMBERS = re.compile(r"\[\d+\]|@\d+")
@@ -137,11 +137,10 @@ def _step_completed(state: State, fact: e.StepCompleted, entry: e.Entry) -> None
 def _step_failed(state: State, fact: e.StepFailed, entry: e.Entry) -> None:
     """Sent on, it may still be handled in turn, and with it whatever was sent here."""
     _end(state, fact.step, entry.at, worked=False)
-    target = fact.route.to if fact.route.status == "selected" else None
-    is_sent = target is not None and target != END
-    if is_sent:
-        _add(state, tally_key(fact.step, "route", target or ""), _TRIED)
-    if not is_sent or fact.is_allowed:
+    is_routed = is_sent(fact.route)
+    if is_routed:
+        _add(state, tally_key(fact.step, "route", fact.route.to or ""), _TRIED)
+    if not is_routed or fact.is_allowed:
         _answer(state, fact.step, fact.visit, entry.at, worked=False)
 
 

@@ -116,10 +116,9 @@ def _handled(step: Step, number: int | None) -> tuple[Command, Handler]:
     for index, command in commands:
         if command.on_failure is not None and number in (None, index):
             return command, command.on_failure
-    told = (
-        "no command of step '{}' has a handler" if number is None else f"command {number} of step '{{}}' has no handler"
-    )
-    raise NoHandler(told.format(step.name), step=step.name)
+    if number is None:
+        raise NoHandler(f"no command of step '{step.name}' has a handler", step=step.name)
+    raise NoHandler(f"command {number} of step '{step.name}' has no handler", step=step.name)
 
 
 def _failing(command: Failing, handler: Handler) -> Failing:
