@@ -249,3 +249,69 @@ def test_an_alert_gets_the_context_of_the_failure(live: Live) -> None:
     head, _, rest = live.read("page.txt").partition("\n")
     assert head == "MULLIGAN_FAILURE_ROUTE_CONTEXT v1"
     assert "disk full" in rest
+
+
+# What people do with a run: the verbs that an example's first line names.
+
+
+def test_another_round_keeps_what_was_done(live: Live) -> None:
+    ran = shown(live, "round")
+
+    live.service.retry(ran.run_id)
+
+    assert live.resume(ran.run_id).status == "completed"
+    assert live.lines("done.txt") == ["fetched", "loaded", "reported 3 rows"]
+
+
+def test_a_parked_step_goes_on_when_somebody_has_decided(live: Live) -> None:
+    ran = shown(live, "triage-person")
+
+    live.service.classify(ran.run_id, "simulate", "retry", "the mesh was mended")
+
+    assert outputs(live.resume(ran.run_id)) == {"mesh": "1200 cells", "simulate": "converged", "report": "converged"}
+
+
+def test_a_cancelled_run_cleans_up_undoes_and_ends(live: Live) -> None:
+    ran = shown(live, "cancel")
+
+    live.service.cancel(ran.run_id)
+
+    assert live.resume(ran.run_id).status == "cancelled"
+    assert live.lines("stopped.txt") == ["told everybody that ask is off", "released seat-12", "ended, cancelled"]
+
+
+# What failed, and where that led.
+
+
+def test_a_remediation_is_told_the_failure_in_a_file_and_as_a_value(live: Live) -> None:
+    ran = shown(live, "failure-context")
+
+    assert ran.steps["report"]["output"] == "convert failed for the last time at attempt 2"
+    assert live.lines("context.txt")[0] == "MULLIGAN_FAILURE_ROUTE_CONTEXT v1"
+
+
+def test_a_repair_may_take_more_than_once(live: Live) -> None:
+    ran = shown(live, "failure-loop")
+
+    assert [step["visits"] for step in ran.steps.values()] == [3, 2]
+
+
+def test_each_item_climbs_for_itself(live: Live) -> None:
+    ran = shown(live, "map-items")
+
+    assert ran.steps["sites"]["output"]["results"][2] == "gamma is slow, TIMEOUT"
+    assert [fact.place.split(".")[0] for fact in ran.facts(e.RetryScheduled)] == ["sites[1]"]
+
+
+def test_a_child_that_fails_is_started_again_as_a_new_run_and_then_told_by_its_cause(live: Live) -> None:
+    ran = shown(live, "sub-workflow-failure")
+
+    assert ran.steps["smaller"]["output"] == "without fetch, which gave exit code 8"
+    assert [child.status for child in live.children(ran.run_id)] == ["completed", "failed", "failed"]
+
+
+def test_nobody_runs_behind_a_breaker_that_is_open(live: Live) -> None:
+    ran = shown(live, "breaker-fail")
+
+    assert ran.steps["second"]["failure"]["code"] == "CIRCUIT_OPEN"
+    assert not (live.folder / "asked").exists()
