@@ -81,7 +81,7 @@ def breaker_columns(task: Task) -> tuple[str, str]:
     return _UNGUARDED if task.guard is None else (task.guard.name, task.guard.rules.when_open)
 
 
-def row(name: str, circuit: Circuit) -> tuple[Any, ...]:
+def breaker_row(name: str, circuit: Circuit) -> tuple[Any, ...]:
     """A breaker as a table holds it."""
     retry_at = None if circuit.retry_at is None else micros(circuit.retry_at)
     return name, circuit.status, circuit.failures, retry_at, circuit.probe

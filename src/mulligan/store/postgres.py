@@ -32,8 +32,7 @@ from ..ports import (
 )
 from . import refusals
 from .encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
-from .gate import Gate, circuit_from, record_from
-from .gate import row as breaker_row
+from .gate import Gate, breaker_row, circuit_from, record_from
 from .postgres_arrays import Bigints, Texts
 from .postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
 from .postgres_link import PostgresLink, Statement, Unexpected

@@ -35,8 +35,7 @@ from ..ports import (
 from . import refusals
 from .clock import SystemClock
 from .encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
-from .gate import Gate, circuit_from, record_from
-from .gate import row as breaker_row
+from .gate import Gate, breaker_row, circuit_from, record_from
 from .room import Room
 from .sqlite_commit import Leases, insert_runs, write_batch
 from .sqlite_file import SqliteFile, each, fetched
