@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,18 @@ class Reading:
         return decode(self.store.load(run_id).workflow)
 
     def verify(self, run_id: int) -> Verified:
-        """Fold the log again, and compare with the tables."""
+        """Fold the log again, and compare with the tables. A run that goes on meanwhile is taken as its tables were."""
         kept = self.state(run_id)
-        told = fold(kept.workflow, self.events(run_id), kept.graph)
+        log = takewhile(lambda entry: entry.seq <= kept.run.seq, self.events(run_id))
+        told = fold(kept.workflow, log, kept.graph)
         differing = tuple(name for name in STATE_TABLES if getattr(kept, name) != getattr(told, name))
+        if not differing and self._is_behind(run_id, kept.run.seq):
+            differing = ("run",)
         return Verified(run_id, told.run.seq, differing)
+
+    def _is_behind(self, run_id: int, seq: int) -> bool:
+        """Whether the log has more than the tables know of, and the tables did not go on meanwhile."""
+        return any(self.events(run_id, seq)) and self.state(run_id).run.seq == seq
 
     def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
         """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number.

@@ -1,0 +1,83 @@
+"""`replay --verify`, live: what it finds where the tables and the log say different things, and nothing where not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+import pytest
+
+from mulligan.core.state import State
+from mulligan.service.home import Home
+from mulligan.service.verbs import Service
+
+from .runner import Live
+
+ASKING = """
+name: asking
+steps:
+  - {step: first, shell: echo 1}
+  - {step: ask, needs: [first], approve: {message: go on?}}
+  - {step: last, needs: [ask], shell: echo 2}
+"""
+
+
+class SlowReader(Service):
+    """Who has read a run's tables, and is overtaken before it reads the log."""
+
+    def __init__(self, home: Home, overtake: Callable[[], object]) -> None:
+        super().__init__(home)
+        self.overtaking = [overtake]
+
+    def state(self, run_id: int) -> State:
+        found = super().state(run_id)
+        while self.overtaking:
+            self.overtaking.pop()()
+        return found
+
+
+def test_a_run_that_goes_on_while_it_is_replayed_does_not_differ(live: Live):
+    ran = live.run(ASKING)
+
+    def go_on() -> None:
+        live.service.approve(ran.run_id, "ask", True, "fine")
+        assert live.resume(ran.run_id).status == "completed"
+
+    reader = SlowReader(live.home, go_on)
+    found = reader.verify(ran.run_id)
+    reader.close()
+
+    assert (found.events, found.differing) == (ran.log[-1].seq, ())
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        # A step that the tables have lost, and one of which they know something else.
+        ("DELETE FROM rows WHERE kind = 'places' AND key = 'first'", ("places",)),
+        (
+            "UPDATE rows SET data = (SELECT data FROM rows WHERE kind = 'places' AND key = 'first')"
+            " WHERE kind = 'places' AND key = 'last'",
+            ("places",),
+        ),
+        # A log that has lost its end.
+        ("DELETE FROM events WHERE id = (SELECT max(id) FROM events)", ("run", "places")),
+        # A log that goes on where the tables do not know of it.
+        (
+            """INSERT INTO events SELECT id + 1, CAST(replace(entry, '"seq":' || seq, '"seq":' || (seq + 1)) AS BLOB)"""
+            " FROM (SELECT id, CAST(entry AS TEXT) AS entry, id & 0xffffffff AS seq FROM events"
+            " ORDER BY id DESC LIMIT 1)",
+            ("run",),
+        ),
+    ],
+)
+def test_tables_that_are_not_what_the_log_says_are_found(live_file: Live, change: str, differing: tuple[str, ...]):
+    ran = live_file.run(ASKING)
+    live_file.service.close()
+    database = apsw.Connection(str(live_file.home.folder / "mulligan.db"))
+    database.execute(change)
+    database.close()
+
+    found = Service(live_file.home).verify(ran.run_id)
+
+    assert found.differing == differing
