@@ -475,6 +475,20 @@ def test_a_run_that_cannot_even_be_paused_is_left_alone(world: World) -> None:
     assert world.store.run(poisoned).holder == ""
 
 
+def test_who_takes_up_a_run_that_was_left_alone_hears_what_its_tasks_have_come_to(world: World) -> None:
+    """The worker that has left it alone lives on, and with it the lease of what it has run."""
+    world.store = choking = Choking(world.store, e.AttemptSucceeded, e.RunPaused)  # type: ignore[assignment]
+    engine, wiser = world.engine(), world.engine()
+    choking.run_id = run_id = world.start(CHAIN, engine)
+    world.settle(engine)
+
+    choking.run_id = 0
+    wiser.take_up([run_id])
+    world.settle(wiser)
+
+    assert (world.status(run_id), started(world, run_id)) == ("completed", ["a", "b", "c"])
+
+
 def test_what_another_worker_has_left_in_the_queue_is_taken_also_by_one_that_is_alone(world: World) -> None:
     one = world.engine(slots=1)
     run_id = world.start(CHAIN, one)

@@ -315,6 +315,7 @@ class Engine:
 
     def _give_up(self, drive: Drive, error: Exception) -> None:
         """It cannot be paused, or not even that can be written: we leave it alone, and let whoever is wiser have it."""
+        self._pass_on(drive)
         self._forget(drive)
         self._given_up.add(drive.run_id)
         self.store.release([drive.turn])
@@ -396,11 +397,15 @@ class Engine:
     def _lose(self, drive: Drive) -> None:
         """Another holder has written the run. What our own tasks have to say goes through its inbox."""
         drive.take_back()
-        for told in drive.reports:
-            if told.token is not None:
-                self._send(told.token, told.report, told.guard)
+        self._pass_on(drive)
         self._forget(drive)
         self._must_look = True
+
+    def _pass_on(self, drive: Drive) -> None:
+        """Nobody else has the leases of our own tasks: whoever drives the run next hears from us what they came to."""
+        for told in (*drive.aside, *drive.reports):
+            if told.token is not None:
+                self._send(told.token, told.report, told.guard)
 
     def _forget(self, drive: Drive) -> None:
         for drives in (self.drives, self._told, self._queuing):
