@@ -708,6 +708,20 @@ def test_a_wait_or_an_approval_that_misses_its_deadline_fails_with_timeout(actio
     assert (found.code, found.message, run.status) == ("TIMEOUT", "it took longer than its deadline", "failed")
 
 
+def test_a_task_that_nobody_has_taken_by_its_deadline_fails_with_timeout_and_leaves_the_queue() -> None:
+    run = run_of(step("a", deadline=30)).wait(30)
+
+    found = run["a"].failure
+    assert (found.code, found.message, run.status) == ("TIMEOUT", "it took longer than its deadline", "failed")
+    assert run.queued == []
+
+
+def test_a_task_that_runs_past_its_deadline_is_its_workers_to_end() -> None:
+    run = run_of(step("a", deadline=30)).started("a").wait(30)
+
+    assert (run["a"].status, run.status) == ("running", "running")
+
+
 def test_a_wait_in_a_handler_whose_time_is_up_is_cut_short_at_once() -> None:
     fix = Handler((Command(action=WAIT),), timeout=5)
     mapped = step("m", map=Map(over=expression("list")), do=(command("one", on_failure=fix),))

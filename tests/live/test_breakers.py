@@ -148,3 +148,21 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_a_deadline_ends_the_wait_for_a_breaker(live: Live):
+    ran = live.run(
+        """
+name: hurried
+breakers: {llm: {failures: 1, reset: 1h}}
+steps:
+  - {step: ask, breaker: llm, shell: exit 1}
+  - {step: again, needs: [{step: ask, on: always}], breaker: llm, deadline: 100ms, shell: touch asked}
+"""
+    )
+
+    assert ran.status == "failed"
+    assert ran.steps["again"]["failure"]["code"] == "TIMEOUT"
+    assert ran.facts(e.AttemptStarted, place="again") == []
+    found = breaker(live.service)
+    assert found is not None and (found.status, found.waiting) == ("open", 0)

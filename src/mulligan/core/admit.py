@@ -355,15 +355,15 @@ def _triage_due(now: Now, place: Place) -> Facts:
 
 
 def _deadline_due(now: Now, place: Place) -> Facts:
-    """The visit has taken too long: of what the engine carries out; a worker watches the clock of its own tasks."""
+    """The visit has taken too long. What a worker runs is for its worker to end; all else is ended here."""
     kind = place.spec.action.kind if place.spec.action else "map"
-    if place.status == "ready" or kind not in ("map", "workflow"):
+    if place.status == "ready" or kind in ("wait", "approve"):
         found = fault(now, place, "TIMEOUT", PAST_DEADLINE)
         yield e.AttemptFailed(place.key, place.attempt, found)
     elif kind == "map":
         yield e.AttemptStopping(place.key, place.attempt, "deadline")
         yield from stop_place(now, place)
-    else:
+    elif kind == "workflow":
         yield e.AttemptStopping(place.key, place.attempt, "timeout")
 
 

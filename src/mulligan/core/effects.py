@@ -85,13 +85,12 @@ def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     if place is None:
         return ()
-    if not is_engines_own(place.spec):
-        return (QueueTask(fact.place, fact.attempt),)
+    task = () if is_engines_own(place.spec) else (QueueTask(fact.place, fact.attempt),)
     if place.spec.deadline is None:
-        return ()
+        return task
     # With each attempt: one that came due in a delay, a handler or a triage was for nobody.
     due = place.entered_at + timedelta(seconds=place.spec.deadline)
-    return (SetTimer("deadline", due, fact.place, place.visit),)
+    return (*task, SetTimer("deadline", due, fact.place, place.visit))
 
 
 def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
@@ -124,6 +123,12 @@ def _grace(state: State, place: Place) -> float | None:
 
 def _cancelled(state: State, fact: e.AttemptCancelled) -> Iterable[Effect]:
     yield StopTask(fact.place, fact.attempt, 0.0)
+
+
+def _failed(state: State, fact: e.AttemptFailed) -> Iterable[Effect]:
+    """One that nobody has run in time is still in the queue."""
+    if fact.failure.code == "TIMEOUT" and not fact.usage:
+        yield StopTask(fact.place, fact.attempt, 0.0)
 
 
 def _retry(state: State, fact: e.RetryScheduled) -> Iterable[Effect]:
@@ -203,6 +208,7 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.AttemptStarted: _started,
     e.AttemptStopping: _stopping,
     e.AttemptCancelled: _cancelled,
+    e.AttemptFailed: _failed,
     e.RetryScheduled: _retry,
     e.HandlerStarted: _handler,
     e.StepParked: _parked,
