@@ -190,12 +190,13 @@ def test_each_rung_of_the_ladder_is_told_as_it_is_climbed_and_summed_up_in_a_lin
         "THEN ✗ announce  failed, which it may, EXIT_NONZERO 7\n"
         "\n"
         "✓ run 1 completed, not without help, in Ns (6 steps, 1 failed)\n"
+        "  ✗ announce  EXIT_NONZERO 7 → allowed to fail  (mulligan logs 1 announce)\n"
+        "  ✗ check[1]  EXIT_NONZERO 1 → its step completed without it  (mulligan logs 1 check --item 1)\n"
         "  ✓ fetch  EXIT_NONZERO 10: reset → retried, then completed  (mulligan logs 1 fetch)\n"
         "  ✓ build  EXIT_NONZERO 2: no space → recovered by its handler  (mulligan logs 1 build)\n"
-        "  ✓ check[1]  EXIT_NONZERO 1 → its step completed without it  (mulligan logs 1 check --item 1)\n"
         "  ✓ deploy  EXIT_NONZERO 1: expired → routed to 'repair', which completed, and it went again"
         "  (mulligan logs 1 deploy)\n"
-        "  ✓ announce  EXIT_NONZERO 7 → allowed to fail  (mulligan logs 1 announce)\n",
+        "  mulligan items 1 check --retry  # run the failed items again, alone\n",
     )
 
 
@@ -217,10 +218,38 @@ def test_of_very_many_failures_the_first_are_told_and_the_rest_counted():
     assert lines[0] == "✗ run 1 failed in Ns (22 steps, 22 failed)"
     assert len([line for line in lines if "not handled" in line]) == 20
     assert lines[21:] == [
-        "  2 more steps failed: mulligan explain 1",
+        "  2 more failed: mulligan explain 1",
         "  mulligan retry 1  # run again what failed",
         "  mulligan explain 1  # the whole story",
     ]
+
+
+def test_of_very_many_failed_items_their_step_is_told_first_and_the_rest_counted_as_items():
+    step = f"  - {{step: all, map: {{over: {[1] * 22}, as: one}}, do: [{{shell: 'exit ${{one}}'}}]}}\n"
+
+    said = ran(f"name: wide\nsteps:\n{step}")
+
+    lines = steady(said.err).partition("\n\n")[2].splitlines()
+    assert lines[1].startswith("  ✗ all  ITEMS_FAILED: 22 of 22 items failed → not handled")
+    assert lines[21] == "  3 more items failed: mulligan items 1 all"
+
+
+def test_a_run_that_is_taken_up_and_only_waits_still_tells_what_had_failed_before():
+    ran("name: w\nsteps:\n  - {step: a, shell: 'exit 3'}\n  - {step: ship, approve: {message: 'ship it?'}}\n")
+
+    said = mulligan("resume", "1")
+
+    assert said.code == 4
+    assert "  ✗ a  EXIT_NONZERO 3 → not handled: it fails the run  (mulligan logs 1 a)" in steady(said.err)
+
+
+def test_a_step_whose_child_run_failed_points_to_the_story_of_that_run(folder: Path):
+    (folder / "child.yaml").write_text("name: child\nsteps:\n  - {step: fit, shell: 'exit 5'}\n")
+
+    said = ran("name: parent\nsteps:\n  - {step: call, workflow: {file: child.yaml}}\n")
+
+    last = "  ✗ call  CHILD_FAILED: child run 2 failed → not handled: it fails the run  (mulligan explain 2)\n"
+    assert last in said.err
 
 
 def test_after_a_thousand_lines_there_are_no_more_and_the_summary_says_where_they_are():

@@ -61,7 +61,7 @@ def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     shown = answers[:TOLD_MAX]
     wide = min(PLACE_CHARS_MAX, max((len(one.place) for one in shown), default=0))
     for one in shown:
-        yield _failure(paper, one, wide, f"mulligan logs {outcome.run_id} {_step(one.place)}{where}")
+        yield _failure(paper, one, wide, f"mulligan {_to_read(one, outcome.run_id)}{where}")
     if len(answers) > TOLD_MAX:
         yield paper.tinted(f"  {_more(answers[TOLD_MAX:], outcome.run_id)}{where}", "dim")
 
@@ -73,22 +73,25 @@ def _more(rest: Sequence[Answered], run_id: int) -> str:
     return f"{len(rest):,} more failed: mulligan explain {run_id}"
 
 
-def _failure(paper: Paper, one: Answered, wide: int, logs: str) -> str:
+def _failure(paper: Paper, one: Answered, wide: int, typed: str) -> str:
     tone = _TONES[one.fate]
     name = paper.tinted(f"{one.place:<{wide}}", "bold")
     arrow = "→" if paper.has_signs else "->"
     return (
         f"  {paper.tinted(paper.mark(tone), tone)} {name}  {one.what} {arrow} {paper.tinted(one.answer, tone)}"
-        f"  {paper.tinted(f'({logs})', 'dim')}"
+        f"  {paper.tinted(f'({typed})', 'dim')}"
     )
 
 
 _TONES: dict[Fate, str] = {"open": "bad", "left": "bad", "under_way": "try", "mended": "good"}
 
 
-def _step(place: str) -> str:
-    step, bracket, rest = place.partition("[")
-    return f"{step} --item {rest.rstrip(']')}" if bracket else step
+def _to_read(one: Answered, run_id: int) -> str:
+    """Where it is told what went wrong: in its own log, or by the run that it called."""
+    if one.child_run_id is not None:
+        return f"explain {one.child_run_id}"
+    step, bracket, rest = one.place.partition("[")
+    return f"logs {run_id} {step} --item {rest.rstrip(']')}" if bracket else f"logs {run_id} {step}"
 
 
 # -- what to do ------------------------------------------------------------------------------------------------------
@@ -119,17 +122,19 @@ def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     key = outcome.ending if outcome.ending != "ended" else outcome.status
     next_ = _MORE if key == "failed" and any(one.is_open and one.has_run_out for one in outcome.answers) else _NEXT
     typed = {f"mulligan {verb.format(outcome.run_id)}{where}": why for verb, why in next_.get(key, ())}
+    if key == "completed":
+        typed |= {f"mulligan items {outcome.run_id} {step} --retry{where}": _ITEMS for step in _short_of_items(outcome)}
     wide = max(map(len, typed), default=0)
     yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
 
 
-_RETRY, _EXPLAIN = ("retry {}", "run again what failed"), ("explain {}", "the whole story")
 def _short_of_items(outcome: Outcome) -> list[str]:
     """The maps that completed without some of their items: `retry` has nothing to do there."""
     return list({one.place.partition("[")[0]: None for one in outcome.answers if one.is_item and one.fate == "left"})
 
 
 _ITEMS = "run the failed items again, alone"
+_RETRY, _EXPLAIN = ("retry {}", "run again what failed"), ("explain {}", "the whole story")
 _NEXT: dict[str, Sequence[tuple[str, str]]] = {
     "failed": (_RETRY, _EXPLAIN),
     "cancelled": (("retry {}", "take it up again"),),

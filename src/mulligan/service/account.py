@@ -41,6 +41,10 @@ class Answered(msgspec.Struct, frozen=True):
     fate: Fate
     # The rung of the ladder that dealt with it, or had the last word.
     rung: str = "converge"
+    # It ran out of memory or time: `retry --adjust` gives it more.
+    has_run_out: bool = False
+    # The run that it called and that failed: what there is to read was written there.
+    child_run_id: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -49,8 +53,6 @@ class Answered(msgspec.Struct, frozen=True):
     @property
     def is_item(self) -> bool:
         return "[" in self.place
-    # It ran out of memory or time: `retry --adjust` gives it more.
-    has_run_out: bool = False
 
 
 class Account:
@@ -123,10 +125,17 @@ def _owner(key: str) -> str:
 
 def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> Answered:
     found = what(trouble.failure) if trouble.failure else "its worker was lost"
-    ending, is_open = _ending(state, trouble, record)
-    rung = "converge" if is_open else _rung(state, trouble, record)
+    ending, fate = _ending(state, trouble, record)
+    rung = "converge" if fate == "open" else _rung(state, trouble, record)
     has_run_out = trouble.failure is not None and trouble.failure.code in RUN_OUT
-    return Answered(trouble.place, found, ", ".join([*_tried(trouble), ending]), is_open, rung, has_run_out)
+    answer = ", ".join([*_tried(trouble), ending])
+    return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(trouble.failure))
+
+
+def _child(failure: Failure | None) -> int | None:
+    """The run that was called. What stands there is not believed where a step may have written it."""
+    found = failure.details.get("child_run_id") if failure is not None and failure.code == "CHILD_FAILED" else None
+    return found if type(found) is int else None
 
 
 def _rung(state: State, trouble: Trouble, record: FailureRecord | None) -> str:

@@ -63,7 +63,7 @@ def outcome(
         run.reason,
         seconds,
         progress(state),
-        _account(service, run_id, following.account).answers(state),
+        _account(service, state, following.account).answers(state),
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         run.outputs,
         following.is_cut,
@@ -75,11 +75,11 @@ def _state(service: Service, driver: Driver, run_id: int, following: Following) 
     return drive.state if drive is not None else following.root or service.state(run_id)
 
 
-def _account(service: Service, run_id: int, account: Account) -> Account:
-    """The account, with what happened before we looked on."""
-    before = account.first_seq
-    if before is not None and 1 < before <= ENTRIES_READ_MAX:
-        account.see_before(entry for entry in service.events(run_id) if entry.seq < before)
+def _account(service: Service, state: State, account: Account) -> Account:
+    """The account, with what happened before we looked on: all of it, where nothing has happened since."""
+    before = account.first_seq or state.run.seq + 1
+    if 1 < before <= ENTRIES_READ_MAX:
+        account.see_before(entry for entry in service.events(state.run.run_id) if entry.seq < before)
     return account
 
 
