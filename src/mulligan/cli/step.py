@@ -70,15 +70,24 @@ def step(
     if error or item or command is not None:
         raise UsageRefused("--error, --item and --command are about a handler", hint="say --handler, too")
     prepared = prepare(alone(workflow, step), given_inputs(inputs or []), Path.cwd())
+    return _try_step(step, prepared, kept, home, as_json=as_json)
+
+
+def _try_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
     with _service(home) as service:
         with service.driver(machine()) as driver:
             [run_id] = service.start(prepared, driver, kept=kept)
             ending = driver.drive(run_id)
         found = service.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)
-        if home is not None:
-            complain(f"kept as run {run_id} in '{home}'")
+        _say_where(run_id, home)
     return exit_code(ending, found["status"])
+
+
+def _say_where(run_id: int, home: str | None) -> None:
+    """Where the run is found, if it is kept."""
+    if home is not None:
+        complain(f"kept as run {run_id} in '{home}'")
 
 
 def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None) -> HandlerTrial:
@@ -106,8 +115,7 @@ def _try_handler(
         else:
             _show_each(tried.logs)
         complain(in_words(trial, tried))
-        if home is not None:
-            complain(f"kept as run {tried.run_id} in '{home}'")
+        _say_where(tried.run_id, home)
     return tried.exit_code
 
 

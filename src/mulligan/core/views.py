@@ -117,7 +117,7 @@ def _route_json(record: FailureRecord) -> dict[str, Any]:
 
 
 def waiting(state: State) -> list[Wait]:
-    """What the run as a whole waits for: persons, times, workers, child runs. Nothing, once it has ended."""
+    """What the run as a whole waits for, in the order of the file: persons, times, workers, child runs."""
     return list(_Waits(state).of_run())
 
 
@@ -143,6 +143,7 @@ class _Waits:
         self._groups: dict[str, list[str]] = {}
 
     def of_run(self) -> Iterator[Wait]:
+        """What the run as a whole waits for: nothing, once it has ended."""
         state, run = self.state, self.state.run
         if run.status == "paused":
             yield Wait("pause", f"the pause to be lifted{f': {run.reason}' if run.reason else ''}")

@@ -32,6 +32,7 @@ class AtWork:
     # -- starting and stopping ---------------------------------------------------------------------------------------
 
     def reserve_and_start(self, leases: Sequence[Lease]) -> None:
+        """Run tasks that the store gave us."""
         for lease in leases:
             assert self.hands is not None
             self.hands.reserve(lease.task)

@@ -7,6 +7,8 @@ from ..core.workflow import Workflow, decode
 
 
 class Known:
+    """By version: what was met once is not read again."""
+
     def __init__(self) -> None:
         self._found: dict[str, tuple[Workflow, Graph]] = {}
         # Whether any of them may have guarded tasks: those are leased from any store.
@@ -18,6 +20,7 @@ class Known:
         self.has_breakers = self.has_breakers or bool(workflow.breakers)
 
     def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
+        """The workflow of this version, which `data` holds, and its graph."""
         if version not in self._found:
             self.remember(version, decode(data))
         return self._found[version]
