@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.cli.tables import age, counted, cut, length, memory
+from mulligan.cli.tables import age, cut, length
 from mulligan.errors import InputInvalid
 from mulligan.service.definitions import duration, size
+from mulligan.service.words import counted, memory
 
 from .commands import SRC, mulligan, ran
 

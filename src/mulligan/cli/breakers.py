@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from mulligan.cli.options import AsJson, HomeFolder, service_at
 from mulligan.cli.parameters import Option
-from mulligan.cli.tables import counted, length, show_table
+from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service.breakers import breakers, reset
 from mulligan.service.verbs import Service
+from mulligan.service.words import counted
 
 HEADS = ("BREAKER", "STATUS", "FAILURES", "WAITING", "")
 

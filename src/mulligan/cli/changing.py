@@ -12,11 +12,12 @@ from mulligan.cli.onward import go_on, is_following, see_to_the_end
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Inputs, Reason, RunId, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import given_inputs
-from mulligan.cli.tables import counted, show_table
+from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service.definitions import load
 from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
 from mulligan.service.verbs import Service
+from mulligan.service.words import counted
 
 FromStep = Annotated[str, Option("--from", metavar="STEP", help="The step to run again, and all behind it.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be done.")]

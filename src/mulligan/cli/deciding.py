@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from mulligan.cli.onward import ENDED, go_on, is_following
 from mulligan.cli.options import AsJson, By, Follow, HomeFolder, Reason, RunId, StepName, service_at, where
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.tables import age, counted, length
+from mulligan.cli.tables import age, length
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.decisions import (
     Decided,
@@ -26,6 +26,7 @@ from mulligan.service.decisions import (
 from mulligan.service.overview import in_a_line, lines_of
 from mulligan.service.pending import in_words, pending, waiting_approval
 from mulligan.service.verbs import Service
+from mulligan.service.words import counted
 
 # Of what a failed attempt said, the end: there the reason is, as a rule.
 TAIL_LINES_MAX = 5

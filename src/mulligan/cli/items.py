@@ -10,11 +10,12 @@ from typing import Annotated, Any
 from mulligan.cli.changing import Adjusting, Chosen, DryRun, another_round
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunId, StepName, service_at
 from mulligan.cli.parameters import Option
-from mulligan.cli.tables import cut, length, memory, show_table
+from mulligan.cli.tables import cut, length, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.items import history, items
 from mulligan.service.overview import in_a_line
 from mulligan.service.verbs import Service
+from mulligan.service.words import memory
 
 _VALUE_CHARS_MAX = 24
 # Who brought an item through, where it was not simply its handler.

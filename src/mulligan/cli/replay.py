@@ -6,8 +6,8 @@ from typing import Annotated
 
 from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
 from mulligan.cli.parameters import Option
-from mulligan.cli.tables import counted
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service.words import counted
 
 
 def replay(

@@ -9,9 +9,10 @@ from typing import Any
 
 from mulligan.cli.listing import driven
 from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
-from mulligan.cli.tables import age, counted, cut, length, memory, show_table
+from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service.overview import in_a_line, overview
+from mulligan.service.words import counted, memory
 
 # What stands before a run that a step called, and again before its steps.
 _INDENT = "  "

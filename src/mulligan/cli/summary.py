@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from mulligan.cli.display import PLACE_CHARS_MAX, Paper
-from mulligan.cli.tables import counted, length
+from mulligan.cli.tables import length
 from mulligan.service.account import Answered, Fate
 from mulligan.service.outcome import Outcome
+from mulligan.service.words import counted
 
 # Of very many, as many are told.
 TOLD_MAX = 20

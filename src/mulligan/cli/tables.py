@@ -1,4 +1,4 @@
-"""Aligned text for people: tables that fit a terminal, ages, sizes. Colour only where it is wanted."""
+"""Aligned text for people: tables that fit a terminal, ages, lengths. Colour only where it is wanted."""
 
 from __future__ import annotations
 
@@ -83,17 +83,3 @@ def length(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}m{left:02}s" if minutes else f"{left}s"
     return f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def memory(size: float) -> str:
-    """Bytes in the unit in which people say them."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f}{unit}"
-        size /= 1024
-    return f"{size:.1f}GiB"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

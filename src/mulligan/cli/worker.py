@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import Parallel, checked_parallel
-from mulligan.cli.tables import counted
-from mulligan.cli.tables import memory as told_memory
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import size
 from mulligan.service.driver import Capacity, machine
 from mulligan.service.following import Sentences
+from mulligan.service.words import counted
+from mulligan.service.words import memory as told_memory
 
 
 def worker(
