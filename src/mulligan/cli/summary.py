@@ -68,7 +68,7 @@ def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
 
 
 def _more(rest: Sequence[Answered], run_id: int) -> str:
-    steps = {one.place.partition("[")[0] for one in rest}
+    steps = {one.step for one in rest}
     if len(steps) == 1 and rest[0].is_item:
         return f"{counted(len(rest), 'more item')} failed: mulligan items {run_id} {steps.pop()}"
     return f"{len(rest):,} more failed: mulligan explain {run_id}"
@@ -91,8 +91,8 @@ def _to_read(one: Answered, run_id: int) -> str:
     """Where it is told what went wrong: in its own log, or by the run that it called."""
     if one.child_run_id is not None:
         return f"explain {one.child_run_id}"
-    step, bracket, rest = one.place.partition("[")
-    return f"logs {run_id} {step} --item {rest.rstrip(']')}" if bracket else f"logs {run_id} {step}"
+    item = f" --item {one.place.removeprefix(one.step).strip('[]')}" if one.is_item else ""
+    return f"logs {run_id} {one.step}{item}"
 
 
 # -- what to do ------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
 
 def _short_of_items(outcome: Outcome) -> list[str]:
     """The maps that completed without some of their items: `retry` has nothing to do there."""
-    return list({one.place.partition("[")[0]: None for one in outcome.answers if one.is_item and one.fate == "left"})
+    return list({one.step: None for one in outcome.answers if one.is_item and one.fate == "left"})
 
 
 _ITEMS = "run the failed items again, alone"

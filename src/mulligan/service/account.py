@@ -9,6 +9,7 @@ import msgspec
 
 from ..core import events as e
 from ..core.failure import Failure
+from ..core.keys import step_name
 from ..core.state import FailureRecord, State
 from ..core.usage import RUN_OUT
 from ..core.verdict import is_handled
@@ -51,8 +52,12 @@ class Answered(msgspec.Struct, frozen=True):
         return self.fate == "open"
 
     @property
+    def step(self) -> str:
+        return step_name(self.place)
+
+    @property
     def is_item(self) -> bool:
-        return "[" in self.place
+        return self.place != self.step
 
 
 class Account:
