@@ -548,8 +548,20 @@ def test_a_run_that_has_ended_cannot_be_cancelled() -> None:
         run.cancel()
 
     assert refused.value.render() == (
-        "error[run.finished]: run 1 completed on 2026-01-01 at 00:00, so there is nothing to cancel\n"
+        "error[run.finished]: run 1 completed on 2026-01-01 at 00:00 UTC, so there is nothing to cancel\n"
         "  to run it again from a step: mulligan fork 1 --from STEP"
+    )
+
+
+def test_a_run_that_was_cancelled_cannot_be_cancelled_again_and_is_offered_another_round() -> None:
+    run = run_of(step("a")).cancel(now=True).fail("a", signal=15)
+
+    with pytest.raises(RunFinished) as refused:
+        run.cancel()
+
+    assert refused.value.render() == (
+        "error[run.finished]: run 1 was cancelled on 2026-01-01 at 00:00 UTC, so there is nothing to cancel\n"
+        "  to give it another round: mulligan retry 1"
     )
 
 

@@ -184,7 +184,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(world: World) -> None:
 
     assert world.store.answer(message) == Answer(
         "run.finished",
-        f"run {run_id} completed on 2026-01-01 at 00:00, so there is nothing to cancel",
+        f"run {run_id} completed on 2026-01-01 at 00:00 UTC, so there is nothing to cancel",
         f"to run it again from a step: mulligan fork {run_id} --from STEP",
     )
     assert engine.drives == {}

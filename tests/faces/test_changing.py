@@ -84,7 +84,7 @@ def test_who_cancelled_and_why_is_in_the_log():
     [
         (
             "cancel",
-            "error[run.finished]: run 1 completed on THEN, so there is nothing to cancel\n"
+            "error[run.finished]: run 1 completed on THEN UTC, so there is nothing to cancel\n"
             "  to run it again from a step: mulligan fork 1 --from STEP\n",
         ),
         ("pause", "error[run.finished]: run 1 completed, so there is nothing to pause\n"),

@@ -563,6 +563,22 @@ def test_a_refusal_fails_the_step():
     assert said.err.startswith("run 1: 'gate' is refused\n")
 
 
+def test_an_approval_that_is_classified_and_a_parked_step_that_is_approved_are_told_the_other_verb():
+    ran("name: two\nsteps:\n  - {step: gate, approve: 'ship?'}\n  - {step: sim, shell: 'exit 3', triage: true}\n")
+
+    classified = mulligan("classify", 1, "gate", "retry", "--reason", "x")
+    approved = mulligan("approve", 1, "sim", "--reason", "x")
+
+    assert classified.err == (
+        "error[step.not_parked]: step 'gate' is running, so there is nothing to classify\n"
+        "  it waits for an approval: mulligan approve 1 gate --reason TEXT\n"
+    )
+    assert approved.err == (
+        "error[step.not_waiting]: 'sim' does not wait for an approval\n"
+        "  it is parked: mulligan classify 1 sim retry|fail --reason TEXT\n"
+    )
+
+
 MANY = """\
 name: many
 steps:

@@ -73,9 +73,10 @@ def _run_due(now: Now) -> Any:
 def _cancel(now: Now, report: r.CancelRequested) -> Facts:
     run = now.state.run
     if run.status in RUN_ENDED:
+        ended = "was cancelled" if run.status == "cancelled" else run.status
         raise RunFinished(
-            f"run {run.run_id} {run.status} on {run.at:%Y-%m-%d} at {run.at:%H:%M}, so there is nothing to cancel",
-            hint=f"to run it again from a step: mulligan fork {run.run_id} --from STEP",
+            f"run {run.run_id} {ended} on {run.at:%Y-%m-%d at %H:%M} UTC, so there is nothing to cancel",
+            hint=once_more(run.run_id, run.status),
         )
     stop = run.stop
     if stop is None or stop.cause != "cancelled" or (report.now and not stop.now):
@@ -229,7 +230,7 @@ def _classified(now: Now, report: r.Classified) -> Facts:
     if place.status != "pending_failed":
         raise StepNotParked(
             f"step '{report.step}' is {place.status}, so there is nothing to classify",
-            hint=_said_already(place),
+            hint=_said_already(place) or _other_verb(now, place),
             step=report.step,
         )
     if not report.reason.strip():
@@ -242,6 +243,20 @@ def _said_already(place: Place) -> str:
     """For whoever comes second: who decided, and how."""
     ruling = place.climb.ruling
     return "" if ruling is None else f"{ruling.by or 'somebody'} has said {ruling.verdict}: {ruling.reason}"
+
+
+def _other_verb(now: Now, place: Place | None) -> str:
+    """For whoever confuses the two: a parked step is classified, an approval is answered."""
+    if place is not None and place.status == "pending_failed":
+        return f"it is parked: mulligan classify {now.state.run.run_id} {place.key} retry|fail --reason TEXT"
+    if place is not None and _asks(place):
+        return f"it waits for an approval: mulligan approve {now.state.run.run_id} {place.key} --reason TEXT"
+    return ""
+
+
+def _asks(place: Place) -> bool:
+    action = place.spec.action
+    return action is not None and action.kind == "approve" and place.status == "running" and not place.phase
 
 
 def _adjusted(place: Place, report: r.Classified) -> e.Adjusted | None:
@@ -257,9 +272,9 @@ def _adjusted(place: Place, report: r.Classified) -> e.Adjusted | None:
 
 def _approval(now: Now, report: r.ApprovalGiven) -> Facts:
     place = now.state.places.get(report.place)
-    kind = place.spec.action.kind if place is not None and place.spec.action else ""
-    if place is None or kind != "approve" or place.status != "running" or place.phase:
-        raise StepNotWaitingForApproval(f"'{report.place}' does not wait for an approval", step=report.place)
+    if place is None or not _asks(place):
+        message = f"'{report.place}' does not wait for an approval"
+        raise StepNotWaitingForApproval(message, hint=_other_verb(now, place), step=report.place)
     if not report.reason.strip():
         raise InputInvalid("an approval needs a reason", hint="say why: --reason TEXT")
     if report.is_approved:
