@@ -67,6 +67,8 @@ class Account:
         # The first entry that was seen: whoever looks on later than the run began asks for those before.
         self.first_seq: int | None = None
         self._troubles: dict[str, Trouble] = {}
+        # Maps whose list was made here: what befell items before that befell others.
+        self._listed: set[str] = set()
 
     def see(self, entries: Iterable[e.Entry]) -> None:
         """Take in a piece of the log."""
@@ -75,12 +77,16 @@ class Account:
                 self.first_seq = entry.seq
             if isinstance(entry.fact, _TROUBLES):
                 self._note(entry.fact)
+            elif isinstance(entry.fact, e.MapExpanded) and entry.fact.items is not None:
+                self._listed.add(entry.fact.place)
+                self._forget_items({entry.fact.place})
 
     def see_before(self, entries: Iterable[e.Entry]) -> None:
         """Take in what was written before the first piece that was seen."""
-        later, self._troubles = self._troubles, {}
+        later, self._troubles, listed = self._troubles, {}, set(self._listed)
         self.first_seq = None
         self.see(entries)
+        self._forget_items(listed)
         for place, trouble in later.items():
             before = self._troubles.pop(place, None)
             if before is not None:
@@ -88,6 +94,10 @@ class Account:
                 trouble.losses += before.losses
                 trouble.failure = trouble.failure or before.failure
             self._troubles[place] = trouble
+
+    def _forget_items(self, steps: set[str]) -> None:
+        for place in [place for place in self._troubles if "[" in place and step_name(place) in steps]:
+            del self._troubles[place]
 
     def _note(self, fact: e.Fact) -> None:
         name = getattr(fact, "place", "") or getattr(fact, "step", "")
