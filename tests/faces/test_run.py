@@ -234,6 +234,15 @@ def test_of_very_many_failed_items_their_step_is_told_first_and_the_rest_counted
     assert lines[21] == "  3 more items failed: mulligan items 1 all"
 
 
+def test_of_very_many_that_are_well_again_the_rest_is_said_to_have_failed_before():
+    step = f"  - {{step: all, map: {{over: {[1] * 22}, as: one}}, do: [{{shell: exit 1, on_failure: echo well}}]}}\n"
+
+    said = ran(f"name: wide\nsteps:\n{step}")
+
+    lines = steady(said.err).partition("\n\n")[2].splitlines()
+    assert lines[-1] == "  2 more items had failed: mulligan items 1 all"
+
+
 def test_a_run_that_is_taken_up_and_only_waits_still_tells_what_had_failed_before():
     ran("name: w\nsteps:\n  - {step: a, shell: 'exit 3'}\n  - {step: ship, approve: {message: 'ship it?'}}\n")
 

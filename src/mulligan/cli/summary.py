@@ -69,9 +69,10 @@ def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
 
 def _more(rest: Sequence[Answered], run_id: int) -> str:
     steps = {one.step for one in rest}
+    failed = "failed" if any(one.fate != "mended" for one in rest) else "had failed"
     if len(steps) == 1 and rest[0].is_item:
-        return f"{counted(len(rest), 'more item')} failed: mulligan items {run_id} {steps.pop()}"
-    return f"{len(rest):,} more failed: mulligan explain {run_id}"
+        return f"{counted(len(rest), 'more item')} {failed}: mulligan items {run_id} {steps.pop()}"
+    return f"{len(rest):,} more {failed}: mulligan explain {run_id}"
 
 
 def _failure(paper: Paper, one: Answered, wide: int, typed: str) -> str:
