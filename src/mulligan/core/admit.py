@@ -162,7 +162,7 @@ def _task_ended(now: Now, report: r.TaskEnded) -> Facts:
 def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     place = now.state.places[report.place]
     found, said = classify(report.outcome)
-    warnings = tuple(located(now, place, warning) for warning in said)
+    warnings = tuple(located(now, place, warning) for warning in said) if said else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
         return e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
     if found is None or _was_stopped(now, place):

@@ -56,7 +56,7 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     """The next attempt, with the values its expressions give. One that cannot be evaluated has failed."""
     # Attempts of a command of an item are numbered over the item.
     attempt = (now.state.places[place.parent] if place.role == "do" else place).attempt + 1
-    if _is_past_deadline(now, place):
+    if place.spec.deadline is not None and _is_past(now, place, place.spec.deadline):
         found = located(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
     try:
@@ -68,10 +68,9 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
 
 
-def _is_past_deadline(now: Now, place: Place) -> bool:
+def _is_past(now: Now, place: Place, deadline: float) -> bool:
     """Whether the visit's time is up: in a script, a triage, a wait for a lost worker. No attempt starts any more."""
-    limit = place.spec.deadline
-    return limit is not None and now.at >= place.entered_at + timedelta(seconds=limit)
+    return now.at >= place.entered_at + timedelta(seconds=deadline)
 
 
 def _schedule_own(now: Now, place: Place, scheduled: e.AttemptScheduled) -> Facts:
