@@ -46,9 +46,15 @@ OUTER = "name: outer\nsteps:\n  - {step: inner, workflow: inner.yaml}\n"
 # -- pending ---------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_waits_where_nothing_was_run():
-    assert mulligan("pending") == (0, "", "nothing waits for a person\n")
+def test_nothing_waits_where_nothing_was_run_and_that_is_said(folder: Path):
+    assert mulligan("pending") == (0, "", f"nothing waits for a person: no runs in '{folder}/.mulligan'\n")
     assert mulligan("pending", "--json").json == []
+
+
+def test_nothing_waits_where_all_is_done():
+    ran("name: done\nsteps:\n  - {step: a, shell: 'true'}\n")
+
+    assert mulligan("pending") == (0, "", "nothing waits for a person\n")
 
 
 def test_what_waits_is_told_over_all_runs_with_what_one_must_know():
@@ -536,9 +542,9 @@ def test_one_that_comes_too_late_is_refused_and_said_and_the_others_count():
 
 def test_a_file_that_is_not_there_is_said():
     assert mulligan("classify", "--file", "nope.json") == (
-        1,
+        2,
         "",
-        "error[system]: nope.json: no such file or directory\n",
+        "error[file.unreadable]: 'nope.json' cannot be read: no such file or directory\n",
     )
 
 

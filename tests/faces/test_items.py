@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from .commands import mulligan, ran
+from .commands import mulligan, process, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -115,6 +116,11 @@ def test_a_map_of_which_nothing_failed_says_so():
         (("check[0]",), "error[refused]: step 'check[0]' of run 1 is no map: it has no items\n"),
         (("end",), "error[refused]: step 'end' of run 1 is no map: it has no items\n"),
         (
+            ("check", "--item", "x"),
+            "error[usage]: invalid value for '--item': 'x' is not a whole number\n"
+            "  how it is used: mulligan items --help\n",
+        ),
+        (
             ("check", "--item", 3),
             "error[item.unknown]: step 'check' of run 1 has no item 3\n  its items are 0 to 2\n",
         ),
@@ -168,6 +174,18 @@ def test_the_history_of_an_item_has_every_attempt_and_what_its_handler_did():
         "THEN  1  check[2].1.on_failure@2.0  1  Ns  NMiB  succeeded\n",
         "",
     )
+
+
+def test_the_history_has_the_times_of_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch):
+    checked("a", "b", "c")
+    [item] = mulligan("items", 1, "check", "--item", 0, "--json").json
+    at = datetime.fromisoformat(item["history"][0]["started_at"])
+    monkeypatch.setenv("TZ", "HERE-5:30")
+
+    out, _ = process("items", 1, "check", "--item", 0).communicate()
+
+    there = timezone(timedelta(hours=5, minutes=30))
+    assert f"\n{at.astimezone(there):%H:%M:%S}  1" in out.decode()
 
 
 def test_the_history_goes_on_over_the_rounds():

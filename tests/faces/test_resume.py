@@ -92,11 +92,12 @@ def test_a_run_that_has_ended_is_refused():
     )
 
 
-def test_where_there_is_nothing_to_resume_that_is_said():
+def test_where_there_is_nothing_to_resume_that_is_said(folder: Path):
     assert tuple(mulligan("resume")) == (
         2,
         "",
-        "error[refused]: there is no run to resume: none is unfinished and without a process that drives it\n",
+        f"error[refused]: there is no run to resume in '{folder}/.mulligan': "
+        "none is unfinished and without a process that drives it\n",
     )
 
 

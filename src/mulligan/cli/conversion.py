@@ -25,6 +25,7 @@ _PLAIN: dict[Any, Callable[[Any], Any]] = {
     int: _whole,
     Path: Path,
     list[str]: list,
+    list[int]: lambda values: [_whole(value) for value in values],
     list[Path]: lambda values: [Path(value) for value in values],
 }
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+from mulligan.cli.files import read_file
 from mulligan.cli.onward import ENDED, go_on, is_following
 from mulligan.cli.options import AsJson, By, Follow, HomeFolder, Reason, RunId, StepName, service_at, where
 from mulligan.cli.parameters import Argument, Option
@@ -51,14 +52,15 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     --json the entries can be handed to `classify --file` once each has a verdict and a reason.
     """
     with service_at(home) as service:
-        found = pending(service)
+        found, is_there = pending(service), service.home.is_there
     for one in found:
         one["commands"] = [] if one["error"] else _commands(one, where(home))
     if as_json:
         show_json(found)
         return
     if not found:
-        complain("nothing waits for a person")
+        # Who looks in the wrong folder must not go to bed reassured.
+        complain("nothing waits for a person" + ("" if is_there else f": no runs in '{service.home.folder}'"))
     for one in found:
         if one["error"]:
             complain(
@@ -189,7 +191,7 @@ def _refuse_beside_file(*others: object) -> None:
 
 
 def _content(file: str) -> bytes:
-    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    return sys.stdin.buffer.read() if file == "-" else read_file(Path(file))
 
 
 def _classify_many(decisions: list[Decision], *, dry_run: bool, by: str, home: str | None, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""Files the user wants written."""
+"""Files the user wants written, or read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ class FileUnwritable(MulliganError):
     code = "file.unwritable"
     http_status = 422
     exit_code = 2
+
+
+class FileUnreadable(MulliganError):
+    code = "file.unreadable"
+    http_status = 422
+    exit_code = 2
+
+
+def read_file(path: Path) -> bytes:
+    """What is in the file, or a refusal."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileUnreadable(f"'{path}' cannot be read: {_reason(error)}") from error
 
 
 def write_file(path: Path, data: bytes) -> None:

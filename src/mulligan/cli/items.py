@@ -118,4 +118,4 @@ def _try(tried: dict[str, Any]) -> tuple[str, ...]:
     took = "" if tried["wall_seconds"] is None else length(tried["wall_seconds"])
     peak = memory(tried["peak_memory"]) if tried["peak_memory"] else ""
     end = in_a_line(tried["failure"]) if tried["failure"] else tried["status"]
-    return f"{at:%H:%M:%S}", str(tried["round"]), tried["place"], str(tried["attempt"]), took, peak, end
+    return f"{at.astimezone():%H:%M:%S}", str(tried["round"]), tried["place"], str(tried["attempt"]), took, peak, end

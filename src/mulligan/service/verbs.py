@@ -309,7 +309,8 @@ class Service(Reading):
             if record.parent_run_id is None and self.driver_of(record) is None
         ]
         if not idle:
-            raise Refused("there is no run to resume: none is unfinished and without a process that drives it")
+            where = "" if self.home.is_there else f" in '{self.home.folder}'"
+            raise Refused(f"there is no run to resume{where}: none is unfinished and without a process that drives it")
         # One that can go on by itself before one that waits for a person.
         asking = {waiting.run_id for waiting in self.store.waiting()}
         return next((found for found in idle if found not in asking), idle[0])
