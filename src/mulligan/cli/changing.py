@@ -67,6 +67,8 @@ def retry(
     """Give a run another round: what was not done runs again.
 
     Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result.
+    The workflow is the one that the run was started with, whatever has become of its file: a corrected one is run by
+    `mulligan fork RUN --from STEP --file FILE`.
     """
     with service_at(home) as service:
         chosen = Chosen(run, from_step, None, adjust)
