@@ -69,6 +69,17 @@ class Value(Shape, frozen=True):
         return dict(self.json_schema)
 
 
+class Flag(Value, frozen=True):
+    """True or false. What was a flag before YAML 1.2 is a text, and refused with what to write."""
+
+    def hint(self, node: Scalar) -> str:
+        meant = _FLAGS_ONCE.get(node.text.lower(), "")
+        return f"write {meant}" if meant else super().hint(node)
+
+
+_FLAGS_ONCE = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(value)
@@ -124,7 +135,7 @@ def number(least: float, most: float | None = None) -> Value:
 TEXT = Value("a text", _text, {"type": "string", "pattern": r"\S"})
 # Where nothing is filled in: taken literally, a value would be looked for under the name '${…}'.
 PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "pattern": r"\S", "not": {"pattern": r"\$\{"}})
-FLAG = Value("true or false", _flag, {"type": "boolean"})
+FLAG = Flag("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})
 SIZE = Value(
@@ -302,6 +313,9 @@ class Either(Shape, frozen=True):
 
     def read(self, node: Node, label: str, source: Source) -> Any:
         shape = self._fitting(node)
+        if shape is None and isinstance(node, Scalar) and isinstance(self.flag, Flag):
+            message = f"{label} is {describe(node)}, {self.expected} is expected"
+            raise source.refuse("type", message, node, hint=self.flag.hint(node))
         if shape is None:
             raise self.refuse(node, label, source)
         return shape.read(node, label, source)
