@@ -569,6 +569,15 @@ def test_a_refusal_fails_the_step():
     assert said.err.startswith("run 1: 'gate' is refused\n")
 
 
+def test_the_story_of_a_refusal_says_who_refused_and_why():
+    ran("name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n")
+    mulligan("approve", 1, "gate", "--no", "--reason", "not today", "--by", "ann")
+
+    said = mulligan("explain", 1)
+
+    assert "gate  failed, APPROVAL_REFUSED by ann: not today\n" in said.out
+
+
 def test_an_approval_that_is_classified_and_a_parked_step_that_is_approved_are_told_the_other_verb():
     ran("name: two\nsteps:\n  - {step: gate, approve: 'ship?'}\n  - {step: sim, shell: 'exit 3', triage: true}\n")
 

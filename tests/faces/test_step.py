@@ -310,3 +310,14 @@ def test_what_is_about_a_handler_is_refused_without_one():
         "",
         "error[usage]: --error, --item and --command are about a handler\n  say --handler, too\n",
     )
+
+
+def test_a_step_that_reads_what_nobody_handed_over_says_how_to_hand_it_over():
+    said = mulligan("step", workflow(FLOW), "check")
+
+    assert said == (
+        1,
+        "",
+        "step 'check' failed, EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
+        "  what 'build' gave is null here; to hand it over: --result build=JSON\n",
+    )

@@ -32,6 +32,7 @@ from mulligan.service.overview import in_a_line
 from mulligan.service.reading import AttemptLog
 from mulligan.service.trial import alone, stand_ins
 from mulligan.service.verbs import Prepared, Service, prepare
+from mulligan.service.words import quoted
 
 
 def step(
@@ -80,8 +81,16 @@ def _try_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | No
             ending = driver.drive(run_id)
         found = service.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)
+        _say_what_is_null((found["steps"][step]["failure"] or {}).get("code"), kept)
         _say_where(run_id, home)
     return exit_code(ending, found["status"])
+
+
+def _say_what_is_null(code: str | None, kept: Sequence[Any]) -> None:
+    """An expression that fails here most likely reads what nobody handed over."""
+    nulls = [one.step for one in kept if one.output is None]
+    if code == "EXPRESSION_FAILED" and nulls:
+        complain(f"  what {quoted(nulls)} gave is null here; to hand it over: --result {nulls[0]}=JSON")
 
 
 def _say_where(run_id: int, home: str | None) -> None:

@@ -44,12 +44,14 @@ def label(failure: Failure) -> str:
 
 
 def _figure(failure: Failure) -> str:
-    """` 7` of an exit code, ` after 5s` of a timeout, ` at 310MiB of 256MiB` of memory."""
+    """` 7` of an exit code, ` after 5s` of a timeout, ` at 310MiB of 256MiB` of memory, ` by ann` of a refusal."""
     details = failure.details
     if failure.code == "EXIT_NONZERO" and failure.exit_code is not None:
         return f" {failure.exit_code}"
     if failure.code == "TIMEOUT" and isinstance(limit := details.get("timeout"), int | float):
         return "" if failure.message == PAST_DEADLINE else f" after {span(limit)}"
+    if failure.code == "APPROVAL_REFUSED" and isinstance(by := details.get("by"), str):
+        return f" by {plain(by)}" if by else ""
     if failure.code == "OUT_OF_MEMORY":
         used, may = details.get("peak_memory"), details.get("memory")
         at = f" at {size(used)}" if isinstance(used, int) else ""

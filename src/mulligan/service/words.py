@@ -1,8 +1,8 @@
-"""Numbers as people say them, for every face: in the words in which the story of a run is told."""
+"""Numbers and names as people say them, for every face: in the words in which the story of a run is told."""
 
 from __future__ import annotations
 
-from ..core.words import counted
+from ..core.words import counted, quoted
 from ..core.words import size as memory
 
-__all__ = ["counted", "memory"]
+__all__ = ["counted", "memory", "quoted"]
