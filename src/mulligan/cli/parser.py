@@ -102,6 +102,9 @@ class Commands(TyperGroup):
 def usage_refusal(error: TyperException) -> UsageRefused:
     """What the parser says, in our words: lower case, no full stop, what to do on the next line."""
     sentence, _, advice = error.format_message().partition(" Did you mean ")
+    sentence, _, options = sentence.partition(" (Possible options: ")
+    meant = [f"'{name}'" for name in options.rstrip(")").split(", ") if name not in ("", "--help")]
+    advice = advice or (f"{' or '.join(meant)}?" if meant else "")
     # Pydantic, which Typer asks about values, puts its own words before the reason.
     sentence = sentence.rstrip(".").replace(": Value error, ", ": ", 1)
     context = getattr(error, "ctx", None)
