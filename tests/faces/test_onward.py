@@ -12,7 +12,12 @@ from .commands import mulligan, process, ran
 pytestmark = pytest.mark.usefixtures("folder")
 
 PARKED = "name: parked\nsteps:\n  - {step: a, shell: 'test -e go', triage: true}\n"
-ASKING = "name: asking\nsteps:\n  - {step: a, approve: {message: 'ship it?'}}\n  - {step: b, needs: [a], shell: 'true'}\n"
+ASKING = """\
+name: asking
+steps:
+  - {step: a, approve: {message: 'ship it?'}}
+  - {step: b, needs: [a], shell: 'true'}
+"""
 FAILED = "name: failed\nsteps:\n  - {step: a, shell: 'test -e go'}\n"
 
 
