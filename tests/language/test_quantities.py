@@ -69,14 +69,13 @@ def test_what_is_no_duration_is_an_error(written: object) -> None:
         ("10K", 10_000),
         ("10Ki", 10_240),
         ("7B", 7),
-        (1024, 1024),
     ],
 )
 def test_a_size_is_bytes(written: object, number: int) -> None:
     assert size(written) == number
 
 
-@pytest.mark.parametrize("written", ["", "big", "MiB", "-1GB", "0B", 0, -1, 1.5, True, None, "1" * 40, "4GBs"])
+@pytest.mark.parametrize("written", ["", "big", "MiB", "-1GB", "0B", 0, -1, 1024, "2048", True, None, "4GBs"])
 def test_what_is_no_size_is_an_error(written: object) -> None:
     with pytest.raises(ValueError):
         size(written)

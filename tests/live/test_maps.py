@@ -265,3 +265,33 @@ def test_a_map_takes_ten_thousand_items(live_file: Live):
     shown = live_file.service.show(run_id)
     output = shown["steps"]["each"]["output"]
     assert (shown["status"], output["total"], output["succeeded"]) == ("completed", 10_000, 10_000)
+
+
+def test_a_command_reads_what_the_command_before_it_gave(live: Live) -> None:
+    ran = live.run(
+        """
+        steps:
+          - step: pack
+            map: {over: [a, b], as: name, max_parallel: 1}
+            do:
+              - shell: 'echo "<${output}>${name}"'
+              - {shell: 'echo "[${output}]"', on_failure: "true"}
+              - python: "def main(said): return {'said': said}"
+                args: {said: "${output}"}
+        """
+    )
+
+    assert ran.steps["pack"]["output"]["results"] == [{"said": "[<>a]"}, {"said": "[<>b]"}]
+
+
+def test_what_a_failed_item_gave_so_far_is_no_result(live_file: Live) -> None:
+    ran = live_file.run(
+        """
+        steps:
+          - step: pack
+            map: {over: [a], on_item_failure: collect}
+            do: [echo half, "exit 1"]
+        """
+    )
+
+    assert ran.steps["pack"]["output"]["results"] == [None]

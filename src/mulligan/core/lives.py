@@ -212,6 +212,8 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.climb = _replace(parent.climb, handler_output=fact.output)
     elif fact.role == "do" and isinstance(fact, e.CommandCompleted):
         parent.recovered_by = fact.recovered_by or parent.recovered_by
+        # What the item's next command reads as `output`.
+        parent.output = fact.output
 
 
 def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:
@@ -248,7 +250,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
         raise Unlawful(f"ItemEntered cannot follow for '{fact.place}': '{fact.parent}' has no items")
     if fact.place in state.places:
         place = enter(state, fact.place, fact)
-        place.failure, place.recovered_by = None, ""
+        place.failure, place.recovered_by, place.output = None, "", None
     else:
         place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
         state.add(place)
@@ -264,12 +266,13 @@ def _item_completed(state: State, fact: e.ItemCompleted, entry: e.Entry) -> None
 
 
 def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
-    enter(state, fact.place, fact).failure = fact.failure
+    item = enter(state, fact.place, fact)
+    item.failure, item.output = fact.failure, None
     _leave_item(state, fact.parent, has_failed=True)
 
 
 def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None:
-    enter(state, fact.place, fact)
+    enter(state, fact.place, fact).output = None
     _leave_item(state, fact.parent, has_failed=False)
 
 

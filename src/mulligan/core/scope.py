@@ -251,12 +251,12 @@ _STOPPED: dict[StopCause, str] = {
 
 
 def nearest_output(state: State, place: Place) -> Any:
-    """`output`: for a check the output of what it checks, for an undo that of the visit it undoes."""
+    """`output`: of what a check checks, of the visit that an undo undoes, of the command before one of an item's."""
     for above in state.ancestors(place):
         if above.role == "undo":
             return state.undoables[-1].output
     parent = state.places.get(place.parent)
-    return parent.output if parent is not None and place.role in ("validator", "success") else place.output
+    return parent.output if parent is not None and place.role in ("validator", "success", "do") else place.output
 
 
 def failure_view(state: State, place: Place) -> dict[str, Any]:

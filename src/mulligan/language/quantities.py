@@ -73,15 +73,13 @@ def _exact(seconds: float) -> float:
 
 
 def size(value: Any) -> int:
-    """Bytes of `512MiB`, `4GB` or a number of bytes. Anything else is a ValueError."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        amount = value
-    elif isinstance(value, str) and (found := _SIZE.fullmatch(value)):
-        number, unit = found.groups()
-        power = "BKMGTP".index(unit[0].upper())
-        amount = round(float(number) * (1024 if "i" in unit.lower() else 1000) ** power)
-    else:
+    """Bytes of `512MiB` or `4GB`. Anything else is a ValueError, also a bare number: some mean bytes by it, some MB."""
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
         raise ValueError(value)
+    number, unit = found.groups()
+    power = "BKMGTP".index(unit[0].upper())
+    amount = round(float(number) * (1024 if "i" in unit.lower() else 1000) ** power)
     if not 0 < amount <= SIZE_BYTES_MAX:
         raise ValueError(value)
     return amount

@@ -69,6 +69,13 @@ class Value(Shape, frozen=True):
         return dict(self.json_schema)
 
 
+class Size(Value, frozen=True):
+    """A number with its unit. One without is refused: where we come from it means bytes to some, and MB to others."""
+
+    def hint(self, node: Scalar) -> str:
+        return f"say of what: {node.text}MiB, or {node.text}B" if node.text.isdigit() else ""
+
+
 class Flag(Value, frozen=True):
     """True or false. What was a flag before YAML 1.2 is a text, and refused with what to write."""
 
@@ -138,11 +145,7 @@ PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "patter
 FLAG = Flag("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})
-SIZE = Value(
-    "a size such as 512MiB",
-    quantities.size,
-    {"anyOf": [{"type": "string", "pattern": quantities.SIZE_PATTERN}, {"type": "integer", "exclusiveMinimum": 0}]},
-)
+SIZE = Size("a size such as 512MiB", quantities.size, {"type": "string", "pattern": quantities.SIZE_PATTERN})
 FACTOR = Value(
     "a factor such as x1.5",
     quantities.factor,

@@ -25,8 +25,8 @@ def duration(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes, as workflow files write them: `512MiB`, `4GB`, or a number of bytes."""
+    """Bytes, as workflow files write them: `512MiB`, `4GB`."""
     try:
-        return q.size(int(text) if text.isdigit() else text)
+        return q.size(text)
     except ValueError:
         raise InputInvalid(f"'{text}' is not a size", hint="write it like 512MiB or 4GB") from None
