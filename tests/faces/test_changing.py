@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -373,3 +374,56 @@ def test_a_fork_that_makes_no_sense_is_refused_and_makes_no_run(words: tuple[str
 
     assert mulligan("fork", 1, *words) == (2, "", said)
     assert len(mulligan("list", "--json").json) == 1
+
+
+# -- a file that has changed -------------------------------------------------------------------------------------------
+
+
+CHANGED = (
+    "note: 'w.yaml' has changed since run 1 was started, and is run as it was then\n"
+    "  to run the new one: mulligan fork 1 --from STEP --file w.yaml\n"
+)
+
+
+def started_from(text: str) -> None:
+    Path("w.yaml").write_text(text, encoding="utf-8")
+    mulligan("run", "w.yaml")
+
+
+@pytest.mark.parametrize("words", [("retry", 1), ("retry", 1, "--dry-run"), ("fork", 1, "--from", "a", "--dry-run")])
+def test_whoever_runs_something_again_is_told_that_its_file_has_changed(words: tuple[Any, ...]):
+    started_from("steps: [{step: a, shell: exit 1}]")
+    Path("w.yaml").write_text("steps: [{step: a, shell: exit 0}]", encoding="utf-8")
+
+    said = mulligan(*words)
+
+    assert said.err.startswith(CHANGED)
+
+
+@pytest.mark.parametrize(
+    "today",
+    [
+        "steps: [{step: a, shell: exit 1}]",
+        "# a comment more\nsteps:\n  - {step: a, shell: exit 1}\n",
+        "steps: [{step: a, shell: exit 1",
+        None,
+    ],
+)
+def test_a_file_that_says_the_same_or_nothing_that_could_be_run_is_not_mentioned(today: str | None):
+    started_from("steps: [{step: a, shell: exit 1}]")
+    Path("w.yaml").unlink() if today is None else Path("w.yaml").write_text(today, encoding="utf-8")
+
+    said = mulligan("retry", 1, "--dry-run")
+
+    assert "has changed" not in said.err
+
+
+def test_a_fork_that_is_given_the_file_is_not_told():
+    started_from("steps: [{step: a, shell: exit 1}]")
+    Path("w.yaml").write_text("steps: [{step: a, shell: exit 0}]", encoding="utf-8")
+
+    said = mulligan("fork", 1, "--from", "a", "--file", "w.yaml")
+
+    assert (said.code, "has changed" in said.err) == (0, False)
+    Path("w.yaml").write_text("steps: [{step: a, shell: exit 5}]", encoding="utf-8")
+    assert "has changed since run 2" in mulligan("fork", 2, "--from", "a", "--dry-run").err

@@ -109,7 +109,7 @@ def test_a_duration_is_written_as_in_workflow_files(text: str, seconds: float):
     assert duration(text) == seconds
 
 
-@pytest.mark.parametrize(("text", "amount"), [("512MiB", 512 << 20), ("4GB", 4_000_000_000), ("1024", 1024)])
+@pytest.mark.parametrize(("text", "amount"), [("512MiB", 512 << 20), ("4GB", 4_000_000_000), ("1024B", 1024)])
 def test_a_size_is_written_as_in_workflow_files(text: str, amount: int):
     assert size(text) == amount
 

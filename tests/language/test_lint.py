@@ -302,3 +302,29 @@ def test_an_edge_that_says_what_it_means_is_not_warned_about(edge: str) -> None:
     to = edge.partition(": ")[2].partition(",")[0]
 
     assert warnings(f"steps: [{{step: a, shell: make, next: [{edge}]}}, {{step: {to}, shell: make}}]") == ""
+
+
+def test_triage_on_a_map_that_never_fails_for_its_items_is_warned_about() -> None:
+    text = """
+    steps:
+      - step: a
+        map: {over: [1, 2], on_item_failure: collect}
+        triage: true
+        do: [make]
+    """
+
+    said = warnings(text)
+
+    assert said == (
+        "warning[language.idle_triage]: w.yaml:4:5: nobody is asked about failed items: "
+        "with 'on_item_failure: collect' the step completes without them\n"
+        "  4 |     triage: true\n"
+        "    |     ^^^^^^ say how many may fail ('max_failures', 'failure_threshold'), or leave out 'collect'"
+    )
+
+
+@pytest.mark.parametrize("bound", ["max_failures: 1", "failure_threshold: 0.5", "on_item_failure: fail"])
+def test_triage_on_a_map_that_may_fail_for_its_items_is_not(bound: str) -> None:
+    collect = "" if "on_item" in bound else "on_item_failure: collect, "
+
+    assert warnings(f"steps: [{{step: a, map: {{over: [1], {collect}{bound}}}, triage: true, do: [make]}}]") == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.conduct import conduct
-from mulligan.cli.onward import go_on, is_following, see_to_the_end
+from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_to_the_end
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Inputs, Reason, RunId, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import given_inputs
@@ -100,6 +100,7 @@ def another_round(
     as_json: bool,
 ) -> int:
     """Open a round and go on with the run where that is wanted; or only say what it would be."""
+    mention_changed_file(service, chosen.run_id, home)
     if dry_run:
         _foretell_round(service.plan_retry(chosen.run_id, **chosen.words), as_json=as_json)
         return 0
@@ -169,12 +170,14 @@ def fork(
     with service_at(home) as service:
         given = given_inputs(inputs or [])
         workflow = load(file) if file else None
+        if workflow is None:
+            mention_changed_file(service, run, home)
         # Planned before anything is opened for it: a fork that makes no sense leaves nothing behind.
         planned = service.plan_fork(run, from_step, given, workflow)
         if dry_run:
             _foretell_fork(planned, as_json=as_json)
             return 0
-        begin = partial(service.fork, run, from_step, given, workflow)
+        begin = partial(service.fork, run, from_step, given, workflow, file=str(file.absolute()) if file else "")
         if follows:
             complain(f"a fork of run {run} from '{from_step}': {_fork_sizes(planned)}")
             _tell_changes(planned)

@@ -13,13 +13,16 @@ from mulligan.service.driver import Driver, machine
 from mulligan.service.outcome import Outcome, outcome
 from mulligan.service.verbs import Service
 
+# How long a run that waits for a person is stayed with, where a timer may move it.
+WAIT_SECONDS = 600.0
+
 
 def conduct(
     service: Service,
     begin: Callable[[Driver], int],
     *,
     parallel: int | None = None,
-    wait_seconds: float = 0.0,
+    wait_seconds: float = WAIT_SECONDS,
     as_json: bool = False,
     home: str | None = None,
 ) -> int:

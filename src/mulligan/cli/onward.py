@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 
 from mulligan.cli.conduct import conduct
@@ -16,6 +18,17 @@ CANCELLED = 3
 def is_following(asked: bool | None) -> bool:
     """What was asked for; else whether somebody looks on."""
     return sys.stdout.isatty() if asked is None else asked
+
+
+def mention_changed_file(service: Service, run_id: int, home: str | None) -> None:
+    """Say so where the run's file is another one today: a run goes on with what it was started with."""
+    file = service.changed_file(run_id)
+    if file:
+        shown = os.path.relpath(file)
+        complain(
+            f"note: '{shown}' has changed since run {run_id} was started, and is run as it was then\n"
+            f"  to run the new one: mulligan fork {run_id} --from STEP --file {shlex.quote(shown)}{where(home)}"
+        )
 
 
 def go_on(service: Service, run_id: int, *, is_wanted: bool, as_json: bool, home: str | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from mulligan.cli.conduct import conduct
+from mulligan.cli.onward import mention_changed_file
 from mulligan.cli.options import AsJson, HomeFolder, service_at
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Parallel, Wait, checked_parallel
@@ -16,7 +17,7 @@ def resume(
     run: Annotated[int | None, Argument(metavar="RUN", help="The run: else the newest that nobody drives.")] = None,
     home: HomeFolder = None,
     parallel: Parallel = None,
-    wait: Wait = "0s",
+    wait: Wait = "10m",
     as_json: AsJson = False,
 ) -> int:
     """Go on with a run that was interrupted or paused.
@@ -26,6 +27,7 @@ def resume(
     wait_seconds = duration(wait)
     with service_at(home) as service:
         run_id = service.resumable(run)
+        mention_changed_file(service, run_id, home)
         if service.record(run_id).status == "paused":
             service.lift_pause(run_id)
             if service.is_driven(run_id):

@@ -25,7 +25,7 @@ def run(
     inputs: Inputs = None,
     home: HomeFolder = None,
     parallel: Parallel = None,
-    wait: Wait = "0s",
+    wait: Wait = "10m",
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
@@ -37,7 +37,7 @@ def run(
     examined = examine(file)
     for warning in examined.warnings:
         complain(warning.render())
-    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd())
+    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
     with service_at(home) as service:
         return conduct(
             service,

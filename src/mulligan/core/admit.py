@@ -62,6 +62,8 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         _run_due(now),
         report.cwd,
         report.uid,
+        report.file,
+        report.digest,
     )
 
 

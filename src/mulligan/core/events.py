@@ -90,6 +90,8 @@ class RunStarted(Fact):
     due: datetime | None = None
     cwd: str = ""
     uid: str = ""
+    file: str = ""
+    digest: str = ""
 
 
 class RunPaused(Fact):

@@ -31,6 +31,9 @@ class RunRequested(Report):
     cwd: str = ""
     # A name that no other run has, in any store: what lies outside may be told twice, and must know.
     uid: str = ""
+    # The file it was started from, and what its bytes were: only to notice that it has changed since.
+    file: str = ""
+    digest: str = ""
 
 
 class TaskStarted(Report):

@@ -79,7 +79,7 @@ def size(value: Any) -> int:
         raise ValueError(value)
     number, unit = found.groups()
     power = "BKMGTP".index(unit[0].upper())
-    amount = round(float(number) * (1024 if "i" in unit.lower() else 1000) ** power)
+    amount: int = round(float(number) * (1024 if "i" in unit.lower() else 1000) ** power)
     if not 0 < amount <= SIZE_BYTES_MAX:
         raise ValueError(value)
     return amount

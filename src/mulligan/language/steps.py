@@ -128,7 +128,20 @@ def _fields(fields: Fields, label: str, scope: Scope, settings: Settings) -> dic
             said = _map_fields(fields, label, scope, settings)
     else:
         said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
-    return _vouched({**said, **_place(fields, scope, settings)})
+    said = {**said, **_place(fields, scope, settings)}
+    _warn_of_idle_triage(said, fields, scope)
+    return _vouched(said)
+
+
+def _warn_of_idle_triage(said: dict[str, Any], fields: Fields, scope: Scope) -> None:
+    """A map that does without its failed items does not fail for them: nobody would be asked."""
+    mapped = said.get("map")
+    if mapped is None or said.get("triage") is None or mapped.on_item_failure != "collect":
+        return
+    if mapped.max_failures is None and mapped.failure_threshold is None:
+        message = "nobody is asked about failed items: with 'on_item_failure: collect' the step completes without them"
+        hint = "say how many may fail ('max_failures', 'failure_threshold'), or leave out 'collect'"
+        scope.source.warn("idle_triage", message, fields.key("triage"), hint=hint)
 
 
 def _vouched(said: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import takewhile
@@ -17,8 +18,9 @@ from ..core.state import STATE_TABLES, State
 from ..core.story import Line, story
 from ..core.turn import fold
 from ..core.views import run_json
-from ..core.workflow import Workflow, decode
-from ..errors import UnknownRun, UnknownStep
+from ..core.workflow import Workflow, decode, encode, version
+from ..errors import MulliganError, UnknownRun, UnknownStep
+from ..language import load
 from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
 from .held import held_up
@@ -85,6 +87,21 @@ class Reading:
         self.record(run_id)
         loaded = self.store.load(run_id)
         return restore(decode(loaded.workflow), loaded.rows)
+
+    def changed_file(self, run_id: int) -> str:
+        """The file that the run was started from, where it is another workflow today; else "".
+
+        Read whole only where its bytes are others: of a hundred thousand steps that takes its time.
+        """
+        self.record(run_id)
+        started = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
+        if not isinstance(started, e.RunStarted) or digest_of(started.file) in ("", started.digest):
+            return ""
+        try:
+            return started.file if version(encode(load(started.file))) != started.version else ""
+        except MulliganError:
+            # In the middle of being corrected: nothing that could be run.
+            return ""
 
     def show(self, run_id: int) -> dict[str, Any]:
         """The run as `--json` prints it."""
@@ -153,6 +170,14 @@ class Reading:
         facts = (entry.fact for entry in self.events(run_id))
         started = (fact for fact in facts if isinstance(fact, e.AttemptStarted))
         return next((fact.host for fact in started if (fact.place, fact.attempt) == (place, attempt)), "")
+
+
+def digest_of(path: str) -> str:
+    """What tells the bytes of a file from others; "" where there is none."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
+    except OSError:
+        return ""
 
 
 def _content(path: str) -> bytes:

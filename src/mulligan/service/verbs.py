@@ -51,7 +51,7 @@ from .driver import LEASE_SECONDS, Capacity, Driver
 from .home import Home, this_host
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_the_impossible
-from .reading import Reading
+from .reading import Reading, digest_of
 
 # Of a run's name that no other run has, in any store.
 UID_BYTES = 6
@@ -71,14 +71,16 @@ class Prepared(msgspec.Struct, frozen=True):
     version: str
     inputs: dict[str, Any]
     cwd: Path
+    # Where the workflow was read from, "" if from nowhere.
+    file: str = ""
 
 
-def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path) -> Prepared:
+def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
     """Check everything that can be checked before a run exists: inputs, files that must be there, what we can do."""
     inputs = check_inputs(workflow, given)
     refuse_the_impossible(workflow, cwd)
     data = encode(workflow)
-    return Prepared(workflow, data, version(data), inputs, cwd)
+    return Prepared(workflow, data, version(data), inputs, cwd, file)
 
 
 class Service(Reading):
@@ -103,12 +105,17 @@ class Service(Reading):
 
         `kept`: results that steps are said to have had already.
         """
-        cwd = str(prepared.cwd)
-        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, cwd=cwd, kept=tuple(kept))
+        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         return self._create([self._new(prepared, request) for _ in range(times)], prepared.workflow, driver)
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
-        named = msgspec.structs.replace(request, uid=os.urandom(UID_BYTES).hex())
+        named = msgspec.structs.replace(
+            request,
+            uid=os.urandom(UID_BYTES).hex(),
+            cwd=str(prepared.cwd),
+            file=prepared.file,
+            digest=digest_of(prepared.file),
+        )
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
@@ -125,9 +132,12 @@ class Service(Reading):
         given: dict[str, Any],
         workflow: Workflow | None = None,
         driver: Driver | None = None,
+        *,
+        file: str = "",
     ) -> int:
         """A new run that keeps what the old one did up to a step, with other inputs or a corrected workflow."""
-        old, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
+        _, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
+        prepared = msgspec.structs.replace(prepared, file=file)
         request = r.RunRequested(
             _now(),
             0,
@@ -136,7 +146,6 @@ class Service(Reading):
             by=self.by,
             forked_from=run_id,
             kept=planned.kept,
-            cwd=old.run.cwd,
         )
         return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
 
