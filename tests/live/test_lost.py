@@ -7,7 +7,7 @@ import os
 from mulligan.core import events as e
 from mulligan.core.workflow import RERUNS_AFTER_LOSS_MAX
 
-from .runner import Live, Ran, Terminal
+from .runner import Live, Ran, Terminal, wait_until
 
 # The parent of a command is the supervisor of its worker: with it goes all that the worker runs.
 LOSE = "kill -9 $PPID; sleep 60"
@@ -130,3 +130,17 @@ def test_an_interrupted_attempt_spends_and_counts_nothing(live: Live):
     assert (before.ending, before.exit_code, before.status) == ("interrupted", 130, "running")
     assert [fact.attempt for fact in ran.facts(e.AttemptInterrupted)] == [1]
     assert (ran.status, ran.facts(e.RetryScheduled), ran.facts(e.AttemptFailed)) == ("completed", [], [])
+
+
+def test_who_waits_for_a_run_that_another_process_drives_goes_on_with_it_when_that_one_dies(live: Live):
+    live.write("flow.yaml", "name: a\nsteps: [{step: a, shell: 'test ! -e up || exit 0; touch up; sleep 1000'}]\n")
+
+    def kill(terminal: Terminal) -> None:
+        terminal.wait_until(lambda: len(terminal.service.store.workers()) == 2)
+        child.kill()
+
+    with live.process("run", "flow.yaml") as child:
+        wait_until((live.folder / "up").exists)
+        ran = live.resume(1, meanwhile=kill)
+
+    assert (ran.status, ran.steps["a"]["attempts"]) == ("completed", 2)

@@ -40,7 +40,7 @@ LEASE_SECONDS = 30.0
 # A store that is away for a while must not cost us what we run: that ends at two thirds of the lease.
 BEATS_PER_LEASE = 6
 # How often a worker looks for runs that nobody drives any more, where no heartbeat tells.
-IDLE_RUNS_SECONDS = 3.0
+IDLE_RUNS_SECONDS = 1.0
 # How often a run that has breakers is looked at, whether only persons and breakers hold it up.
 HELD_UP_SECONDS = 1.0
 # How soon a signal is seen.
@@ -289,12 +289,20 @@ class Driver:
         """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
         is_shared = self.store.is_shared
         seconds = self.lease_seconds / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
-        if not (is_shared or self.engine.known.has_breakers) or time.monotonic() - self._beaten_at < seconds:
+        others_matter = is_shared or self.engine.known.has_breakers or self._has_not_its_run()
+        if not others_matter or time.monotonic() - self._beaten_at < seconds:
             return
         self._beaten_at = time.monotonic()
         if is_shared:
             self.engine.beat()
         self.rescue()
+        if self._has_not_its_run():
+            self.engine.take_up(self._tree(self.engine.root_run_id or 0))
+
+    def _has_not_its_run(self) -> bool:
+        """Whether another process has the run that this one is to drive: it may be dying, or die later."""
+        root = self.engine.root_run_id
+        return root is not None and root not in self.engine.drives
 
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
