@@ -113,3 +113,23 @@ def test_a_new_visit_starts_with_what_the_workflow_says():
     run = out_of_memory(History(flow).start()).fail("a").ok("a2")
 
     assert (run["a"].visit, adjusted(run)) == (2, None)
+
+
+def test_a_success_that_had_more_memory_than_it_asks_for_carries_a_warning():
+    run = run_of(resources=Resources(memory=60 * MIB))
+
+    run.tell(r.TaskEnded(run.clock, "a", 1, usage={"peak_memory": 128 * MIB}))
+
+    [warning] = run["a"].warnings
+    assert (warning.code, warning.severity) == ("OUT_OF_MEMORY", "warning")
+    assert (warning.step, warning.message) == ("a", "it had 128MiB, and asks for 60MiB")
+    assert run.status == "completed"
+
+
+@pytest.mark.parametrize("usage", [{}, {"peak_memory": 60 * MIB}, {"peak_memory": "much"}])
+def test_one_that_kept_to_it_carries_none(usage: dict[str, object]):
+    run = run_of(resources=Resources(memory=60 * MIB))
+
+    run.tell(r.TaskEnded(run.clock, "a", 1, usage=usage))
+
+    assert run["a"].warnings == ()

@@ -462,7 +462,7 @@ def test_from_a_step_on_maps_run_all_their_items_again() -> None:
             "m",
             (),
             "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-            "  to stop it: mulligan cancel 1",
+            "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1",
         ),
         (
             run_of(
@@ -512,7 +512,7 @@ def test_a_plain_retry_of_a_run_that_let_items_fail_points_to_them() -> None:
             run_of(step("a")),
             "",
             "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-            "  to stop it: mulligan cancel 1",
+            "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1",
         ),
         (
             run_of(step("a")).pause(),

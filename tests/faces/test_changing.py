@@ -257,7 +257,7 @@ def test_a_run_that_has_not_ended_cannot_be_retried(words: tuple[str, ...]):
         2,
         "",
         "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-        "  to stop it: mulligan cancel 1\n",
+        "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
     )
 
 

@@ -130,7 +130,7 @@ def test_the_list_and_the_run_say_who_drives_it():
         (
             ("retry", 1),
             "error[run.not_finished]: run 1 is running: it can be retried when it has ended\n"
-            "  to stop it: mulligan cancel 1\n",
+            "  if nobody drives it: mulligan resume 1; to stop it: mulligan cancel 1\n",
         ),
         (
             ("classify", 1, "hold", "retry", "--reason", "x"),

@@ -34,6 +34,7 @@ from .stopping import stop_place
 from .tasks import bound_host
 from .transitions import RUN_ENDED
 from .usage import adjusted, limits
+from .words import size
 
 
 def admit(now: Now, report: r.Report) -> Facts:
@@ -166,6 +167,7 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     found, said = classify(report.outcome)
     warnings = tuple(located(now, place, warning) for warning in said) if said else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
+        warnings += _over_its_memory(now, place, report.usage)
         return e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt)
@@ -179,6 +181,17 @@ def _measured(place: Place, found: Failure, usage: dict[str, Any]) -> dict[str, 
     had = {"OUT_OF_MEMORY": "memory", "TIMEOUT": "timeout"}.get(found.code)
     limit = getattr(limits(place), had) if had else None
     return {**details, had: limit} if had and limit else details
+
+
+def _over_its_memory(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+    """It had more than it asked for, so shortly that nobody saw it in time: the next one may not be so lucky."""
+    if place.spec.resources is None and place.climb.adjusted is None:
+        return ()
+    may, used = limits(place).memory, usage.get("peak_memory")
+    if not may or not isinstance(used, int) or used <= may:
+        return ()
+    message = f"it had {size(used)}, and asks for {size(may)}"
+    return (located(now, place, failure("OUT_OF_MEMORY", message, severity="warning")),)
 
 
 def _was_stopped(now: Now, place: Place) -> bool:

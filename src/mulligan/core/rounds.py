@@ -88,7 +88,7 @@ def _refuse(state: State, report: RetryRequested) -> None:
         hint = (
             f"to let it go on: mulligan resume {run.run_id}"
             if is_paused
-            else f"to stop it: mulligan cancel {run.run_id}"
+            else f"if nobody drives it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
         raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended", hint=hint)
     if report.from_step and report.from_step not in state.graph.nodes:

@@ -328,7 +328,8 @@ def _handler_done(teller: Teller, fact: e.HandlerSucceeded, at: datetime) -> _Sa
     """Where the place does not complete by that."""
     spec = teller.memory.spec(fact.place)
     if fact.strategy == "cleanup":
-        return fact.place, "its cleanup is done; the failure stands", "plain"
+        stands = "; the failure stands" if teller.memory.failure(fact.place) else ""
+        return fact.place, f"its cleanup is done{stands}", "plain"
     if fact.strategy == "custom" and isinstance(fact.output, dict) and fact.output.get("status") == "failed":
         return fact.place, "its handler decides: failed", "plain"
     is_rerun = spec is not None and spec.on_failure is not None and spec.on_failure.rerun
