@@ -18,7 +18,7 @@ import pytest
 import typer
 from typer.exceptions import TyperException
 
-from mulligan.cli.main import COMMANDS
+from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parser import app
 from mulligan.errors import LanguageError
 from mulligan.language import load

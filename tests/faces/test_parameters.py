@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mulligan.cli.main import COMMANDS, load
+from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.parameters import Argument, Option, arguments
 from mulligan.cli.parser import as_typer_has_it
 

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from mulligan.cli.display import Paper
+from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
 from mulligan.service.following import Following, Moving
 

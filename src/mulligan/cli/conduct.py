@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mulligan.cli.display import Display, paper
+from mulligan.cli.display import Display
+from mulligan.cli.paper import paper
 from mulligan.cli.summary import tell_outcome
 from mulligan.cli.terminal import show_json
 from mulligan.service.driver import Driver, machine

@@ -5,15 +5,13 @@ The live part comes with the first run that takes long enough to be looked at: i
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any
 
+from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
-from mulligan.cli.terminal import wants_colour
 from mulligan.service.following import Following, Told
 
 # A run that is over before this shows its lines alone.
@@ -22,35 +20,6 @@ FRAME_SECONDS = 0.1
 PLACE_CHARS_MAX = 24
 # What took no longer is not worth a word.
 TOOK_SECONDS_MIN = 1.0
-
-_CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
-_MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}
-_ASCII_MARKS = {"plain": "-", "good": "+", "bad": "x", "try": "~", "wait": "?"}
-
-
-class Paper:
-    """A stream that people read: what it can show."""
-
-    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
-        self.stream = stream
-        self.is_coloured = wants_colour(stream, environ)
-        self.is_live = stream.isatty() and (environ.get("TERM") or "dumb") not in ("dumb", "unknown")
-        self.has_signs = (stream.encoding or "").lower().replace("-", "") == "utf8"
-
-    def tinted(self, text: str, tone: str) -> str:
-        """The text in the colour of a tone, where colour is wanted."""
-        return f"\033[{_CODES[tone]}m{text}\033[0m" if self.is_coloured and text else text
-
-    def mark(self, tone: str) -> str:
-        return (_MARKS if self.has_signs else _ASCII_MARKS)[tone]
-
-    def say(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
-
-
-def paper() -> Paper:
-    """Stderr: people-talk goes there."""
-    return Paper(sys.stderr, os.environ)
 
 
 class Display:

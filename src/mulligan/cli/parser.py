@@ -13,8 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from mulligan import __version__
+from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.conversion import taken_plainly
-from mulligan.cli.main import COMMANDS, load
 from mulligan.cli.parameters import Argument, Command, Option
 from mulligan.cli.terminal import UsageRefused, exit_code_of, leaving_quietly
 

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from mulligan.cli.display import PLACE_CHARS_MAX, Paper
+from mulligan.cli.display import PLACE_CHARS_MAX
+from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
 from mulligan.service.account import Answered, Fate
 from mulligan.service.outcome import Outcome

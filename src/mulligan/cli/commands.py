@@ -1,0 +1,42 @@
+"""The commands by name, each imported when it is named and not before, since a prompt should not wait."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from mulligan.cli.parameters import Command
+
+# name -> where its function is, and its line in --help.
+COMMANDS = {
+    "run": ("mulligan.cli.run:run", "Run a workflow to its end, here, and show how it goes."),
+    "resume": ("mulligan.cli.resume:resume", "Go on with a run that was interrupted or paused."),
+    "worker": ("mulligan.cli.worker:worker", "Take part in the runs of a store, until you are told to end."),
+    "list": ("mulligan.cli.listing:list_runs", "List runs, newest first: how they are, and who drives them."),
+    "show": ("mulligan.cli.showing:show_run", "Show a run: its steps, what failed, what is waited for."),
+    "explain": ("mulligan.cli.explain:explain", "Tell the story of a run, and what it waits for."),
+    "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, also while they run."),
+    "events": ("mulligan.cli.logs:events", "Print the events of a run, one a line."),
+    "items": ("mulligan.cli.items:list_items", "List the items of a map step, and what became of each."),
+    "cancel": ("mulligan.cli.changing:cancel", "Stop a run: cleanup, undo and its end still run."),
+    "pause": ("mulligan.cli.changing:pause", "Let what runs end, and start nothing more until you resume it."),
+    "retry": ("mulligan.cli.changing:retry", "Give a run another round: what was not done runs again."),
+    "fork": ("mulligan.cli.changing:fork", "Start a new run that keeps what another did before a step."),
+    "pending": ("mulligan.cli.deciding:list_pending", "List what waits for a person, over all runs."),
+    "classify": ("mulligan.cli.deciding:classify", "Say what becomes of a parked step: retry, or fail."),
+    "approve": ("mulligan.cli.deciding:approve", "Answer an approval that a run waits for."),
+    "stats": ("mulligan.cli.stats:show_stats", "Show what retries, handlers, triage and routes were good for."),
+    "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
+    "replay": ("mulligan.cli.replay:replay", "Fold the log of a run again, and compare it with the store."),
+    "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once; or its handler."),
+    "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
+    "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
+    "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
+    "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and say what to do."),
+    "demo": ("mulligan.cli.demo:main", "Watch a run break on every rung of the ladder, and end well."),
+}
+
+
+def load(name: str) -> Command:
+    """The function of a command."""
+    module, _, function = COMMANDS[name][0].partition(":")
+    return getattr(import_module(module), function)

@@ -1,0 +1,39 @@
+"""What people read: colours and signs, where their terminal has them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from mulligan.cli.terminal import wants_colour
+
+_CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
+_MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}
+_ASCII_MARKS = {"plain": "-", "good": "+", "bad": "x", "try": "~", "wait": "?"}
+
+
+class Paper:
+    """A stream that people read: what it can show."""
+
+    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
+        self.stream = stream
+        self.is_coloured = wants_colour(stream, environ)
+        self.is_live = stream.isatty() and (environ.get("TERM") or "dumb") not in ("dumb", "unknown")
+        self.has_signs = (stream.encoding or "").lower().replace("-", "") == "utf8"
+
+    def tinted(self, text: str, tone: str) -> str:
+        """The text in the colour of a tone, where colour is wanted."""
+        return f"\033[{_CODES[tone]}m{text}\033[0m" if self.is_coloured and text else text
+
+    def mark(self, tone: str) -> str:
+        return (_MARKS if self.has_signs else _ASCII_MARKS)[tone]
+
+    def say(self, text: str) -> None:
+        print(text, file=self.stream, flush=True)
+
+
+def paper() -> Paper:
+    """Stderr: people-talk goes there."""
+    return Paper(sys.stderr, os.environ)
