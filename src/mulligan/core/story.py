@@ -48,24 +48,36 @@ _Said = _Sentence | None
 
 
 class Teller:
-    """Tells one run, entry by entry."""
+    """Tells one run, entry by entry; where details are wanted also what only `explain` says."""
 
-    def __init__(self, workflow: Workflow | None = None, children: Mapping[tuple[str, int], int] | None = None) -> None:
+    def __init__(
+        self,
+        workflow: Workflow | None = None,
+        children: Mapping[tuple[str, int], int] | None = None,
+        *,
+        has_details: bool = True,
+    ) -> None:
         self.memory = Recollection(workflow, children)
+        self._details: dict[type[e.Fact], _Details] = _DETAILS if has_details else {}
         # The last sentence about an attempt that failed: the end of its step may say it all again.
         self._attempt: tuple[str, datetime] | None = None
 
     def tell(self, entry: e.Entry) -> list[Line]:
         """The sentences for an entry; most have none."""
+        kind = type(entry.fact)
+        rule, details = _SENTENCES.get(kind), self._details.get(kind)
+        lines = self._lines(entry, rule, details) if rule or details else []
+        self.memory.see(entry.fact)
+        return lines
+
+    def _lines(self, entry: e.Entry, rule: _Rule | None, details: _Details | None) -> list[Line]:
         fact, at = entry.fact, entry.at
-        rule, details = _SENTENCES.get(type(fact)), _DETAILS.get(type(fact))
         said = rule(self, fact, at) if rule else None
         lines = [Line(at, *said, entry.seq, False, self._is_whole(fact, at), self._called(fact))] if said else []
         if details:
             lines += [Line(at, *one, entry.seq, True) for one in details(self, fact, at)]
         if said:
             self._attempt = (said[0], at) if isinstance(fact, e.AttemptFailed) else None
-        self.memory.see(fact)
         return lines
 
     def _called(self, fact: e.Fact) -> int:
@@ -423,7 +435,11 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.UndoFailed: lambda t, f, at: (f.step, f"could not be undone, {what(f.failure)}", "bad"),
     e.WarningRecorded: lambda t, f, at: (f.place, f"warning, {what(f.failure)}", "wait"),
 }
-_DETAILS: dict[type[e.Fact], Callable[[Teller, Any, datetime], Iterator[_Sentence]]] = {
+# Those that may have a sentence.
+TOLD_FACTS = frozenset(_SENTENCES)
+
+_Details = Callable[[Teller, Any, datetime], Iterator[_Sentence]]
+_DETAILS: dict[type[e.Fact], _Details] = {
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
     e.StepFailed: _edges_after_failure,

@@ -17,7 +17,7 @@ from ..core import events as e
 from ..core.lineage import calling_place
 from ..core.scope import filled
 from ..core.state import Place, State
-from ..core.story import Line, Teller
+from ..core.story import TOLD_FACTS, Line, Teller
 from ..core.transitions import RUN_ENDED
 from ..core.views import Progress
 from .account import Account
@@ -60,13 +60,21 @@ class Sentences:
     def of(self, state: State, entries: Sequence[e.Entry]) -> Iterator[Told]:
         """The sentences of a turn."""
         run_id = state.run.run_id
-        teller = self._tellers.setdefault(run_id, Teller(state.workflow))
+        teller = _teller(self._tellers, state)
         for entry in entries:
             if type(entry.fact) in _STARTS:
                 yield Told(run_id, _STARTS[type(entry.fact)](entry))
-            yield from (Told(run_id, line) for line in teller.tell(entry) if not line.is_detail)
+            yield from (Told(run_id, line) for line in teller.tell(entry))
         if state.run.status in RUN_ENDED:
             del self._tellers[run_id]
+
+
+def _teller(tellers: dict[int, Teller], state: State) -> Teller:
+    """Who tells this run, without what only `explain` says."""
+    run_id = state.run.run_id
+    if run_id not in tellers:
+        tellers[run_id] = Teller(state.workflow, has_details=False)
+    return tellers[run_id]
 
 
 _STARTS: dict[type[e.Fact], Callable[[Any], Line]] = {
@@ -115,10 +123,13 @@ class Following:
         if is_root:
             self.account.see(entries)
             self._see_progress(state, entries)
-        teller = self._tellers.setdefault(state.run.run_id, Teller(state.workflow))
+        teller = _teller(self._tellers, state)
         for entry in entries:
             self._look(state, entry)
-            self._tell(state, entry, teller.tell(entry), is_root)
+            if type(entry.fact) in TOLD_FACTS and _matters(state, entry.fact, is_root):
+                self._tell(state, entry, teller.tell(entry))
+            else:
+                teller.memory.see(entry.fact)
         if not is_root and state.run.status in RUN_ENDED:
             # A map may call ten thousand runs.
             del self._states[state.run.run_id], self._tellers[state.run.run_id]
@@ -150,11 +161,9 @@ class Following:
         news, self._news = self._news, []
         return news
 
-    def _tell(self, state: State, entry: e.Entry, lines: list[Line], is_root: bool) -> None:
+    def _tell(self, state: State, entry: e.Entry, lines: list[Line]) -> None:
         run_id = state.run.run_id
         for line in lines:
-            if line.is_detail or not _matters(state, entry.fact, is_root):
-                continue
             if self._told >= LINES_MAX:
                 self.is_cut = True
                 return
