@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,11 @@ def test_a_fork_keeps_what_was_done_before_the_step():
     assert (said.code, said.json["run_id"], said.json["status"]) == (0, 2, "completed")
     assert said.json["outputs"] == {"said": "announced built staging"}
     assert [step["attempts"] for step in said.json["steps"].values()] == [0, 1, 1]
+    assert re.search(r"^build +completed +kept from the run that was forked$", mulligan("show", 2).out, re.MULTILINE)
+    assert mulligan("logs", 2, "build").err == (
+        "error[attempt.unknown]: 'build' of run 2 has had no attempt\n"
+        "  its result was kept from run 1: mulligan logs 1 build\n"
+    )
 
 
 def test_a_fork_may_have_other_inputs_and_another_workflow():

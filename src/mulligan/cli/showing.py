@@ -88,6 +88,8 @@ def _child_row(child: dict[str, Any], depth: int) -> tuple[str, ...]:
 def _remarks(step: dict[str, Any]) -> Iterator[str]:
     if step["visits"] > 1:
         yield f"visit {step['visits']}"
+    if step["status"] == "completed" and not step["visits"]:
+        yield "kept from the run that was forked"
     if step["recovered"]:
         yield "recovered"
     if step["undone"]:

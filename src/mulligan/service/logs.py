@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ..core.codec import encode
+from ..core.events import RunStarted
 from ..core.keys import is_part, item_key, step_name
 from ..errors import NotFound
 from .reading import AttemptLog, Reading
@@ -39,7 +40,8 @@ def step_logs(
     below = _without_maps([one for one in every if is_part(one[0], place) and _is_meant(place, one[0], part)])
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
-        raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=_there_is(every, place), step=step)
+        hint = _there_is(every, place) or _kept(reading, run_id, step)
+        raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=hint, step=step)
     return [reading.attempt_log(run_id, *one) for one in meant]
 
 
@@ -77,3 +79,11 @@ def _there_is(every: list[tuple[str, int]], place: str) -> str:
     found = list(dict.fromkeys(f"{key} attempt {number}" for key, number in every if is_part(key, place)))
     shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     return f"there is {shown}" if found else ""
+
+
+def _kept(reading: Reading, run_id: int, step: str) -> str:
+    """Where to look for what a fork has not run itself."""
+    first = next((entry.fact for entry in reading.events(run_id)), None)
+    if not isinstance(first, RunStarted) or step not in {kept.step for kept in first.kept}:
+        return ""
+    return f"its result was kept from run {first.forked_from}: mulligan logs {first.forked_from} {step}"
