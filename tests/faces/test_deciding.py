@@ -490,7 +490,7 @@ def test_a_dry_run_of_many_tells_each_and_writes_nothing():
         ),
         (
             [decided(), decided(verdict="fail")],
-            "error[input.invalid]: decision 2: 'simulate' of run 1 is decided twice\n",
+            "error[input.invalid]: decision 2: 'simulate' of run 1 is decided twice; none of the 2 is recorded\n",
         ),
         (
             [decided(), decided(run_id=9), decided(step="publish")],

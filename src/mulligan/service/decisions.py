@@ -125,17 +125,18 @@ def _each(entries: Sequence[Any], act: Callable[[Any], Found]) -> list[Found]:
         except StoreUnavailable:
             raise
         except MulliganError as error:
-            errors.append(_named(error, number))
+            errors.append(_retold(error, f"decision {number}: {error.message}"))
     if len(errors) > 1:
         told = "\n  ".join(error.message for error in errors)
         raise InputInvalid(f"{len(errors)} of {len(entries)} decisions make no sense, and none is recorded", hint=told)
     if errors:
-        raise errors[0]
+        others = f"; none of the {len(entries)} is recorded" if len(entries) > 1 else ""
+        raise _retold(errors[0], f"{errors[0].message}{others}")
     return found
 
 
-def _named(error: MulliganError, number: int) -> MulliganError:
-    return type(error)(f"decision {number}: {error.message}", hint=error.hint, **error.data)
+def _retold(error: MulliganError, message: str) -> MulliganError:
+    return type(error)(message, hint=error.hint, **error.data)
 
 
 # -- what would follow -----------------------------------------------------------------------------------------------
