@@ -479,7 +479,10 @@ def test_a_dry_run_of_many_tells_each_and_writes_nothing():
             "error[input.invalid]: decision 1: '-5' is not a size\n  write it like 512MiB or 4GB\n",
         ),
         ([decided(verdict="skip")], "error[input.invalid]: decision 1: 'skip' is no verdict\n  say retry or fail\n"),
-        ([decided(run_id=9)], "error[run.unknown]: decision 1: there is no run 9\n"),
+        (
+            [decided(run_id=9)],
+            "error[run.unknown]: decision 1: there is no run 9\n  those that there are: mulligan list\n",
+        ),
         (
             [decided(step="simulte")],
             "error[step.unknown]: decision 1: 'simulte' is not a step of run 1\n  did you mean 'simulate'?\n",

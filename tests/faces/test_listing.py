@@ -328,7 +328,7 @@ def test_every_verb_refuses_a_run_that_is_not_there(words: tuple[object, ...], f
         f"error[run.unknown]: there is no run 9: '{folder}/.mulligan' has none\n"
         "  runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place\n",
     )
-    assert unknown == (2, "", "error[run.unknown]: there is no run 9\n")
+    assert unknown == (2, "", "error[run.unknown]: there is no run 9\n  those that there are: mulligan list\n")
 
 
 @pytest.mark.parametrize("words", [("run", "flow.yaml"), ("show", 1), ("events", 1)], ids=["run", "show", "events"])

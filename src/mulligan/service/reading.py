@@ -74,9 +74,12 @@ class Reading:
                 hint="runs are kept where they were started: --home DIR or MULLIGAN_HOME names another place",
                 run_id=run_id,
             )
-        if run_id not in RUN_IDS:
-            raise UnknownRun(f"there is no run {run_id}", run_id=run_id)
-        return self.store.run(run_id)
+        try:
+            if run_id in RUN_IDS:
+                return self.store.run(run_id)
+        except UnknownRun:
+            pass
+        raise UnknownRun(f"there is no run {run_id}", hint="those that there are: mulligan list", run_id=run_id)
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         """The newest runs first; none where nothing was ever run."""
