@@ -203,4 +203,5 @@ def test_of_many_rivals_one_has_the_probe_of_a_breaker(store: Store, where: str)
 
     said = race(where, "print(*[lease.task.place for lease in store.lease(name, Offer(9, 9, 9, (), 'here', 9))])\n")
 
-    assert sorted(said) == [[], [], ["p0"]]
+    # Which task it is depends on which of them were being looked at by a rival.
+    assert sorted(map(len, said)) == [0, 0, 1]
