@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core import effects as fx
 from mulligan.core import reports as r
 from mulligan.core.flow import unwoken
-from mulligan.core.turn import fold, turn
+from mulligan.core.turn import fold
 from mulligan.core.views import run_json, waits_for_people
 from mulligan.core.workflow import Action, Workflow
 from mulligan.testing.history import History, Step, step, workflow
@@ -21,13 +20,7 @@ class Piecewise(History):
         self.state.graph.starts_at_once = 2
 
     def tell(self, report: r.Report) -> Piecewise:
-        self.last = turn(self.state, report, self.evaluator)
-        self.state.commit()
-        self.log.extend(self.last)
-        for entry in self.last:
-            for effect in fx.effects(self.state, entry.fact):
-                self._take_up(effect)
-        return self
+        return self.tell_alone(report)
 
     def go_on(self) -> Piecewise:
         return self.tell(r.StartsDue(self.clock, self.starts.pop(0)))

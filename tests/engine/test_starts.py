@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.core import events as e
+from mulligan.core import reports as r
 from mulligan.core.graph import Graph
 from mulligan.testing.faults import Crash, faults
 
@@ -44,3 +45,21 @@ def test_after_a_crash_between_two_pieces_the_others_are_entered_once(world: Wor
     entered = [entry.fact.step for entry in world.store.log(run_id) if isinstance(entry.fact, e.StepEntered)]
     assert len(entered) == len(set(entered)) == STEPS + 1
     assert world.status(run_id) == "completed"
+
+
+def test_a_pause_between_two_pieces_enters_no_more_until_it_is_lifted(world: World) -> None:
+    engine = world.engine(slots=500)
+    run_id = world.start(LARGE, engine)
+    engine.tick(0.0)
+    world.store.put(run_id, r.PauseRequested(world.clock.now(), "ann"))
+    engine.call()
+    world.settle(engine, ticks_max=5 * STEPS)
+    entered = [entry.fact for entry in world.store.log(run_id) if isinstance(entry.fact, e.StepEntered)]
+
+    world.store.put(run_id, r.ResumeRequested(world.clock.now(), "ann"))
+    engine.call()
+    world.settle(engine, ticks_max=5 * STEPS)
+
+    assert len(entered) < STEPS
+    assert world.status(run_id) == "completed"
+    assert set(world.statuses(run_id).values()) == {"completed"}

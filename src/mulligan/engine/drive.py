@@ -134,6 +134,11 @@ class Drive:
         return self.state.run.stop is not None
 
     @property
+    def has_more_to_enter(self) -> bool:
+        """Whether the next turn goes on with the first steps of a large run: not while it is paused."""
+        return bool(self.starts) and not self.is_paused
+
+    @property
     def is_under_way(self) -> bool:
         """Whether a turn has begun that is not written."""
         return self._pending is not None
@@ -172,7 +177,7 @@ class Drive:
             told = reports.popleft()
             pending.answered.append(told)
             self._answer(pending, told, now)
-        if self.starts:
+        if self.has_more_to_enter:
             pending.begun.append(self.starts.popleft())
             pending.next.append(r.StartsDue(now, pending.begun[-1]))
             self._follow(pending, now)

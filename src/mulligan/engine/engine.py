@@ -139,7 +139,7 @@ class Engine:
         hands = None if self._is_draining else self.hands
         drive = Drive(turn, record, state, self.evaluator, hands, is_exclusive=not self.store.is_shared)
         self.drives[turn.run_id] = drive
-        if drive.starts:
+        if drive.has_more_to_enter:
             self._told[turn.run_id] = drive
         self._must_look = True
         return drive
@@ -296,7 +296,7 @@ class Engine:
             drive.answer(now, 1 if drive.crashes else REPORTS_PER_TURN_MAX)
         except Exception as error:
             self._crashed(drive, error, now)
-        if (drive.reports or drive.starts) and drive.run_id in self.drives:
+        if (drive.reports or drive.has_more_to_enter) and drive.run_id in self.drives:
             self._told[drive.run_id] = drive
 
     def _crashed(self, drive: Drive, error: Exception, now: datetime) -> None:
@@ -422,7 +422,7 @@ class Engine:
                 drive.queue.clear()
             elif drive.queue:
                 self._queuing[drive.run_id] = drive
-            if drive.starts:
+            if drive.has_more_to_enter:
                 self._told[drive.run_id] = drive
             if entries:
                 self.watcher.committed(drive.state, entries)

@@ -132,15 +132,20 @@ class History:
     # -- telling -----------------------------------------------------------------------------------------------------
 
     def tell(self, report: r.Report) -> Self:
-        """Hand one report to the core and take up what follows."""
+        """Hand one report to the core and take up what follows; the other first steps of a large run, too."""
+        self.tell_alone(report)
+        while self.starts:
+            self.tell_alone(r.StartsDue(self.clock, self.starts.pop(0)))
+        return self
+
+    def tell_alone(self, report: r.Report) -> Self:
+        """One turn, and no more: the pieces of first steps that it leaves are in `starts`."""
         self.last = turn(self.state, report, self.evaluator)
         self.state.commit()
         self.log.extend(self.last)
         for entry in self.last:
             for effect in fx.effects(self.state, entry.fact):
                 self._take_up(effect)
-        while self.starts:
-            self.tell(r.StartsDue(self.clock, self.starts.pop(0)))
         return self
 
     def _take_up(self, effect: fx.Effect) -> None:
