@@ -19,6 +19,10 @@ _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 
 
+class NotFound(Exception):
+    """The program that is to run a task is nowhere on the path."""
+
+
 class Ended(msgspec.Struct, frozen=True):
     """What was measured of a process, or of a step in a warm one. Times are of the clock on the wall."""
 

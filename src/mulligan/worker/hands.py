@@ -21,20 +21,21 @@ from ..core.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from ..core.tasks import Task
 from ..errors import InputInvalid
 from ..ports import Lease, Offer
-from . import outputs
 from .actions import python, shell
+from .actions.kinds import SPAWNED, called
 from .cgroups import OomKills
 from .children import Answer, Child, ChildBroke, Step
-from .ended import Ended, not_found, not_started, refused, report
+from .desk import Desk
+from .ended import Ended, NotFound, not_found, not_started, refused, report
 from .environment import of_worker
-from .folders import Folders, Logs, Sides, has_content, move, name_also, remove_folder
+from .folders import Folders, name_also, remove_folder
 from .listening import forget, listen
+from .passage import Passage
 from .pool import Pool
 from .processes import kill_marked
 from .programs import Programs
 from .room import Lookahead, Room
 from .running import Running
-from .secrets import refuse_secrets
 from .supervision import Supervision, SupervisorGone
 from .timing import seconds_left
 
@@ -45,7 +46,6 @@ LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
 # A child that died idle is noticed when it is given a step. Several at once: the supervisor is dead as well.
 GIVE_ATTEMPTS_MAX = 5
-_WELL = Outcome()
 
 
 class LocalHands:
@@ -71,14 +71,14 @@ class LocalHands:
         self.host = host
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
+        self._desk = Desk(self._folders, name)
+        self._passage = Passage()
         self._room = Room(cpus, memory, gpus, labels)
         self._environment = of_worker(name, dict(os.environ))
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._lookahead = Lookahead(2 * int(cpus), more=3) if lookahead is None else Lookahead(lookahead)
         # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
         self._waiting: dict[int, Task] = {}
-        self._free_sides: list[Sides] = []
-        self._sides_made = 0
         self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
         self._grace_seconds = grace_seconds
         self._running: dict[int, Running] = {}
@@ -135,19 +135,16 @@ class LocalHands:
             if not self._is_ready:
                 self._folders.make_worker(self.name)
                 self._is_ready = True
-            refuse_secrets(task)
-            if task.kind == "shell":
+            running.own = self._passage.inward(lease)
+            if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)
                 return self._order(running)
-            if task.kind == "python":
-                self._start_python(running)
-            else:
-                self._end(lease.token, refused(task, f"this version cannot run '{task.kind}' steps yet"))
+            self._start_call(running)
         except InputInvalid as error:
             self._end(lease.token, refused(task, "; ".join(filter(None, (error.message, error.hint)))))
         except UnicodeError:
             self._end(lease.token, refused(task, "a value has half of a character in it, and cannot be handed over"))
-        except shell.NotFound as missing:
+        except NotFound as missing:
             self._end(lease.token, not_found(task, str(missing)))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -155,34 +152,28 @@ class LocalHands:
         return None
 
     def _take(self, lease: Lease) -> Running:
-        running = Running(lease, self._free_sides.pop() if self._free_sides else self._new_sides())
+        running = Running(lease, lease, self._desk.take())
         self._running[lease.token] = running
         return running
 
-    def _new_sides(self) -> Sides:
-        self._sides_made += 1
-        return self._folders.sides(self.name, self._sides_made)
-
-    def _logs(self, task: Task) -> Logs:
-        """The names that its logs get; most have nothing in them, and never get any."""
-        return self._folders.logs(task.run_id, task.place, task.attempt)
-
     def _order(self, running: Running) -> tuple:
-        lease = running.lease
-        order, running.is_direct = shell.order(lease, running.sides, self._folders, self._programs)
+        lease = running.own
+        action = SPAWNED[lease.task.kind]
+        order, running.is_direct = action.order(lease, running.sides, self._folders, self._programs)
         if not self._lookahead.holds(lease.task):
             self._name_logs_later(running, time.monotonic())
             return ("run", lease.token, *order)
         self._waiting[lease.token] = lease.task
         return ("next", lease.token, *order)
 
-    def _start_python(self, running: Running) -> None:
-        lease = running.lease
-        order = python.order(lease, running.sides, self._folders)
+    def _start_call(self, running: Running) -> None:
+        lease = running.own
+        action = called(lease.task)
+        order = action.order(lease, running.sides, self._folders)
         left = seconds_left(lease.task)
-        interpreter = python.interpreter_of(lease.task, self._programs)
+        interpreter = action.interpreter_of(lease.task, self._programs)
         for _ in range(GIVE_ATTEMPTS_MAX):
-            child = self._children.take(lease.task.version, interpreter, self._folder)
+            child = self._children.take(action.kept_apart_by(lease.task), interpreter, self._folder)
             now = time.monotonic()
             step = Step(lease, time.time(), None if left is None else now + left)
             try:
@@ -228,7 +219,7 @@ class LocalHands:
         while not self._is_dropped and time.monotonic() < until:
             self._wait(until - time.monotonic())
         for running in dropped:
-            self._clean(running, None)
+            self._desk.clear(running, None)
 
     def renewed(self) -> None:
         self._supervisor.send(("renew",))
@@ -269,32 +260,10 @@ class LocalHands:
         running = self._running.pop(token)
         self._waiting.pop(token, None)
         self.unreserve(running.lease.task)
-        self._clean(running, report)
+        if isinstance(report, TaskEnded):
+            report = self._passage.outward(running.own, report)
+        self._desk.clear(running, report)
         self._done.append((running.lease, report))
-
-    def _clean(self, running: Running, report: Report | None) -> None:
-        """Leave nothing for the next task that gets the same side files."""
-        sides = running.sides
-        used = [sides.output]
-        if running.has_named_logs:
-            used += [sides.out, sides.err]
-        elif not running.child:
-            self._keep_logs(running)
-        if not isinstance(report, TaskEnded) or report.outcome != _WELL:
-            used.append(sides.error)
-        if running.lease.task.context:
-            used.append(sides.context)
-        if "stdin" in running.lease.task.params:
-            used.append(sides.stdin)
-        if all(outputs.remove(path) for path in used):
-            self._free_sides.append(sides)
-
-    def _keep_logs(self, running: Running) -> None:
-        """What is in them gets its name; an empty one stays for the next task."""
-        if has_content(running.sides.out):
-            move(running.sides.out, self._logs(running.lease.task).out)
-        if has_content(running.sides.err):
-            move(running.sides.err, self._logs(running.lease.task).err)
 
     def _hear_supervisor(self) -> None:
         try:
@@ -349,7 +318,7 @@ class LocalHands:
 
     def _told(self, running: Running, ended: Ended) -> Report:
         """The report of a task whose process has ended."""
-        lease = running.lease
+        lease = running.own
         task = lease.task
         if ended.why == "expired":
             return self._lost(task)
@@ -360,8 +329,8 @@ class LocalHands:
             gone = Outcome(code="EXCEPTION", exit_code=None, message="its process ended before 'main' had returned")
             return report(task, gone, None, ended)
         is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
-        written = self._logs(running.lease.task) if running.child or running.has_named_logs else running.sides
-        return shell.read_end(lease, written, running.sides, ended, is_out_of_memory)
+        read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
+        return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory)
 
     def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
         """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""
@@ -380,7 +349,7 @@ class LocalHands:
             return
         running = self._running[token]
         if running.is_direct and not what:
-            self._programs.refuse_direct(running.lease.task.params["text"])
+            self._programs.refuse_direct(running.own.task.params["text"])
             self._supervisor.send(self._order(running))
             return
         self._end(token, not_started(running.lease.task, what, number, text))
@@ -411,10 +380,10 @@ class LocalHands:
         lease = step.lease
         running = self._running[lease.token]
         if answer.out or answer.err:
-            child.name_logs(self._logs(running.lease.task), answer.out > 0, answer.err > 0)
+            child.name_logs(self._desk.logs(running.lease.task), answer.out > 0, answer.err > 0)
         child.end_step()
         ended = Ended(0, step.started, time.time(), answer.cpu, answer.peak)
-        told = python.read_answer(lease, self._folders, running.sides, answer, ended)
+        told = python.read_answer(running.own, self._folders, running.sides, answer, ended)
         if lease.task.memory is not None:
             self._supervisor.send(("limit", child.key, None))
         if not (child.is_leaving or answer.worn or answer.forked):
@@ -429,7 +398,7 @@ class LocalHands:
     def _on_child_ended(self, child: Child, ended: Ended) -> None:
         step = child.step
         if step is not None:
-            child.name_logs(self._logs(step.lease.task))
+            child.name_logs(self._desk.logs(step.lease.task))
             child.end_step()
         self._children.forget(child)
         self._on_swept(child.key)
@@ -437,7 +406,7 @@ class LocalHands:
             return
         if ended.ended < step.started:
             # It was gone before it got the step, and nobody had noticed.
-            self._start_python(self._running[step.lease.token])
+            self._start_call(self._running[step.lease.token])
             return
         # That it had broken was only what we saw of its end.
         why = "" if ended.why == "broken" else ended.why
@@ -474,7 +443,7 @@ class LocalHands:
     def _name_logs(self, running: Running, now: float) -> None:
         """It runs for a while now: its logs can be found under the name of its attempt."""
         running.named_at = None
-        logs = self._logs(running.lease.task)
+        logs = self._desk.logs(running.lease.task)
         if not running.child:
             # Whether it has been started by now or not: what it opens is what has the name.
             running.has_named_logs = name_also(running.sides, logs)

@@ -13,6 +13,8 @@ class Running(msgspec.Struct):
     """A task that was taken and has not been told as ended."""
 
     lease: Lease
+    # The same with the values that the task is run with: what was looked up for it is told to nobody else.
+    own: Lease
     sides: Sides
     # The child that works at it, or 0: then it is a process of its own, known by its token.
     child: int = 0

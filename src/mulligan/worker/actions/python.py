@@ -10,11 +10,11 @@ from ...core.tasks import Task
 from ...ports import Lease
 from .. import outputs
 from ..children import Answer, Order
-from ..ended import Ended, not_entered, report
+from ..ended import Ended, NotFound, not_entered, report
 from ..environment import folder_of, of_task
 from ..folders import Folders, Sides
 from ..programs import Programs
-from .shell import NotFound, missing, read_reports, write
+from .shell import missing, read_reports, write
 
 _WELL = Outcome()
 
@@ -28,6 +28,11 @@ def interpreter_of(task: Task, programs: Programs) -> str:
     if found is None:
         raise NotFound(named)
     return found
+
+
+def kept_apart_by(task: Task) -> str:
+    """What one workflow has imported is nothing to another."""
+    return task.version
 
 
 def order(lease: Lease, sides: Sides, folders: Folders) -> Order:

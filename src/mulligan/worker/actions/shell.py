@@ -11,7 +11,7 @@ from ...core.tasks import Task
 from ...language.expressions import as_text
 from ...ports import Lease
 from .. import outputs
-from ..ended import Ended, report
+from ..ended import Ended, NotFound, report
 from ..environment import folder_of, of_task
 from ..folders import Folders, Logs, Sides
 from ..programs import Programs
@@ -20,10 +20,6 @@ from ..timing import is_past_deadline, seconds_left
 INTERPRETER = "bash"
 _WELL = Outcome()
 _STOPPED = Outcome(is_stopped=True)
-
-
-class NotFound(Exception):
-    """The program that is to read the text is nowhere on the path."""
 
 
 def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> tuple[tuple[Any, ...], bool]:

@@ -1,0 +1,49 @@
+"""Which action is carried out how: as a process of its own, or as a call in a warm child."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ...core.reports import TaskEnded
+from ...core.tasks import Task
+from ...errors import InputInvalid
+from ...ports import Lease
+from ..children import Order
+from ..ended import Ended
+from ..folders import Folders, Logs, Sides
+from ..programs import Programs
+from . import python, shell
+
+
+class Spawned(Protocol):
+    """An action that is a process: what the supervisor starts, and how its end is read."""
+
+    def order(
+        self, lease: Lease, sides: Sides, folders: Folders, programs: Programs, /
+    ) -> tuple[tuple[Any, ...], bool]: ...
+
+    def read_end(
+        self, lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_out_of_memory: bool, /
+    ) -> TaskEnded: ...
+
+
+class Called(Protocol):
+    """An action that is a function: what a warm child is told, and which one."""
+
+    def order(self, lease: Lease, sides: Sides, folders: Folders, /) -> Order: ...
+
+    def interpreter_of(self, task: Task, programs: Programs, /) -> str: ...
+
+    def kept_apart_by(self, task: Task, /) -> str:
+        """A child that has run one task runs another only where this is the same."""
+
+
+SPAWNED: dict[str, Spawned] = {"shell": shell}
+_CALLED: dict[str, Called] = {"python": python}
+
+
+def called(task: Task) -> Called:
+    """How the task's function is called; InputInvalid where nobody here knows such an action."""
+    if task.kind not in _CALLED:
+        raise InputInvalid(f"this version cannot run '{task.kind}' steps yet")
+    return _CALLED[task.kind]
