@@ -43,6 +43,7 @@ TERMINATED_STATUS = 128 + SIGTERM
 # Variables that only a program started by the step reads from the C library.
 OWN_PREFIX = "MULLIGAN_"
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
+OWN_FOLDER = os.path.dirname(__file__) + "/"
 # What the program of a step is called, until a traceback says of which.
 PROGRAM = "<step>"
 
@@ -463,7 +464,7 @@ def _trace(error: BaseException) -> str:
     """The frames of the user's code: ours come first and are left out."""
     try:
         frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
             frames = frames.tb_next
         lines = traceback.format_exception(type(error), error, frames)
         return "".join(lines).encode("utf-8", "replace").decode()[-TRACE_CHARS_MAX:]

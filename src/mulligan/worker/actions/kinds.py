@@ -12,7 +12,7 @@ from ..children import Order
 from ..ended import Ended
 from ..folders import Folders, Logs, Sides
 from ..programs import Programs
-from . import python, shell
+from . import calls, python, shell
 
 
 class Spawned(Protocol):
@@ -44,6 +44,8 @@ _CALLED: dict[str, Called] = {"python": python}
 
 def called(task: Task) -> Called:
     """How the task's function is called; InputInvalid where nobody here knows such an action."""
-    if task.kind not in _CALLED:
-        raise InputInvalid(f"this version cannot run '{task.kind}' steps yet")
-    return _CALLED[task.kind]
+    if task.kind in _CALLED:
+        return _CALLED[task.kind]
+    if calls.is_known(task):
+        return calls
+    raise InputInvalid(f"this version cannot run '{task.kind}' steps yet")

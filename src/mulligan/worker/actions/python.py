@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from ...core.classify import Outcome
 from ...core.reports import TaskEnded
@@ -37,19 +38,20 @@ def kept_apart_by(task: Task) -> str:
 
 def order(lease: Lease, sides: Sides, folders: Folders) -> Order:
     """What the child is to do. InputInvalid where a value does not fit."""
+    params = lease.task.params
+    args = params.get("args", {})
+    return ordered(lease, sides, folders, args, code=params.get("code", ""), call=params.get("call", ""))
+
+
+def ordered(
+    lease: Lease, sides: Sides, folders: Folders, args: dict[str, Any], *, code: str = "", call: str = ""
+) -> Order:
+    """An order to a child: code with a `main`, or a function, and what it is called with."""
     task = lease.task
-    params = task.params
     if task.context:
         write(sides.context, task.context)
-    return Order(
-        task.step,
-        params.get("args", {}),
-        of_task(lease, sides, folders.outputs(task.run_id)),
-        folder_of(task),
-        task.home or "/",
-        params.get("code", ""),
-        params.get("call", ""),
-    )
+    env = of_task(lease, sides, folders.outputs(task.run_id))
+    return Order(task.step, args, env, folder_of(task), task.home or "/", code, call)
 
 
 def read_answer(lease: Lease, folders: Folders, sides: Sides, answer: Answer, ended: Ended) -> TaskEnded:

@@ -1,0 +1,40 @@
+"""Actions that are functions: called with their parameters by name, in a warm child of our own interpreter."""
+
+from __future__ import annotations
+
+import sys
+
+from ...core.tasks import Task
+from ...ports import Lease
+from ..children import Order
+from ..folders import Folders, Sides
+from ..programs import Programs
+from . import python
+
+# They are imported in the child alone: what they need costs nobody else anything.
+BUILT_IN = {
+    "http": "mulligan.worker.actions.http:run",
+    "sql": "mulligan.worker.actions.sql:run",
+}
+PLUGIN = "mulligan.worker.actions.plugin:run"
+
+
+def is_known(task: Task) -> bool:
+    """Whether it is one of ours, or the file says itself which function it is (see `mulligan.language.plugins`)."""
+    return task.kind in BUILT_IN or "call" in task.params
+
+
+def order(lease: Lease, sides: Sides, folders: Folders) -> Order:
+    """What the child is to do. InputInvalid where a value does not fit."""
+    call = BUILT_IN.get(lease.task.kind, PLUGIN)
+    return python.ordered(lease, sides, folders, lease.task.params, call=call)
+
+
+def interpreter_of(task: Task, programs: Programs) -> str:
+    """Ours: whatever interpreter the workflow names for its own code, these are installed beside us."""
+    return sys.executable
+
+
+def kept_apart_by(task: Task) -> str:
+    """Our own code may serve everybody. What a plugin has imported is nothing to another, or to another workflow."""
+    return "built in" if task.kind in BUILT_IN else f"{task.kind} {task.version}"
