@@ -19,6 +19,8 @@
       StaleLease                        task.stale_lease         409   1   a worker reports under a void lease
       StoreUnavailable                  store.unavailable        503   1   it may come back: wait, or say so
       StoreRefused                      store.refused            500   1   it cannot be used as it is
+      ArtifactGone                      artifact.gone            410   1   somebody has removed what a run refers to
+      ArtifactDamaged                   artifact.damaged         500   1   it is not what was kept
       CodecError                        codec                    500   1   an event that cannot be read
       Unlawful                          internal.unlawful        500   1   a bug of ours: a fact that may not follow
 
@@ -237,6 +239,19 @@ class StoreRefused(MulliganError):
     """The store cannot be used as it is: a newer schema, no database at all, a folder that may not be written."""
 
     code = "store.refused"
+
+
+class ArtifactGone(MulliganError):
+    """A large output that a run refers to is not there any more."""
+
+    code = "artifact.gone"
+    http_status = 410
+
+
+class ArtifactDamaged(MulliganError):
+    """A large output is not what was kept, or a reference refers to nothing."""
+
+    code = "artifact.damaged"
 
 
 class CodecError(MulliganError):

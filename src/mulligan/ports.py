@@ -10,12 +10,13 @@ store's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
+from .core.artifacts import Artifact, Format
 from .core.breaker import Counted, Guard, Status
 from .core.effects import SetTimer, StopTask
 from .core.events import Entry
@@ -207,6 +208,37 @@ class BreakerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     waiting: int = 0
 
 
+class ArtifactRecord(msgspec.Struct, frozen=True):
+    """What there is under a name: an artifact, or what is left of one that was never whole."""
+
+    name: str
+    size: int
+    kept_at: datetime
+    is_whole: bool = True
+
+
+class Artifacts(Protocol):
+    """Keeps large outputs, beside the logs that refer to them. Any method may raise `StoreUnavailable`."""
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        """Keep it, whole or not at all: it is on the disk when this returns.
+
+        Nothing that was kept before is ever written over: where the name is taken the artifact gets another one.
+        """
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        """What was kept; `ArtifactGone` where it is not there, `ArtifactDamaged` where it is something else now."""
+
+    def path(self, artifact: Artifact) -> str:
+        """The file that it is in; "" where it is in none."""
+
+    def records(self) -> Iterator[ArtifactRecord]:
+        """Everything that is there."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove what is under these names, and folders in which nothing is left."""
+
+
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time, in UTC. It may jump; the log's own time never goes back."""
@@ -220,6 +252,8 @@ class Store(Protocol):
 
     # Whether several hosts may share it: then heartbeats count, and any worker may take any task.
     is_shared: bool
+    # Where large outputs of its runs are.
+    artifacts: Artifacts
 
     def close(self) -> None: ...
 
@@ -270,6 +304,15 @@ class Store(Protocol):
 
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         """One row of the newest runs of a workflow, where it has no tag: run id and data, the newest first."""
+
+    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+        """Everything in logs, inboxes and queues that has this ASCII text in it: run id, and the JSON as it is kept."""
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        """Remove these runs with all the runs that they called: each tree whole, or not at all. The ids that are gone.
+
+        A tree stays in which a run has not ended, is held, or was told something that it has not answered.
+        """
 
     # -- inboxes
 

@@ -9,6 +9,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from ..core import codec
 from ..core.breaker import CLOSED, Counted, Guard, judge
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
@@ -31,7 +32,9 @@ from ..ports import (
     WorkerRecord,
 )
 from . import refusals
+from .artifact_memory import ArtifactMemory
 from .clock import SystemClock
+from .encoding import encoded
 from .gate import Gate
 from .memory_shelf import KeptRun, KeptTask, KeptWorker, Shelf, Timer
 from .room import Room
@@ -46,6 +49,7 @@ class MemoryStore:
         self.shelf = shelf or Shelf()
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)
+        self.artifacts = ArtifactMemory(self.shelf.artifacts, self._clock)
         self._own_writes = 0
         self._seen_writes = self.shelf.writes
 
@@ -151,6 +155,23 @@ class MemoryStore:
         runs = (run for run in reversed(self.shelf.runs.values()) if run.new.name == workflow)
         rows = ((run.run_id, *run.rows[kind, key]) for run in runs if (kind, key) in run.rows)
         return list(islice(((run_id, data) for run_id, tag, data in rows if not tag), limit))
+
+    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+        entries = ((run.run_id, codec.encode(entry)) for run in self.shelf.runs.values() for entry in run.log)
+        told = ((kept.message.run_id, encoded(kept.message.report)) for kept in self.shelf.messages.values())
+        tasks = ((kept.task.run_id, encoded(kept.task)) for kept in self.shelf.tasks.values())
+        return (found for found in (*entries, *told, *tasks) if text.encode() in found[1])
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        told = {kept.message.run_id for kept in self.shelf.messages.values()}
+        runs = [run for run in self.shelf.runs.values() if run.root_run_id in set(root_run_ids)]
+        busy = {run.root_run_id for run in runs if run.status not in RUN_ENDED or run.holder or run.run_id in told}
+        gone = [run for run in runs if run.root_run_id not in busy]
+        for run in gone:
+            self._end_round(run)
+            del self.shelf.runs[run.run_id]
+        self._wrote()
+        return [run.run_id for run in gone]
 
     # -- inboxes
 

@@ -12,6 +12,7 @@ from ..core.reports import Report, TimerKind
 from ..core.tasks import Task
 from ..ports import Answer, Commit, Message, NewRun, RunRecord, WorkerRecord
 from . import refusals
+from .artifact_memory import Shelved
 from .encoding import encoded, report_from
 
 Timer = tuple[int, TimerKind, str, int]
@@ -108,7 +109,9 @@ class Shelf:
         self.tasks: dict[KnownBy, KeptTask] = {}
         self.timers: dict[Timer, datetime] = {}
         self.breakers: dict[str, Circuit] = {}
+        self.artifacts: Shelved = {}
         self.writes = 0
+        self._last_run = 0
         self._last_message = 0
         self._last_ticket = 0
 
@@ -121,7 +124,8 @@ class Shelf:
         return [run for run in self.runs.values() if run.parent_run_id == run_id]
 
     def add_run(self, new: NewRun, parent: KeptRun | None) -> KeptRun:
-        run_id = len(self.runs) + 1
+        self._last_run += 1
+        run_id = self._last_run
         root = run_id if parent is None else parent.root_run_id
         run = KeptRun(run_id, new, root, None if parent is None else parent.run_id, new.request.at)
         self.runs[run_id] = run

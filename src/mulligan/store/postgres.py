@@ -31,6 +31,7 @@ from ..ports import (
     WorkerRecord,
 )
 from . import refusals
+from .artifact_rows import ArtifactRows
 from .encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
 from .gate import Gate, breaker_row, circuit_from, record_from
 from .postgres_arrays import Bigints, Texts
@@ -51,6 +52,7 @@ class PostgresStore:
     def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
         self._lease = int(lease_seconds * 1_000_000)
         self._link = PostgresLink(url, lease_seconds)
+        self.artifacts = ArtifactRows(self._link)
 
     def close(self) -> None:
         self._link.close()
@@ -148,6 +150,28 @@ class PostgresStore:
 
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._link.read("lately", kind, key, workflow, limit)
+
+    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+        for run_id, data in self._link.read("mentioning", text=text.encode()):
+            yield run_id, bytes(data)
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        wanted = Bigints(root_run_ids)
+
+        def work() -> list[int]:
+            self._link.ask("lock_trees", wanted)
+            gone = [run_id for (run_id,) in self._link.ask("removable", wanted)]
+            for name in ("remove_events", "remove_rows", "remove_tasks", "remove_timers", "remove_runs"):
+                self._link.ask(name, Bigints(gone))
+            return gone
+
+        def forget_workflows() -> None:
+            self._link.ask("lock_workflows")
+            self._link.ask("remove_workflows")
+
+        gone = self._link.write(work)
+        self._link.write(forget_workflows)
+        return gone
 
     # -- inboxes
 

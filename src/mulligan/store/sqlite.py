@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from ..ports import (
     WorkerRecord,
 )
 from . import refusals
+from .artifact_files import ArtifactFiles
 from .clock import SystemClock
 from .encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
 from .gate import Gate, breaker_row, circuit_from, record_from
@@ -57,6 +58,7 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)
         self._file = SqliteFile(Path(path), busy_seconds)
+        self.artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
         self._tickets, self._leases = Tickets(), Leases()
         self._seen_version = self._file.version()
 
@@ -147,6 +149,19 @@ class SqliteStore:
 
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._file.read(SQL["lately"], workflow, kind, key, limit)
+
+    def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
+        yield from self._file.read(SQL["mentioning"], text.encode())
+
+    def remove(self, root_run_ids: Collection[int]) -> list[int]:
+        def work(db: apsw.Cursor) -> list[int]:
+            gone = [run_id for (run_id,) in fetched(db, SQL["removable"], _array(root_run_ids))]
+            for name in ("remove_events", "remove_rows", "delete_timers", "delete_tasks", "remove_run"):
+                db.executemany(SQL[name], [(run_id,) for run_id in gone])
+            db.execute(SQL["remove_workflows"])
+            return gone
+
+        return self._file.write(work)
 
     # -- inboxes
 

@@ -114,6 +114,59 @@ SELECT r.run_id, s.data
 FROM runs r JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s AND s.tag = ''
 WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
 
+-- name: mentioning
+SELECT run_id, entry FROM events WHERE position(%(text)s::bytea IN entry) > 0
+UNION ALL SELECT run_id, report FROM messages WHERE position(%(text)s::bytea IN report) > 0
+UNION ALL SELECT run_id, task FROM tasks WHERE position(%(text)s::bytea IN task) > 0
+
+-- name: lock_trees
+SELECT run_id FROM runs WHERE root_run_id = ANY(%s::bigint[]) ORDER BY run_id FOR UPDATE
+
+-- Whole trees in which every run has ended, nobody holds one, and none was told something more.
+-- name: removable
+SELECT run_id FROM runs
+WHERE root_run_id = ANY(%s::bigint[]) AND root_run_id NOT IN (
+    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled') OR holder <> ''
+    UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
+)
+ORDER BY run_id
+
+-- name: remove_events
+DELETE FROM events WHERE run_id = ANY(%s::bigint[])
+
+-- name: remove_rows
+DELETE FROM rows WHERE run_id = ANY(%s::bigint[])
+
+-- name: remove_tasks
+DELETE FROM tasks WHERE run_id = ANY(%s::bigint[])
+
+-- name: remove_timers
+DELETE FROM timers WHERE run_id = ANY(%s::bigint[])
+
+-- name: remove_runs
+DELETE FROM runs WHERE run_id = ANY(%s::bigint[])
+
+-- A run that is being made writes its workflow first: whoever has begun is waited for, and its run is seen.
+-- name: lock_workflows
+LOCK TABLE workflows IN SHARE ROW EXCLUSIVE MODE
+
+-- name: remove_workflows
+DELETE FROM workflows WHERE version NOT IN (SELECT version FROM runs)
+
+-- artifacts ----------------------------------------------------------------------------------------------------------
+
+-- name: keep_artifact
+INSERT INTO artifacts VALUES (%s, %s, %s, now_micros()) ON CONFLICT DO NOTHING RETURNING 1
+
+-- name: artifact
+SELECT data FROM artifacts WHERE name = %s
+
+-- name: artifacts
+SELECT name, size, kept_at FROM artifacts ORDER BY name
+
+-- name: remove_artifacts
+DELETE FROM artifacts WHERE name = ANY(%s::text[])
+
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put

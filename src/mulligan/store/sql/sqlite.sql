@@ -82,6 +82,32 @@ SELECT r.run_id, s.data
 FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?2 AND s.key = ?3 AND s.tag = ''
 WHERE r.workflow = ?1 ORDER BY r.run_id DESC LIMIT ?4
 
+-- name: mentioning
+SELECT id >> 32, entry FROM events WHERE instr(entry, ?1)
+UNION ALL SELECT run_id, report FROM messages WHERE instr(report, ?1)
+UNION ALL SELECT run_id, task FROM tasks WHERE instr(task, ?1)
+
+-- Whole trees in which every run has ended, nobody holds one, and none was told something more.
+-- name: removable
+SELECT run_id FROM runs
+WHERE root_run_id IN (SELECT value FROM json_each(?)) AND root_run_id NOT IN (
+    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled') OR holder <> ''
+    UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
+)
+ORDER BY run_id
+
+-- name: remove_events
+DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32
+
+-- name: remove_rows
+DELETE FROM rows WHERE run_id = ?
+
+-- name: remove_run
+DELETE FROM runs WHERE run_id = ?
+
+-- name: remove_workflows
+DELETE FROM workflows WHERE version NOT IN (SELECT version FROM runs)
+
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
 -- name: put

@@ -1,0 +1,121 @@
+"""Artifacts as files below one folder: for a store that one host uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..core.artifacts import Artifact, Format, checked, described
+from ..errors import ArtifactDamaged, ArtifactGone, StoreUnavailable
+from ..ports import ArtifactRecord
+from .artifact_names import names_like
+
+# No name of an artifact begins with a dot.
+_HALF_WRITTEN = ".half-"
+
+
+class ArtifactFiles:
+    """Each artifact is a file under its name. Made when the first one is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def path(self, artifact: Artifact) -> str:
+        return f"{self._folder}/{artifact.name}"
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        folder = os.path.dirname(f"{self._folder}/{name}")
+        try:
+            _make_durably(folder)
+            return described(self._keep(name, folder, data), data, format)
+        except OSError as error:
+            raise StoreUnavailable((error.strerror or str(error)).lower(), hint="make room on its disk") from error
+
+    def _keep(self, name: str, folder: str, data: bytes) -> str:
+        half = f"{folder}/{_HALF_WRITTEN}{os.urandom(8).hex()}"
+        try:
+            _write_durably(half, data)
+            kept = self._name(half, name)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(half)
+        _sync_folder(folder)
+        return kept
+
+    def _name(self, half: str, name: str) -> str:
+        """Give what is whole its name, or one like it where that is taken.
+
+        The name is reserved first: of two that want it one makes the file, and nobody else renames onto it.
+        """
+        for wanted in names_like(name):
+            path = f"{self._folder}/{wanted}"
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                os.rename(half, path)
+                return wanted
+        raise AssertionError("names never end")
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        try:
+            with open(self.path(artifact), "rb") as file:
+                # One byte more than there should be: a file that has grown is not read whole.
+                return checked(artifact, file.read(artifact.size + 1))
+        except FileNotFoundError:
+            raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name) from None
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ArtifactDamaged(f"artifact '{artifact.name}' cannot be read: {reason}", name=artifact.name) from error
+
+    def records(self) -> Iterator[ArtifactRecord]:
+        for folder, _, files in os.walk(self._folder):
+            for file in files:
+                path = f"{folder}/{file}"
+                with suppress(FileNotFoundError):
+                    found = os.stat(path)
+                    at = datetime.fromtimestamp(found.st_mtime, UTC)
+                    name = path[len(self._folder) + 1 :]
+                    yield ArtifactRecord(name, found.st_size, at, not file.startswith(_HALF_WRITTEN))
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            path = f"{self._folder}/{name}"
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            self._remove_empty(os.path.dirname(path))
+
+    def _remove_empty(self, folder: str) -> None:
+        """The folder, and those above it, as long as nothing is in them: a folder that is not empty is refused."""
+        with suppress(OSError):
+            while folder != self._folder:
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
+
+
+def _make_durably(folder: str) -> None:
+    """The folder and those above it, for their owner alone; what is new in one is on the disk when this returns."""
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder)
+    _make_durably(above)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    _sync_folder(above)
+
+
+def _write_durably(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

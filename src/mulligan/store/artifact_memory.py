@@ -1,0 +1,43 @@
+"""Artifacts in memory: for tests and simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from ..core.artifacts import Artifact, Format, checked, described
+from ..errors import ArtifactGone
+from ..ports import ArtifactRecord, Clock
+from .artifact_names import names_like
+
+# What each is, and when it was kept.
+Shelved = dict[str, tuple[bytes, datetime]]
+
+
+class ArtifactMemory:
+    """Artifacts of all stores that share a shelf."""
+
+    def __init__(self, kept: Shelved, clock: Clock) -> None:
+        self._kept = kept
+        self._clock = clock
+
+    def path(self, artifact: Artifact) -> str:
+        return ""
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        kept = next(wanted for wanted in names_like(name) if wanted not in self._kept)
+        self._kept[kept] = (data, self._clock.now())
+        return described(kept, data, format)
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        if artifact.name not in self._kept:
+            raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name)
+        return checked(artifact, self._kept[artifact.name][0])
+
+    def records(self) -> Iterator[ArtifactRecord]:
+        for name, (data, kept_at) in list(self._kept.items()):
+            yield ArtifactRecord(name, len(data), kept_at)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._kept.pop(name, None)

@@ -1,0 +1,40 @@
+"""Artifacts as rows of the PostgreSQL database: every host that uses it sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..core.artifacts import Artifact, Format, checked, described
+from ..errors import ArtifactGone
+from ..ports import ArtifactRecord
+from .artifact_names import names_like
+from .encoding import moment_from
+from .postgres_arrays import Texts
+from .postgres_link import PostgresLink
+
+
+class ArtifactRows:
+    """Each artifact is a row, written by one statement."""
+
+    def __init__(self, link: PostgresLink) -> None:
+        self._link = link
+
+    def path(self, artifact: Artifact) -> str:
+        return ""
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        kept = next(wanted for wanted in names_like(name) if self._link.read("keep_artifact", wanted, data, len(data)))
+        return described(kept, data, format)
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        rows = self._link.read("artifact", artifact.name)
+        if not rows:
+            raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name)
+        return checked(artifact, bytes(rows[0][0]))
+
+    def records(self) -> Iterator[ArtifactRecord]:
+        for name, size, kept_at in self._link.read("artifacts"):
+            yield ArtifactRecord(name, size, moment_from(kept_at))
+
+    def remove(self, names: Iterable[str]) -> None:
+        self._link.read("remove_artifacts", Texts(names))

@@ -1,0 +1,1 @@
+-- Large outputs are files here, beside the database: the number is all that changes.
