@@ -11,7 +11,6 @@ import pytest
 from mulligan.core.classify import Outcome, classify
 from mulligan.core.reports import TaskEnded
 from mulligan.core.workflow import Secret
-from mulligan.worker import outputs
 
 from .work import Announcements, Work
 
@@ -288,7 +287,7 @@ def test_standard_output_is_captured_as_was_asked(work: Work, text: str, capture
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("true", "its standard output is not JSON: Input data was truncated"),
+        ("true", "its standard output is not JSON: it is empty"),
         ("echo NaN", "its standard output is not JSON: JSON is malformed: invalid character (byte 0)"),
         ("echo '[1,]'", "its standard output is not JSON: JSON is malformed: trailing comma in array (byte 3)"),
         ("echo 1e999", "its standard output is not JSON: Number out of range"),
@@ -334,14 +333,22 @@ def test_a_large_output_comes_whole(work: Work) -> None:
     assert report.output == "x" * 5_000_000
 
 
-def test_an_output_beyond_the_bound_is_invalid(work: Work) -> None:
-    size = outputs.OUTPUT_BYTES_MAX + 1
+def test_text_beyond_the_bound_is_no_output_and_the_step_is_told_so(work: Work) -> None:
+    report = work.run_shell("truncate -s 101M /dev/stdout")
 
-    report = work.run_shell(f"truncate -s {size} /dev/stdout")
-
+    assert (code_of(report), report.output) == ("", None)
     assert report.outcome == Outcome(
-        output_error=f"its standard output has {size} bytes, and {outputs.OUTPUT_BYTES_MAX} are the most"
+        output_warning="its standard output has 101MiB, and 64MiB is the most, "
+        "so it has no output: all of it is in the log"
     )
+
+
+@pytest.mark.parametrize("capture", ["json", "lines"])
+def test_what_was_asked_for_and_is_beyond_the_bound_is_invalid(work: Work, capture: str) -> None:
+    report = work.run_shell("truncate -s 101M /dev/stdout", capture=capture)
+
+    assert (code_of(report), report.output) == ("OUTPUT_INVALID", None)
+    assert report.outcome == Outcome(output_error="its standard output has 101MiB, and 64MiB is the most")
 
 
 def test_the_tail_of_standard_error_is_bounded_and_never_breaks(work: Work) -> None:
@@ -372,8 +379,8 @@ def test_errors_that_a_task_writes_are_its_own_word(work: Work, written: str, re
     ("text", "problem"),
     [
         ('echo "{" > "$MULLIGAN_ERROR"', "is not JSON: Input data was truncated"),
-        ('head -c 70000 /dev/zero > "$MULLIGAN_ERROR"', "has 70000 bytes, and 65536 are the most"),
-        ('mkdir "$MULLIGAN_ERROR"', "cannot be read: is a directory"),
+        ('head -c 70000 /dev/zero > "$MULLIGAN_ERROR"', "has 68KiB, and 64KiB is the most"),
+        ('mkdir "$MULLIGAN_ERROR"', "is a folder, and not a file"),
     ],
 )
 def test_errors_that_cannot_be_read_are_told(work: Work, text: str, problem: str) -> None:

@@ -39,6 +39,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     said: Failure | None = None
     # Of one that is timed out: it was the time of the whole visit that was up.
     is_past_deadline: bool = False
+    # It ended well, and has no output all the same: why.
+    output_warning: str = ""
 
 
 _NOTHING_WRONG = Outcome()
@@ -62,7 +64,9 @@ def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
 
 
 def _unread(outcome: Outcome, found: Failure | None) -> Iterator[Failure]:
-    """What the step said of itself and nobody could read, where it failed for another reason: it should know."""
+    """What it gave and nobody has; what it said of itself and nobody could read, where it failed for another reason."""
+    if outcome.output_warning:
+        yield failure("OUTPUT_INVALID", outcome.output_warning, severity="warning")
     in_words = f"$MULLIGAN_ERROR {outcome.report_error}"
     if outcome.report_error and found is not None and found.message != in_words:
         yield failure("OUTPUT_INVALID", in_words, severity="warning")

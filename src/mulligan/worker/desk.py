@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from ..core.classify import Outcome
-from ..core.reports import Report, TaskEnded
 from ..core.tasks import Task
 from . import outputs
 from .folders import Folders, Logs, Sides, has_content, move
 from .running import Running
-
-_WELL = Outcome()
 
 
 class Desk:
@@ -35,16 +31,14 @@ class Desk:
         """Where its logs are now."""
         return self.logs(running.lease.task) if running.child or running.has_named_logs else running.sides
 
-    def clear(self, running: Running, report: Report | None) -> None:
+    def clear(self, running: Running) -> None:
         """Name what it wrote, and leave nothing for the next task that gets the same side files."""
         sides = running.sides
-        used = [sides.output]
+        used = [sides.output, sides.error]
         if running.has_named_logs:
             used += [sides.out, sides.err]
         elif not running.child:
             self._keep_logs(running)
-        if not isinstance(report, TaskEnded) or report.outcome != _WELL:
-            used.append(sides.error)
         if running.lease.task.context:
             used.append(sides.context)
         if "stdin" in running.lease.task.params:

@@ -219,7 +219,7 @@ class LocalHands:
         while not self._is_dropped and time.monotonic() < until:
             self._wait(until - time.monotonic())
         for running in dropped:
-            self._desk.clear(running, None)
+            self._desk.clear(running)
 
     def renewed(self) -> None:
         self._supervisor.send(("renew",))
@@ -262,7 +262,7 @@ class LocalHands:
         self.unreserve(running.lease.task)
         if isinstance(report, TaskEnded):
             report = self._passage.outward(running.own, report)
-        self._desk.clear(running, report)
+        self._desk.clear(running)
         self._done.append((running.lease, report))
 
     def _hear_supervisor(self) -> None:

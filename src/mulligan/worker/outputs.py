@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import Any
 
 import msgspec
+
+from ..core.words import size as in_words
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
@@ -17,12 +20,30 @@ class NotUsable(Exception):
     """What was written cannot be taken; the message says why."""
 
 
+class TooLarge(NotUsable):
+    """There is more of it than anybody takes."""
+
+
+class NoOutput(Exception):
+    """There is no output, and nothing is wrong with that; the message says why."""
+
+
 def captured(out: str, written: str, capture: str) -> Any:
-    """The JSON in `written` if that file is there, else what is in the file `out`, as `capture` says."""
+    """The JSON in `written` if that file is there, else what is in the file `out`, as `capture` says.
+
+    NoOutput: it is text, and there is too much of it. Nobody said that he wants it: many a program just talks a lot.
+    """
     found = _content(written, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if found is not None:
         return _from_json(found, "$MULLIGAN_OUTPUT")
-    data = _read(out, OUTPUT_BYTES_MAX, "its standard output") or b""
+    try:
+        data = _read(out, OUTPUT_BYTES_MAX, "its standard output")
+    except TooLarge as problem:
+        if capture != "text":
+            raise
+        raise NoOutput(f"{problem}, so it has no output: all of it is in the log") from None
+    if data is None:
+        raise NotUsable("its standard output is gone: the file was removed while it ran")
     if capture == "json":
         return _from_json(data, "its standard output")
     text = data.decode("utf-8", "replace").removesuffix("\n")
@@ -55,34 +76,52 @@ def tail(path: str) -> str:
 
 def _content(path: str, bytes_max: int, label: str) -> bytes | None:
     """What is in the file, or None if there is none: nearly always, and an exception is dear."""
-    return _read(path, bytes_max, label) if os.access(path, os.F_OK) else None
+    return _read(path, bytes_max, label) if _is_there(path) else None
+
+
+def _is_there(path: str) -> bool:
+    """A link that leads nowhere is there, too."""
+    return os.access(path, os.F_OK, follow_symlinks=False)
 
 
 def _read(path: str, bytes_max: int, label: str) -> bytes | None:
     try:
-        if (size := os.stat(path).st_size) > bytes_max:
-            raise NotUsable(f"{label} has {size} bytes, and {bytes_max} are the most")
-        if not size:
-            return b""  # or a pipe that somebody has put there, which may never end
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            # Nobody opens a pipe or a device, which may never end.
+            raise NotUsable(f"{label} is {_kind(found.st_mode)}, and not a file")
+        if found.st_size > bytes_max:
+            raise TooLarge(f"{label} has {in_words(found.st_size)}, and {in_words(bytes_max)} is the most")
         with open(path, "rb") as file:
             return file.read(bytes_max)
     except FileNotFoundError:
+        if _is_there(path):
+            raise NotUsable(f"{label} is a link that leads nowhere") from None
         return None
     except OSError as error:
         raise NotUsable(f"{label} cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
 def _from_json(data: bytes, label: str) -> Any:
     """Strict: no NaN, no lone surrogate, no byte that is not UTF-8."""
     try:
         return msgspec.json.decode(data)
-    except (ValueError, RecursionError) as error:
-        raise NotUsable(f"{label} is not JSON: {str(error)[:200]}") from None
+    except RecursionError:
+        raise NotUsable(f"{label} is not JSON that anybody can read: it is nested too deep") from None
+    except ValueError as error:
+        reason = str(error)[:200] if data.strip() else "it is empty"
+        raise NotUsable(f"{label} is not JSON: {reason}") from None
 
 
 def remove(path: str) -> bool:
     """Whether nothing is there any more."""
-    if not os.access(path, os.F_OK):
+    if not _is_there(path):
         return True
     try:
         os.unlink(path)

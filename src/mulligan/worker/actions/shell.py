@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
+
 from ...core.classify import Outcome
 from ...core.reports import TaskEnded
 from ...core.tasks import Task
@@ -92,6 +94,8 @@ def read_end(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_ou
 def _read_output(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, seen: Outcome = _WELL) -> TaskEnded:
     try:
         output = outputs.captured(logs.out, sides.output, lease.task.capture)
+    except outputs.NoOutput as reason:
+        return report(lease.task, msgspec.structs.replace(seen, output_warning=str(reason)), None, ended)
     except outputs.NotUsable as problem:
         return report(lease.task, _with_problem(seen, str(problem)), None, ended)
     return report(lease.task, seen, output, ended)
