@@ -26,9 +26,7 @@ from mulligan.core.context import (
     assemble,
     failure_context,
     head_tail,
-    retry_summary,
     retry_summary_text,
-    upstream_output,
 )
 from mulligan.core.failure import Failure, failure
 
@@ -48,6 +46,14 @@ def note(content: str = "Retry summary generated.", seq: int = 4) -> RetrySummar
 
 def output(content: str, seq: int = 20, content_type: str = "text") -> UpstreamOutput:
     return UpstreamOutput("build", 1, 1, seq - 1, seq, T0, content, content_type)
+
+
+def upstream_output(run_id: int, target: str, one: UpstreamOutput) -> str:
+    return assemble(run_id, target, upstream=[one]).text
+
+
+def retry_summary(run_id: int, target: str, summary: RetrySummary) -> str:
+    return assemble(run_id, target, summary=summary).text
 
 
 def figures(text: str) -> list[tuple[int, int, int]]:

@@ -25,7 +25,6 @@ from mulligan.core.context import (
     failure_context,
     neutralise,
     retry_summary_text,
-    upstream_output,
 )
 from mulligan.core.failure import Failure, failure
 
@@ -80,7 +79,7 @@ def test_a_secret_is_hidden_in_every_string_a_step_can_write():
 
 
 def test_the_hash_is_of_the_redacted_text_so_that_nobody_can_guess_a_secret_by_it():
-    text = upstream_output(1, "fix", output(f"token {SECRET}"), redact=hide)
+    text = assemble(1, "fix", upstream=[output(f"token {SECRET}")], redact=hide).text
 
     assert f"sha256: {hashlib.sha256(b'token ***').hexdigest()}\n" in text
 
@@ -119,7 +118,7 @@ def test_a_summary_hides_a_secret_before_it_cuts():
     ],
 )
 def test_a_payload_cannot_speak_as_the_frame(forged, shown):
-    text = upstream_output(1, "fix", output(forged))
+    text = assemble(1, "fix", upstream=[output(forged)]).text
 
     assert text.endswith(f"\ncontent:\n{BEGIN}\n{shown}\n{END}")
     assert figures(text) == [(len(shown), len(shown), 0)]

@@ -10,7 +10,7 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.core.context import FAILURE_HEADER
-from mulligan.core.tasks import Task, task
+from mulligan.core.tasks import Task, completed, task
 from mulligan.core.workflow import Adjust, Handler, Map, Resources, Rule, Secret, Template, Triage
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
 
@@ -120,45 +120,105 @@ def test_a_value_that_is_fed_to_stdin_is_not_in_the_environment():
     assert told(run, "a").env == {}
 
 
-def test_a_secret_stays_a_reference_and_only_those_that_are_read_are_named():
+def test_a_secret_stays_a_reference_and_the_values_beside_it_are_told_apart_from_it():
     text = """
         name: w
         inputs: {user: {type: string}}
-        secrets: {token: {env: TOKEN}, other: {env: OTHER}}
+        secrets: {token: {env: TOKEN}}
         steps:
-          - {step: a, shell: "curl -H ${secrets.token}", env: {WHO: "${inputs.user}:${secrets.token}"}}
-          - {step: b, shell: "echo ${inputs.user}"}
+          - step: a
+            shell: "curl -H ${secrets.token} ${inputs.user}"
+            env: {WHO: "${inputs.user}:${secrets.token}", LEVEL: "3"}
+            stdin: "${secrets.token}"
     """
 
     run = run_of(text, user="me")
 
-    assert told(run, "a").env == {
-        "_secrets_token": {"${}": [{"secret": "secrets.token"}]},
-        "WHO": {"${}": ["me", ":", {"secret": "secrets.token"}]},
+    assert told(run, "a").params == {"text": 'curl -H "${_secrets_token}" "${_inputs_user}"', "stdin": {"${}": "b2"}}
+    assert (told(run, "a").env, told(run, "a").cwd) == ({}, "")
+    assert told(run, "a").bound == {"_inputs_user": "me", "env.LEVEL": "3"}
+    assert told(run, "a").late == {
+        "_secrets_token": [{"secret": "secrets.token"}],
+        "b2": [{"secret": "secrets.token"}],
+        "env.WHO": ["me", ":", {"secret": "secrets.token"}],
     }
-    assert told(run, "a").secrets == {"token": Secret(env="TOKEN")}
-    assert told(run, "b").secrets == {}
 
 
-def test_a_secret_in_the_folder_is_named_too():
+def test_every_task_of_a_workflow_with_secrets_knows_where_all_of_them_are():
+    text = """
+        name: w
+        secrets: {token: {env: TOKEN}, other: {env: OTHER}}
+        steps: [{step: a, shell: "curl -H ${secrets.token}"}, {step: b, shell: "echo hello"}]
+    """
+
+    run = run_of(text)
+
+    everything = {"token": Secret(env="TOKEN"), "other": Secret(env="OTHER")}
+    assert [told(run, step).secrets for step in "ab"] == [everything, everything]
+    assert told(run, "b").late == {}
+
+
+def test_a_task_that_reads_no_secret_has_its_values_filled_in():
+    text = """
+        name: w
+        inputs: {user: {type: string}}
+        secrets: {token: {env: TOKEN}}
+        steps: [{step: a, shell: "echo ${inputs.user}", env: {WHO: "${inputs.user}"}}]
+    """
+
+    run = run_of(text, user="me")
+
+    assert told(run, "a").env == {"_inputs_user": "me", "WHO": "me"}
+    assert told(run, "a").bound == {}
+
+
+def test_a_secret_in_the_folder_is_late_too():
     spec = step("a", cwd=Template(("/srv/", expression("secrets.place", "secrets.place"))))
     run = History(workflow(spec, secrets={"place": Secret(env="P")})).start()
 
-    assert told(run, "a").cwd == {"${}": ["/srv/", {"secret": "secrets.place"}]}
-    assert told(run, "a").secrets == {"place": Secret(env="P")}
+    assert told(run, "a").late == {"cwd": ["/srv/", {"secret": "secrets.place"}]}
 
 
-def test_a_value_that_looks_like_a_reference_names_no_secret():
+@pytest.mark.parametrize("template", ["${inputs.body}", "${inputs.body} ${secrets.token}"])
+def test_a_value_that_looks_like_a_reference_names_no_secret(template):
+    text = f"""
+        name: w
+        inputs: {{body: {{type: object}}}}
+        secrets: {{token: {{env: TOKEN}}, other: {{env: OTHER}}}}
+        steps: [{{step: a, shell: make, env: {{IT: "{template}"}}}}]
+    """
+
+    run = run_of(text, body={"secret": "secrets.other"})
+
+    named = [part for parts in told(run, "a").late.values() for part in parts if isinstance(part, dict)]
+    assert {"secret": "secrets.other"} not in named
+
+
+def test_an_item_whose_name_begins_like_a_secret_is_none():
+    spec = step("a", cwd=Template((expression("secretsauce", "secretsauce"),)))
+    run = History(workflow(spec, secrets={"token": Secret(env="T")})).start()
+
+    assert told(run, "a").late == {}
+
+
+def test_a_task_is_completed_by_the_names_of_its_values_whatever_they_look_like():
     text = """
         name: w
         inputs: {body: {type: object}}
         secrets: {token: {env: TOKEN}}
-        steps: [{step: a, shell: "echo ${inputs.body}"}]
+        steps:
+          - step: a
+            python: "def main(token, body): return token"
+            args: {token: "${secrets.token}", body: "${inputs.body}"}
+            env: {WHO: "me:${secrets.token}"}
     """
+    late = told(run_of(text, body={"${}": "env.WHO"}), "a")
 
-    run = run_of(text, body={"${}": [{"secret": "secrets.token"}]})
+    task = completed(late, dict.fromkeys(late.late, "hunter2"))
 
-    assert told(run, "a").secrets == {}
+    assert task.params["args"] == {"token": "hunter2", "body": {"${}": "env.WHO"}}
+    assert task.env == {"WHO": "hunter2"}
+    assert (task.late, task.bound) == ({}, {})
 
 
 # -- what the next attempt gets --------------------------------------------------------------------------------------

@@ -35,17 +35,19 @@ SHARE_CHARS_MIN = 1_000
 FAILURE_HEADER = "MULLIGAN_FAILURE_ROUTE_CONTEXT v1"
 UPSTREAM_HEADER = "MULLIGAN_UPSTREAM_OUTPUT v1"
 SUMMARY_HEADER = "MULLIGAN_RETRY_FAILURE_SUMMARY v1"
+OWN_HEADER = "MULLIGAN_WORKFLOW_CONTEXT v1"
 BEGIN = "<<<BEGIN>>>"
 END = "<<<END>>>"
 
 _FRAME = (
-    *(FAILURE_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER, BEGIN, END),
+    *(FAILURE_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER, OWN_HEADER, BEGIN, END),
     *("attempt_metadata:", "failure_artifact:", "retry_summary_artifact:"),
 )
 _CAUSES_MAX = 5
 _LINE_CHARS_MAX = 200
 
 Redact = Callable[[str], str]
+ContentType = Literal["text", "json"]
 
 
 def as_it_is(text: str) -> str:
@@ -90,7 +92,7 @@ class UpstreamOutput(msgspec.Struct, frozen=True):
     output_seq: int
     created_at: datetime
     content: str
-    content_type: Literal["text", "json"] = "text"
+    content_type: ContentType = "text"
 
 
 class Truncation(msgspec.Struct, frozen=True):
@@ -175,15 +177,14 @@ def failure_context(run_id: int, target: str, sources: Sequence[FailedSource], r
     return _failures_text(_granted_failures(run_id, target, sources, redact))
 
 
-def upstream_output(run_id: int, target: str, source: UpstreamOutput, redact: Redact = as_it_is) -> str:
-    """The envelope of one output, cut to 12,000 characters. `sha256` is of the whole payload, before the cut."""
-    draft = _upstream_draft(run_id, target, source, redact)
-    return _envelope(draft, draft.wants)
+def own_context(run_id: int, target: str, content: str, content_type: ContentType = "text") -> str:
+    """The envelope of what the workflow itself tells a step beside its prompt, cut to 32,000 characters.
 
-
-def retry_summary(run_id: int, target: str, summary: RetrySummary, redact: Redact = as_it_is) -> str:
-    """The envelope of what the last attempt left for this one, cut to 4,000 characters."""
-    draft = _summary_draft(run_id, target, summary, redact)
+    Untrusted like the others: its author wrote it, and what others said may have been filled in.
+    """
+    payload = neutralise(content)
+    fields = {"workflow_run_id": run_id, "target_node_key": target, "content_type": content_type}
+    draft = _Draft(0, OWN_HEADER, {**fields, "sha256": _sha256(payload)}, payload, CONTEXT_CHARS_MAX)
     return _envelope(draft, draft.wants)
 
 

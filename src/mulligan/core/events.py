@@ -299,6 +299,8 @@ class AttemptScheduled(Fact):
     cause: str = "entered"
     bindings: dict[str, Any] = {}
     adjusted: Adjusted | None = None
+    # What an agent is told of its last attempt, which failed.
+    summary: str = ""
 
 
 class AttemptStarted(Fact):

@@ -68,16 +68,16 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     state.add(Place(END, "step", state.workflow.end, "waiting"))
     for key, barrier in state.graph.barriers.items():
         state.put(state.barriers, key, (len(barrier.members), 0))
-    _keep(state, fact.kept)
+    _keep(state, fact.kept, entry)
 
 
-def _keep(state: State, kept: Collection[e.Kept]) -> None:
+def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
     """Results taken over by a fork: as if the steps had ended here, and had been visited for each other."""
     steps = {one.step for one in kept}
     for one in kept:
         place = state.touch(one.step)
         set_status(state, place, one.status)
-        place.output = one.output
+        place.output, place.given = one.output, (entry.seq, entry.at)
         for arc in state.graph.nodes[one.step].arcs:
             if arc.to in steps and arc.to in one.taken:
                 state.put(state.arcs, arc.key, "taken")
@@ -215,7 +215,7 @@ def _pass_over(state: State, place: Place) -> None:
 
 def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.Entry) -> None:
     place.output, place.recovered_by, place.phase, place.no_route = fact.output, fact.recovered_by, "", fact.no_route
-    place.due = None
+    place.due, place.given = None, (entry.seq, entry.at)
     if not fact.recovered_by:
         # A retry made up for it: the step has no failure any more.
         place.failure = None
@@ -290,6 +290,7 @@ def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Ent
         then=then or "",
         is_allowed=fact.is_allowed,
         route=route,
+        summary=place.climb.summary,
     )
     state.append(state.failures, record)
     if target:
@@ -354,7 +355,7 @@ def _send_again(state: State, place: Place) -> None:
 
 
 def _step_stood_in(state: State, place: Place, fact: e.StepStoodIn, entry: e.Entry) -> None:
-    place.output, place.no_route = fact.output, fact.no_route
+    place.output, place.no_route, place.given = fact.output, fact.no_route, (entry.seq, entry.at)
     _remember_loop(state, place, fact.taken)
     if place.loop_edge is None:
         settle(state, fact.step, "stood_in", fact.taken)

@@ -15,12 +15,13 @@ import msgspec
 from ..errors import ExpressionFailed
 from . import events as e
 from .classify import PAST_DEADLINE
+from .context import retry_summary_text
 from .failure import Failure, failure
 from .lives import is_engines_own
 from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled
 from .state import Place, State
-from .workflow import END
+from .workflow import AGENT, END
 
 Facts = Iterator[e.Fact]
 # What follows from most facts. One for all: an iterator that has ended stays so.
@@ -64,8 +65,15 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     except ExpressionFailed as error:
         found = located(now, place, failure("EXPRESSION_FAILED", error.message), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
-    scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted)
+    scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted, _summary(place))
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
+
+
+def _summary(place: Place) -> str:
+    """What an agent that failed before is told of that, whatever the next attempt comes from."""
+    if place.failure is None or place.spec.action is None or place.spec.action.kind != AGENT:
+        return ""
+    return retry_summary_text(place.failure, place.failure.attempt)
 
 
 def _is_past(now: Now, place: Place, deadline: float) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from ..errors import Unlawful
 from . import events as e
+from .context import RetrySummary
 from .events import Adjusted
 from .failure import Failure
 from .keys import item_key, undo_key
@@ -28,9 +29,22 @@ def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, ent
     _number(state, place, fact.attempt)
     place.phase, place.bindings = "", fact.bindings
     if place.climb is not NO_CLIMB:
-        place.climb = _replace(place.climb, due=None, handler_due=None)
+        place.climb = _replace(place.climb, due=None, handler_due=None, summary=_summary(place, fact, entry))
     if state.run.status == "paused" and is_engines_own(place.spec):
         state.run.unstarted = (*state.run.unstarted, place.key)
+
+
+def _summary(place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> RetrySummary | None:
+    if not fact.summary or place.failure is None:
+        return None
+    return RetrySummary(
+        seq=entry.seq,
+        source_attempt=place.failure.attempt,
+        target_attempt=fact.attempt,
+        failure_seq=place.climb.failure_seq,
+        created_at=entry.at,
+        content=fact.summary,
+    )
 
 
 def is_engines_own(spec: Command) -> bool:
@@ -62,13 +76,13 @@ def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, ent
 def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
     _number(state, place, fact.attempt)
     place.warnings = (*place.warnings, *fact.warnings)
-    _fail(place, fact.failure)
+    _fail(place, fact.failure, entry)
 
 
-def _fail(place: Place, failure: Failure) -> None:
+def _fail(place: Place, failure: Failure, entry: e.Entry) -> None:
     place.failure, place.output = failure, None
     _end_attempt(place)
-    place.climb = _replace(place.climb, tries=place.climb.tries + 1)
+    place.climb = _replace(place.climb, tries=place.climb.tries + 1, failure_seq=entry.seq)
 
 
 def _end_attempt(place: Place) -> None:
@@ -99,7 +113,7 @@ def _attempt_cancelled(state: State, place: Place, fact: e.AttemptCancelled, ent
 
 def _result_rejected(state: State, place: Place, fact: e.ResultRejected, entry: e.Entry) -> None:
     place.phase = ""
-    _fail(place, fact.failure)
+    _fail(place, fact.failure, entry)
 
 
 def _rung_passed(state: State, fact: e.RungPassed, entry: e.Entry) -> None:

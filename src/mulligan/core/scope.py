@@ -77,32 +77,39 @@ class Now(msgspec.Struct, eq=False):
         return found
 
     def _bind(self, template: Template, place: Place) -> Any:
-        if any(name.startswith("secrets") for name in template.reads):
+        if reads_secrets(template):
             return {"${}": [self._late(part, place) for part in template.parts]}
         return self.render(template, place)
 
     def _late(self, part: str | Expression, place: Place) -> Any:
-        """A part of a text that holds a secret: the secret itself is for the worker to look up."""
+        """A part of a text that holds a secret: the secret itself is for the worker to look up, the rest is text."""
         if isinstance(part, str):
             return part
-        if any(name.startswith("secrets") for name in part.reads):
+        if reads_secrets(part):
             return {"secret": part.source}
-        return self.render(Template((part,)), place)
+        # Beside another part it becomes text, so that no value of a user's can pass for a reference.
+        return self.render(Template(("", part)), place)
+
+
+def reads_secrets(template: Template | Expression) -> bool:
+    """Whether only a worker can say what it comes to."""
+    return any(name.startswith("secrets.") for name in template.reads)
 
 
 def filled(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:
     """The action's parameters with the values in their holes."""
-    result: dict[str, Any] = _fill(action.params, bindings)
+    result: dict[str, Any] = fill(action.params, bindings)
     return result
 
 
-def _fill(value: Any, bindings: Mapping[str, Any]) -> Any:
+def fill(value: Any, bindings: Mapping[str, Any]) -> Any:
+    """A value of JSON with what `bindings` hold in its holes. What is put into a hole is not looked into."""
     if isinstance(value, dict):
         if len(value) == 1 and "${}" in value:
             return bindings[value["${}"]]
-        return {key: _fill(inner, bindings) for key, inner in value.items()}
+        return {key: fill(inner, bindings) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_fill(inner, bindings) for inner in value]
+        return [fill(inner, bindings) for inner in value]
     return value
 
 
@@ -262,12 +269,17 @@ def nearest_output(state: State, place: Place) -> Any:
 def failure_view(state: State, place: Place) -> dict[str, Any]:
     """`failure`: what a step reached by a failure edge gets: the newest failure's fields, and the context."""
     step = state.step_of(place)
+    sources = failed_sources(state, step)
+    view = error_view(sources[-1].failure if sources else None)
+    view["context"] = failure_context(state.run.run_id, step.key, sources)
+    return view
+
+
+def failed_sources(state: State, step: Place) -> list[FailedSource]:
+    """The failures that led to the step's present visit, in the order in which they came."""
     told = (state.failures[index] for index in state.informed.get((step.key, step.visit), ()))
     # A failure of an earlier round whose step runs again in this one is news no more.
-    records = [record for record in told if not record.is_closed]
-    view = error_view(records[-1].failure if records else None)
-    view["context"] = failure_context(state.run.run_id, step.key, [_source(record) for record in records])
-    return view
+    return [_source(record) for record in told if not record.is_closed]
 
 
 def _source(record: FailureRecord) -> FailedSource:
@@ -282,4 +294,5 @@ def _source(record: FailureRecord) -> FailedSource:
         entered_seq=record.entered_seq,
         failure_seq=record.seq,
         failed_at=record.at,
+        summary=record.summary,
     )

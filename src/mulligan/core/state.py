@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from .context import RetrySummary
 from .events import Adjusted, Role, Route, StopCause
 from .failure import Failure
 from .graph import Graph
@@ -63,6 +64,9 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     # What is tried now, as the name of its tally; since when, unless its time is counted already.
     trying: str = ""
     trying_since: datetime | None = None
+    # The event that says how its last attempt failed; of an agent, what its present attempt is told of that.
+    failure_seq: int = 0
+    summary: RetrySummary | None = None
 
 
 NO_CLIMB = Climb()
@@ -140,6 +144,8 @@ class Place(msgspec.Struct):
     # A loop edge it took that has not fired.
     loop_edge: int | None = None
     failure_index: int | None = None
+    # The event that brought its output, and when: for agents that are told of it.
+    given: tuple[int, datetime] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -174,6 +180,8 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     is_closed: bool = False
     # What rung 4 decided, and why.
     route: Route = Route("no_route")
+    # Of an agent: what its last attempt was told of the one before.
+    summary: RetrySummary | None = None
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):

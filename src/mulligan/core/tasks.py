@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from .breaker import Guard
+from .briefing import Briefing, briefing
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
-from .scope import failure_view, filled, holes, nearest_failure
+from .scope import failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
-from .workflow import Action, Capture, Command, Resources, Secret
+from .workflow import AGENT, Capture, Command, Resources, Secret
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -26,7 +28,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     place: str
     attempt: int
     kind: str
-    # The action's parameters with the values filled in. What holds a secret is `{"${}": […, {"secret": NAME}]}`.
+    # The action's parameters with the values filled in; with holes where a secret is to come, see `late`.
     params: dict[str, Any]
     workflow: str
     # Of the workflow: processes that are kept warm are kept apart by it.
@@ -50,7 +52,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: tuple[str, ...] = ()
     # It runs where this host is, unless that is gone. "" for anywhere.
     host: str = ""
-    # The failure context that a failure edge brought.
+    # The failure context that a failure edge brought; for an agent in a handler, that of the failure it is to mend.
     context: str = ""
     # Of the failure that a script or handler is about.
     error_code: str = ""
@@ -59,7 +61,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     told_attempt: int = 0
     # Declared files that must be there when it has ended well, by name.
     files: dict[str, str] = {}
-    # Where to find the secrets that its own templates read.
+    # Where to find the secrets of its workflow: whatever it reads itself, it may print any of them.
     secrets: dict[str, Secret] = {}
     # The run's name in any store.
     uid: str = ""
@@ -67,6 +69,12 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     is_careful: bool = False
     # The breaker that is asked before it is leased.
     guard: Guard | None = None
+    # What an agent is told of what came before it.
+    told: Briefing | None = None
+    # Of a task that reads secrets: what each value is made of that holds one, texts and `{"secret": EXPRESSION}`, and
+    # the values that are known. By the names of the bindings: `env.NAME`, `cwd`, and what the holes of `params` name.
+    late: dict[str, list[Any]] = {}
+    bound: dict[str, Any] = {}
 
     @property
     def is_small(self) -> bool:
@@ -90,22 +98,25 @@ def task(state: State, key: str) -> Task:
     wanted = spec.resources or _NO_RESOURCES
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     about = None if is_step else _failure_about(state, place)
+    told = briefing(state, place) if action.kind == AGENT else None
+    secrets = state.workflow.secrets
+    late = _late(spec, place) if secrets and place.bindings else {}
     # By position, in the order of the fields: so many names take five times as long to find their fields.
     return Task(
         state.run.run_id,
         key,
         place.attempt,
         action.kind,
-        filled(action, place.bindings) if action.bindings else action.params,
+        filled(action, place.bindings) if action.bindings and not late else action.params,
         state.workflow.name,
         state.run.version,
         step.key,
         step.visit,
         place.role,
         None if is_step else _item(state, place),
-        _environment(place, action) if place.bindings else {},
+        _environment(action.kind, action.params, place.bindings) if place.bindings and not late else {},
         state.run.cwd,
-        place.bindings.get("cwd", ""),
+        "" if late else place.bindings.get("cwd", ""),
         spec.capture,
         spec.timeout if adjusted.timeout is None else adjusted.timeout,
         _deadline(state, place),
@@ -114,15 +125,31 @@ def task(state: State, key: str) -> Task:
         wanted.gpus or 0,
         wanted.labels,
         bound_host(state, place),
-        _context(state, step, place) if state.informed else "",
+        _context(state, step, place, told) if told or state.informed else "",
         about.code if about else "",
         about.exit_code if about else None,
         state.places[place.parent].attempt if place.role == "script" else place.attempt,
         {} if is_step and not spec.writes else _files(state, place),
-        _secrets(state, spec) if place.bindings and state.workflow.secrets else {},
+        secrets,
         state.run.uid,
         spec.on_lost != "rerun" or bool(spec.rules and any("WORKER_LOST" in rule.codes for rule in spec.rules)),
         None if spec.breaker is None else Guard(spec.breaker, state.workflow.breakers[spec.breaker]),
+        told,
+        late,
+        {name: value for name, value in place.bindings.items() if name not in late} if late else {},
+    )
+
+
+def completed(task: Task, values: Mapping[str, Any]) -> Task:
+    """The task with the values in hand that were late. What a value looks like says nothing: only its name counts."""
+    known = {**task.bound, **values}
+    return msgspec.structs.replace(
+        task,
+        params=fill(task.params, known),
+        env=_environment(task.kind, task.params, known),
+        cwd=known.get("cwd", ""),
+        late={},
+        bound={},
     )
 
 
@@ -154,13 +181,14 @@ def _item(state: State, place: Place) -> int | None:
     return next((above.index for above in state.ancestors(place) if above.role == "item"), None)
 
 
-def _environment(place: Place, action: Action) -> dict[str, Any]:
+def _environment(kind: str, params: dict[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
     """The names that a shell text reads, and `env`: the bindings, but for those that fill params."""
-    found: dict[str, Any] = {}
-    if action.kind == "shell" and action.bindings:
-        fed = holes(action.params)
-        found = {name: place.bindings[name] for name in action.bindings if name not in fed}
-    found.update((name[4:], value) for name, value in place.bindings.items() if name.startswith("env."))
+    others = {name: value for name, value in bindings.items() if name != "cwd" and not name.startswith("env.")}
+    found = {}
+    if kind == "shell" and others:
+        fed = holes(params)
+        found = {name: value for name, value in others.items() if name not in fed}
+    found.update((name[4:], value) for name, value in bindings.items() if name.startswith("env."))
     return found
 
 
@@ -175,15 +203,19 @@ def bound_host(state: State, place: Place) -> str:
     return next((above.host for above in state.ancestors(place) if above.host), "")
 
 
-def _context(state: State, step: Place, place: Place) -> str:
+def _context(state: State, step: Place, place: Place, told: Briefing | None) -> str:
+    if told is not None:
+        return told.failure_text(state.run.run_id)
     if (step.key, step.visit) not in state.informed:
         return ""
     context: str = failure_view(state, place)["context"]
     return context
 
 
-def _secrets(state: State, spec: Command) -> dict[str, Secret]:
-    """Those that its own templates read. No other value of a task may name one, whatever it looks like."""
-    templates = [*spec.env.values(), *(spec.action.bindings.values() if spec.action else ())]
-    read = {name for template in (*templates, *([spec.cwd] if spec.cwd else ())) for name in template.reads}
-    return {name: secret for name, secret in state.workflow.secrets.items() if f"secrets.{name}" in read}
+def _late(spec: Command, place: Place) -> dict[str, list[Any]]:
+    """What its own templates say of secrets. No other value can name one, whatever it looks like."""
+    templates = dict(spec.action.bindings) if spec.action else {}
+    templates.update((f"env.{name}", template) for name, template in spec.env.items())
+    if spec.cwd:
+        templates["cwd"] = spec.cwd
+    return {name: place.bindings[name]["${}"] for name, template in templates.items() if reads_secrets(template)}

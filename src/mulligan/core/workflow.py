@@ -68,6 +68,8 @@ class Action(_Frozen):
 
 # Actions that the engine itself carries out: no worker is leased for them.
 ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
+# The action that is told what came before it.
+AGENT = "agent"
 
 
 class Backoff(_Frozen):

@@ -1,0 +1,143 @@
+"""What an agent is told of what came before it: the parts, gathered from the state, and the text that is made of them.
+
+A task carries the parts, and its worker makes the text: an output may be an artifact, which only a worker can fetch.
+Equal parts give equal text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from .context import (
+    UPSTREAM_OUTPUTS_MAX,
+    ContentType,
+    FailedSource,
+    RetrySummary,
+    UpstreamOutput,
+    assemble,
+    failure_context,
+    own_context,
+)
+from .scope import failed_sources, nearest_failure
+from .state import Place, State
+from .workflow import END
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a step before this one gave. The seqs are those of the events that say so."""
+
+    step: str
+    visit: int
+    attempt: int
+    entered_seq: int
+    output_seq: int
+    given_at: datetime
+    output: Any
+
+
+class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The parts of an agent's context, in the order of its text. `failed` has the oldest first."""
+
+    target: str
+    failed: tuple[FailedSource, ...] = ()
+    heard: tuple[Heard, ...] = ()
+    summary: RetrySummary | None = None
+
+    def failure_text(self, run_id: int) -> str:
+        """The failures alone: what any other step is told."""
+        return failure_context(run_id, self.target, self.failed)
+
+    def text(self, run_id: int, own: Any = None) -> str:
+        """All of it; `own` is what the workflow itself says, and comes last."""
+        outputs = [_worded(one) for one in self.heard]
+        ours = assemble(run_id, self.target, self.failed, outputs, self.summary).text
+        theirs = "" if own is None else own_context(run_id, self.target, *_as_text(own))
+        return "\n\n".join(filter(None, (ours, theirs)))
+
+    def fetched(self, fetch: Callable[[Any], Any]) -> Briefing:
+        """The same with what `fetch` makes of each output: whoever can read artifacts puts them in."""
+        heard = (msgspec.structs.replace(one, output=fetch(one.output)) for one in self.heard)
+        return msgspec.structs.replace(self, heard=tuple(heard))
+
+
+def _worded(one: Heard) -> UpstreamOutput:
+    text, kind = _as_text(one.output)
+    return UpstreamOutput(one.step, one.visit, one.attempt, one.entered_seq, one.output_seq, one.given_at, text, kind)
+
+
+def _as_text(value: Any) -> tuple[str, ContentType]:
+    return (value, "text") if isinstance(value, str) else (msgspec.json.encode(value).decode(), "json")
+
+
+# -- gathering -------------------------------------------------------------------------------------------------------
+
+
+def briefing(state: State, place: Place) -> Briefing:
+    """What the place is told if it is an agent's: a step, or whatever belongs to one."""
+    step = state.step_of(place)
+    failed = failed_sources(state, step)
+    handled = _handled(state, place)
+    return Briefing(
+        target=place.key,
+        failed=(*failed, *((handled,) if handled else ())),
+        heard=tuple(islice(_heard(state, step.key), UPSTREAM_OUTPUTS_MAX)),
+        summary=place.climb.summary,
+    )
+
+
+def _handled(state: State, place: Place) -> FailedSource | None:
+    """The failure that a handler or a recovery script, or what belongs to one, is there for."""
+    helper = next((above for above in state.ancestors(place) if above.role in ("handler", "script")), None)
+    failure = nearest_failure(state, place) if helper else None
+    if helper is None or failure is None:
+        return None
+    failing = state.places[helper.parent]
+    return FailedSource(
+        step=failing.key,
+        visit=state.step_of(failing).visit,
+        attempt=failing.attempt,
+        max_retries=sum(rule.max_retries for rule in failing.spec.rules),
+        retries_used=sum(failing.climb.retries.values()),
+        reason=failing.climb.verdict,
+        failure=failure,
+        entered_seq=failing.entered_seq,
+        failure_seq=failing.climb.failure_seq,
+        failed_at=failure.at or state.run.at,
+        summary=failing.climb.summary,
+    )
+
+
+def _heard(state: State, step: str) -> Iterator[Heard]:
+    """What the steps before it gave, each once: those that it needs in the order of `needs`, then those whose edges
+    led to it in the order of the file."""
+    for name in dict.fromkeys((*_needed(state, step), *_arrived(state, step))):
+        place = state.places[name]
+        if place.output is not None and place.given is not None:
+            seq, at = place.given
+            yield Heard(name, place.visit, place.attempt, place.entered_seq, seq, at, place.output)
+
+
+def _needed(state: State, step: str) -> Iterator[str]:
+    for need in () if step == END else state.graph.nodes[step].step.needs:
+        yield from state.workflow.groups[need.of] if need.is_group else (need.of,)
+
+
+def _arrived(state: State, step: str) -> list[str]:
+    """Whose edges led to it. Those that loop back are no arrivals of the graph's: that they were taken is counted."""
+    if step == END:
+        return []
+    nodes = state.graph.nodes
+    arrivals = [arc.source for arc in nodes[step].arrivals if state.arcs.get(arc.key) in ("arrived", "taken")]
+    return sorted({*arrivals, *_looped(state, step)}, key=lambda name: nodes[name].order)
+
+
+def _looped(state: State, step: str) -> Iterator[str]:
+    for key in state.run.loops_taken:
+        source, _, index = key.rpartition("#")
+        if state.graph.arc(source, int(index)).to == step:
+            yield source
