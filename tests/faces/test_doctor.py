@@ -11,6 +11,7 @@ import pytest
 
 from mulligan.service import doctor
 from mulligan.service.doctor import Check
+from mulligan.worker.groups import Ground
 
 from .commands import mulligan, ran
 
@@ -24,7 +25,7 @@ def test_a_fit_machine_is_told_line_by_line_and_nothing_is_made():
     said = mulligan("doctor", "--json")
 
     assert [check["name"] for check in said.json["checks"]] == [
-        *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "clock")
+        *("python", "sqlite", "store", "disk", "bash", "tasks", "processes", "memory", "limits", "clock")
     ]
     by_name = {check["name"]: check for check in said.json["checks"]}
     for name in ("python", "sqlite", "store", "bash", "tasks"):
@@ -117,6 +118,8 @@ JUDGEMENTS = [
         "warning",
         "OUT_OF_MEMORY is told by measured memory alone: give steps a limit",
     ),
+    (doctor.memory_limits(None), "ok", ""),
+    (doctor.memory_limits(Ground("/tasks", "/own", True)), "ok", ""),
     (doctor.clock(NOW, 0.1, NOW - timedelta(hours=1), 0.5), "ok", ""),
     # a machine that woke up in 1970
     (doctor.clock(NOW - timedelta(days=20_000), 0.0, None, None), "problem", SET_THE_CLOCK),
@@ -141,3 +144,10 @@ def test_an_old_sqlite_is_told_with_what_it_does():
 
 def test_a_skewed_clock_is_told_with_its_figure():
     assert doctor.clock(NOW, 0.0, None, -12.0).found == "2026-11-15 03:12:00 UTC; -12.0s beside the database server's"
+
+
+def test_who_keeps_steps_to_their_memory_is_told():
+    assert [doctor.memory_limits(ground).found for ground in (None, Ground("/tasks", "/own", True))] == [
+        "steps are kept to their memory by watching: no control group here is ours to divide",
+        "the kernel keeps shell steps to their memory, in groups below '/tasks'",
+    ]

@@ -31,6 +31,17 @@ def test_a_worker_says_that_it_is_up_and_ends_in_order_when_it_is_told_to():
     assert (child.returncode, out) == (0, b"")
 
 
+def test_more_gpus_than_the_worker_may_see_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
+
+    said = mulligan("worker", "--gpus", "3")
+
+    assert (said.code, said.err) == (
+        2,
+        "error[usage]: --gpus says 3, and CUDA_VISIBLE_DEVICES names 2\n  leave one of them out\n",
+    )
+
+
 ASKING = """\
 name: asking
 steps:

@@ -21,6 +21,17 @@ def test_each_kill_is_taken_once(tmp_path: Path, lines: str) -> None:
     assert [before, *(kills.take_new() for _ in range(3))] == [False, True, True, False]
 
 
+def test_kills_that_are_accounted_for_are_not_new(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    file.write_text("oom_kill 1\n")
+    kills = OomKills(file)
+    file.write_text("oom_kill 4\n")
+
+    kills.settle()
+
+    assert not kills.take_new()
+
+
 @pytest.mark.parametrize("content", [None, "", "oom 1\n"])
 def test_where_nothing_is_told_there_never_was_one(tmp_path: Path, content: str | None) -> None:
     if content is not None:

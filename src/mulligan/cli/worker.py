@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from mulligan.service.following import Sentences
 from mulligan.service.words import counted
 from mulligan.service.words import memory as told_memory
 
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 
 def worker(
     home: HomeFolder = None,
@@ -22,7 +25,7 @@ def worker(
     memory: Annotated[
         str | None, Option("--memory", metavar="SIZE", help="Memory that steps may ask for: else all there is.")
     ] = None,
-    gpus: Annotated[int | None, Option("--gpus", metavar="N", help="GPUs that steps may ask for: else none.")] = None,
+    gpus: Annotated[int | None, Option("--gpus", metavar="N", help="GPUs that steps may ask for: else all.")] = None,
     labels: Annotated[
         str | None, Option("--labels", metavar="A,B", help="What steps may ask for by name, with commas between.")
     ] = None,
@@ -73,7 +76,10 @@ def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels
         raise UsageRefused(f"'{labels}' has a label without a name", hint="write them like --labels a,b")
     if gpus is not None and gpus < 0:
         raise UsageRefused(f"{gpus} is no number of GPUs")
-    return Capacity(found.cpus, size(memory) if memory else found.memory, gpus or 0, names)
+    if gpus is not None and gpus > found.gpus and _VISIBLE in os.environ:
+        raise UsageRefused(f"--gpus says {gpus}, and {_VISIBLE} names {found.gpus}", hint="leave one of them out")
+    bytes_max = size(memory) if memory else found.memory
+    return Capacity(found.cpus, bytes_max, found.gpus if gpus is None else gpus, names)
 
 
 def _told(capacity: Capacity) -> str:

@@ -21,6 +21,7 @@ from ..errors import MulliganError
 from ..language import load_text
 from ..ports import Store, WorkerRecord
 from ..store.statements import migrations
+from ..worker import groups
 from ..worker.cgroups import OomKills
 from .driver import machine
 from .home import Home, this_host
@@ -61,6 +62,7 @@ def examine_machine(home: Home) -> Iterator[Check]:
     yield _guarded("tasks", _tasks)
     yield subreaper(sys.platform)
     yield memory_kills(OomKills().can_tell)
+    yield memory_limits(groups.find(os.environ.get(groups.VARIABLE, "")))
     yield _guarded("clock", lambda: _clock(home, offset))
 
 
@@ -120,6 +122,15 @@ def memory_kills(is_told: bool) -> Check:
         return Check("memory", "ok", "the kernel tells of tasks it kills for want of memory")
     found = "no cgroup here tells of tasks that were killed for want of memory"
     return Check("memory", "warning", found, "OUT_OF_MEMORY is told by measured memory alone: give steps a limit")
+
+
+def memory_limits(ground: groups.Ground | None) -> Check:
+    """Who keeps a step to the memory that it asks for. Both do, the kernel to the page."""
+    if ground is None:
+        return Check(
+            "limits", "ok", "steps are kept to their memory by watching: no control group here is ours to divide"
+        )
+    return Check("limits", "ok", f"the kernel keeps shell steps to their memory, in groups below '{ground.folder}'")
 
 
 def clock(now: datetime, jumped_seconds: float, newest: datetime | None, skew_seconds: float | None) -> Check:

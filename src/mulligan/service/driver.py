@@ -31,6 +31,7 @@ from ..ports import Store, WorkerRecord
 from ..worker import lock
 from ..worker.folders import remove_folder
 from ..worker.hands import LocalHands, kill_leftovers
+from ..worker.room import visible_gpus
 from .held import held_up
 from .home import Home, this_host
 
@@ -66,10 +67,10 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 def machine(parallel: int | None = None) -> Capacity:
-    """What this machine has: its processors, unless another number is named, and its memory."""
+    """What this machine has: its processors, unless another number is named, its memory, its GPUs."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Capacity(float(parallel or cpus), memory)
+    return Capacity(float(parallel or cpus), memory, visible_gpus(os.environ))
 
 
 class Driver:

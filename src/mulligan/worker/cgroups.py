@@ -27,6 +27,10 @@ class OomKills:
         self._seen += 1
         return True
 
+    def settle(self) -> None:
+        """Those up to now are accounted for."""
+        self._seen = max(self._seen, self._read())
+
     def _read(self) -> int:
         if self._file is None:
             return 0

@@ -73,8 +73,8 @@ class LocalHands:
         self._folder = self._folders.worker(name)
         self._desk = Desk(self._folders, name)
         self._passage = Passage()
-        self._room = Room(cpus, memory, gpus, labels)
         self._environment = of_worker(name, dict(os.environ))
+        self._room = Room(cpus, memory, gpus, labels, self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._lookahead = Lookahead(2 * int(cpus), more=3) if lookahead is None else Lookahead(lookahead)
         # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
@@ -135,7 +135,7 @@ class LocalHands:
             if not self._is_ready:
                 self._folders.make_worker(self.name)
                 self._is_ready = True
-            running.own = self._passage.inward(lease)
+            running.own = self._room.equipped(self._passage.inward(lease))
             if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)
                 return self._order(running)
@@ -172,8 +172,12 @@ class LocalHands:
         order = action.order(lease, running.sides, self._folders)
         left = seconds_left(lease.task)
         interpreter = action.interpreter_of(lease.task, self._programs)
+        apart = action.kept_apart_by(lease.task)
+        if lease.task.gpus:
+            # What once looks for GPUs keeps those it found: a child of its own, and no other step in it.
+            apart += f" {lease.token}"
         for _ in range(GIVE_ATTEMPTS_MAX):
-            child = self._children.take(action.kept_apart_by(lease.task), interpreter, self._folder)
+            child = self._children.take(apart, interpreter, self._folder)
             now = time.monotonic()
             step = Step(lease, time.time(), None if left is None else now + left)
             try:
@@ -182,6 +186,7 @@ class LocalHands:
                 self._children.let_go(child)
                 continue
             running.child = child.key
+            child.is_leaving = lease.task.gpus > 0
             self._name_logs_later(running, now)
             self._wake_for(step.due)
             if lease.task.memory is not None:
@@ -328,6 +333,9 @@ class LocalHands:
             # Nobody who leaves like that has done his work.
             gone = Outcome(code="EXCEPTION", exit_code=None, message="its process ended before 'main' had returned")
             return report(task, gone, None, ended)
+        if ended.why == "memory":
+            # The kernel may have done it in a group below ours, and counts it for ours too.
+            self._oom_kills.settle()
         is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
         read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
         return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory)

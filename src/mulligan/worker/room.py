@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from ..core.tasks import Task
-from ..ports import Offer
+from ..ports import Lease, Offer
+
+# The GPUs that a process may see, by number or name: what CUDA hears, and HIP too.
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 # Sums of shares such as 0.1 are never exact.
 _EPSILON = 1e-9
@@ -18,7 +25,9 @@ _WEIGHT_OF_THE_LAST = 0.1
 class Room:
     """Counts what is taken. A task is counted from its reservation until its end is told."""
 
-    def __init__(self, cpus: float, memory: int, gpus: int, labels: tuple[str, ...]) -> None:
+    def __init__(
+        self, cpus: float, memory: int, gpus: int, labels: tuple[str, ...], environ: Mapping[str, str] | None = None
+    ) -> None:
         self.cpus = cpus
         self.memory = memory
         self.gpus = gpus
@@ -26,6 +35,8 @@ class Room:
         self._cpus_taken = 0.0
         self._memory_taken = 0
         self._gpus_taken = 0
+        self._gpu_names = _gpu_names(gpus, environ or {})
+        self._gpus_of: dict[tuple[int, str, int], list[str]] = {}
 
     def can_ever(self, task: Task) -> bool:
         return (
@@ -45,9 +56,22 @@ class Room:
 
     def take(self, task: Task) -> None:
         self._count(task, 1)
+        if task.gpus:
+            taken = {name for names in self._gpus_of.values() for name in names}
+            self._gpus_of[_key(task)] = [name for name in self._gpu_names if name not in taken][: task.gpus]
 
     def give_back(self, task: Task) -> None:
         self._count(task, -1)
+        if task.gpus:
+            del self._gpus_of[_key(task)]
+
+    def equipped(self, lease: Lease) -> Lease:
+        """The lease with the GPUs of its task named in its environment, unless the step names some itself."""
+        task = lease.task
+        if not task.gpus:
+            return lease
+        names = ",".join(self._gpus_of[_key(task)])
+        return replace(lease, task=replace(task, env={VISIBLE: names, **task.env}))
 
     def offer(self, host: str) -> Offer:
         cpus = max(0.0, self.cpus - self._cpus_taken)
@@ -59,6 +83,29 @@ class Room:
         self._cpus_taken += sign * task.cpus
         self._memory_taken += sign * (task.memory or 0)
         self._gpus_taken += sign * task.gpus
+
+
+def visible_gpus(environ: Mapping[str, str], devices: Path = Path("/dev")) -> int:
+    """How many GPUs this process may use: those that the variable names, else those that the system has."""
+    if VISIBLE in environ:
+        return len(_named(environ[VISIBLE]))
+    return sum(path.name[6:].isdigit() for path in devices.glob("nvidia*"))
+
+
+def _gpu_names(count: int, environ: Mapping[str, str]) -> list[str]:
+    """What the GPUs of a worker are called: as it was told itself, else by number."""
+    named = _named(environ.get(VISIBLE, ""))
+    return named[:count] if len(named) >= count else [str(number) for number in range(count)]
+
+
+def _named(text: str) -> list[str]:
+    """As CUDA reads it: up to the first that there cannot be, such as -1 or `NoDevFiles`."""
+    found: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
+            break
+        found.append(name)
+    return found
 
 
 class Lookahead:

@@ -11,7 +11,6 @@ over them (`signal`, `socket`, `ctypes`) would bring half the library.
 
 from __future__ import annotations
 
-import _ctypes
 import _signal  # type: ignore[import-not-found]
 import _socket
 import os
@@ -20,18 +19,17 @@ import time
 
 from . import processes
 from .frames import RECEIVE_BYTES, Frames, frame
+from .groups import VARIABLE, Group, Groups
+from .spawning import become_subreaper, spawn
 
 SIGTERM, SIGCONT, SIGKILL = _signal.SIGTERM, _signal.SIGCONT, _signal.SIGKILL
-PR_SET_CHILD_SUBREAPER = 36
 # How often one looks at what must die and has not, and at the memory of what has a limit.
 LINGER_SECONDS = 0.02
 MEMORY_SECONDS = 0.1
 # How often a warm child that is to end is woken: Python hears of a signal only when it is between two system calls.
 NUDGE_SECONDS = 0.1
-# What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more.
-LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-# Python ignores these, and what is ignored stays so in a new program.
-RESTORED_SIGNALS = (_signal.SIGPIPE, _signal.SIGXFSZ)
+# What is held is looked at closely, which is dear, when it has grown by so much.
+GROWTH = 1.1
 FDS_PER_MESSAGE_MAX = 16
 
 
@@ -41,6 +39,7 @@ class Running:
     __slots__ = (
         "asked",
         "due",
+        "group",
         "is_done",
         "is_swept",
         "key",
@@ -52,6 +51,7 @@ class Running:
         "started",
         "started_at",
         "usage",
+        "weighed",
         "why",
     )
 
@@ -62,7 +62,10 @@ class Running:
         self.started_at = time.monotonic()
         self.due = None if timeout is None else self.started_at + timeout
         self.memory = memory
-        # What all its processes had together, where that was looked at closely.
+        # Its control group, where it has one: then the kernel keeps it to its memory, and watching is the second line.
+        self.group: Group | None = None
+        # The most that all its processes had together: counted in haste, and as it was when that was looked at closely.
+        self.weighed = 0
         self.peak = 0
         # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
         self.why = ""
@@ -91,6 +94,7 @@ class Supervisor:
         self._folder = ""
         self._tasks: dict[int, Running] = {}
         self._by_pid: dict[int, Running] = {}
+        self._groups = Groups()
         # What starts when something ends, and what is to start now.
         self._waiting: dict[int, tuple] = {}
         self._promoted: list[tuple[int, tuple]] = []
@@ -121,6 +125,7 @@ class Supervisor:
                 self._start_promoted()
         finally:
             self._end_everything()
+            self._groups.close_all()
 
     def _wait(self) -> bool:
         """Until there is something to do; whether the worker has said something, or is gone."""
@@ -164,7 +169,8 @@ class Supervisor:
 
     def _on_environment(self, environment: dict[str, str]) -> None:
         """What every task gets, so that it is not sent with each."""
-        self._environment = environment
+        # A worker that a task starts is to stay in the group of that task.
+        self._environment = {name: value for name, value in environment.items() if name != VARIABLE}
 
     def _on_run(self, key: int, *order: object) -> None:
         self._start(key, order)
@@ -198,7 +204,8 @@ class Supervisor:
 
     def _on_limit(self, key: int, memory: int | None) -> None:
         if key in self._tasks:
-            self._tasks[key].memory = memory
+            task = self._tasks[key]
+            task.memory, task.weighed, task.peak = memory, 0, 0
 
     def _on_renew(self) -> None:
         self._renewed_at = time.monotonic()
@@ -221,28 +228,20 @@ class Supervisor:
     def _start(self, key: int, order: tuple) -> None:
         program, argv, environment, folder, stdin, out, err, timeout, memory = order
         stdin_fd = self._fds.pop(0) if stdin is None else -1
-        feed = (os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0) if stdin else (os.POSIX_SPAWN_DUP2, stdin_fd, 0)
+        group = None
         try:
             if self._enter(folder, key):
-                pid = os.posix_spawn(
-                    program,
-                    argv,
-                    {**self._environment, **environment},
-                    file_actions=(
-                        feed,
-                        (os.POSIX_SPAWN_OPEN, 1, out, LOG_FLAGS, 0o666),
-                        (os.POSIX_SPAWN_OPEN, 2, err, LOG_FLAGS, 0o666),
-                    ),
-                    setsid=True,
-                    setsigdef=RESTORED_SIGNALS,
-                    setsigmask=(),
-                )
+                group = self._groups.enter(key) if memory is not None else None
+                pid = spawn(program, argv, {**self._environment, **environment}, stdin, stdin_fd, out, err)
                 self._tasks[key] = self._by_pid[pid] = Running(key, pid, timeout, memory)
         except OSError as error:
             self._tell("refused", key, "", error.errno, error.strerror)
         except ValueError as error:
             self._tell("refused", key, "", 0, str(error))
         finally:
+            task = self._tasks.get(key)
+            if group is not None and self._groups.leave(group, memory, is_used=task is not None) and task is not None:
+                task.group = group
             if stdin_fd >= 0:
                 os.close(stdin_fd)
 
@@ -276,11 +275,21 @@ class Supervisor:
             elif not task.is_done:
                 task.is_done = True
                 cpu = usage.ru_utime + usage.ru_stime
+                if self._has_run_out(task):
+                    task.why = task.why or "memory"
                 # The kernel knows of the largest one that was waited for; of a killed tree nobody was.
                 task.usage = (status, task.started, time.time(), cpu, max(usage.ru_maxrss * 1024, task.peak))
                 ended.append(task)
         if ended:
             self._look_after(ended)
+
+    def _has_run_out(self, task: Running) -> bool:
+        """Whether the kernel has killed in its group: then that is why it ends, whatever it makes of it."""
+        if task.group is None or not task.group.has_run_out():
+            return False
+        # Asked only now: while there is enough, the kernel counts files that it merely had no reason to forget.
+        task.peak = max(task.peak, task.group.peak_bytes())
+        return True
 
     def _look_after(self, tasks: list[Running]) -> None:
         """Report those of which nothing is left; kill what is left of the others."""
@@ -315,6 +324,8 @@ class Supervisor:
         if not task.is_done:
             return
         del self._tasks[task.key], self._by_pid[task.pid]
+        if task.group is not None:
+            self._groups.close(task.group)
         self._tell("ended", task.key, self._promote() if task.key > 0 else 0, *task.usage, task.why)
         self._say_if_dropped()
 
@@ -439,15 +450,19 @@ class Supervisor:
     def _weigh(self, tasks: list[Running]) -> None:
         seen = processes.snapshot()
         for task in tasks:
-            tree = self._tree(task, seen)
-            limit = task.memory or 0
-            if sum(seen[pid].resident_bytes for pid in tree) <= limit:
-                continue
-            # The sum counts a shared page for each that shares it: nobody is killed for that.
-            used = processes.shared_fairly_bytes(tree)
-            task.peak = max(task.peak, used)
-            if used > limit:
+            if self._has_run_out(task) or self._is_too_large(task, seen):
                 self._stop(task, 0.0, "memory")
+
+    def _is_too_large(self, task: Running, seen: dict[int, processes.Process]) -> bool:
+        tree, limit = self._tree(task, seen), task.memory or 0
+        held = sum(seen[pid].resident_bytes for pid in tree)
+        if held <= min(limit, task.weighed * GROWTH):
+            return False
+        task.weighed = max(task.weighed, held)
+        # The sum counts a shared page for each that shares it: nobody is killed for that.
+        used = processes.shared_fairly_bytes(tree)
+        task.peak = max(task.peak, used)
+        return used > limit
 
     def _end_everything(self) -> None:
         """Kill all that is below this process, until nothing is."""
@@ -460,12 +475,6 @@ class Supervisor:
             except ChildProcessError:
                 return
             time.sleep(0.001)
-
-
-def become_subreaper() -> None:
-    """Whoever loses its parent below this process becomes its child, not that of process 1."""
-    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
-    _ctypes.call_function(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def _stay_through_signals() -> None:
