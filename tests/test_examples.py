@@ -5,7 +5,8 @@ The first line of an example says what to look for. A second kind of line says w
     # ends: completed; fetch completed, load failed
     # not run: this version has no agents yet
 
-`# inputs: {…}` is what the run is given; `# exit code: 4` says that it waits for a person.
+`# inputs: {…}` is what the run is given, in which PORT is that of a server that is unwell at first and then finds two;
+`# exit code: 4` says that it waits for a person.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mulligan.language.schema import schema
 from mulligan.service.possible import refuse_the_impossible
 
 from .live.runner import Live, Ran, opened
+from .worker.web import as_json, serving
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))
@@ -55,7 +57,9 @@ def can_be_run(path: Path) -> bool:
 
 def run(live: Live, path: Path) -> Ran:
     """As `mulligan run FILE --wait 1m` would: a default that applies after a while is waited for."""
-    return live.run(path, inputs=json.loads(notes(path).get("inputs", "{}")), wait_seconds=60.0)
+    inputs = notes(path).get("inputs", "{}")
+    with serving(as_json("{}", 503), as_json('{"results": [1, 2]}')) as web:
+        return live.run(path, inputs=json.loads(inputs.replace("PORT", str(web.port))), wait_seconds=60.0)
 
 
 def index_line(path: Path) -> str:
@@ -104,6 +108,12 @@ def test_an_example_that_can_be_run_says_how_it_ends(path: Path) -> None:
     found = notes(path)
 
     assert found.keys() - {"inputs", "exit code"} == {"about", "ends" if can_be_run(path) else "not run"}
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the terminal of the tests is set to, a server on this machine is asked directly."""
+    monkeypatch.setenv("NO_PROXY", "*")
 
 
 @pytest.fixture

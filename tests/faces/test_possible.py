@@ -9,9 +9,6 @@ import pytest
 from .commands import mulligan, workflow
 
 REFUSED = {
-    "steps: [{step: a, http: {url: 'https://chat.example/hook'}}]": (
-        "error[refused]: this version cannot run 'http' steps yet, and step 'a' has one\n"
-    ),
     # at any depth: in a handler
     "steps: [{step: a, shell: make, on_failure: {agent: repair it}}]": (
         "error[refused]: this version cannot run 'agent' steps yet, and step 'a' has one\n"
@@ -27,7 +24,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["http", "agent", "sql", "secret"])
+@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["agent", "sql", "secret"])
 def test_what_this_version_cannot_do_is_refused_before_anything_is_made(text: str, told: str, folder: Path):
     said = mulligan("run", workflow(text))
 

@@ -24,6 +24,8 @@ from mulligan.language.words import listed
 
 Bindings = dict[str, Template]
 
+# Keys of `http` that say how it is asked, and take no values.
+_HTTP_STATIC = ("method", "expect", "follow_redirects", "connect_timeout", "read_timeout", "max_body", "verify")
 # Parts of a query in which a parameter would not be bound; what is left open at the end, a value would stand in.
 _SQL_CLOSED = pattern(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*\n|/\*.*?\*/|(\$(?:[A-Za-z_]\w*)?\$).*?\1", re.DOTALL)
 _SQL_OPEN = pattern(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
@@ -156,18 +158,23 @@ def _json(value: Any) -> Any:
 
 
 def _http(node: Node, fields: Fields, scope: Scope) -> Action:
-    action = _record_action("http", HTTP, "method", "expect")(node, fields, scope)
-    if "json" in action.params and "body" in action.params and isinstance(node, Mapping):
-        message = "'http' has 'json' and 'body', and a request has one body"
-        scope.note(scope.source.refuse("stray_key", message, node.key("body"), hint="remove one of them"))
+    action = _record_action("http", HTTP, *_HTTP_STATIC)(node, fields, scope)
+    bodies = [key for key in ("json", "form", "body") if key in action.params]
+    if len(bodies) > 1 and isinstance(node, Mapping):
+        message = f"'http' has {listed(bodies, 'and')}, and a request has one body"
+        scope.note(scope.source.refuse("stray_key", message, node.key(bodies[-1]), hint="keep one of them"))
     action.params.setdefault("method", "GET")
     return action
 
 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
     if isinstance(node, Mapping):
-        return _record_action("agent", AGENT, "provider")(node, fields, scope)
-    return _one_text("agent", "prompt", node, scope)
+        action = _record_action("agent", AGENT, "provider")(node, fields, scope)
+    else:
+        action = _one_text("agent", "prompt", node, scope)
+    if scope.draft.agent_provider:
+        action.params.setdefault("provider", scope.draft.agent_provider)
+    return action
 
 
 def _approve(node: Node, fields: Fields, scope: Scope) -> Action:

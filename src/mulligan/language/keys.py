@@ -138,6 +138,14 @@ RESOURCES = Record(
 )
 ENV: Shape = MapOf(ANY_TEXT)
 
+_QUERY = MapOf(TEMPLATED, pattern=r"(?s:.+)")
+HTTP_AUTH = Record(
+    "auth",
+    {
+        "user": Key(ANY_TEXT, "who asks", is_required=True),
+        "password": Key(ANY_TEXT, "best a secret: ${secrets.NAME}"),
+    },
+)
 HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 HTTP = Record(
     "http",
@@ -145,10 +153,19 @@ HTTP = Record(
         "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
         "url": Key(_node(Template("an address")), "where the request goes", is_required=True),
         "headers": Key(_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "the request's headers"),
-        "params": Key(_node(MapOf(TEMPLATED, pattern=r"(?s:.+)")), "what follows the '?' of the address"),
+        "params": Key(_node(_QUERY), "what follows the '?' of the address"),
         "json": Key(_node(TEMPLATED), "a body that is sent as JSON"),
+        "form": Key(_node(_QUERY), "a body that is sent as a form"),
         "body": Key(_node(ANY_TEXT), "a body that is sent as it is"),
-        "expect": Key(ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success"),
+        "auth": Key(_node(HTTP_AUTH), "a name and a password (basic authentication)"),
+        "expect": Key(
+            ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success (default: any 2xx)"
+        ),
+        "follow_redirects": Key(FLAG, "false: a redirect is the answer (default true)"),
+        "connect_timeout": Key(LIMIT, "how long a connection may take to come about (default 10s)"),
+        "read_timeout": Key(LIMIT, "how long the server may be silent (default 60s)"),
+        "max_body": Key(SIZE, "a larger answer is OUTPUT_INVALID (default 16MiB)"),
+        "verify": Key(FLAG, "false: whatever certificate the server shows is taken (default true)"),
     },
 )
 SQL = Record(
@@ -162,10 +179,10 @@ SQL = Record(
 AGENT = Record(
     "agent",
     {
-        "provider": Key(PLAIN, "which agent, such as claude"),
+        "provider": Key(STEP_NAME, "which agent: claude, codex, or one that the worker's environment names"),
         "prompt": Key(_node(Template("a prompt")), "what it is asked to do", is_required=True),
         "model": Key(_node(Template("a model")), "which model of the provider's"),
-        "context": Key(_node(TEMPLATED), "what it is told beside the prompt"),
+        "context": Key(_node(TEMPLATED), "what it is told beside the prompt and what came before it"),
     },
 )
 CHILD = Record(
@@ -397,6 +414,7 @@ DEFAULTS = Record(
         **{key: COMMAND_KEYS[key] for key in ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources")},
         "shell": Key(TEXT, "the interpreter of shell actions, such as bash"),
         "python": Key(TEXT, "the interpreter of python actions"),
+        "agent": Key(STEP_NAME, "the provider of agent actions (default claude)"),
     },
 )
 

@@ -1,0 +1,122 @@
+"""`http`: one request. Its output is `{status, headers, body}`. Runs in a warm child, the only one who loads httpx2."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import httpx2
+
+from mulligan import StepError
+
+from .http_answer import output, unexpected
+from .http_request import ask, shown
+
+CONNECT_SECONDS = 10.0
+SILENCE_SECONDS = 60.0
+REDIRECTS_MAX = 10
+
+
+def run(
+    *,
+    expect: list[int] | None = None,
+    follow_redirects: bool = True,
+    connect_timeout: float = CONNECT_SECONDS,
+    read_timeout: float = SILENCE_SECONDS,
+    max_body: int | None = None,
+    verify: bool = True,
+    **said: Any,
+) -> dict[str, Any]:
+    """What the server answered. Any other end is a StepError: HTTP_…, CONNECTION, TIMEOUT, OUTPUT_INVALID …"""
+    limits = httpx2.Timeout(read_timeout, connect=connect_timeout)
+    request = ask(limits, **said)
+    with _client(verify) as client, _failing(request, connect_timeout, read_timeout):
+        response, redirects = _sent(client, request, REDIRECTS_MAX if follow_redirects else 0)
+        try:
+            if response.status_code in expect if expect else response.is_success:
+                return output(response, max_body)
+            raise unexpected(request, response, redirects)
+        finally:
+            response.close()
+
+
+def _client(verify: bool) -> httpx2.Client:
+    """A client for one request: a connection that was kept may have died, and that would look like a failure.
+
+    Proxies are those of the environment. There is no netrc: a password that nobody wrote down here is a surprise.
+    """
+    certificates = tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+    try:
+        return httpx2.Client(verify=_tls(verify, certificates))
+    except OSError as error:
+        message = f"the certificates of the environment cannot be read: {(error.strerror or str(error)).lower()}"
+    except (ValueError, ImportError, httpx2.InvalidURL):
+        message = "the proxy that the environment names cannot be used"  # its address may hold a password
+    raise StepError("INPUT_INVALID", message, retryable=False)
+
+
+@lru_cache(maxsize=4)
+def _tls(verify: bool, certificates: tuple[str | None, ...]) -> ssl.SSLContext:
+    """Made once for many requests: it reads all certificates of the system."""
+    return httpx2.create_ssl_context(verify=verify)
+
+
+def _sent(client: httpx2.Client, request: httpx2.Request, redirects_max: int) -> tuple[httpx2.Response, int]:
+    """The answer, its body unread, and how many redirects led there. The last of too many is the answer."""
+    redirects = 0
+    while True:
+        response = client.send(request, stream=True)
+        following = response.next_request
+        if following is None or redirects == redirects_max:
+            return response, redirects
+        response.close()  # whatever is in its body: nobody reads it
+        if following.url.scheme not in ("http", "https"):
+            raise httpx2.RemoteProtocolError(f"it redirects to '{following.url.scheme}:', which is not HTTP")
+        request, redirects = following, redirects + 1
+
+
+@contextmanager
+def _failing(request: httpx2.Request, connect_seconds: float, silence_seconds: float) -> Iterator[None]:
+    """What the library raises, in our words."""
+    try:
+        yield
+    except httpx2.ConnectTimeout:
+        raise _failure("TIMEOUT", request, f"no connection within {connect_seconds:g}s") from None
+    except httpx2.WriteTimeout:
+        raise _failure("TIMEOUT", request, f"the server took nothing for {silence_seconds:g}s") from None
+    except httpx2.TimeoutException:
+        raise _failure("TIMEOUT", request, f"the server was silent for {silence_seconds:g}s") from None
+    except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as error:
+        raise _failure("INPUT_INVALID", request, _in_words(error), retryable=False) from None
+    except UnicodeError:
+        raise _failure("INPUT_INVALID", request, "no host can be called that", retryable=False) from None
+    except httpx2.DecodingError:
+        raise _failure("OUTPUT_INVALID", request, "its body is not what its content encoding says") from None
+    except httpx2.HTTPError as error:
+        # A certificate does not get better by asking again.
+        retryable = False if _is_certificate(error) else None
+        raise _failure("CONNECTION", request, _in_words(error), retryable=retryable) from None
+
+
+def _failure(code: str, request: httpx2.Request, message: str, *, retryable: bool | None = None) -> StepError:
+    where = shown(request.url)
+    return StepError(code, f"{request.method} {where}: {message}", retryable=retryable, details={"url": where})
+
+
+def _is_certificate(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _in_words(error: Exception) -> str:
+    """The reason as we would say it: without its number, in lower case, no full stop."""
+    text = re.sub(r"^\[Errno -?\d+\] ", "", str(error)).rstrip(".") or type(error).__name__
+    return text[0].lower() + text[1:]

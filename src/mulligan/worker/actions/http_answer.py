@@ -1,0 +1,143 @@
+"""What a server answered to an `http` action: as an output, or as a failure. Bounded, whatever it sends."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx2
+
+from mulligan import StepError
+
+from .http_request import shown
+
+BODY_BYTES_MAX = 16 * 1024 * 1024
+# Of the body of an answer that was not expected.
+TOLD_CHARS = 500
+_TOLD_BYTES = 4 * TOLD_CHARS
+_JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
+_TOO_MANY_REQUESTS = 429
+# The server itself says that the same request may be sent again.
+_LATER = (408, 425)
+
+
+def output(response: httpx2.Response, bytes_max: int | None) -> dict[str, Any]:
+    """The output of an answer that was expected. OUTPUT_INVALID where its body is not what it says, or too large."""
+    found = {"status": response.status_code, "headers": dict(response.headers)}
+    body = _body(response, bytes_max or BODY_BYTES_MAX)
+    if _is_json(response):
+        return {**found, "body": _from_json(response, body)}
+    text = _as_text(response, body)
+    if text is None:
+        return {**found, "body": base64.b64encode(body).decode(), "encoding": "base64"}
+    return {**found, "body": text}
+
+
+def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: int) -> StepError:
+    """The failure that an answer is whose status was not expected."""
+    status = response.status_code
+    url = shown(response.request.url)
+    details: dict[str, Any] = {"status": status, "url": url}
+    if (after := _retry_after(response)) is not None:
+        details["retry_after"] = after
+    code, retryable = _code(status)
+    so_far = f" after {redirects} redirects" if redirects and response.has_redirect_location else ""
+    told = _told(response)
+    message = f"{request.method} {url}: answered {status}{so_far}{': ' if told else ''}{told}"
+    return StepError(code, message, retryable=retryable, details=details)
+
+
+def _code(status: int) -> tuple[str, bool | None]:
+    """The code of a status that was not expected, and whether it is worth another try if the code does not say so."""
+    if status == _TOO_MANY_REQUESTS:
+        return "HTTP_429", None
+    if status >= 500:
+        return "HTTP_5XX", None
+    if status >= 400:
+        return "HTTP_4XX", True if status in _LATER else None
+    # Not what was asked for, and no error either: a 202 where a 200 is wanted may be one the next time.
+    return "VALIDATION_FAILED", None
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    """In how many seconds the server wants to be asked again, by its own clock where it tells it."""
+    said = response.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}", said, re.ASCII):
+        return float(said)
+    due = _date(said)
+    if due is None:
+        return None
+    now = _date(response.headers.get("date", "")) or datetime.now(UTC)
+    return max(0.0, round((due - now).total_seconds(), 3))
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _told(response: httpx2.Response) -> str:
+    """The first characters of its body. One that breaks off tells as much as came."""
+    data = bytearray()
+    try:
+        for chunk in response.iter_bytes():
+            data += chunk
+            if len(data) >= _TOLD_BYTES:
+                break
+    except httpx2.HTTPError:
+        pass
+    return data[:_TOLD_BYTES].decode("utf-8", "replace")[:TOLD_CHARS].strip()
+
+
+def _body(response: httpx2.Response, bytes_max: int) -> bytes:
+    """All of it, counted as it is unpacked: a few bytes may be packed gigabytes."""
+    data = bytearray()
+    for chunk in response.iter_bytes():
+        data += chunk
+        if len(data) > bytes_max:
+            raise _invalid(response, f"its body has more than {bytes_max} bytes, which are the most ('max_body')")
+    return bytes(data)
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return _JSON_TYPE.fullmatch(media) is not None
+
+
+def _from_json(response: httpx2.Response, body: bytes) -> Any:
+    """Null where there is no body at all, as after a HEAD. Strict: NaN is no JSON."""
+    if not body:
+        return None
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = f"its body is not the JSON that it says it is: {str(error)[:200].lower()}"
+        raise _invalid(response, reason) from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _as_text(response: httpx2.Response, body: bytes) -> str | None:
+    """The body in the encoding that it says it has, else in UTF-8; None where it is no text."""
+    for charset in (response.charset_encoding, "utf-8"):
+        try:
+            text = body.decode(charset or "utf-8")
+        except (LookupError, ValueError):
+            continue
+        return None if "\0" in text else text
+    return None
+
+
+def _invalid(response: httpx2.Response, message: str) -> StepError:
+    url = shown(response.request.url)
+    details = {"status": response.status_code, "url": url}
+    return StepError("OUTPUT_INVALID", f"{response.request.method} {url}: {message}", details=details)
