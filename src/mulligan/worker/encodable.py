@@ -14,10 +14,16 @@ class NotEncodable(Exception):
     """What `main` returned is no JSON; the message says where."""
 
 
+class Encoded(str):
+    """JSON text already, within the bound: it is not written a second time."""
+
+
 def encoded(output: object) -> str:
     """`output` as JSON text, or NotEncodable with the place of what is none."""
     if output is None:
         return "null"
+    if isinstance(output, Encoded):
+        return output
     try:
         text = ENCODER.encode(output)
         size = len(text) if text.isascii() else len(text.encode())
@@ -46,6 +52,8 @@ def _why_not(value: object, path: str, depth: int) -> str:
         return f"{path} is {value}, which is not JSON"
     if isinstance(value, str):
         return "" if _is_unicode(value) else f"{path} has half of a character in it, which is not JSON"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"{path} is a number of more than 64 bits, which cannot be kept"
     if value is None or isinstance(value, (bool, int, float)):
         return ""
     return f"{path} is of type '{type(value).__name__}', which is not JSON"

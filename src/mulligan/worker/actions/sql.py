@@ -1,0 +1,96 @@
+"""`sql`: a query at a database, as one transaction. Its output is the rows, or how many it has changed."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, cast
+
+from mulligan import StepError
+
+from ..databases.address import Address, read_address
+from ..databases.failures import invalid
+from ..databases.parameters import named
+from ..databases.statements import Dialect, Statement, statements
+from ..encodable import Encoded
+
+_TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB"}
+# What would end the transaction that the step is.
+_ENDINGS = frozenset("BEGIN START COMMIT END ABORT".split())
+
+
+class Session(Protocol):
+    """One transaction at a database."""
+
+    # How many rows were inserted, changed or deleted.
+    changed: int
+
+    def execute(self, statement: Statement, values: dict[str, Any], is_kept: bool, /) -> Encoded | None: ...
+
+    def commit(self) -> None: ...
+
+
+class Database(Protocol):
+    """A module of `databases`."""
+
+    DIALECT: Dialect
+
+    def opened(self, place: str, is_read_only: bool, /) -> AbstractContextManager[Session]: ...
+
+
+def run(
+    connection: object, query: object, params: object = None, read_only: bool = False, rows: str = "json"
+) -> Encoded | dict[str, int]:
+    """The rows of the last statement that gives any; `{"rowcount": N}` where none does, or where they are not wanted.
+
+    All of it is kept, or nothing: whatever fails, and wherever this process dies, the transaction is rolled back.
+    """
+    address = read_address(connection)
+    try:
+        return _run(address, query, params, read_only, rows == "json")
+    except StepError as error:
+        raise _veiled(error, address) from None
+
+
+def _run(
+    address: Address, query: object, params: object, is_read_only: bool, is_kept: bool
+) -> Encoded | dict[str, int]:
+    database = _database(address.kind)
+    if not isinstance(query, str):
+        raise invalid(f"'query' is of type '{type(query).__name__}', and text is expected")
+    found = statements(query, database.DIALECT)
+    values = named(found, params, database.DIALECT)
+    _refuse_odd(found)
+    rows: Encoded | None = None
+    with database.opened(address.place, is_read_only) as session:
+        for statement in found:
+            given = session.execute(statement, values, is_kept)
+            rows = given if given is not None else rows
+        session.commit()
+    return rows if rows is not None and is_kept else {"rowcount": session.changed}
+
+
+def _database(kind: str) -> Database:
+    """Imported by who needs it: nobody else waits for it, or has to have it."""
+    try:
+        return cast(Database, importlib.import_module(f"mulligan.worker.databases.{kind}"))
+    except ImportError:
+        message = f"{_TITLES[kind]} needs a library that this worker does not have: pip install 'mulligan[{kind}]'"
+        raise invalid(message) from None
+
+
+def _refuse_odd(found: list[Statement]) -> None:
+    if not found:
+        raise invalid("the query is empty")
+    for words in (statement.words for statement in found):
+        is_ending = words[:1] == ["ROLLBACK"] and "TO" not in words[1:3]
+        if is_ending or words[:2] == ["PREPARE", "TRANSACTION"] or _ENDINGS.intersection(words[:1]):
+            raise invalid(f"a step is one transaction, and '{words[0].lower()}' in its query would make it another")
+
+
+def _veiled(error: StepError, address: Address) -> StepError:
+    """The failure without the password, wherever a database has repeated it."""
+    details = {
+        name: address.veiled(value) if isinstance(value, str) else value for name, value in error.details.items()
+    }
+    return StepError(error.code, address.veiled(error.message), retryable=error.retryable, details=details)

@@ -1,0 +1,85 @@
+"""The address of a database: which it is, where it is, and what of it may never be shown."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from mulligan import StepError
+
+from .failures import invalid
+
+MEMORY = ":memory:"
+KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckdb"
+_SCHEMES = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class Address:
+    """`kind` is `sqlite`, `postgres` or `duckdb`; `place` a file, MEMORY, or the whole address of a server."""
+
+    kind: str
+    place: str
+    hidden: tuple[str, ...] = ()
+
+    def veiled(self, text: str) -> str:
+        """The text without a password."""
+        for secret in self.hidden:
+            text = text.replace(secret, _HIDDEN)
+        return text
+
+
+def read_address(text: object) -> Address:
+    """Where the database is. INPUT_INVALID where it is none that we know."""
+    if not isinstance(text, str) or not text.strip():
+        raise invalid(f"'connection' is {_shown(text)}, and the address of a database is expected, such as {KNOWN}")
+    scheme, separator, rest = text.strip().partition("://")
+    kind = _SCHEMES.get(scheme.lower())
+    if not separator or kind is None:
+        raise _unknown(scheme if separator else "")
+    if kind == "postgres":
+        return Address(kind, text.strip(), _hidden(rest))
+    return Address(kind, _file(scheme, rest))
+
+
+def _shown(value: object) -> str:
+    if value is None or value == "":
+        return "empty"
+    return "blank" if isinstance(value, str) else f"of type '{type(value).__name__}'"
+
+
+def _unknown(scheme: str) -> StepError:
+    """The address itself is not shown: whatever it is, there may be a password in it."""
+    what = f"there is no database '{scheme}://…'" if scheme else "'connection' has no '://'"
+    return invalid(f"{what}: there are {KNOWN}")
+
+
+def _file(scheme: str, rest: str) -> str:
+    """As others write it: three slashes and a relative name, or four for one from the root."""
+    if rest in ("", "/", f"/{MEMORY}"):
+        return MEMORY
+    if not rest.startswith("/"):
+        raise invalid(
+            f"'{scheme}://{rest}' has a host, and {scheme} has none: write '{scheme}:///{rest}' for a file here"
+        )
+    if "\0" in rest:
+        raise invalid("'connection' has a NUL in it, and no file has")
+    return os.path.abspath(rest[1:])
+
+
+def _hidden(rest: str) -> tuple[str, ...]:
+    """The password, as it is written and as it is meant; the longest first, so that no piece of one is left."""
+    before, at, _ = rest.rpartition("@")
+    _, colon, password = before.partition(":")
+    found = {password} if at and colon else set()
+    options = rest.rpartition("?")[2] if "?" in rest else ""
+    for option in options.split("&"):
+        name, _, value = option.partition("=")
+        if name.lower() in ("password", "sslpassword"):
+            found.add(value)
+    # With an '@' in it that is not escaped, a piece of the password is taken for the host.
+    found |= {piece for secret in found for piece in secret.split("@")}
+    found |= {unquote(secret) for secret in found}
+    return tuple(sorted(filter(None, found), key=len, reverse=True))

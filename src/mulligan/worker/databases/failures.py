@@ -1,0 +1,53 @@
+"""What can go wrong at a database, as the ladder wants it: a code, whether another try may help, and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mulligan import StepError
+
+# A query may be one line of a megabyte.
+_SHOWN_CHARS_MAX = 120
+READ_ONLY = "the step says 'read_only: true', and this query writes"
+
+
+def invalid(message: str) -> StepError:
+    """The step itself is wrong: another try would be no better."""
+    return StepError("INPUT_INVALID", message, retryable=False)
+
+
+def refused(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+    """The database has understood, and says no: a syntax error, no such table, a constraint."""
+    return StepError("EXCEPTION", message, retryable=False, details=_said(details))
+
+
+def troubled(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+    """The database could not, this time: a full disk, a cancelled query."""
+    return StepError("EXCEPTION", message, retryable=True, details=_said(details))
+
+
+def lost(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+    """It is not there, or was in somebody else's hands: another try may do."""
+    return StepError("CONNECTION", message, retryable=True, details=_said(details))
+
+
+def timed_out(message: str, details: Mapping[str, Any] | None = None) -> StepError:
+    """A limit of the database's own."""
+    return StepError("TIMEOUT", message, retryable=True, details=_said(details))
+
+
+def _said(details: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (details or {}).items() if value}
+
+
+def excerpt(query: str, offset: int) -> str:
+    """The line in which this is, with its number and a caret under it; on a line of its own."""
+    start = query.rfind("\n", 0, offset) + 1
+    end = query.find("\n", offset)
+    line = query[start : len(query) if end < 0 else end]
+    first = max(0, offset - start - _SHOWN_CHARS_MAX // 2)
+    shown = line[first : first + _SHOWN_CHARS_MAX].replace("\t", " ").rstrip()
+    number = str(query.count("\n", 0, start) + 1)
+    blanks = " " * (offset - start - first)
+    return f"\n  {number} | {shown}\n  {' ' * len(number)} | {blanks}^"

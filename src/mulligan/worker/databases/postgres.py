@@ -1,0 +1,236 @@
+"""PostgreSQL, by psycopg."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import capabilities
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import Jsonb
+from psycopg.types.string import TextLoader
+
+from mulligan import StepError
+
+from ..encodable import Encoded
+from .failures import READ_ONLY, invalid, lost, refused, timed_out, troubled
+from .statements import Dialect, Sent, Statement
+from .values import gathered
+
+DIALECT = Dialect.POSTGRES
+# What the address does not say. A server that is silently gone is noticed within half a minute.
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    "application_name": "mulligan",
+}
+# Times as ISO 8601. From version 14 on the server looks whether we are still there: a step that is killed leaves no
+# query running.
+_SETTINGS = {"intervalstyle": "iso_8601", "datestyle": "ISO"}
+_WATCHFUL = {"client_connection_check_interval": "1000"}
+_WATCHFUL_SINCE = 140_000
+_CHUNK_ROWS = 500
+_WRITING = frozenset("INSERT UPDATE DELETE MERGE INTO".split())
+_READING = frozenset("SELECT VALUES TABLE WITH".split())
+_TALKING = frozenset("STDIN STDOUT".split())
+_CHANGING = frozenset("INSERT UPDATE DELETE MERGE COPY".split())
+# Somebody else stood in the way: serialization, deadlock, a lock, no free connection.
+_AGAIN = frozenset("40001 40P01 55P03 53300 55006".split())
+_PROTOCOL_VIOLATION = "08P01"
+_QUERY_CANCELED, _TRANSACTION_TIMEOUT, _READ_ONLY_TRANSACTION = "57014", "25P04", "25006"
+_MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d )?(\d\d:\d\d:\d\d(?:\.\d+)?)([+-]\d\d)?(:\d\d)*")
+# What a server says when it will not have us, however often we come.
+_UNWELCOME = re.compile(
+    r"password authentication failed|no password supplied|authentication failed|does not exist"
+    r"|no pg_hba\.conf entry|permission denied for database|not permitted to log in|invalid \w+ value"
+)
+
+
+class Session:
+    """One transaction: what is not committed the server rolls back when the connection ends, however that ends."""
+
+    def __init__(self, connection: psycopg.Connection[Any], is_read_only: bool) -> None:
+        self._connection = connection
+        self.changed = 0
+        connection.execute("BEGIN READ ONLY" if is_read_only else "BEGIN")
+        has_watch = connection.info.server_version >= _WATCHFUL_SINCE
+        settings = {**_SETTINGS, **_WATCHFUL} if has_watch else _SETTINGS
+        calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+        # That it is a query keeps the one of the step from making the transaction a writing one.
+        connection.execute(f"SELECT {calls}".encode())
+
+    def execute(self, statement: Statement, values: Mapping[str, Any], is_kept: bool) -> Encoded | None:
+        """The rows, or None of a statement that gives none whatever happens."""
+        if statement.words[:1] == ["COPY"] and _TALKING.intersection(statement.words):
+            raise invalid("'copy' from or to the client is not for a step: there is nobody to talk to")
+        names = list(dict.fromkeys(spot.name for spot in statement.spots))
+        sent = statement.sent([f"${names.index(spot.name) + 1}" for spot in statement.spots])
+        with _in_words(sent):
+            bound = [_bound(values[name]) for name in names]
+            return self._execute(sent.text, bound, is_kept, _is_reading(statement.words))
+
+    def commit(self) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except psycopg.Error as error:
+            raise _uncertain(error) if self._connection.broken else _failure(error) from None
+
+    def _execute(self, text: str, bound: list[Any], is_kept: bool, is_reading: bool) -> Encoded | None:
+        with self._connection.cursor() as cursor:
+            if is_reading:
+                # Piece by piece: nobody knows how many there are.
+                size = _CHUNK_ROWS if capabilities.has_stream_chunked() else 1
+                rows = cursor.stream(text.encode(), bound or None, size=size)
+                return gathered(lambda: _columns(cursor), rows, is_kept)
+            cursor.execute(text.encode(), bound or None)
+            self.changed += _changed(cursor)
+            if cursor.description is None:
+                return None
+            return gathered(lambda: _columns(cursor), cursor, is_kept)
+
+
+@contextmanager
+def opened(place: str, is_read_only: bool) -> Iterator[Session]:
+    """A transaction at the server."""
+    connection = _connected(place)
+    try:
+        with _in_words():
+            session = Session(connection, is_read_only)
+        yield session
+    finally:
+        connection.close()
+
+
+def _connected(place: str) -> psycopg.Connection[Any]:
+    try:
+        options = {**_DEFAULTS, **conninfo_to_dict(place)}
+    except psycopg.Error as error:
+        # What follows may be any piece of the address.
+        reason = str(error).partition('"')[0].strip(" :")
+        raise invalid(f"'connection' is no address that PostgreSQL understands: {reason}") from None
+    try:
+        connection = psycopg.connect(
+            **options, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
+        )
+    except psycopg.Error as error:
+        raise _not_connected(error) from None
+    for name in ("timestamp", "timestamptz", "time", "timetz"):
+        connection.adapters.register_loader(name, _MomentLoader)
+    for name in ("date", "interval"):
+        connection.adapters.register_loader(name, TextLoader)
+    return connection
+
+
+class _MomentLoader(TextLoader):
+    """ISO 8601, from what the server writes; as it is where ISO has no word for it: infinity, before Christ."""
+
+    def load(self, data: Any) -> str:
+        text = str(super().load(data))
+        found = _MOMENT.fullmatch(text)
+        if found is None:
+            return text
+        return text.replace(" ", "T") + (":00" if found[3] and not found[4] else "")
+
+
+def _is_reading(words: list[str]) -> bool:
+    return bool(_READING.intersection(words[:1])) and not _WRITING.intersection(words)
+
+
+def _columns(cursor: psycopg.Cursor[Any]) -> list[str]:
+    return [column.name for column in cursor.description or ()]
+
+
+def _changed(cursor: psycopg.Cursor[Any]) -> int:
+    command = (cursor.statusmessage or "").partition(" ")[0]
+    is_table_made = command == "SELECT" and cursor.description is None
+    return max(0, cursor.rowcount) if command in _CHANGING or is_table_made else 0
+
+
+def _bound(value: Any) -> Any:
+    """A list of plain values is an array, for `= any(:ids)`; what has mappings or lists in it is JSON."""
+    if isinstance(value, dict):
+        return Jsonb(value)
+    return Jsonb(value) if isinstance(value, list) and not _is_array(value) else value
+
+
+def _is_array(values: list[Any]) -> bool:
+    """Whether PostgreSQL has such arrays: of one kind of values."""
+    kinds = {float if type(value) is int else type(value) for value in values if value is not None}
+    return len(kinds) <= 1 and not kinds & {dict, list}
+
+
+# -- failures
+
+
+@contextmanager
+def _in_words(sent: Sent | None = None) -> Iterator[None]:
+    """Whatever PostgreSQL says, as the ladder wants it."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _failure(error, sent) from None
+
+
+def _failure(error: psycopg.Error, sent: Sent | None = None) -> StepError:
+    state = error.sqlstate or ""
+    message = _said(error) + _where(error, sent)
+    details = {"sqlstate": state, **_about(error)}
+    if state == _PROTOCOL_VIOLATION and "bind message" in message:
+        return invalid("the query has a parameter of PostgreSQL's own: write ':name' for each value")
+    if state in _AGAIN or state[:2] == "08" or state[:3] == "57P" or (not state and _is_operational(error)):
+        return lost(message, details)
+    if state == _TRANSACTION_TIMEOUT or (state == _QUERY_CANCELED and "user request" not in message):
+        return timed_out(message, details)
+    if state == _READ_ONLY_TRANSACTION:
+        return refused(f"{READ_ONLY}: {message}", details)
+    if not state:
+        # It is psycopg that refuses: a value that no query can take.
+        return invalid(message)
+    return (troubled if state[:2] in ("53", "57", "58", "XX") else refused)(message, details)
+
+
+def _is_operational(error: psycopg.Error) -> bool:
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
+
+
+def _said(error: psycopg.Error) -> str:
+    """The server's own words."""
+    diagnosis = error.diag
+    if diagnosis.message_primary is None:
+        return " ".join(str(error).split())
+    more = {"detail": diagnosis.message_detail, "hint": diagnosis.message_hint}
+    return "\n".join([diagnosis.message_primary, *(f"{name}: {text}" for name, text in more.items() if text)])
+
+
+def _about(error: psycopg.Error) -> dict[str, Any]:
+    diagnosis = error.diag
+    return {
+        "table": diagnosis.table_name,
+        "column": diagnosis.column_name,
+        "constraint": diagnosis.constraint_name,
+    }
+
+
+def _where(error: psycopg.Error, sent: Sent | None) -> str:
+    position = error.diag.statement_position
+    return sent.excerpt(char=int(position) - 1) if position and sent else ""
+
+
+def _not_connected(error: psycopg.Error) -> StepError:
+    message = " ".join(str(error).split())
+    if isinstance(error, psycopg.ProgrammingError):
+        return invalid(message)
+    # A connection that is refused has no SQLSTATE: there are only the words.
+    return refused(message) if _UNWELCOME.search(message) else lost(message)
+
+
+def _uncertain(error: psycopg.Error) -> StepError:
+    reason = " ".join(str(error).split())
+    message = f"the connection was lost during the commit, so nobody knows whether it was done: {reason}"
+    return lost(message, {"sqlstate": error.sqlstate, "is_committed": "unknown"})

@@ -1,0 +1,135 @@
+"""SQLite, by the library that comes with us."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from mulligan import StepError
+
+from ..encodable import Encoded
+from .address import MEMORY
+from .failures import READ_ONLY, invalid, lost, refused, troubled
+from .statements import Dialect, Sent, Statement
+from .values import gathered
+
+DIALECT = Dialect.SQLITE
+# Somebody else may write just now; longer than that is for the ladder.
+_BUSY_MILLISECONDS = 5000
+# Between these a signal is seen.
+_STEPS_PER_LOOK = 100_000
+_HELD = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError, apsw.SchemaChangeError)
+_SAYS_NO = (apsw.SQLError, apsw.ConstraintError, apsw.MismatchError, apsw.RangeError, apsw.TooBigError, apsw.AuthError)
+_NO_DATABASE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError)
+
+
+class Session:
+    """One transaction: what is not committed is rolled back when it is closed, or when this process dies."""
+
+    def __init__(self, connection: apsw.Connection, is_read_only: bool) -> None:
+        self._connection = connection
+        connection.execute("BEGIN" if is_read_only else "BEGIN IMMEDIATE")
+        self._columns: tuple[str, ...] = ()
+        self.changed = 0
+
+    def execute(self, statement: Statement, values: Mapping[str, Any], is_kept: bool) -> Encoded | None:
+        """The rows, or None of a statement that gives none whatever happens."""
+        sent = statement.sent([f":{spot.name}" for spot in statement.spots])
+        bound = {spot.name: _bound(spot.name, values[spot.name]) for spot in statement.spots}
+        before = self._connection.total_changes()
+        cursor = self._connection.cursor()
+        cursor.exec_trace = self._note_columns
+        with _in_words(sent):
+            rows = gathered(lambda: self._columns, cursor.execute(sent.text, bound), is_kept)
+        if self._connection.total_changes() > before:
+            self.changed += self._connection.changes()
+        return rows if self._columns else None
+
+    def commit(self) -> None:
+        with _in_words():
+            self._connection.execute("COMMIT")
+
+    def _note_columns(self, cursor: apsw.Cursor, *_: object) -> bool:
+        """Before it runs: afterwards nobody can tell, if there was no row."""
+        self._columns = tuple(name for name, _ in cursor.get_description())
+        return True
+
+
+@contextmanager
+def opened(place: str, is_read_only: bool) -> Iterator[Session]:
+    """A transaction at the file. One that is not there is made, unless it may only be read."""
+    if is_read_only and place != MEMORY and not os.path.exists(place):
+        raise invalid(f"there is no file '{place}', and a step that says 'read_only: true' makes none")
+    is_file_read_only = is_read_only and place != MEMORY
+    how = apsw.SQLITE_OPEN_READONLY if is_file_read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    with _in_words(place=place):
+        connection = apsw.Connection(place, flags=how)
+    try:
+        with _in_words(place=place):
+            _set_up(connection, is_read_only)
+            session = Session(connection, is_read_only)
+        yield session
+    finally:
+        connection.close(True)
+
+
+def _set_up(connection: apsw.Connection, is_read_only: bool) -> None:
+    connection.set_busy_timeout(_BUSY_MILLISECONDS)
+    connection.set_progress_handler(lambda: False, _STEPS_PER_LOOK)
+    # Within a transaction it could not be said any more.
+    connection.execute("PRAGMA foreign_keys = ON")
+    if is_read_only:
+        connection.execute("PRAGMA query_only = ON")
+
+
+def _bound(name: str, value: Any) -> Any:
+    """Lists and mappings as JSON text: that is what `json_each` and the like read."""
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise invalid(f"the value of ':{name}' has more than 64 bits, and SQLite has no such number")
+    return value
+
+
+@contextmanager
+def _in_words(sent: Sent | None = None, place: str = "") -> Iterator[None]:
+    """Whatever SQLite says, as the ladder wants it."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise refused("a text in the rows is not UTF-8: read it with 'cast(… as blob)'") from None
+    except (KeyError, apsw.BindingsError):
+        raise invalid("the query has a parameter of SQLite's own: write ':name' for each value") from None
+    except apsw.Error as error:
+        raise _failure(error, sent, place) from None
+
+
+def _failure(error: apsw.Error, sent: Sent | None, place: str) -> StepError:
+    message, details = f"{error}{_where(error, sent)}", {"sqlite": _code(error)}
+    if isinstance(error, _HELD):
+        return lost(f"the database is in use by somebody else: {error}", details)
+    if isinstance(error, apsw.CantOpenError) and place:
+        return invalid(f"the file '{place}' cannot be opened: is there such a folder, and may it be written to")
+    if isinstance(error, apsw.ReadOnlyError):
+        return refused(READ_ONLY if not place else f"'{place}' may not be written to", details)
+    if isinstance(error, _NO_DATABASE):
+        return refused(f"the file is no SQLite database that can be read: {error}", details)
+    return (refused if isinstance(error, _SAYS_NO) else troubled)(message, details)
+
+
+# The library gives its errors these fields, and does not declare them.
+
+
+def _code(error: apsw.Error) -> str:
+    extended = apsw.mapping_extended_result_codes.get(getattr(error, "extendedresult", -1))
+    return str(extended or apsw.mapping_result_codes.get(getattr(error, "result", -1), ""))
+
+
+def _where(error: apsw.Error, sent: Sent | None) -> str:
+    offset: int = getattr(error, "error_offset", -1)
+    return sent.excerpt(byte=offset) if sent is not None and offset >= 0 else ""

@@ -1,0 +1,167 @@
+"""A query as its statements, and where in them a value is to be bound. Knows what is quoted and what is a comment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from .failures import excerpt
+
+
+class Dialect(Enum):
+    """What differs between databases in how a query is written."""
+
+    SQLITE = auto()
+    POSTGRES = auto()
+    DUCKDB = auto()
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a value is bound. A `:name` has a name, a `?` has none, and `?2` has a number."""
+
+    start: int
+    end: int
+    name: str
+    is_asked: bool = False
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A statement as a driver wants it, and where each of its pieces was in the query."""
+
+    text: str
+    query: str
+    pieces: list[tuple[int, int]]
+
+    def excerpt(self, *, char: int = 0, byte: int = 0) -> str:
+        """The line of the query in which this character, or byte, of the text is, with a caret under it."""
+        at = char or len(self.text.encode()[:byte].decode(errors="ignore"))
+        sent, source = max(piece for piece in self.pieces if piece[0] <= at)
+        return excerpt(self.query, source + at - sent)
+
+
+@dataclass
+class Statement:
+    """One statement of a query. Offsets count from the start of the query."""
+
+    query: str
+    start: int
+    end: int = 0
+    spots: list[Spot] = field(default_factory=list)
+    # Outside of quotes, in capitals.
+    words: list[str] = field(default_factory=list)
+
+    def sent(self, marks: list[str]) -> Sent:
+        """The statement with a mark in the place of each spot."""
+        text, pieces, since = "", [], self.start
+        for spot, mark in zip(self.spots, marks, strict=True):
+            pieces += [(len(text), since), (len(text) + spot.start - since, spot.start)]
+            text += self.query[since : spot.start] + mark
+            since = spot.end
+        return Sent(text + self.query[since : self.end], self.query, [*pieces, (len(text), since)])
+
+
+# What is quoted, to its end or, where that is missing, to the end of the query.
+_STRING = r"'[^']*(?:''[^']*)*(?:'|\Z)"
+_ESCAPED = r"[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*(?:'|\Z)"
+_NAME = r'"[^"]*(?:""[^"]*)*(?:"|\Z)'
+_LINE = r"--[^\n]*"
+_COMMENT = r"/\*.*?(?:\*/|\Z)"
+_DOLLARS = r"\$(?:[^\W\d]\w*)?\$"
+_TICKS = r"`[^`]*(?:``[^`]*)*(?:`|\Z)"
+_BRACKETS = r"\[[^\]]*(?:\]|\Z)"
+
+_QUOTED = {
+    Dialect.SQLITE: (_STRING, _NAME, _LINE, _COMMENT, _TICKS, _BRACKETS),
+    # These two are not ended by a pattern: comments nest, and the end of a dollar quote is its beginning.
+    Dialect.POSTGRES: (_ESCAPED, _STRING, _NAME, _LINE, r"(?P<nested>/\*)", f"(?P<dollars>{_DOLLARS})"),
+    Dialect.DUCKDB: (_ESCAPED, _STRING, _NAME, _LINE, _COMMENT, f"(?P<dollars>{_DOLLARS})"),
+}
+# A value never follows what could be its own operand: 'a[low:high]' is a slice, and "{'a':b}" has a key.
+_SPOT = r"(?<![\w'\"\])}:]):(?P<name>[^\W\d]\w*)|(?P<asked>\?\d*)"
+_TOKENS = {
+    dialect: re.compile(rf"(?P<quoted>{'|'.join(quoted)})|::|{_SPOT}|(?P<word>[^\W\d][\w$]*)|\d\w*|[;()]", re.DOTALL)
+    for dialect, quoted in _QUOTED.items()
+}
+_NESTED = re.compile(r"/\*|\*/")
+# Statements that have others within them, up to the END of their BEGIN.
+_BODIED = {"TRIGGER", "FUNCTION", "PROCEDURE"}
+_BODIED_WITHIN_WORDS = 4
+
+
+def statements(query: str, dialect: Dialect) -> list[Statement]:
+    """The statements of the query, without those that say nothing."""
+    splitter = _Splitter(query)
+    for token in _tokens(query, dialect):
+        splitter.take(token)
+    splitter.end(len(query))
+    return splitter.found
+
+
+def _tokens(query: str, dialect: Dialect) -> Iterator[re.Match[str]]:
+    """Everything that matters, in order; what is quoted is left out."""
+    pattern, at = _TOKENS[dialect], 0
+    while token := pattern.search(query, at):
+        at = _quote_end(query, token) if token["quoted"] is not None else token.end()
+        if token["quoted"] is None:
+            yield token
+
+
+def _quote_end(query: str, token: re.Match[str]) -> int:
+    groups = token.groupdict()
+    if groups.get("nested"):
+        return _comment_end(query, token.end())
+    if not groups.get("dollars"):
+        return token.end()
+    end = query.find(token["dollars"], token.end())
+    return len(query) if end < 0 else end + len(token["dollars"])
+
+
+def _comment_end(query: str, at: int) -> int:
+    depth = 1
+    for mark in _NESTED.finditer(query, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if not depth:
+            return mark.end()
+    return len(query)
+
+
+class _Splitter:
+    """Takes the tokens of a query one by one, and ends a statement where it ends."""
+
+    def __init__(self, query: str) -> None:
+        self.found: list[Statement] = []
+        self._now = Statement(query, 0)
+        self._parentheses = self._bodies = 0
+
+    def take(self, token: re.Match[str]) -> None:
+        if token["word"] is not None:
+            self._now.words.append(token["word"].upper())
+            self._note_body(self._now.words)
+        elif token["name"] is not None:
+            self._now.spots.append(Spot(token.start(), token.end(), token["name"]))
+        elif token["asked"] is not None:
+            self._now.spots.append(Spot(token.start(), token.end(), token["asked"][1:], is_asked=True))
+        elif token[0] in "()":
+            self._parentheses += 1 if token[0] == "(" else -1
+        elif token[0] == ";" and self._parentheses <= 0 and not self._bodies:
+            self.end(token.start())
+
+    def end(self, at: int) -> None:
+        self._now.end = at
+        if self._now.words or self._now.spots:
+            self.found.append(self._now)
+        self._now = Statement(self._now.query, at + 1)
+        self._parentheses = self._bodies = 0
+
+    def _note_body(self, words: list[str]) -> None:
+        """`;` ends no statement between the BEGIN and the END of a trigger or a function."""
+        if words[0] != "CREATE" or not _BODIED.intersection(words[:_BODIED_WITHIN_WORDS]):
+            return
+        if words[-1] == "BEGIN" or (words[-1] == "CASE" and self._bodies):
+            self._bodies += 1
+        elif words[-1] == "END" and self._bodies:
+            self._bodies -= 1

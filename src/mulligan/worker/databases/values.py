@@ -1,0 +1,108 @@
+"""What a database gives, as JSON: nothing is rounded, nothing is lost, and there is a bound."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from mulligan import StepError
+
+from ..encodable import ENCODER, OUTPUT_BYTES_MAX, Encoded
+from .failures import invalid
+
+_INTEGER_MAX = (1 << 63) - 1
+_COMMA_BYTES = 1
+# Of a number that is written out.
+_DIGITS_MAX = 400
+
+
+class Rows:
+    """The rows of one statement, as objects. OUTPUT_INVALID when they are too many, before they fill the memory."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        _refuse_twins(columns)
+        self._columns = columns
+        # As they will be written: as objects they would take ten times the memory.
+        self._texts: list[str] = []
+        self._bytes = 0
+
+    def add(self, values: Iterable[Any]) -> None:
+        row = {name: as_json(value) for name, value in zip(self._columns, values, strict=True)}
+        text = ENCODER.encode(row)
+        self._texts.append(text)
+        self._bytes += _COMMA_BYTES + (len(text) if text.isascii() else len(text.encode()))
+        if self._bytes > OUTPUT_BYTES_MAX:
+            said = f"the rows have more than {OUTPUT_BYTES_MAX} bytes as JSON, and that is the most"
+            raise StepError("OUTPUT_INVALID", f"{said}: ask for fewer, or say 'rows: none'", retryable=False)
+
+    def encoded(self) -> Encoded:
+        return Encoded(f"[{','.join(self._texts)}]")
+
+
+def _refuse_twins(columns: Sequence[str]) -> None:
+    """An object has each name once."""
+    twin = next((name for at, name in enumerate(columns) if name in columns[:at]), None)
+    if twin is not None:
+        raise invalid(f"two columns are named '{twin}', and a row is an object: name one of them apart with 'as'")
+
+
+def as_json(value: Any) -> Any:
+    """A value of a database as JSON has it. A number that would not be the same there is text, with every digit."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        return value if -_INTEGER_MAX - 1 <= value <= _INTEGER_MAX else str(value)
+    if isinstance(value, float):
+        return value if value - value == 0 else _named(value)
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return _duration(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(inner) for inner in value]
+    return str(value)
+
+
+def _named(value: float) -> str:
+    """As PostgreSQL has it in JSON."""
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
+def _decimal(value: Decimal) -> int | float | str:
+    if not value.is_finite():
+        return _named(float(value))
+    # A few digits and an exponent may be a number of a million: it is not written out.
+    if abs(value.adjusted()) < _DIGITS_MAX and value == value.to_integral_value():
+        return as_json(int(value))
+    near = float(value)
+    return near if near - near == 0 and Decimal(repr(near)) == value else str(value)
+
+
+def _duration(value: timedelta) -> str:
+    """ISO 8601, with days and seconds: how long a month is, nobody knows here."""
+    sign, span = ("-", -value) if value < timedelta() else ("", value)
+    seconds = f"{span.seconds}.{span.microseconds:06}".rstrip("0").rstrip(".") if span.microseconds else span.seconds
+    return f"{sign}P{span.days}DT{seconds}S"
+
+
+def gathered(columns: Callable[[], Sequence[str]], rows: Iterable[Any], is_kept: bool) -> Encoded:
+    """The rows; or, where nobody wants them, none. `columns` are known once the first row is there."""
+    found: Rows | None = None
+    for row in rows:
+        if is_kept:
+            found = found or Rows(columns())
+            found.add(row)
+    return (found or Rows(columns() if is_kept else ())).encoded()
