@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import ExpressionFailed
 from . import events as e
+from .artifacts import is_artifact
 from .flow import enter, pass_over, unwoken, wake_starts
 from .keys import undo_key
 from .life import Facts, enter_command, fault, schedule
@@ -110,7 +111,7 @@ def _enter_end(now: Now) -> Facts:
 def after_end_step(now: Now) -> Facts:
     """The round's last event. `end` may turn completed into failed, and back unless work was undone."""
     state, end = now.state, now.state.places[END]
-    status, reason = _final_status(state, end)
+    status, reason = _final_status(now, end)
     outputs, problem = _outputs(now, end)
     if problem and status == "completed":
         status, reason = "failed", problem
@@ -124,13 +125,14 @@ def after_end_step(now: Now) -> Facts:
     )
 
 
-def _final_status(state: State, end: Place) -> tuple[str, str]:
+def _final_status(now: Now, end: Place) -> tuple[str, str]:
+    state = now.state
     status = verdict(state)
     if status == "cancelled":
         return status, state.run.stop.reason if state.run.stop else ""
     if end.status == "failed":
         return "failed", f"end failed: {end.failure.code if end.failure else ''}"
-    said = said_by_end(end.output)
+    said = _said(now, end)
     wanted, reason = said.get("status"), str(said.get("reason") or "")
     if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):
         return wanted, reason
@@ -141,12 +143,19 @@ def _final_status(state: State, end: Place) -> tuple[str, str]:
     return status, ""
 
 
+def _said(now: Now, end: Place) -> dict[str, Any]:
+    try:
+        return said_by_end(now.fetched(end.output))
+    except ExpressionFailed:
+        return {}
+
+
 def said_by_end(output: Any) -> dict[str, Any]:
     """What `end` returned, as an object or as the text of one: a shell command prints text."""
     if isinstance(output, str) and output.lstrip().startswith("{"):
         with suppress(ValueError):
             output = json.loads(output)
-    return output if isinstance(output, dict) else {}
+    return output if isinstance(output, dict) and not is_artifact(output) else {}
 
 
 def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:

@@ -31,7 +31,18 @@ from .routes import alert_edges, edges_after_failure, failure_route, goes_back, 
 from .scope import Now, error_view
 from .state import Place, State
 from .stopping import conclude
-from .workflow import END, END_TIMEOUT_SECONDS, RERUNS_AFTER_LOSS_MAX, Adjust, Backoff, Handler, Resources, Rule, Triage
+from .workflow import (
+    END,
+    END_TIMEOUT_SECONDS,
+    RERUNS_AFTER_LOSS_MAX,
+    Adjust,
+    Backoff,
+    Handler,
+    Resources,
+    Rule,
+    Template,
+    Triage,
+)
 
 Rung = Callable[[Now, Place, Failure], Generator[e.Fact, None, bool]]
 
@@ -264,17 +275,23 @@ def _handler_failed(now: Now, place: Place, cause: Failure) -> e.HandlerFailed:
 
 def _handler_ended(now: Now, place: Place, handler: Handler) -> e.Fact:
     """Its commands succeeded: what it captured, else what the last command gave, is its output."""
-    output = place.climb.handler_output
-    if handler.capture:
-        try:
-            seen = {"output": output, "error": error_view(place.failure)}
-            output = {name: now.evaluate(x, place, **seen) for name, x in handler.capture.items()}
-        except ExpressionFailed as error:
-            return _handler_failed(now, place, fault(now, place, "EXPRESSION_FAILED", error.message))
+    try:
+        output = _handler_output(now, place, handler)
+    except ExpressionFailed as error:
+        return _handler_failed(now, place, fault(now, place, "EXPRESSION_FAILED", error.message))
     if handler.strategy == "custom" and not _is_decision(output):
         message = 'a custom handler writes {"status": "completed" or "failed", "output": …} to $MULLIGAN_OUTPUT'
         return _handler_failed(now, place, fault(now, place, "OUTPUT_INVALID", message))
     return e.HandlerSucceeded(place.key, place.attempt, handler.strategy, output)
+
+
+def _handler_output(now: Now, place: Place, handler: Handler) -> Any:
+    output = place.climb.handler_output
+    if handler.capture:
+        seen = {"output": output, "error": error_view(place.failure)}
+        # As values of an action: a plain path to an artifact stays a reference.
+        output = {name: now.render(Template((x,)), place, **seen) for name, x in handler.capture.items()}
+    return now.fetched(output) if handler.strategy == "custom" else output
 
 
 def _is_decision(output: Any) -> bool:

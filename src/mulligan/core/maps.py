@@ -63,7 +63,7 @@ def _is_done(now: Now, place: Place, index: int) -> bool:
 def after_lister(now: Now, place: Place, fact: e.Fact) -> Facts:
     """The command that lists the items has ended."""
     if isinstance(fact, e.CommandCompleted):
-        yield from _expand_with(now, place, lambda: fact.output)
+        yield from _expand_with(now, place, lambda: now.fetched(fact.output))
     elif isinstance(fact, e.CommandFailed):
         yield e.AttemptFailed(place.key, place.attempt, fact.failure)
     elif place.phase == "deadline":

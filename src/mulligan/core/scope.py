@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from .artifacts import is_artifact
 from .context import FailedSource, failure_context
 from .events import StopCause
 from .failure import Failure, failure
@@ -63,6 +64,10 @@ class Now(msgspec.Struct, eq=False):
     def render(self, template: Template, place: Place, **extra: Any) -> Any:
         return self.evaluator.render(template, names(self.state, place, template.reads, extra))
 
+    def fetched(self, value: Any) -> Any:
+        """A value of a fact; what is in the artifact, where it is a reference to one."""
+        return fetched(self.evaluator, value)
+
     def bindings(self, command: Command, place: Place) -> dict[str, Any]:
         """The values that this attempt's action, environment and folder get. Secrets stay references."""
         found: dict[str, Any] = {}
@@ -94,6 +99,15 @@ class Now(msgspec.Struct, eq=False):
 def reads_secrets(template: Template | Expression) -> bool:
     """Whether only a worker can say what it comes to."""
     return any(name.startswith("secrets.") for name in template.reads)
+
+
+# A plain path: evaluated, it gives what is in the artifact that it leads to.
+_ITSELF = Expression("output", ("output",))
+
+
+def fetched(evaluator: Evaluator, value: Any) -> Any:
+    """A value of a fact; what is in the artifact, where it is a reference to one. ExpressionFailed if that is gone."""
+    return evaluator.evaluate(_ITSELF, {"output": value}) if is_artifact(value) else value
 
 
 def filled(action: Action, bindings: Mapping[str, Any]) -> dict[str, Any]:

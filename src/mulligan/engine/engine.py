@@ -294,6 +294,10 @@ class Engine:
     def _decide(self, drive: Drive, now: datetime) -> None:
         try:
             drive.answer(now, 1 if drive.crashes else REPORTS_PER_TURN_MAX)
+        except StoreUnavailable:
+            # An artifact that an expression reads cannot be fetched now.
+            self._take_back(drive)
+            raise
         except Exception as error:
             self._crashed(drive, error, now)
         if (drive.reports or drive.has_more_to_enter) and drive.run_id in self.drives:

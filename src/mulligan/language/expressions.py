@@ -8,7 +8,7 @@ value that happens to be false.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mulligan.core.artifacts import Artifact, is_artifact
 from mulligan.core.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError
 from mulligan.language import cel
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.cel_names import Path, UnknownFunction, analyse, is_surely_valid, reads
 from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing_brace, tokens
+from mulligan.language.contents import Contents, plain_content
 from mulligan.language.patterns import pattern
 
 SOURCE_CHARS_MAX = 8192
@@ -151,10 +153,13 @@ def _part(part: str | Hole) -> str | Expression:
     return part if isinstance(part, str) else check(part.source, offset=part.source_offset)
 
 
-def evaluate(expression: Expression, names: Mapping[str, Any]) -> Any:
-    """The value of `expression`. Only what it reads is taken from `names`."""
+def evaluate(expression: Expression, names: Mapping[str, Any], contents: Contents | None = None) -> Any:
+    """The value of `expression`. Only what it reads is taken from `names`.
+
+    A plain path that ends at a reference to an artifact gives the reference.
+    """
     try:
-        return _program(expression.source).evaluate(names)
+        return _program(expression.source).evaluate(names, contents)
     except CelFailed as failed:
         raise _failed(expression, _unset_variable(expression, names) or str(failed)) from failed
     except BadToken as bad:
@@ -170,16 +175,37 @@ def _unset_variable(expression: Expression, names: Mapping[str, Any]) -> str:
     return f"environment variable '{unset}' is not set" if unset else ""
 
 
-def render(template: Template, names: Mapping[str, Any]) -> Any:
+def evaluate_whole(expression: Expression, names: Mapping[str, Any], contents: Contents | None) -> Any:
+    """The value of `expression`; that of an artifact, where it is a reference to one. References in it stay."""
+    value = evaluate(expression, names, contents)
+    if contents is None or not is_artifact(value):
+        return value
+    try:
+        return plain_content(contents.of(value))
+    except CelFailed as failed:
+        raise _failed(expression, str(failed)) from failed
+
+
+def render(template: Template, names: Mapping[str, Any], contents: Contents | None = None) -> Any:
     """The value of a template: of one expression its value with its type, else text."""
     if len(template.parts) == 1 and isinstance(template.parts[0], Expression):
-        return evaluate(template.parts[0], names)
-    return "".join(part if isinstance(part, str) else as_text(evaluate(part, names)) for part in template.parts)
+        return evaluate(template.parts[0], names, contents)
+    return "".join(part if isinstance(part, str) else _text(part, names, contents) for part in template.parts)
 
 
-def condition(expression: Expression, names: Mapping[str, Any]) -> bool:
+def _text(expression: Expression, names: Mapping[str, Any], contents: Contents | None) -> str:
+    value = evaluate(expression, names, contents)
+    if contents is None:
+        return as_text(value)
+    try:
+        return as_text(contents.whole(value))
+    except CelFailed as failed:
+        raise _failed(expression, str(failed)) from failed
+
+
+def condition(expression: Expression, names: Mapping[str, Any], contents: Contents | None = None) -> bool:
     """Whether `expression` holds. What is neither true nor false is ExpressionFailed: truthiness is never asked."""
-    value = evaluate(expression, names)
+    value = evaluate_whole(expression, names, contents)
     if not isinstance(value, bool):
         raise _failed(expression, f"the result is {kind_of(value)}, not true or false")
     return value
@@ -199,19 +225,25 @@ def kind_of(value: Any) -> str:
 
 
 class Cel:
-    """The evaluator that the core is handed. `env` are the environment variables that expressions may read."""
+    """The evaluator that the core is handed. `env` are the environment variables that expressions may read.
 
-    def __init__(self, env: Mapping[str, str] = MappingProxyType({})) -> None:
+    `fetch` gives what is in an artifact: for what is evaluated. Rendered, a plain path to one stays a reference.
+    """
+
+    def __init__(
+        self, env: Mapping[str, str] = MappingProxyType({}), fetch: Callable[[Artifact], bytes] | None = None
+    ) -> None:
         self._env = dict(env)
+        self._contents = None if fetch is None else Contents(fetch)
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
-        return evaluate(expression, self._with_env(names, expression.reads))
+        return evaluate_whole(expression, self._with_env(names, expression.reads), self._contents)
 
     def render(self, template: Template, names: Mapping[str, Any]) -> Any:
-        return render(template, self._with_env(names, template.reads))
+        return render(template, self._with_env(names, template.reads), self._contents)
 
     def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
-        return condition(expression, self._with_env(names, expression.reads))
+        return condition(expression, self._with_env(names, expression.reads), self._contents)
 
     def _with_env(self, names: Mapping[str, Any], reads: tuple[str, ...]) -> Mapping[str, Any]:
         return {**names, "env": self._env} if "env" in reads else names
@@ -229,11 +261,21 @@ class _PathProgram:
         self.paths = paths
         self._path = path
 
-    def evaluate(self, names: Mapping[str, Any]) -> Any:
+    def evaluate(self, names: Mapping[str, Any], contents: Contents | None) -> Any:
         value: Any = names
         for depth, field in enumerate(self._path):
+            # What is in an artifact has no references.
+            if contents is not None and depth and is_artifact(value):
+                inner = _walk(contents.of(value), self._path[depth:], depth)
+                return plain_content(inner)
             value = _member(value, field, depth)
         return value
+
+
+def _walk(value: Any, path: tuple[str | int, ...], depth: int) -> Any:
+    for at, field in enumerate(path, depth):
+        value = _member(value, field, at)
+    return value
 
 
 def _member(value: Any, field: str | int, depth: int) -> Any:
@@ -262,27 +304,32 @@ class _EngineProgram:
     def compiled(self) -> cel.Program:
         return cel.engine().compile(self.expression.source)
 
-    def evaluate(self, names: Mapping[str, Any]) -> Any:
-        return cel.plain(self.compiled.evaluate(cel.checked_input(_pruned(names, self.paths))))
+    def evaluate(self, names: Mapping[str, Any], contents: Contents | None) -> Any:
+        value = cel.plain(self.compiled.evaluate(cel.checked_input(_pruned(names, self.paths, contents))))
+        return value if contents is None else plain_content(value)
 
 
-def _pruned(names: Mapping[str, Any], paths: tuple[Path, ...]) -> dict[str, Any]:
-    """The part of `names` that lies on `paths`, of which the shortest come first."""
+def _pruned(names: Mapping[str, Any], paths: tuple[Path, ...], contents: Contents | None) -> dict[str, Any]:
+    """The part of `names` that lies on `paths`, of which the shortest come first; artifacts as what is in them."""
     kept: dict[str, Any] = {}
+    taken: set[Path] = set()
     for path in paths:
-        _keep(names, kept, path)
+        if not any(path[:length] in taken for length in range(1, len(path))):
+            taken.add(path[: _keep(names, kept, path, contents)])
     return kept
 
 
-def _keep(source: Mapping[str, Any], kept: dict[str, Any], path: Path) -> None:
-    for depth, field in enumerate(path):
-        if field not in source or (field in kept and kept[field] is source[field]):
-            return
+def _keep(source: Mapping[str, Any], kept: dict[str, Any], path: Path, contents: Contents | None) -> int:
+    """Keep what the path leads to, and say how many of its fields were enough: what is behind them is kept whole."""
+    for depth, field in enumerate(path, 1):
+        if field not in source:
+            return depth
         inner = source[field]
-        if depth == len(path) - 1 or not isinstance(inner, Mapping):
-            kept[field] = inner
-            return
+        if depth == len(path) or not isinstance(inner, Mapping) or (contents is not None and is_artifact(inner)):
+            kept[field] = inner if contents is None else contents.whole(inner)
+            return depth
         source, kept = inner, kept.setdefault(field, {})
+    return len(path)
 
 
 @lru_cache(maxsize=PROGRAMS_MAX)

@@ -153,20 +153,20 @@ def foresee(service: Service, decisions: Sequence[Decision]) -> list[Foreseen]:
         seen.add((one.run_id, one.step))
         if one.run_id not in states:
             states[one.run_id] = service.state(one.run_id)
-        return _follow(states[one.run_id], one, service.by)
+        return _follow(service, states[one.run_id], one)
 
     return _each(decisions, look)
 
 
 def foresee_one(service: Service, one: Decision) -> Foreseen:
     """What would follow from a decision. Nothing is written; refused where it would be."""
-    return _follow(service.state(one.run_id), one, service.by)
+    return _follow(service, service.state(one.run_id), one)
 
 
-def _follow(state: State, one: Decision, by: str) -> Foreseen:
-    report = r.Classified(datetime.now(UTC), one.step, one.verdict, by, one.reason, one.memory, one.timeout)
+def _follow(service: Service, state: State, one: Decision) -> Foreseen:
+    report = r.Classified(datetime.now(UTC), one.step, one.verdict, service.by, one.reason, one.memory, one.timeout)
     try:
-        entries = turn(state, report, Cel(os.environ))
+        entries = turn(state, report, Cel(os.environ, service.store.artifacts.fetch))
     except UnknownStep as error:
         raise UnknownStep(error.message, hint=did_you_mean(one.step, state.graph.nodes), step=one.step) from None
     state.commit()

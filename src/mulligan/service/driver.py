@@ -33,7 +33,7 @@ from ..worker.folders import remove_folder
 from ..worker.hands import LocalHands, kill_leftovers
 from ..worker.room import visible_gpus
 from .held import held_up
-from .home import Home, this_host
+from .home import Home, log_bytes_max, this_host
 
 Ending = Literal["ended", "waiting", "interrupted"]
 
@@ -119,7 +119,7 @@ class Driver:
             self.engine = Engine(
                 self.store,
                 SystemClock(),
-                Cel(os.environ),
+                Cel(os.environ, self.store.artifacts.fetch),
                 self.name,
                 self.hands,
                 root_run_id=root_run_id,
@@ -149,6 +149,7 @@ class Driver:
             labels=self.capacity.labels,
             lock_fd=lock_fd,
             lease_seconds=self.lease_seconds if self.store.is_shared else None,
+            log_bytes_max=log_bytes_max(os.environ),
         )
 
     def _tear_down(self) -> None:
