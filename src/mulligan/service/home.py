@@ -9,9 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import StoreRefused
+from ..errors import InputInvalid, StoreRefused
+from ..language.quantities import size
 from ..ports import Store
 from ..store import open_store
+from ..worker.flood import LOG_BYTES_MAX
 from ..worker.folders import Folders
 
 HOME = ".mulligan"
@@ -47,6 +49,17 @@ def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ
     """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
     path = os.path.abspath(folder or environ.get("MULLIGAN_HOME") or HOME)
     return Home(Path(path), environ.get("MULLIGAN_STORE", ""))
+
+
+def log_bytes_max(environ: Mapping[str, str]) -> int:
+    """How much one attempt may write to its logs: `$MULLIGAN_LOG_MAX`, else 1 GiB."""
+    text = environ.get("MULLIGAN_LOG_MAX")
+    if not text:
+        return LOG_BYTES_MAX
+    try:
+        return size(text)
+    except ValueError:
+        raise InputInvalid(f"MULLIGAN_LOG_MAX: '{text}' is not a size", hint="write it like 512MiB or 4GB") from None
 
 
 def this_host() -> str:

@@ -17,18 +17,17 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 import types
 import weakref
 from collections.abc import Callable
 
+from .complaint import complaint, exit_status
 from .encodable import ENCODER, NotEncodable, encoded
+from .standing import Standing
 
 SIGTERM = _signal.SIGTERM
 LENGTH_BYTES = 4
 RECEIVE_BYTES = 1 << 16
-TRACE_CHARS_MAX = 8000
-TEXT_CHARS_MAX = 2000
 # A child that holds more than this when a step has ended is not kept.
 KEPT_BYTES_MAX = 512 * 1024 * 1024
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -36,6 +35,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FORKING_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
 # Whatever is loaded from elsewhere, or by one of these, may start processes without a word.
 OWN_LIBRARIES = os.path.dirname(getattr(resource, "__file__", None) or "/dev/null/none") + "/"
+LIMITING_EVENTS = frozenset({"resource.setrlimit", "resource.prlimit"})
 LOADING_EVENTS = frozenset({"ctypes.dlopen", "sqlite3.load_extension"})
 SILENT_MODULES = frozenset({"_posixsubprocess", "_xxsubinterpreters", "_interpreters"})
 INTERRUPTED_STATUS = 130
@@ -43,7 +43,6 @@ TERMINATED_STATUS = 128 + SIGTERM
 # Variables that only a program started by the step reads from the C library.
 OWN_PREFIX = "MULLIGAN_"
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
-OWN_FOLDER = os.path.dirname(__file__) + "/"
 # What the program of a step is called, until a traceback says of which.
 PROGRAM = "<step>"
 
@@ -62,13 +61,13 @@ class Child:
 
     def __init__(self, sock: socket.socket, slot_out: str, slot_err: str) -> None:
         self._sock = sock
-        self._slots = {1: slot_out, 2: slot_err}
         self._programs: dict[str, types.CodeType] = {}
         self._surroundings = Surroundings()
         # One of these is empty.
         self._call = self._code = ""
         self._folder = self._home = "/"
         self._termination = Termination()
+        self._standing = Standing(slot_out, slot_err)
         self._has_forked = False
         self._may_hide = any(map(_may_hide_processes, sys.modules, map(_library, list(sys.modules.values()))))
         sys.addaudithook(self._notice)
@@ -78,15 +77,16 @@ class Child:
         meter = Meter()
         while text := self._receive():
             message, _ = _decode(text)
-            if "fresh" in message:
-                self._reopen_logs(message["fresh"])
+            self._standing.put_back(message.get("fresh", ()))
             self._has_forked = False
             with self._termination:
                 answer, output = self._run(message)
             _flush()
             cpu, peak = meter.read(self._has_forked or self._may_hide)
             self._note_what_is_left(answer, peak)
-            self._send(answer, output, f'"cpu":{cpu:.6f},"peak":{peak},"out":{_size(1)},"err":{_size(2)}')
+            out, err = self._standing.log_sizes()
+            measured = f'"number":{message["number"]},"cpu":{cpu:.6f},"peak":{peak},"out":{out},"err":{err}'
+            self._send(answer, output, measured)
             meter.settle()
 
     def _receive(self) -> str:
@@ -103,6 +103,8 @@ class Child:
         if event in FORKING_EVENTS:
             self._has_forked = True
             self._surroundings.export()
+        elif event in LIMITING_EVENTS:
+            self._standing.are_limits_changed = True
         elif event in LOADING_EVENTS or (event == "import" and _may_hide_processes(told[0], told[1])):
             self._may_hide = True
 
@@ -112,20 +114,14 @@ class Child:
         body = f'{{{said}{measured},"output":{output}}}'.encode()
         self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
 
-    def _reopen_logs(self, fds: list) -> None:
-        """The worker has given the logs of the last step their names: the next ones start new."""
-        for fd in fds:
-            new = os.open(self._slots[fd], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
-            os.dup2(new, fd)
-            os.close(new)
-
     def _note_what_is_left(self, answer: dict, peak: int) -> None:
         """What cannot be put back is told, and the worker sees to it."""
         if self._has_forked:
             answer["forked"] = True
         is_large = peak > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
         may_have_children = self._has_forked or self._may_hide
-        if is_large or threading.active_count() > 1 or (may_have_children and _has_children()):
+        is_worn = is_large or threading.active_count() > 1 or self._standing.is_changed()
+        if is_worn or (may_have_children and _has_children()):
             answer["worn"] = True
 
     def _run(self, message: dict) -> tuple:
@@ -143,12 +139,12 @@ class Child:
         except NotEncodable as error:
             return {"invalid": str(error)}, "null"
         except SystemExit as error:
-            return {"exit": _exit_status(error.code)}, "null"
+            return {"exit": exit_status(error.code)}, "null"
         except KeyboardInterrupt:
             return {"exit": INTERRUPTED_STATUS}, "null"
         except BaseException as error:  # whatever a step raises is its failure, not ours
             self._show_lines()
-            return _failure(error, message["step"]), "null"
+            return complaint(error, message["step"], PROGRAM), "null"
 
     def _set_up(self, message: dict) -> None:
         self._call = message.get("call", self._call)
@@ -390,19 +386,11 @@ def _resident_bytes() -> int:
         return int(statm.read().split()[1]) * PAGE_BYTES
 
 
-def _size(fd: int) -> int:
-    """Of a log. Nobody minds where its end is sought: it is only ever appended to."""
-    try:
-        return os.lseek(fd, 0, os.SEEK_END)
-    except OSError:
-        return 0  # the step has closed it
-
-
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (AttributeError, OSError, ValueError):
+        except BaseException:
             continue  # a step may close or replace them
 
 
@@ -414,64 +402,6 @@ def _awaited(result: object) -> object:
     return result
 
 
-def _exit_status(code: object) -> int:
-    """What a process that ends so would give: a message is printed, and is 1."""
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
-    print(code, file=sys.stderr)
-    return 1
-
-
-# -- failures
-
-
-def _failure(error: BaseException, step: str) -> dict:
-    module = sys.modules.get("mulligan")
-    step_error = getattr(module, "StepError", None)
-    answer: dict = {"trace": _trace(error).replace(f'"{PROGRAM}"', f'"<step {step}>"')}
-    if step_error is not None and isinstance(error, step_error):
-        answer["reported"] = error.report()
-        try:
-            json.dumps(answer["reported"], allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError):
-            answer["reported"]["details"] = {"details": _shown(answer["reported"].get("details"))}
-    else:
-        text = _shown(error)
-        # As any program does: whoever reads its log finds it there.
-        _say(answer["trace"])
-        answer["exception"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return answer
-
-
-def _say(text: str) -> None:
-    try:
-        print(text.rstrip(), file=sys.stderr)
-    except Exception:  # a step may have closed or replaced it
-        pass
-
-
-def _shown(value: object) -> str:
-    """A user's object as text; its own code may do anything but stop us."""
-    try:
-        return str(value).encode("utf-8", "replace").decode()[:TEXT_CHARS_MAX]
-    except Exception:
-        return "it cannot be shown"
-
-
-def _trace(error: BaseException) -> str:
-    """The frames of the user's code: ours come first and are left out."""
-    try:
-        frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
-            frames = frames.tb_next
-        lines = traceback.format_exception(type(error), error, frames)
-        return "".join(lines).encode("utf-8", "replace").decode()[-TRACE_CHARS_MAX:]
-    except Exception:
-        return ""
-
-
 def main(slot_out: str, slot_err: str) -> None:
     """The socket comes as standard input; a step has none."""
     sock = socket.socket(fileno=os.dup(0))
@@ -481,4 +411,10 @@ def main(slot_out: str, slot_err: str) -> None:
     sys.argv[:] = [""]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    Child(sock, slot_out, slot_err).serve()
+    try:
+        Child(sock, slot_out, slot_err).serve()
+    except BaseException as error:
+        try:
+            os.write(2, f"the step has broken the process that ran it: {type(error).__name__}: {error}\n".encode())
+        finally:
+            os._exit(1)

@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 
 from ..ports import Lease
+from .encodable import OUTPUT_BYTES_MAX
 from .folders import Logs, move
 from .supervision import PACKAGE_PARENT, Supervision
 
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 16
+# The largest result, and room for what is said beside it.
+_ANSWER_BYTES_MAX = OUTPUT_BYTES_MAX + (4 << 20)
 # The package is found, loaded and forgotten: an interpreter of the user's must not see what lies beside it.
 _PROGRAM = (
     "import sys; parent = sys.argv.pop(1); sys.path.append(parent); "
@@ -23,7 +26,11 @@ _PROGRAM = (
 
 
 class ChildBroke(Exception):
-    """The process has closed its socket, or talks nonsense. Its supervisor knows how it ended."""
+    """The process has closed its socket: it has ended, as its supervisor knows, or its step has closed what is ours."""
+
+
+class ChildRaves(Exception):
+    """What comes is no answer to what it was given: its step has written to what is ours."""
 
 
 class Step(msgspec.Struct):
@@ -34,6 +41,8 @@ class Step(msgspec.Struct):
     started: float
     due: float | None = None
     has_named_logs: bool = False
+    # When the child is ended although it says no more: it had time enough to end by itself.
+    cut_off_at: float | None = None
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -51,6 +60,7 @@ class Order(msgspec.Struct, frozen=True):
 class Message(msgspec.Struct, omit_defaults=True):
     """An order as it is told: what is None, or not said, is as it was in the order before."""
 
+    number: int
     step: str
     # Those that differ, and those that are no more.
     env: dict[str, str]
@@ -67,6 +77,8 @@ class Message(msgspec.Struct, omit_defaults=True):
 class Answer(msgspec.Struct, frozen=True):
     """How a step went, as the child says."""
 
+    # Of the order that it answers.
+    number: int
     cpu: float
     peak: int
     # The bytes in its logs.
@@ -104,6 +116,7 @@ class Child:
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
         self._fresh: list[int] = []
         self._last = Order()
+        self._number = 0
         self._buffer = bytearray()
         self.sock, self._theirs = socket.socketpair()
 
@@ -122,7 +135,8 @@ class Child:
 
     def give(self, step: Step, order: Order) -> None:
         """Hand it a step; `ChildBroke` if it is not there any more."""
-        body = _encode(_difference(self._last, order, self._fresh))
+        self._number += 1
+        body = _encode(_difference(self._number, self._last, order, self._fresh))
         try:
             self.sock.sendall(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
         except OSError:
@@ -140,12 +154,23 @@ class Child:
         if not data:
             raise ChildBroke
         if not self._buffer and len(data) >= _end(data):
-            return _answer(memoryview(data)[_LENGTH_BYTES:])  # nearly always it comes in one piece
+            return self._answer(memoryview(data)[_LENGTH_BYTES:])  # nearly always it comes in one piece
         self._buffer += data
+        if _end(self._buffer) > _ANSWER_BYTES_MAX:
+            raise ChildRaves
         if len(self._buffer) < _end(self._buffer):
             return None
         whole, self._buffer = self._buffer, bytearray()
-        return _answer(memoryview(whole)[_LENGTH_BYTES:])
+        return self._answer(memoryview(whole)[_LENGTH_BYTES:])
+
+    def _answer(self, body: memoryview) -> Answer:
+        try:
+            answer = _decode(body)
+        except (ValueError, RecursionError):
+            raise ChildRaves from None
+        if answer.number != self._number:
+            raise ChildRaves
+        return answer
 
     @property
     def has_logs(self) -> bool:
@@ -186,10 +211,11 @@ class Child:
                 continue  # it has the name of an attempt now
 
 
-def _difference(last: Order, order: Order, fresh: list[int]) -> Message:
+def _difference(number: int, last: Order, order: Order, fresh: list[int]) -> Message:
     """What to say of `order` to who knows the `last` one. Most of one step is as it was for another."""
     told, env = last.env, order.env
     return Message(
+        number,
         order.step,
         {name: value for name, value in env.items() if told.get(name) != value},
         [] if told.keys() <= env.keys() else [name for name in told if name not in env],
@@ -205,10 +231,3 @@ def _difference(last: Order, order: Order, fresh: list[int]) -> Message:
 def _end(data: bytes | bytearray) -> int:
     """How long what begins so is in all."""
     return _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-
-
-def _answer(body: memoryview) -> Answer:
-    try:
-        return _decode(body)
-    except (ValueError, RecursionError):
-        raise ChildBroke from None

@@ -19,6 +19,13 @@ _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 
 
+# What a step may do to the connection over which its child tells how it went.
+_UNTOLD = {
+    "raves": "it wrote to the connection over which its result is told, so there is none",
+    "cut off": "it closed the connection over which its result is told, so there is none",
+}
+
+
 class NotFound(Exception):
     """The program that is to run a task is nowhere on the path."""
 
@@ -32,7 +39,7 @@ class Ended(msgspec.Struct, frozen=True):
     ended: float
     cpu_seconds: float
     peak_memory: int
-    # Why it was made to end: "timeout", "memory", "expired", "stopped", "interrupted"; "" if it ended by itself.
+    # Why it was made to end: "timeout", "memory", "flood", "expired", "stopped", "interrupted"; "": it ended by itself.
     why: str = ""
 
     @property
@@ -73,6 +80,14 @@ def _keepable(outcome: Outcome, output: Any) -> tuple[Outcome, Any]:
             return msgspec.structs.replace(outcome, reported=(), report_error=f"cannot be kept: {problem}"), None
         return msgspec.structs.replace(outcome, output_error=f"its output cannot be kept: {problem}"), None
     return outcome, output
+
+
+def untold(ended: Ended) -> str:
+    """Why nobody knows the result of a step whose child has ended; "" where how that ended says it."""
+    if ended.exit_code == 0 and not ended.why:
+        # Nobody who leaves like that has done his work.
+        return "its process ended before 'main' had returned"
+    return _UNTOLD.get(ended.why, "")
 
 
 def refused(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:

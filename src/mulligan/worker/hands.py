@@ -24,10 +24,11 @@ from ..ports import Lease, Offer
 from .actions import python, shell
 from .actions.kinds import SPAWNED, called
 from .cgroups import OomKills
-from .children import Answer, Child, ChildBroke, Step
+from .children import Answer, Child, ChildBroke, ChildRaves, Step
 from .desk import Desk
-from .ended import Ended, NotFound, not_found, not_started, refused, report
+from .ended import Ended, NotFound, not_found, not_started, refused, report, untold
 from .environment import of_worker
+from .flood import LOG_BYTES_MAX, Flood
 from .folders import Folders, name_also, remove_folder
 from .listening import forget, listen
 from .passage import Passage
@@ -44,6 +45,8 @@ KILLED_STATUS = 128 + SIGKILL
 # From then on the log of a python step can be found under its attempt's name while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
+# A child whose socket is closed is dying, and has so long for it; else its step has closed what is not its own.
+CUT_OFF_SECONDS = 1.0
 # A child that died idle is noticed when it is given a step. Several at once: the supervisor is dead as well.
 GIVE_ATTEMPTS_MAX = 5
 
@@ -66,12 +69,14 @@ class LocalHands:
         grace_seconds: float = 10.0,
         lookahead: int | None = None,
         is_direct: bool = True,
+        log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
         self.name = name
         self.host = host
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
         self._desk = Desk(self._folders, name)
+        self._flood = Flood(self._desk, log_bytes_max)
         self._passage = Passage()
         self._environment = of_worker(name, dict(os.environ))
         self._room = Room(cpus, memory, gpus, labels, self._environment)
@@ -329,10 +334,10 @@ class LocalHands:
             return self._lost(task)
         if ended.why == "interrupted":
             return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
-        if running.child and ended.exit_code == 0 and not ended.why:
-            # Nobody who leaves like that has done his work.
-            gone = Outcome(code="EXCEPTION", exit_code=None, message="its process ended before 'main' had returned")
-            return report(task, gone, None, ended)
+        if ended.why == "flood":
+            return report(task, self._flood.outcome(running), None, ended)
+        if running.child and (reason := untold(ended)):
+            return report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, ended)
         if ended.why == "memory":
             # The kernel may have done it in a group below ours, and counts it for ours too.
             self._oom_kills.settle()
@@ -376,13 +381,24 @@ class LocalHands:
     def _hear_child(self, child: Child) -> None:
         try:
             answer = child.receive()
+        except ChildRaves:
+            self._children.let_go(child)
+            self._supervisor.send(("stop", child.key, 0.0, "raves"))
+            return
         except ChildBroke:
             self._children.let_go(child)
-            # One that talks nonsense lives on; one that has ended is nothing to stop.
-            self._supervisor.send(("stop", child.key, 0.0, "broken"))
+            self._wait_for_its_end(child)
             return
         if answer is not None and child.step is not None:
             self._on_answer(child, child.step, answer)
+
+    def _wait_for_its_end(self, child: Child) -> None:
+        """It says no more. Most likely it is dying, and how is for the supervisor to say."""
+        if child.step is None:
+            self._supervisor.send(("stop", child.key, 0.0, "cut off"))
+        else:
+            child.step.cut_off_at = time.monotonic() + CUT_OFF_SECONDS
+            self._wake_for(child.step.cut_off_at)
 
     def _on_answer(self, child: Child, step: Step, answer: Answer) -> None:
         lease = step.lease
@@ -416,9 +432,7 @@ class LocalHands:
             # It was gone before it got the step, and nobody had noticed.
             self._start_call(self._running[step.lease.token])
             return
-        # That it had broken was only what we saw of its end.
-        why = "" if ended.why == "broken" else ended.why
-        own = msgspec.structs.replace(ended, started=step.started, why=why)
+        own = msgspec.structs.replace(ended, started=step.started)
         self._end(step.lease.token, self._told(self._running[step.lease.token], own))
 
     # -- time
@@ -441,16 +455,23 @@ class LocalHands:
             if running.named_at is not None and running.named_at <= now:
                 self._name_logs(running, now)
             self._wake_for(running.named_at)
+            if running.weighed_at is not None and running.weighed_at <= now and self._flood.is_flooding(running, now):
+                self._stop(running, 0.0, "flood")
+            self._wake_for(running.weighed_at)
         for child, step in self._children.busy():
             if step.due is not None and step.due <= now:
                 step.due = None
                 child.is_leaving = True
                 self._supervisor.send(("stop", child.key, self._grace_seconds, "timeout"))
+            if step.cut_off_at is not None and step.cut_off_at <= now:
+                step.cut_off_at = None
+                self._supervisor.send(("stop", child.key, 0.0, "cut off"))
             self._wake_for(step.due)
+            self._wake_for(step.cut_off_at)
 
     def _name_logs(self, running: Running, now: float) -> None:
         """It runs for a while now: its logs can be found under the name of its attempt."""
-        running.named_at = None
+        running.named_at, running.weighed_at = None, self._flood.next_look(now)
         logs = self._desk.logs(running.lease.task)
         if not running.child:
             # Whether it has been started by now or not: what it opens is what has the name.

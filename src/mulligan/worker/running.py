@@ -23,5 +23,7 @@ class Running(msgspec.Struct):
     # When its logs get their names if it still runs then; None while it waits, or when they have them.
     named_at: float | None = None
     has_named_logs: bool = False
+    # When somebody looks how large they are; None as long as they have no names.
+    weighed_at: float | None = None
     # Started without the shell that it was written for.
     is_direct: bool = False

@@ -1,0 +1,73 @@
+"""How much a task may write to its logs: a program that never stops talking must not fill the disk.
+
+Looked at now and then, and only of a task that has run for a while: a short one costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..core.classify import Outcome
+from ..core.words import size as in_words
+from .desk import Desk
+from .running import Running
+
+LOG_BYTES_MAX = 1 << 30
+LOOK_SECONDS = 0.5
+# What is kept of the log of one that wrote too much: so much of its beginning, and of its end.
+KEPT_BYTES = 1 << 20
+
+
+class Flood:
+    """Sees who writes too much, and what is told of it."""
+
+    def __init__(self, desk: Desk, bytes_max: int) -> None:
+        self._desk = desk
+        self._bytes_max = bytes_max
+
+    def next_look(self, now: float) -> float:
+        return now + LOOK_SECONDS
+
+    def is_flooding(self, running: Running, now: float) -> bool:
+        """Whether the task has written more than it may. If not, it is looked at again."""
+        if sum(map(_bytes_in, self._logs(running))) > self._bytes_max:
+            running.weighed_at = None
+            return True
+        running.weighed_at = self.next_look(now)
+        return False
+
+    def outcome(self, running: Running) -> Outcome:
+        """What is told of a task that was ended for it. Of its logs the beginning and the end are kept."""
+        kept = min(KEPT_BYTES, self._bytes_max // 4)
+        for log in self._logs(running):
+            _shorten(log, kept)
+        most = in_words(self._bytes_max)
+        message = f"it wrote more than {most} to its standard output and error, and was ended for it (MULLIGAN_LOG_MAX)"
+        return Outcome(code="OUTPUT_INVALID", exit_code=None, message=message)
+
+    def _logs(self, running: Running) -> tuple[str, str]:
+        written = self._desk.written(running)
+        return written.out, written.err
+
+
+def _bytes_in(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0  # its child has not opened it yet, or somebody has removed it
+
+
+def _shorten(path: str, kept: int) -> None:
+    """Leave the beginning and the end of a log, and say between them how much there was."""
+    try:
+        with open(path, "r+b") as log:
+            size = log.seek(0, os.SEEK_END)
+            if size <= 3 * kept:
+                return
+            log.seek(size - kept)
+            end = log.read(kept)
+            log.seek(kept)
+            log.write(f"\n[… {size - 2 * kept:,} bytes are left out here …]\n".encode() + end)
+            log.truncate()
+    except OSError:
+        pass  # it stays as it is

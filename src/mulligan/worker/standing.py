@@ -1,0 +1,66 @@
+"""What the kernel keeps of a warm child, and a step may change: its logs, its limits, what it does on a signal.
+
+For any interpreter, as `child` is.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import os
+
+LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Those that the next step would miss, or die of. Of SIGTERM somebody else takes care.
+SIGNALS = tuple(
+    getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGPIPE", "SIGALRM", "SIGCHLD", "SIGCONT", "SIGXFSZ")
+)
+# As those of `signal`, which first make members of enumerations.
+_handler_of, _set_mask, _timer, _set_timer = (
+    _signal.getsignal,
+    _signal.pthread_sigmask,
+    _signal.getitimer,
+    _signal.setitimer,
+)
+
+
+class Standing:
+    """How the process stands when a step begins. What a step changed is put back, or told where that cannot be done."""
+
+    def __init__(self, slot_out: str, slot_err: str) -> None:
+        self._slots = {1: slot_out, 2: slot_err}
+        # Ours alone: whatever a step does to its own descriptors, these lead to its logs.
+        self._logs = {fd: os.dup(fd) for fd in self._slots}
+        self._umask = os.umask(0o77)
+        os.umask(self._umask)
+        self._handlers = list(map(_handler_of, SIGNALS))
+        # No call says what they are at little cost; that they were changed is heard.
+        self.are_limits_changed = False
+
+    def put_back(self, fresh: list | tuple) -> None:
+        """Before a step. The worker has given the logs in `fresh` their names: new ones are begun."""
+        os.umask(self._umask)
+        for fd in fresh:
+            new = _opened(self._slots[fd])
+            os.dup2(new, self._logs[fd], inheritable=False)
+            os.close(new)
+        for fd, log in self._logs.items():
+            os.dup2(log, fd)
+        _set_mask(_signal.SIG_SETMASK, ())
+        if _timer(_signal.ITIMER_REAL)[0]:
+            _set_timer(_signal.ITIMER_REAL, 0)
+
+    def is_changed(self) -> bool:
+        """Whether a step has changed what cannot be put back."""
+        return self.are_limits_changed or list(map(_handler_of, SIGNALS)) != self._handlers
+
+    def log_sizes(self) -> list:
+        """Nobody minds where the end of a log is sought: it is only ever appended to."""
+        return [os.lseek(log, 0, os.SEEK_END) for log in self._logs.values()]
+
+
+def _opened(slot: str) -> int:
+    """A new log. Its folder is made if somebody has removed it."""
+    try:
+        return os.open(slot, LOG_FLAGS, 0o666)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(slot), 0o700, exist_ok=True)
+        return os.open(slot, LOG_FLAGS, 0o666)
