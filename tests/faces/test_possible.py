@@ -9,11 +9,7 @@ import pytest
 from .commands import mulligan, workflow
 
 REFUSED = {
-    # at any depth: in a handler
-    "steps: [{step: a, shell: make, on_failure: {agent: repair it}}]": (
-        "error[refused]: this version cannot run 'agent' steps yet, and step 'a' has one\n"
-    ),
-    # in the command of an item
+    # at any depth: in the command of an item
     "steps: [{step: a, map: {over: [1], as: one}, do: [{sql: {connection: db, query: SELECT 1}}]}]": (
         "error[refused]: this version cannot run 'sql' steps yet, and step 'a' has one\n"
     ),
@@ -24,7 +20,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["agent", "sql", "secret"])
+@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["sql", "secret"])
 def test_what_this_version_cannot_do_is_refused_before_anything_is_made(text: str, told: str, folder: Path):
     said = mulligan("run", workflow(text))
 

@@ -81,6 +81,7 @@ class Draft(msgspec.Struct):
     item_names: frozenset[str] = frozenset()
     shell_interpreter: str | None = None
     python_interpreter: str | None = None
+    agent_provider: str | None = None
     uses: list[Use] = []
     # What of the sections at the top is used: `("inputs", "target")`, or `("inputs", "*")` for all of them.
     used: set[tuple[str, str]] = set()

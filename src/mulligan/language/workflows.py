@@ -147,6 +147,7 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
         form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
         draft.shell_interpreter = form.get("shell")
         draft.python_interpreter = form.get("python")
+        draft.agent_provider = form.get("agent")
         settings = Settings().merged(form, scope)
         read_retry(settings.retry, scope, settings)
         return msgspec.structs.replace(settings, timeout=None, default_timeout=settings.timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core.tasks import Task
+from ..core.workflow import AGENT
 from . import outputs
 from .folders import Folders, Logs, Sides, has_content, move
 from .running import Running
@@ -41,7 +42,9 @@ class Desk:
             self._keep_logs(running)
         if running.lease.task.context:
             used.append(sides.context)
-        if "stdin" in running.lease.task.params:
+        if running.lease.task.kind == AGENT:
+            used += [sides.stdin, sides.prompt, sides.told]
+        elif "stdin" in running.lease.task.params:
             used.append(sides.stdin)
         if all(outputs.remove(path) for path in used):
             self._free.append(sides)

@@ -8,7 +8,10 @@ from ..ports import Lease
 from .folders import Sides
 
 # What only some tasks have: a worker that a step has started must not hand on what that step was told.
-_OF_SOME = ("MULLIGAN_ITEM", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT")
+_OF_SOME = (
+    *("MULLIGAN_ITEM", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT"),
+    *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL"),
+)
 
 
 def of_worker(name: str, inherited: dict[str, str]) -> dict[str, str]:

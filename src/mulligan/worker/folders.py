@@ -36,6 +36,9 @@ class Sides(NamedTuple):
     # $MULLIGAN_FAILURE_CONTEXT: the failure that led to it.
     context: str
     stdin: str
+    # $MULLIGAN_PROMPT_FILE and $MULLIGAN_CONTEXT_FILE: what an agent is asked, and what it is told beside that.
+    prompt: str
+    told: str
 
 
 class Folders:

@@ -37,10 +37,16 @@ def find(name: str, path: str) -> str | None:
     return None
 
 
+def located(name: str, home: str) -> str:
+    """An interpreter as it is named; a path that is relative is so to where `run` was called."""
+    return f"{home}/{name}" if "/" in name and not name.startswith("/") else name
+
+
 class Programs:
     """Finds programs for the tasks of one worker, which all inherit one environment."""
 
     def __init__(self, environment: Mapping[str, str], *, is_direct: bool) -> None:
+        self._environment = environment
         self._path = environment.get("PATH", os.defpath)
         self._level = environment.get("SHLVL", "0")
         self._folder = environment.get("PWD", "")
@@ -48,6 +54,10 @@ class Programs:
         # Programs that only bash can start: scripts that do not say what they are for.
         self._refused: set[str] = set()
         self._is_direct = is_direct and _leaves_bash_alone(environment)
+
+    def variable(self, name: str) -> str:
+        """What the environment of the worker says; nothing where it does not."""
+        return self._environment.get(name, "")
 
     def interpreter(self, name: str, own: Mapping[str, str]) -> str | None:
         """Where an interpreter is. Looked for once, unless the task has a path of its own."""

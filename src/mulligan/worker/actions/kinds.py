@@ -12,7 +12,7 @@ from ..children import Order
 from ..ended import Ended
 from ..folders import Folders, Logs, Sides
 from ..programs import Programs
-from . import calls, python, shell
+from . import agent, calls, python, shell
 
 
 class Spawned(Protocol):
@@ -38,7 +38,7 @@ class Called(Protocol):
         """A child that has run one task runs another only where this is the same."""
 
 
-SPAWNED: dict[str, Spawned] = {"shell": shell}
+SPAWNED: dict[str, Spawned] = {"shell": shell, "agent": agent}
 _CALLED: dict[str, Called] = {"python": python}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +18,7 @@ from .. import outputs
 from ..ended import Ended, NotFound, report
 from ..environment import folder_of, of_task
 from ..folders import Folders, Logs, Sides
-from ..programs import Programs
+from ..programs import Programs, located
 from ..timing import is_past_deadline, seconds_left
 
 INTERPRETER = "bash"
@@ -47,7 +49,7 @@ def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> t
 def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str], bool]:
     """What to start: the shell with the text, or the one program that it would become."""
     text = task.params["text"]
-    interpreter = task.params.get("interpreter", INTERPRETER)
+    interpreter = located(task.params.get("interpreter", INTERPRETER), task.home)
     direct = programs.direct(text, task.env, folder) if interpreter == INTERPRETER else None
     if direct is not None:
         program, argv, added = direct
@@ -64,16 +66,28 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
-def read_end(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_out_of_memory: bool) -> TaskEnded:
-    """What became of it: the outcome, and the output if it ended well."""
-    task = lease.task
+def captured(task: Task, logs: Logs | Sides, sides: Sides) -> Any:
+    """What a command gave; NotUsable and NoOutput as `outputs.captured`."""
+    return outputs.captured(logs.out, sides.output, task.capture)
+
+
+def read_end(
+    lease: Lease,
+    logs: Logs | Sides,
+    sides: Sides,
+    ended: Ended,
+    is_out_of_memory: bool,
+    give: Callable[[Task, Logs | Sides, Sides], Any] = captured,
+) -> TaskEnded:
+    """What became of it: the outcome, and the output if it ended well, which is for `give` to say."""
+    task, given = lease.task, partial(give, lease.task, logs, sides)
     reports, report_error = read_reports(sides)
     # One that was asked to end may end well in its grace: whether that counts is not for us to say.
     is_stopped = ended.why == "stopped"
     is_well = ended.status == 0 and (is_stopped or not ended.why)
     gone = missing(task) if is_well and task.files else ()
     if is_well and not (reports or report_error or gone):
-        return _read_output(lease, logs, sides, ended, _STOPPED if is_stopped else _WELL)
+        return _with_output(task, given, ended, _STOPPED if is_stopped else _WELL)
     is_timed_out = ended.why == "timeout"
     outcome = Outcome(
         exit_code=ended.exit_code,
@@ -88,17 +102,17 @@ def read_end(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_ou
         is_past_deadline=is_timed_out and is_past_deadline(task, ended.started),
     )
     # An error that it reports fails it, a warning does not: then what it gave counts.
-    return _read_output(lease, logs, sides, ended, outcome) if is_well else report(task, outcome, None, ended)
+    return _with_output(task, given, ended, outcome) if is_well else report(task, outcome, None, ended)
 
 
-def _read_output(lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, seen: Outcome = _WELL) -> TaskEnded:
+def _with_output(task: Task, given: Callable[[], Any], ended: Ended, seen: Outcome) -> TaskEnded:
     try:
-        output = outputs.captured(logs.out, sides.output, lease.task.capture)
+        output = given()
     except outputs.NoOutput as reason:
-        return report(lease.task, msgspec.structs.replace(seen, output_warning=str(reason)), None, ended)
+        return report(task, msgspec.structs.replace(seen, output_warning=str(reason)), None, ended)
     except outputs.NotUsable as problem:
-        return report(lease.task, _with_problem(seen, str(problem)), None, ended)
-    return report(lease.task, seen, output, ended)
+        return report(task, _with_problem(seen, str(problem)), None, ended)
+    return report(task, seen, output, ended)
 
 
 def _with_problem(seen: Outcome, problem: str) -> Outcome:
