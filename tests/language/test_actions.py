@@ -44,6 +44,50 @@ def test_the_interpreter_comes_from_the_defaults() -> None:
     assert found["b"].action == Action("python", {"call": "m:f", "interpreter": "pypy3"})
 
 
+def test_a_step_may_name_its_own_interpreter() -> None:
+    found = steps(
+        """
+        - {step: a, shell: {text: "make ${inputs.x}", shell: /bin/dash}}
+        - {step: b, python: {call: 'm:f', python: python3.13}}
+        - {step: c, python: {code: 'def main(x): pass', python: .venv/bin/python}, args: {x: 1}}
+        - {step: d, shell: {text: make}}
+        """,
+        f"defaults: {{shell: bash, python: pypy3}}\n{INPUTS}",
+    )
+
+    assert found["a"].action == Action(
+        "shell",
+        {"text": 'make "${_inputs_x}"', "interpreter": "/bin/dash"},
+        {"_inputs_x": hole("inputs.x", "inputs")},
+    )
+    assert found["b"].action == Action("python", {"call": "m:f", "interpreter": "python3.13"})
+    assert found["c"].action == Action(
+        "python", {"args": {"x": 1}, "code": "def main(x): pass", "interpreter": ".venv/bin/python"}
+    )
+    assert found["d"].action == Action("shell", {"text": "make", "interpreter": "bash"})
+
+
+@pytest.mark.parametrize("program", ["bash", "sh", "/bin/dash", "ash", "ksh93", "mksh", "zsh-5.9", "yash", "bash-5.2"])
+def test_a_shell_reads_values_as_variables(program: str) -> None:
+    found = step(f"shell: {{text: 'echo ${{inputs.x}}', shell: {program}}}", INPUTS)
+
+    assert found.action is not None
+    assert found.action.params["text"] == 'echo "${_inputs_x}"'
+
+
+@pytest.mark.parametrize("text", ["console.log(`${name}`)", "say ${HOME}", "${}", "a ${unknown.x} b"])
+def test_the_text_of_another_program_is_its_own(text: str) -> None:
+    found = step(f"shell: {{text: {text!r}, shell: fish}}", INPUTS)
+
+    assert found.action == Action("shell", {"text": text, "interpreter": "fish"})
+
+
+def test_code_for_another_interpreter_may_be_written_in_its_own_python() -> None:
+    found = step("python: {code: 'print 1', python: python2}")
+
+    assert found.action == Action("python", {"code": "print 1", "interpreter": "python2"})
+
+
 def test_inline_python_takes_its_arguments_by_name() -> None:
     found = step(
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -377,6 +378,39 @@ def test_an_interpreter_that_is_not_there_ends_as_a_shell_would_say(work: Work) 
     report = work.run(work.lease("python", {"code": WHO, "interpreter": "no-such-python"}))
 
     assert report.outcome == Outcome(exit_code=127, stderr_tail="no-such-python: command not found")
+
+
+def other_pythons() -> list[str]:
+    """Interpreters beside ours: the one below our environment, which has nothing installed, and those on the path."""
+    names = [f"python3.{minor}" for minor in range(9, 20)]
+    found = [path for name in names if (path := shutil.which(name)) and is_python(path)]
+    return [os.path.realpath(sys.executable), *found]
+
+
+def is_python(path: str) -> bool:
+    """A name on the path may be no more than a name."""
+    return subprocess.run([path, "-c", ""], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("interpreter", other_pythons())
+def test_another_interpreter_needs_nothing_of_ours(work: Work, interpreter: str) -> None:
+    code = "import sys\ndef main(x):\n  print('said')\n  return [x, list(sys.version_info[:2])]"
+    told = subprocess.check_output([interpreter, "-c", "import sys; print(list(sys.version_info[:2]))"])
+    lease = work.lease("python", {"code": code, "args": {"x": "é"}, "interpreter": interpreter})
+
+    report = work.run(lease)
+
+    assert (report.outcome, report.output) == (Outcome(), ["é", json.loads(told)])
+    assert work.log(lease).read_text() == "said\n"
+
+
+def test_the_path_of_an_interpreter_is_relative_to_where_run_was_called(work: Work) -> None:
+    (work.folder / "bin").mkdir()
+    (work.folder / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+
+    report = work.run(work.lease("python", {"code": WHO, "interpreter": "bin/python"}, cwd="/"))
+
+    assert isinstance(report.output, int)
 
 
 def test_an_interpreter_that_is_no_python_is_a_failure_with_what_it_said(work: Work) -> None:

@@ -65,6 +65,13 @@ def test_a_shell_that_is_not_there_ends_as_a_shell_would_say(work: Work, interpr
     assert outcome == Outcome(exit_code=127, stderr_tail=f"{interpreter}: command not found")
 
 
+def test_the_path_of_a_shell_is_relative_to_where_run_was_called(work: Work) -> None:
+    (work.folder / "mine").write_text('#!/bin/sh\nprintf "%s:" "$@"')
+    (work.folder / "mine").chmod(0o755)
+
+    assert work.run_shell("what to do", interpreter="./mine", cwd="/").output == "-c:what to do:"
+
+
 def test_a_shell_that_cannot_be_executed_is_126(work: Work) -> None:
     (work.folder / "plain").write_text("no program")
 
@@ -75,14 +82,6 @@ def test_a_shell_that_cannot_be_executed_is_126(work: Work) -> None:
 
 def test_another_shell_reads_the_text(work: Work) -> None:
     assert work.run_shell("echo $0", interpreter="sh").output == "sh"
-
-
-def test_a_kind_that_this_version_cannot_run_is_refused(work: Work) -> None:
-    report = work.run(work.lease("http", {"url": "https://example.com"}))
-
-    assert report.outcome == Outcome(
-        exit_code=None, code="INPUT_INVALID", message="this version cannot run 'http' steps yet"
-    )
 
 
 def test_a_task_that_reads_a_secret_is_refused(work: Work) -> None:

@@ -17,13 +17,14 @@ from mulligan.language.patterns import pattern
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
 from mulligan.language.shapes import Deferred, Fields, Record
-from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, rewrite
+from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
 from mulligan.language.slips import warn_unbound_items
 from mulligan.language.values import HOLE, holed
 from mulligan.language.words import listed
 
 Bindings = dict[str, Template]
 
+_HOLE = pattern(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
 # Keys of `http` that say how it is asked, and take no values.
 _HTTP_STATIC = ("method", "expect", "follow_redirects", "connect_timeout", "read_timeout", "max_body", "verify")
 # Parts of a query in which a parameter would not be bound; what is left open at the end, a value would stand in.
@@ -71,18 +72,29 @@ def _refuse_strays(fields: Fields, kind: str, scope: Scope) -> None:
             scope.note(scope.source.refuse("stray_key", message, fields.key(key)))
 
 
-def shell_action(node: Node, scope: Scope) -> Action:
+def shell_action(node: Node, scope: Scope, interpreter: str | None = None) -> Action:
     """A shell text in which each `${…}` of ours is an environment variable."""
     if not isinstance(node, Scalar) or not node.is_text or not node.text.strip():
         raise scope.source.refuse("type", f"a shell command is expected, and this is {describe(node)}", node)
     params: dict[str, Any] = {"text": node.text}
-    if scope.draft.shell_interpreter:
-        params["interpreter"] = scope.draft.shell_interpreter
+    if named := interpreter or scope.draft.shell_interpreter:
+        params["interpreter"] = named
     bindings: Bindings = {}
-    if "${" in node.text:
+    if "${" in node.text and reads_variables(named):
         params["text"], bindings = _rewritten(node, scope)
         warn_unbound_items(node, scope)
+    elif "${" in node.text:
+        _refuse_values(node, str(named), scope)
     return Action("shell", params, bindings)
+
+
+def _refuse_values(node: Scalar, program: str, scope: Scope) -> None:
+    """In the text of a program that is no shell `${NAME}` is no variable, and a value never becomes text."""
+    ours = ROOTS | scope.known
+    if found := next((found for found in _HOLE.finditer(node.text) if found[1] in ours), None):
+        message = f"'{program}' is no shell that reads variables as '${{NAME}}', so no value can stand in its text"
+        hint = "hand it over under 'env:'"
+        raise scope.source.refuse_in("shell", message, node, found.start(), len(found[0]), hint=hint)
 
 
 def _rewritten(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
@@ -105,7 +117,13 @@ def _rewritten(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
 
 
 def _shell(node: Node, fields: Fields, scope: Scope) -> Action:
-    action = shell_action(node, scope)
+    form = ACTION_SHAPES["shell"].read(node, "'shell'", scope.source) if isinstance(node, Mapping) else None
+    if form is None:
+        action = shell_action(node, scope)
+    elif "text" in form:
+        action = shell_action(form.at("text"), scope, form.get("shell"))
+    else:
+        return Action("shell", {"text": ""})  # that it is missing was noted
     if "stdin" in fields:
         action.params["stdin"] = holed(fields.at("stdin"), scope, action.bindings)
     return action
@@ -118,15 +136,29 @@ def _python(node: Node, fields: Fields, scope: Scope) -> Action:
     if args_node is not None and not isinstance(args_node, Mapping):
         raise scope.source.refuse("type", f"'args' is {describe(args_node)}, a mapping is expected", args_node)
     params: dict[str, Any] = {"args": holed(args_node, scope, bindings)} if args_node else {}
-    if isinstance(form, Fields):
-        if "call" in form:
-            params["call"] = form["call"]
-    else:
-        check_code(form, args_node, fields.key("python"), scope)
-        params["code"] = form.text
-    if scope.draft.python_interpreter:
-        params["interpreter"] = scope.draft.python_interpreter
+    keys = form if isinstance(form, Fields) else Fields(fields.node, {"code": form})
+    if isinstance(node, Mapping):
+        _refuse_two_programs(node, scope)
+    interpreter = keys.get("python") or scope.draft.python_interpreter
+    if "call" in keys:
+        params["call"] = keys["call"]
+    elif "code" in keys:
+        check_code(keys["code"], args_node, fields.key("python"), scope, is_ours=interpreter is None)
+        params["code"] = keys["code"].text
+    if interpreter:
+        params["interpreter"] = interpreter
     return Action("python", params, bindings)
+
+
+def _refuse_two_programs(node: Mapping, scope: Scope) -> None:
+    """Exactly one of `code` and `call`."""
+    if "code" in node.entries and "call" in node.entries:
+        message = "'python' has 'code' and 'call', and runs one of them"
+        scope.note(scope.source.refuse("stray_key", message, node.key("call"), hint="keep one of them"))
+    elif "code" not in node.entries and "call" not in node.entries:
+        message = "'python' has neither 'code' nor 'call'"
+        hint = "add 'code: …' or 'call: package.module:function'"
+        scope.note(scope.source.refuse("missing_key", message, node, hint=hint))
 
 
 def _record_action(kind: str, record: Record, *static: str) -> Callable[[Node, Fields, Scope], Action]:
@@ -198,6 +230,7 @@ def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
     form: Fields = SQL.read(node, "'sql'", scope.source)
     bindings: Bindings = {}
     params = {key: _shaped(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
+    params |= {key: form[key] for key in ("read_only", "rows") if key in form}
     own = _shaped(form, "params", SQL, scope, bindings) if "params" in form else {}
     query = form.at("query") if "query" in form else None
     if query is not None and not isinstance(query, Scalar):

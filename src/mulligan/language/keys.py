@@ -171,9 +171,19 @@ HTTP = Record(
 SQL = Record(
     "sql",
     {
-        "connection": Key(_node(Template("a connection")), "the address of the database", is_required=True),
-        "query": Key(_node(Template("a query")), "values in ${…} are bound, never text", is_required=True),
-        "params": Key(_node(TEMPLATED), "values for the query's own parameters"),
+        "connection": Key(
+            _node(Template("a connection")),
+            "the address of the database: sqlite:///FILE, postgresql://… or duckdb:///FILE",
+            is_required=True,
+        ),
+        "query": Key(
+            _node(Template("a query")),
+            "one statement or several; values in ${…} are bound, never text",
+            is_required=True,
+        ),
+        "params": Key(_node(TEMPLATED), "values for the query's own parameters: by name for :name, a list for ?"),
+        "read_only": Key(FLAG, "true: a query that writes fails"),
+        "rows": Key(Choice(("json", "none")), "none: the output is {rowcount: N} (default json)"),
     },
 )
 AGENT = Record(
@@ -192,7 +202,22 @@ CHILD = Record(
         "inputs": Key(_node(MapOf(TEMPLATED)), "the inputs of the child run"),
     },
 )
-PYTHON = Record("python", {"call": Key(CALL, "a function that workers can import", is_required=True)})
+SHELL = Record(
+    "shell",
+    {
+        "text": Key(_node(Template("a shell command")), "what it runs", is_required=True),
+        "shell": Key(PLAIN, "the program that is started with '-c' and the text (default bash)"),
+    },
+)
+PYTHON = Record(
+    "python",
+    {
+        "code": Key(Template("python code"), "code with a main(…)"),
+        "call": Key(CALL, "a function that workers can import"),
+        "python": Key(PLAIN, "the interpreter: a name, or a path from where 'run' was called"),
+    },
+    one_of=(("code",), ("call",)),
+)
 _TIME = Template("a time such as 2030-01-31T09:00:00Z")
 WAIT = Record("wait", {"until": Key(_node(_TIME), "the moment at which it ends", is_required=True)})
 APPROVE = Record(
@@ -205,8 +230,8 @@ APPROVE = Record(
 )
 
 ACTION_SHAPES: dict[str, Shape] = {
-    "shell": Template("a shell command"),
-    "python": Either("python code, or a mapping with 'call'", text=Template(), mapping=PYTHON),
+    "shell": Either("a shell command", text=Template("a shell command"), mapping=SHELL),
+    "python": Either("python code, or a mapping with 'code' or 'call'", text=Template(), mapping=PYTHON),
     "http": HTTP,
     "sql": SQL,
     "agent": Either("a prompt, or a mapping with 'prompt'", text=Template(), mapping=AGENT),
@@ -412,8 +437,8 @@ DEFAULTS = Record(
     "defaults",
     {
         **{key: COMMAND_KEYS[key] for key in ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources")},
-        "shell": Key(TEXT, "the interpreter of shell actions, such as bash"),
-        "python": Key(TEXT, "the interpreter of python actions"),
+        "shell": Key(PLAIN, "the program that is started with '-c' and the text of a shell action (default bash)"),
+        "python": Key(PLAIN, "the interpreter of python actions: a name, or a path from where 'run' was called"),
         "agent": Key(STEP_NAME, "the provider of agent actions (default claude)"),
     },
 )

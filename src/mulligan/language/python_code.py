@@ -14,14 +14,23 @@ from mulligan.language.words import did_you_mean
 _HOLE = pattern(r"\$\{\s*(?:inputs|steps|error|failure|output|run|env|secrets|files|matrix|item|index)\b")
 
 
-def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope) -> None:
-    """The code parses and has a `main` that takes exactly the arguments in `args`."""
+def check_code(code: Scalar, args: Mapping | None, key: Scalar, scope: Scope, *, is_ours: bool = True) -> None:
+    """The code parses and has a `main` that takes exactly the arguments in `args`.
+
+    What another interpreter is to run may be right there, though it is not for ours.
+    """
     if found := _HOLE.search(code.text):
         message = "a value never becomes text of a program, so '${…}' has no meaning in python code"
         raise scope.source.refuse_in(
             "python", message, code, found.start(), 2, hint="name it under 'args:' and make it a parameter of main"
         )
-    main = _main(_parsed(code, scope))
+    try:
+        module = _parsed(code, scope)
+    except Refusal:
+        if is_ours:
+            raise
+        return
+    main = _main(module)
     if main is None:
         hint = "define main(…): its parameters come from 'args'"
         raise scope.source.refuse("python", "the python code has no function 'main'", key, hint=hint)

@@ -19,11 +19,22 @@ from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownNam
 from mulligan.language.shell_scan import scan
 from mulligan.language.shell_spots import Spot
 
-__all__ = ["ROOTS", "VALUE_BYTES_MAX", "ShellRefused", "ShellText", "UnknownName", "environment_value", "rewrite"]
+__all__ = [
+    "ROOTS",
+    "VALUE_BYTES_MAX",
+    "ShellRefused",
+    "ShellText",
+    "UnknownName",
+    "environment_value",
+    "reads_variables",
+    "rewrite",
+]
 
 # Linux takes 128 KiB for one string of the environment; what is left is for the name and for the system's own.
 VALUE_BYTES_MAX = 96 * 1024
 _NAME_CHARS_MAX = 48
+# Programs that take `-c TEXT` and in it `${NAME}`, also with their version.
+_SHELLS = re.compile(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
 
 
 class ShellText(NamedTuple):
@@ -32,6 +43,11 @@ class ShellText(NamedTuple):
     text: str
     bindings: dict[str, str]
     holes: tuple[Hole, ...]
+
+
+def reads_variables(program: str | None) -> bool:
+    """Whether a program (bash, where none is named) is a shell in which `${NAME}` is a variable."""
+    return program is None or _SHELLS.fullmatch(program.rpartition("/")[2]) is not None
 
 
 def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str] = ROOTS) -> ShellText:

@@ -14,7 +14,7 @@ from ..children import Answer, Order
 from ..ended import Ended, NotFound, not_entered, report
 from ..environment import folder_of, of_task
 from ..folders import Folders, Sides
-from ..programs import Programs
+from ..programs import Programs, located
 from .shell import missing, read_reports, write
 
 _WELL = Outcome()
@@ -25,7 +25,7 @@ def interpreter_of(task: Task, programs: Programs) -> str:
     named = task.params.get("interpreter")
     if named is None:
         return sys.executable
-    found = programs.interpreter(named, {})
+    found = programs.interpreter(located(named, task.home), {})
     if found is None:
         raise NotFound(named)
     return found
