@@ -147,6 +147,7 @@ class Driver:
             memory=self.capacity.memory,
             gpus=self.capacity.gpus,
             labels=self.capacity.labels,
+            artifacts=self.store.artifacts,
             lock_fd=lock_fd,
             lease_seconds=self.lease_seconds if self.store.is_shared else None,
             log_bytes_max=log_bytes_max(os.environ),

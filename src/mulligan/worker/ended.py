@@ -62,24 +62,10 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def report(task: Task, outcome: Outcome, output: Any = None, ended: Ended | None = None) -> TaskEnded:
-    """What the engine is told. What no event can hold is no result."""
-    if (output is not None and type(output) is not str) or outcome.reported:
-        outcome, output = _keepable(outcome, output)
+    """What the engine is told, once `Passage.outward` has looked at it."""
     return TaskEnded(
         datetime.now(UTC), task.place, task.attempt, outcome, output, ended.usage if ended is not None else {}
     )
-
-
-def _keepable(outcome: Outcome, output: Any) -> tuple[Outcome, Any]:
-    """JSON knows numbers of any size; what keeps them knows 64 bits."""
-    try:
-        msgspec.msgpack.encode((output, outcome.reported))
-    except (OverflowError, RecursionError, TypeError, ValueError):
-        problem = "it has a number of more than 64 bits, or is nested too deep"
-        if outcome.reported:
-            return msgspec.structs.replace(outcome, reported=(), report_error=f"cannot be kept: {problem}"), None
-        return msgspec.structs.replace(outcome, output_error=f"its output cannot be kept: {problem}"), None
-    return outcome, output
 
 
 def untold(ended: Ended) -> str:

@@ -19,8 +19,8 @@ import msgspec
 from ..core.classify import Outcome
 from ..core.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
 from ..core.tasks import Task
-from ..errors import InputInvalid
-from ..ports import Lease, Offer
+from ..errors import InputInvalid, StoreUnavailable
+from ..ports import Artifacts, Lease, Offer
 from .actions import python, shell
 from .actions.kinds import SPAWNED, called
 from .cgroups import OomKills
@@ -68,6 +68,7 @@ class LocalHands:
         lease_seconds: float | None = None,
         grace_seconds: float = 10.0,
         lookahead: int | None = None,
+        artifacts: Artifacts | None = None,
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
@@ -77,7 +78,7 @@ class LocalHands:
         self._folder = self._folders.worker(name)
         self._desk = Desk(self._folders, name)
         self._flood = Flood(self._desk, log_bytes_max)
-        self._passage = Passage()
+        self._passage = Passage(artifacts)
         self._environment = of_worker(name, dict(os.environ))
         self._room = Room(cpus, memory, gpus, labels, self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
@@ -151,6 +152,8 @@ class LocalHands:
             self._end(lease.token, refused(task, "a value has half of a character in it, and cannot be handed over"))
         except NotFound as missing:
             self._end(lease.token, not_found(task, str(missing)))
+        except StoreUnavailable as error:
+            self._end(lease.token, refused(task, f"a value that it reads cannot be had: {error.message}", "EXCEPTION"))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             self._end(lease.token, refused(task, f"its files cannot be written: {reason}", "EXCEPTION"))
