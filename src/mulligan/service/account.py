@@ -121,10 +121,10 @@ class Account:
         """What became of each, as the run stands: the open ones first, and a step before its items."""
         records = {record.step: record for record in state.failures}
         told = [_answered(state, trouble, records.get(trouble.place)) for trouble in self._troubles.values()]
-        return sorted(told, key=lambda one: (_FATES.index(one.fate), one.is_item))
+        return sorted(told, key=lambda one: (FATES.index(one.fate), one.is_item))
 
 
-_FATES: tuple[Fate, ...] = get_args(Fate)
+FATES: tuple[Fate, ...] = get_args(Fate)
 _TROUBLES = (
     *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
     *(e.RetryScheduled, e.HandlerFailed, e.StepClassified),
@@ -164,16 +164,17 @@ def _rung(state: State, trouble: Trouble, record: FailureRecord | None) -> str:
 
 def _tried(trouble: Trouble) -> Iterator[str]:
     if trouble.losses and trouble.failure:
-        yield "lost its worker" + _times(trouble.losses)
+        yield "lost its worker" + times(trouble.losses)
     if trouble.retries:
-        yield "retried" + _times(trouble.retries)
+        yield "retried" + times(trouble.retries)
     if trouble.has_handler_failed:
         yield "its handler failed too"
     if trouble.verdict:
         yield trouble.verdict
 
 
-def _times(number: int) -> str:
+def times(number: int) -> str:
+    """How often, where it was more than once: ` twice`, ` 3 times`."""
     return {1: "", 2: " twice"}.get(number, f" {number} times")
 
 
@@ -183,17 +184,17 @@ def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tup
     if trouble.failure is not None and trouble.failure.code == "UNDO_FAILED":
         return "could not be undone", "open"
     if place.recovered_by:
-        return _RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), "mended"
+        return RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), "mended"
     if place.role == "item" and place.status == "failed":
         is_spared = state.places[place.parent].status == "completed"
         return ("its step completed without it", "left") if is_spared else ("it fails its step", "open")
     if record is not None and not record.is_closed and place.has_ended:
-        return _routed(state, record)
-    return _ENDINGS[place.status]
+        return routed(state, record)
+    return ENDINGS[place.status]
 
 
-_RECOVERED = {"rerun": "its handler ran and then it completed", "recovery": "recovered by its handler"}
-_ENDINGS: dict[str, tuple[str, Fate]] = {
+RECOVERED = {"rerun": "its handler ran and then it completed", "recovery": "recovered by its handler"}
+ENDINGS: dict[str, tuple[str, Fate]] = {
     "completed": ("then completed", "mended"),
     "failed": ("then failed", "left"),
     "cancelled": ("then cancelled", "left"),
@@ -207,7 +208,8 @@ _ENDINGS: dict[str, tuple[str, Fate]] = {
 }
 
 
-def _routed(state: State, record: FailureRecord) -> tuple[str, Fate]:
+def routed(state: State, record: FailureRecord) -> tuple[str, Fate]:
+    """What became of a failed visit that no later round has given another chance."""
     if record.is_allowed:
         return "allowed to fail", "left"
     if not record.target and state.run.status == "completed":

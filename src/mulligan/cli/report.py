@@ -1,0 +1,44 @@
+"""`mulligan report`: a run as one HTML page, to be read or to be sent to somebody."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from mulligan.cli.files import write_file
+from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
+from mulligan.cli.parameters import Option
+from mulligan.cli.terminal import complain, show_bytes, show_json
+from mulligan.service.page import page
+from mulligan.service.report import drawing, gather, report_json
+
+
+def report(
+    run: RunId,
+    out: Annotated[
+        str | None,
+        Option(
+            "--out", "-o", metavar="FILE", help="Write it there: else mulligan-report-RUN.html here; '-' is stdout."
+        ),
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run as one HTML page: failures, graph, timeline, logs.
+
+    It needs nothing but itself, and can be sent to somebody. A run that still goes on is shown as it stands.
+    With --json, what is in it as one JSON object.
+    """
+    with service_at(home) as service:
+        found = gather(service, run, datetime.now(UTC))
+        if as_json:
+            show_json(report_json(found))
+            return
+        data = page(found, drawing(service, found)).encode("utf-8", "replace")
+    if out == "-":
+        show_bytes(data)
+        return
+    file = Path(out or f"mulligan-report-{run}.html")
+    write_file(file, data)
+    complain(f"wrote {file}")

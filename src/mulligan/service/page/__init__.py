@@ -1,0 +1,10 @@
+"""A report as one HTML page that needs nothing but itself: no script, no font, no address of anything else.
+
+The charts are functions from plain data to SVG, for whatever face wants them.
+"""
+
+from __future__ import annotations
+
+from .document import page
+
+__all__ = ["page"]

@@ -1,0 +1,135 @@
+"""The top of a page: what ran, how it came out, in a sentence and in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from ...core.words import counted, moment, size
+from ..report import Report
+from .colours import STATUSES
+from .markup import Html, element, joined
+from .timeline import length
+
+_VERDICTS = {
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "running": "is still running",
+    "paused": "is paused",
+}
+_GLYPHS = {"completed": "✓", "failed": "✕", "cancelled": "■", "running": "▸", "paused": "‖"}
+# The order in which statuses stand in the bar.
+_BAR = (
+    *("completed", "failed", "pending_failed", "running", "handling", "backing_off", "ready"),
+    *("waiting", "skipped", "cancelled"),
+)
+
+
+def when(at: datetime) -> Html:
+    """A time that programs can read too."""
+    return element("time", moment(at), datetime=at.isoformat())
+
+
+def headline(report: Report) -> Html:
+    """Workflow, run and status, then a sentence."""
+    round_ = f", round {report.round}" if report.round > 1 else ""
+    tone = STATUSES.get(report.status, "idle")
+    badge = element("span", f"{_GLYPHS.get(report.status, '')} {_badge(report)}", class_=f"badge {tone}")
+    return element(
+        "header",
+        element("p", f"Mulligan · run {report.run_id}{round_}", class_="over"),
+        element("h1", report.workflow, " ", badge),
+        element("p", report.description, class_="description") if report.description else "",
+        element("p", joined(_sentence(report)), class_="sentence"),
+    )
+
+
+def _badge(report: Report) -> str:
+    return f"{report.status}, degraded" if report.degraded else report.status
+
+
+def _sentence(report: Report) -> Iterator[object]:
+    yield f"Run {report.run_id} {_VERDICTS.get(report.status, report.status)}"
+    if report.status == "completed":
+        yield ", not without help" if report.degraded else ", as written"
+    yield f": {report.reason}. " if report.reason else ". "
+    yield from ("Started ", when(report.started_at))
+    yield f" by {report.by}" if report.by else ""
+    if report.ended_at is not None:
+        yield from (", ended ", when(report.ended_at), f", after {length(report.seconds)}.")
+    else:
+        yield from (". This is how it stood ", when(report.as_of), f", after {length(report.seconds)}.")
+    yield f" It was forked from run {report.forked_from}." if report.forked_from else ""
+    yield f" It was called by run {report.parent_run_id}." if report.parent_run_id else ""
+
+
+def summary(report: Report) -> Html:
+    """Numbers, the steps by status, what `end` said, what is waited for."""
+    parts = [element("dl", joined(_tiles(report)), class_="tiles"), _status_bar(report)]
+    if report.end_said:
+        parts.append(element("p", "Its end said: ", element("q", report.end_said), class_="sentence"))
+    parts += [_waits(report)] if report.waits else []
+    return element("section", element("h2", "Summary", id="summary"), *parts)
+
+
+def _tile(name: str, figure: str, tone: str = "") -> Html:
+    return element("div", element("dt", name), element("dd", figure, class_=tone or None))
+
+
+def _tiles(report: Report) -> Iterator[Html]:
+    counts, own = report.counts, [one for one in report.attempts if one.part == "own" and not one.is_map]
+    statuses = report.statuses
+    total = counts.total_steps if counts else sum(statuses.values())
+    yield _tile("steps", f"{total:,}")
+    yield _tile("completed", f"{statuses['completed']:,}", "good" if statuses["completed"] else "")
+    failed = counts.failed_steps_count if counts else statuses["failed"]
+    yield _tile("failed, unhandled" if counts else "failed", f"{failed:,}", "bad" if failed else "")
+    if counts is not None:
+        yield _tile("handled", f"{counts.handled_steps_count:,}")
+        yield _tile("recovered", f"{counts.recovered_steps_count:,}")
+        yield _tile("skipped", f"{counts.skipped_steps_count:,}")
+    yield _tile("attempts", f"{len(own):,}")
+    yield _tile("time", length(report.seconds))
+    if any(one.cpu_seconds for one in report.attempts):
+        yield _tile("processor time", length(sum(one.cpu_seconds or 0.0 for one in report.attempts)))
+    if peak := max((one.peak_memory or 0 for one in report.attempts), default=0):
+        yield _tile("most memory", size(peak))
+
+
+def _status_bar(report: Report) -> Html:
+    """Each status as its share of all steps; the words beside it say the same."""
+    found = [(status, report.statuses.get(status, 0)) for status in _BAR]
+    total = sum(count for _, count in found)
+    if not total:
+        return Html("")
+    pieces, left = [], 0.0
+    for status, count in ((status, count) for status, count in found if count):
+        share = count / total * 100
+        tone = STATUSES.get(status, "idle")
+        pieces.append(element("rect", class_=tone, x=f"{left:.2f}%", y=0, width=f"{share:.2f}%", height=8))
+        left += share
+    words = ", ".join(f"{count:,} {said(status)}" for status, count in found if count)
+    bar = element("svg", joined(pieces), class_="bar", height=8, role="img", aria_label=f"steps by status: {words}")
+    return element("div", bar, element("p", words, class_="note"), class_="statuses")
+
+
+def said(status: str) -> str:
+    """A status as people read it."""
+    return {"pending_failed": "parked for a person", "backing_off": "to be retried"}.get(
+        status, status.replace("_", " ")
+    )
+
+
+def _waits(report: Report) -> Html:
+    rows = joined(
+        element(
+            "li",
+            element("b", asked.where or "the run"),
+            f" waits for {asked.text}",
+            class_="ask" if asked.is_for_a_person else None,
+        )
+        for asked in report.waits
+    )
+    title = element("h3", f"What it waits for ({counted(len(report.waits), 'thing')})")
+    return joined([title, element("ul", rows, class_="waits")])

@@ -1,0 +1,26 @@
+"""All steps of a large run at a glance: a small square each, in the order of the file, coloured by status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.words import counted
+from ..report.gathering import StepLine
+from .colours import STATUSES
+from .headline import said
+from .markup import Html, element, joined
+
+SQUARES_MAX = 20_000
+
+
+def mosaic(steps: Sequence[StepLine]) -> Html:
+    """The squares, and how many are left out."""
+    squares = joined(_square(step) for step in steps[:SQUARES_MAX])
+    left = len(steps) - SQUARES_MAX
+    note = element("p", f"and {counted(left, 'more step')}", class_="note") if left > 0 else ""
+    label = f"{counted(min(len(steps), SQUARES_MAX), 'step')}, each a square in the colour of its status"
+    return joined([element("div", squares, class_="mosaic", role="img", aria_label=label), note])
+
+
+def _square(step: StepLine) -> Html:
+    return element("i", class_=STATUSES.get(step.status, "idle"), title=f"{step.name}: {said(step.status)}")

@@ -1,0 +1,150 @@
+"""What attempts used against what they were given: a line per step, a dot per attempt, a mark for what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import ceil, log2
+
+import msgspec
+
+from ...core.keys import step_name
+from ...core.words import size
+from ..report import Report
+from ..report.attempts import Attempt
+from .axis import Mark, axis, grid
+from .markup import Html, element, joined
+
+HEIGHT = 22
+# Of so many steps at most: those that used most, or more than they asked for.
+STEPS_MAX = 20
+# Of a shorter attempt its processor time says nothing.
+WALL_SECONDS_MIN = 0.05
+_MIB = 1024 * 1024
+
+
+class Usage(msgspec.Struct):
+    """What the attempts of a step used of one thing, and what the last that asked was given."""
+
+    step: str
+    used: list[float]
+    asked: float | None = None
+
+    @property
+    def most(self) -> float:
+        return max(self.used)
+
+    @property
+    def is_over(self) -> bool:
+        return self.asked is not None and self.most > self.asked
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """From a figure to a place on the line, with its marks."""
+
+    share: Callable[[float], float]
+    marks: list[Mark]
+
+
+def memory_plot(report: Report) -> Html:
+    """Peak memory, on a scale in which each mark is four times the one before."""
+    return _plot(_by_step(report.attempts, _peak), _memory_scale, size)
+
+
+def cpu_plot(report: Report) -> Html:
+    """How many processors were kept busy: processor time over time."""
+    return _plot(_by_step(report.attempts, _cores), _cpu_scale, _cores_said)
+
+
+def _peak(one: Attempt) -> tuple[float | None, float | None]:
+    return (float(one.peak_memory) if one.peak_memory else None, float(one.memory) if one.memory else None)
+
+
+def _cores(one: Attempt) -> tuple[float | None, float | None]:
+    if one.cpu_seconds is None or one.wall_seconds is None or one.wall_seconds < WALL_SECONDS_MIN:
+        return None, None
+    return one.cpu_seconds / one.wall_seconds, one.cpus
+
+
+def _by_step(
+    attempts: Iterable[Attempt], figures: Callable[[Attempt], tuple[float | None, float | None]]
+) -> list[Usage]:
+    found: dict[str, Usage] = {}
+    for one in attempts:
+        used, asked = figures(one)
+        if used is not None and one.part == "own":
+            usage = found.setdefault(step_name(one.place), Usage(step_name(one.place), []))
+            usage.used.append(used)
+            usage.asked = asked if asked is not None else usage.asked
+    return list(found.values())
+
+
+def _plot(usages: list[Usage], scaled: Callable[[Sequence[Usage]], Scale], said: Callable[[float], str]) -> Html:
+    if not usages:
+        return Html("")
+    chosen = _most_telling(usages)
+    scale = scaled(chosen)
+    left = len(usages) - len(chosen)
+    note = element("p", f"and {left:,} more steps, which used less", class_="note") if left else ""
+    rows = joined(_row(usage, scale, said) for usage in chosen)
+    return element("div", axis(scale.marks), rows, note, class_="timeline plot", style=grid(scale.marks))
+
+
+def _most_telling(usages: list[Usage]) -> list[Usage]:
+    """All of a few; of many, those over what they asked for and those that used most, in their own order."""
+    ranked = sorted(usages, key=lambda usage: (not usage.is_over, -usage.most))[:STEPS_MAX]
+    kept = {usage.step for usage in ranked}
+    return [usage for usage in usages if usage.step in kept]
+
+
+def _row(usage: Usage, scale: Scale, said: Callable[[float], str]) -> Html:
+    words = f"{said(usage.most)}{f' of {said(usage.asked)}' if usage.asked else ''}"
+    picture = strip(usage, scale, f"{usage.step}: at most {words}")
+    took = element("span", words, class_="took over" if usage.is_over else "took")
+    return element("div", element("span", usage.step, class_="name"), picture, took, class_="lane")
+
+
+def strip(usage: Usage, scale: Scale, said: str) -> Html:
+    """One line: a dot per attempt (equal ones are one), and a mark where the asked ends."""
+    inside = joined([*_asked(usage, scale), *_dots(usage, scale)])
+    return element("svg", element("title", said), inside, class_="track", height=HEIGHT, role="img", aria_label=said)
+
+
+def _asked(usage: Usage, scale: Scale) -> Iterator[Html]:
+    if usage.asked:
+        at = f"{scale.share(usage.asked) * 100:.2f}%"
+        yield element("rect", class_="room", x="0", y=4, width=at, height=14, rx=2)
+        yield element("line", class_="asked", x1=at, x2=at, y1=2, y2=20)
+
+
+def _dots(usage: Usage, scale: Scale) -> Iterator[Html]:
+    dots = dict.fromkeys(
+        (round(scale.share(used) * 200) / 2, bool(usage.asked and used > usage.asked)) for used in usage.used
+    )
+    for place, is_over in dots:
+        yield element("circle", class_="bad" if is_over else "now", cx=f"{place:.1f}%", cy=11, r=4)
+
+
+# -- scales ----------------------------------------------------------------------------------------------------------
+
+
+def _memory_scale(usages: Sequence[Usage]) -> Scale:
+    figures = [figure for usage in usages for figure in (*usage.used, *([usage.asked] if usage.asked else []))]
+    low = 2 ** int(log2(max(min(figures), _MIB) / _MIB)) * _MIB / 2
+    high = max(max(figures) * 1.1, low * 16)
+    reach = log2(high / low)
+    marks, mark = [], low * 2
+    while mark <= high:
+        marks.append(Mark(log2(mark / low) / reach, size(mark)))
+        mark *= 4
+    return Scale(lambda figure: min(max(log2(max(figure, low) / low) / reach, 0.0), 1.0), marks)
+
+
+def _cpu_scale(usages: Sequence[Usage]) -> Scale:
+    high = max(1.0, *(max(usage.most, usage.asked or 0.0) for usage in usages)) * 1.05
+    step = max(1, ceil(high / 6)) if high > 2 else 0.5 if high > 1.1 else 0.25
+    marks = [Mark(step * number / high, f"{step * number:g}") for number in range(int(high / step) + 1)]
+    return Scale(lambda figure: min(figure / high, 1.0), marks)
+
+
+def _cores_said(figure: float) -> str:
+    return f"{figure:.2f}" if figure < 10 else f"{figure:.0f}"

@@ -1,0 +1,233 @@
+"""The Gantt chart of a run: a line per step, below a map one per item; many of them are folded into groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from math import ceil
+
+import msgspec
+
+from ...core.keys import step_name
+from ...core.words import counted, size, span
+from ..report import Report
+from ..report.attempts import Attempt, Gap
+from .axis import axis, grid
+from .colours import OUTCOMES
+from .markup import Html, element, joined
+from .timescale import Timescale
+from .tracks import Bar, Thread, density, track
+
+# More lines than this are folded into groups, of at least so many, and at most so many groups.
+LINES_MAX, GROUP_LINES_MIN, GROUPS_MAX = 80, 50, 50
+# So many bars are drawn one by one; what is beyond is in its group's density.
+BARS_MAX = 15_000
+
+
+class Lane(msgspec.Struct):
+    """One line: what ran for a step or an item, and when it waited."""
+
+    name: str
+    bars: list[Bar] = []
+    threads: list[Thread] = []
+    below: list[Lane] = []
+
+    def all_bars(self) -> Iterator[Bar]:
+        yield from self.bars
+        for lane in self.below:
+            yield from lane.all_bars()
+
+    def all_threads(self) -> Iterator[Thread]:
+        yield from self.threads
+        for lane in self.below:
+            yield from lane.all_threads()
+
+    @property
+    def since(self) -> datetime | None:
+        return min((bar.since for bar in self.all_bars()), default=None)
+
+
+def timeline(report: Report) -> Html:
+    """The whole chart; nothing where nothing has run."""
+    lanes = _lanes(report)
+    if not lanes:
+        return Html("")
+    busy = [(bar.since, bar.until) for lane in lanes for bar in lane.all_bars()]
+    end = max([report.ended_at or report.as_of, *(until for _, until in busy)])
+    scale = Timescale(report.started_at, end, busy)
+    drawn = _Drawn(scale)
+    marks = scale.marks()
+    chart = element("div", axis(marks), joined(drawn.lanes(lanes)), class_="timeline", style=grid(marks))
+    return joined([_legend(lanes), chart])
+
+
+def _legend(lanes: Sequence[Lane]) -> Html:
+    """What the colours and lines mean, of those that there are."""
+    bars = [bar for lane in lanes for bar in lane.all_bars()]
+    kinds = {bar.tone for bar in bars} | {thread.kind for lane in lanes for thread in lane.all_threads()}
+    rows = [element("li", element("i", class_=kind), words) for kind, words in _LEGEND.items() if kind in kinds]
+    rows += [element("li", "small: handlers, scripts, checks and undos")] if any(bar.is_small for bar in bars) else []
+    return element("ul", joined(rows), class_="legend")
+
+
+_LEGEND = {
+    "good": "succeeded",
+    "bad": "failed",
+    "now": "running",
+    "odd": "lost, interrupted or cancelled",
+    "queue": "waited to start",
+    "delay": "waited for its delay",
+    "parked": "waited for a person",
+}
+
+
+class _Drawn:
+    """Draws lanes, as long as there is room for bars of their own."""
+
+    def __init__(self, scale: Timescale) -> None:
+        self._scale = scale
+        self._bars_left = BARS_MAX
+
+    def lanes(self, lanes: Sequence[Lane]) -> Iterator[Html]:
+        """A line each; many of them in groups."""
+        if len(lanes) <= LINES_MAX:
+            yield from (self._lane(lane) for lane in lanes)
+            return
+        group = max(GROUP_LINES_MIN, ceil(len(lanes) / GROUPS_MAX))
+        for first in range(0, len(lanes), group):
+            some = lanes[first : first + group]
+            noun = "items" if "[" in some[0].name else "steps"
+            yield self._folded(Lane(f"{noun} {first + 1:,} to {first + len(some):,}", below=list(some)))
+
+    def _lane(self, lane: Lane) -> Html:
+        if lane.below:
+            return self._folded(lane)
+        self._bars_left -= len(lane.bars)
+        said = _summary(lane)
+        return _line(lane, track(lane.bars, lane.threads, self._scale, said))
+
+    def _folded(self, lane: Lane) -> Html:
+        """A line that opens into those below it."""
+        picture = density([bar for below in lane.below for bar in below.all_bars()], self._scale, _summary(lane))
+        count = sum(1 for _ in lane.all_bars())
+        head = _line(lane, picture, name="summary")
+        if count > self._bars_left:
+            inside: Html = element("p", "too many to be listed one by one", class_="note")
+        else:
+            inside = joined(self.lanes(lane.below))
+        return element("details", head, element("div", inside, class_="below"))
+
+
+def _line(lane: Lane, picture: Html, name: str = "div") -> Html:
+    below = element("small", _how_many(lane)) if lane.below else ""
+    label = element("span", lane.name, below, class_="name", title=_names(lane))
+    return element(name, label, picture, element("span", _took(lane), class_="took"), class_="lane")
+
+
+def _names(lane: Lane) -> str:
+    """The whole name; of a group, what it begins and ends with."""
+    is_group = lane.below and not lane.bars and not _is_map(lane)
+    return f"{lane.below[0].name} … {lane.below[-1].name}" if is_group else lane.name
+
+
+def _is_map(lane: Lane) -> bool:
+    return lane.below[0].name.startswith(f"{lane.name}[")
+
+
+def _how_many(lane: Lane) -> str:
+    """What is below a line, and how often it failed."""
+    failed = sum(1 for bar in lane.all_bars() if bar.tone == "bad" and not bar.is_small)
+    words = [counted(len(lane.below), "item")] if _is_map(lane) else []
+    words += [counted(failed, "failure")] if failed else []
+    return f" {', '.join(words)}" if words else ""
+
+
+def _took(lane: Lane) -> str:
+    bars = list(lane.all_bars())
+    if not bars:
+        return ""
+    return length((max(bar.until for bar in bars) - min(bar.since for bar in bars)).total_seconds())
+
+
+def length(seconds: float) -> str:
+    """How long something took: in milliseconds where it was short."""
+    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else span(round(seconds, 2) if seconds < 10 else seconds)
+
+
+def _summary(lane: Lane) -> str:
+    bars = [bar for bar in lane.all_bars() if not bar.is_small]
+    failed = sum(1 for bar in bars if bar.tone == "bad")
+    return f"{lane.name}: {counted(len(bars), 'attempt')}{f', {failed} failed' if failed else ''}, {_took(lane)}"
+
+
+# -- from the report -------------------------------------------------------------------------------------------------
+
+
+def _lanes(report: Report) -> list[Lane]:
+    """A lane per step in the order in which they began, with their items in theirs."""
+    units: dict[str, Lane] = {}
+    for attempt in report.attempts:
+        if not attempt.is_map:
+            lane = units.setdefault(attempt.unit, Lane(attempt.unit))
+            _add(lane, attempt, report)
+    for gap in report.gaps:
+        if gap.unit in units:
+            units[gap.unit].threads.append(_waited(gap, report.as_of))
+    return _nested(units)
+
+
+def _nested(units: dict[str, Lane]) -> list[Lane]:
+    steps: dict[str, Lane] = {}
+    for unit, lane in units.items():
+        step = step_name(unit)
+        if step == unit:
+            below = steps[step].below if step in steps else []
+            steps[step] = msgspec.structs.replace(lane, below=below)
+        else:
+            steps.setdefault(step, Lane(step)).below.append(lane)
+    return [lane for lane in steps.values() if lane.since is not None]
+
+
+def _add(lane: Lane, attempt: Attempt, report: Report) -> None:
+    since = attempt.started_at
+    if since is None:
+        until = attempt.ended_at or report.ended_at or report.as_of
+        lane.threads.append(Thread(attempt.scheduled_at, until, "queue", f"{_title(attempt)}: waits for a worker"))
+        return
+    until = max(since, attempt.ended_at or report.ended_at or report.as_of)
+    if (since - attempt.scheduled_at).total_seconds() > 0:
+        waited = length((since - attempt.scheduled_at).total_seconds())
+        lane.threads.append(
+            Thread(attempt.scheduled_at, since, "queue", f"{_title(attempt)}: waited {waited} to start")
+        )
+    lane.bars.append(
+        Bar(since, until, OUTCOMES[attempt.outcome], _hover(attempt, since, until, report), attempt.part != "own")
+    )
+
+
+def _title(attempt: Attempt) -> str:
+    visit = f", visit {attempt.visit}" if attempt.visit > 1 else ""
+    return f"{attempt.place}{visit}, attempt {attempt.attempt}"
+
+
+def _hover(attempt: Attempt, since: datetime, until: datetime, report: Report) -> str:
+    """Everything about an attempt, in a few lines."""
+    lines = [f"{_title(attempt)}: {attempt.outcome}", attempt.what]
+    into = length((since - report.started_at).total_seconds())
+    lines.append(f"{length((until - since).total_seconds())}, from {into} on ({since:%H:%M:%S} UTC)")
+    if attempt.peak_memory:
+        lines.append(f"memory {size(attempt.peak_memory)}" + (f" of {size(attempt.memory)}" if attempt.memory else ""))
+    if attempt.cpu_seconds is not None:
+        lines.append(f"processor {length(attempt.cpu_seconds)}")
+    return "\n".join(line for line in (*lines, f"on {attempt.host}" if attempt.host else "") if line)
+
+
+_PAUSES = {"delay": "the delay before its retry", "loop": "the delay of its loop", "parked": "parked for a person"}
+
+
+def _waited(gap: Gap, now: datetime) -> Thread:
+    until = gap.until or now
+    kind = "parked" if gap.kind == "parked" else "delay"
+    return Thread(
+        gap.since, until, kind, f"{gap.unit}: {_PAUSES[gap.kind]}, {length((until - gap.since).total_seconds())}"
+    )

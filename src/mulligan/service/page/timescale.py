@@ -1,0 +1,90 @@
+"""Where on a line a moment stands. Long stretches in which nothing ran are folded, and said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from math import ceil
+
+from ...core.words import span
+from .axis import Mark
+
+# What is idle is folded where it would be most of the picture.
+_FOLDED_MIN = timedelta(seconds=30)
+_FOLDED_TIMES = 2
+# The share of the line that a fold takes.
+_FOLD_SHARE, _FOLDS_MAX = 0.06, 5
+_MARKS_MAX = 7
+_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_LONG_STEPS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+
+Stretch = tuple[datetime, datetime]
+
+
+class Timescale:
+    """From `start` to `end`, as a line of length one."""
+
+    def __init__(self, start: datetime, end: datetime, busy: Iterable[Stretch]) -> None:
+        self.start, self.end = start, max(end, start + timedelta(milliseconds=1))
+        self._folds = _folds(self.start, self.end, sorted(busy))
+        folded = sum(((b - a).total_seconds() for a, b in self._folds), 0.0)
+        self._shown = (self.end - self.start).total_seconds() - folded
+        self._open = 1.0 - _FOLD_SHARE * len(self._folds)
+
+    def share(self, at: datetime) -> float:
+        """Where a moment stands, from 0 to 1."""
+        at = min(max(at, self.start), self.end)
+        seconds, folds = (at - self.start).total_seconds(), 0.0
+        for since, until in self._folds:
+            if at <= since:
+                break
+            inside = (min(at, until) - since).total_seconds()
+            seconds -= inside
+            folds += inside / (until - since).total_seconds()
+        return seconds / self._shown * self._open + folds * _FOLD_SHARE
+
+    def marks(self) -> list[Mark]:
+        """Round times in what is shown; of a line with folds its beginning, and the folds."""
+        folds = [
+            Mark(self.share(since + (until - since) / 2), f"{span((until - since).total_seconds())} idle", True)
+            for since, until in self._folds
+        ]
+        every = _step(self._shown)
+        count = 0 if folds else int(self._shown / every)
+        moments = [every * number for number in range(count + 1)]
+        return [*(Mark(self.share(self.start + timedelta(seconds=one)), _named(one)) for one in moments), *folds]
+
+
+def _step(seconds: float) -> float:
+    """The distance between two marks."""
+    found = (step for step in (*_STEPS, *_LONG_STEPS) if seconds / step <= _MARKS_MAX)
+    return next(found, _LONG_STEPS[-1] * ceil(seconds / _LONG_STEPS[-1] / _MARKS_MAX))
+
+
+def _named(seconds: float) -> str:
+    if not seconds:
+        return "0"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:g}s"
+    minutes, left = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{left:02}s" if left else f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
+
+
+def _folds(start: datetime, end: datetime, busy: Sequence[Stretch]) -> list[Stretch]:
+    """The idle stretches that are longer than all that is busy, several times."""
+    merged: list[Stretch] = []
+    for since, until in busy:
+        if merged and since <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], until)
+        else:
+            merged.append((since, until))
+    work = sum((until - since for since, until in merged), timedelta())
+    idle = [(before[1], after[0]) for before, after in pairwise([(start, start), *merged, (end, end)])]
+    long = [one for one in idle if one[1] - one[0] > max(_FOLDED_MIN, work * _FOLDED_TIMES)]
+    return sorted(sorted(long, key=lambda one: one[0] - one[1])[:_FOLDS_MAX])

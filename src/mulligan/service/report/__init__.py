@@ -1,0 +1,10 @@
+"""Everything worth knowing of one run, gathered from its events, its state and its logs, bounded, as plain data.
+
+What a report looks like is `page`'s part. Nothing is read that was not redacted when it was written.
+"""
+
+from __future__ import annotations
+
+from .gathering import Report, drawing, gather, report_json
+
+__all__ = ["Report", "drawing", "gather", "report_json"]

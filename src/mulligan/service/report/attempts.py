@@ -1,0 +1,186 @@
+"""Every attempt of a run over time, with what it was given and what it used; and the stretches in which it waited."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from ...core import events as e
+from ...core.words import what
+from ...core.workflow import Command
+
+Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
+Part = Literal["own", "handler", "script", "check", "undo"]
+Pause = Literal["delay", "parked", "loop"]
+
+# What stands in the key of a place that runs on behalf of a step or an item.
+_PARTS: dict[str, Part] = {
+    "on_failure": "handler",
+    "on_success": "handler",
+    "script": "script",
+    "validator": "check",
+    "lister": "check",
+    "undo": "undo",
+}
+
+
+class Attempt(msgspec.Struct):
+    """One try at something: when it was due, ran and ended; what came of it; what it was given and what it used."""
+
+    place: str
+    attempt: int
+    # The step or item that it belongs to, and what it is to that.
+    unit: str
+    part: Part
+    visit: int
+    round: int
+    scheduled_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome = "queued"
+    # A failure in a few words.
+    what: str = ""
+    host: str = ""
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    # What it might use; None where nothing was said.
+    memory: int | None = None
+    cpus: float | None = None
+    # A map runs nothing itself: its items do.
+    is_map: bool = False
+
+
+class Gap(msgspec.Struct):
+    """A stretch in which a step or item waited: for the delay of a retry or a loop, or for a person."""
+
+    unit: str
+    kind: Pause
+    since: datetime
+    # None: it still waits.
+    until: datetime | None = None
+
+
+def unit_of(place: str) -> str:
+    """The step or item that a place belongs to."""
+    return place.partition(".")[0]
+
+
+def part_of(place: str) -> Part:
+    """What a place is to its step or item; what a handler runs is the handler's, however deep."""
+    words = place.partition(".")[2].split(".")
+    return next((_PARTS[name] for word in words if (name := word.partition("@")[0]) in _PARTS), "own")
+
+
+class Attempts:
+    """The attempts and gaps of a run, as its log grows."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, int], Attempt] = {}
+        self.gaps: list[Gap] = []
+        self.round = 1
+        self.visits: dict[str, int] = {}
+        self._parked: dict[str, Gap] = {}
+
+    def see(self, entry: e.Entry, spec: Command | None) -> None:
+        """Take in an entry. `spec`: what the workflow says of its place, where that is known."""
+        rule = _RULES.get(type(entry.fact))
+        if rule is not None:
+            rule(self, entry.fact, entry.at, spec)
+
+    def _entered(self, fact: e.StepEntered, at: datetime, spec: Command | None) -> None:
+        self.visits[fact.step] = fact.visit
+
+    def _reopened(self, fact: e.RunReopened, at: datetime, spec: Command | None) -> None:
+        self.round = fact.round
+
+    def _scheduled(self, fact: e.AttemptScheduled, at: datetime, spec: Command | None) -> None:
+        one = self._new(fact.place, fact.attempt, at)
+        given, resources = fact.adjusted or e.Adjusted(), spec.resources if spec else None
+        one.memory = given.memory or (resources.memory if resources else None)
+        one.cpus = given.cpus or (resources.cpus if resources else None)
+
+    def _new(self, place: str, attempt: int, at: datetime) -> Attempt:
+        unit = unit_of(place)
+        visit = self.visits.get(unit.partition("[")[0], 0)
+        one = Attempt(place, attempt, unit, part_of(place), visit, self.round, at)
+        self.found[place, attempt] = one
+        return one
+
+    def _get(self, fact: Any, at: datetime) -> Attempt:
+        """One whose expressions failed was never scheduled."""
+        return self.found.get((fact.place, fact.attempt)) or self._new(fact.place, fact.attempt, at)
+
+    def _started(self, fact: e.AttemptStarted, at: datetime, spec: Command | None) -> None:
+        one = self._get(fact, at)
+        one.started_at, one.host, one.outcome = at, fact.host, "running"
+
+    def _mapped(self, fact: e.MapExpanded, at: datetime, spec: Command | None) -> None:
+        self._get(fact, at).is_map = True
+
+    def _ended(self, fact: Any, at: datetime, spec: Command | None) -> None:
+        one = self._get(fact, at)
+        one.ended_at, one.outcome = at, _OUTCOMES[type(fact)]
+        if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
+            _measure(one, fact.usage, at)
+        if isinstance(fact, e.AttemptFailed):
+            one.what = what(fact.failure)
+
+    def _rejected(self, fact: e.ResultRejected, at: datetime, spec: Command | None) -> None:
+        one = self._get(fact, at)
+        one.outcome, one.what = "failed", what(fact.failure)
+
+    def _retried(self, fact: e.RetryScheduled, at: datetime, spec: Command | None) -> None:
+        if fact.due > at:
+            self.gaps.append(Gap(unit_of(fact.place), "delay", at, fact.due))
+
+    def _looped(self, fact: e.LoopTaken, at: datetime, spec: Command | None) -> None:
+        if fact.due > at:
+            self.gaps.append(Gap(fact.step, "loop", at, fact.due))
+
+    def _parks(self, fact: e.StepParked, at: datetime, spec: Command | None) -> None:
+        self._parked[fact.step] = Gap(fact.step, "parked", at)
+        self.gaps.append(self._parked[fact.step])
+
+    def _unparks(self, fact: Any, at: datetime, spec: Command | None) -> None:
+        gap = self._parked.pop(fact.step, None)
+        if gap is not None:
+            gap.until = at
+
+
+def _measure(one: Attempt, usage: dict[str, Any], at: datetime) -> None:
+    """What was measured. It began that long before it ended: being leased is not yet running."""
+    one.wall_seconds = _figure(usage.get("wall_seconds"))
+    one.cpu_seconds = _figure(usage.get("cpu_seconds"))
+    peak = _figure(usage.get("peak_memory"))
+    one.peak_memory = int(peak) if peak else None
+    if one.wall_seconds is not None:
+        one.started_at = max(one.scheduled_at, at - timedelta(seconds=one.wall_seconds))
+
+
+def _figure(said: Any) -> float | None:
+    return float(said) if isinstance(said, int | float) and 0 <= said < float("inf") else None
+
+
+_OUTCOMES: dict[type[e.Fact], Outcome] = {
+    e.AttemptSucceeded: "succeeded",
+    e.AttemptFailed: "failed",
+    e.AttemptLost: "lost",
+    e.AttemptInterrupted: "interrupted",
+    e.AttemptCancelled: "cancelled",
+}
+_RULES: dict[type[e.Fact], Any] = {
+    e.StepEntered: Attempts._entered,
+    e.RunReopened: Attempts._reopened,
+    e.AttemptScheduled: Attempts._scheduled,
+    e.AttemptStarted: Attempts._started,
+    e.MapExpanded: Attempts._mapped,
+    **dict.fromkeys(_OUTCOMES, Attempts._ended),
+    e.ResultRejected: Attempts._rejected,
+    e.RetryScheduled: Attempts._retried,
+    e.LoopTaken: Attempts._looped,
+    e.StepParked: Attempts._parks,
+    **dict.fromkeys((e.StepClassified, e.StepCancelled, e.StepFailed), Attempts._unparks),
+}

@@ -1,0 +1,328 @@
+"""A run, gathered for whoever wants to read all of it at once: one pass over its log, and its state."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+
+from ... import __version__
+from ...core import events as e
+from ...core.converge import said_by_end
+from ...core.keys import step_name
+from ...core.state import State
+from ...core.story import Teller
+from ...core.transitions import RUN_ENDED
+from ...core.views import progress
+from ...core.workflow import END
+from ...language.drawing import draw_svg
+from ..telling import waits
+from ..verbs import Service
+from .attempts import Attempt, Attempts, Gap
+from .tails import tail
+from .visits import FailedVisit, FailedVisits, ItemFailures, Log
+
+# How much of what may be long is kept: a report is to be read, and to be sent to somebody.
+VISITS_MAX = 400
+LOGS_MAX, LOGS_PER_VISIT_MAX = 150, 3
+STDERR_BYTES_MAX, STDOUT_BYTES_MAX = 8_000, 4_000
+EVENTS_MAX = 200
+VALUES_MAX, VALUE_CHARS_MAX = 100, 2_000
+CHILDREN_MAX, WAITS_MAX = 200, 100
+# Beyond this a drawing says less than a table.
+DRAWN_STEPS_MAX = 5_000
+
+
+class Value(msgspec.Struct, frozen=True):
+    """An input or output, as JSON of bounded length."""
+
+    name: str
+    text: str
+    is_cut: bool = False
+
+
+class StepLine(msgspec.Struct, frozen=True):
+    """A step in a line: how it stands, and what it took."""
+
+    name: str
+    action: str
+    status: str
+    visits: int
+    attempts: int
+    recovered: bool
+    undone: bool
+    items: int
+    items_failed: int
+    wall_seconds: float
+    cpu_seconds: float
+    peak_memory: int
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A run that a step called."""
+
+    run_id: int
+    workflow: str
+    status: str
+    place: str
+    attempt: int
+
+
+class EventLine(msgspec.Struct, frozen=True):
+    seq: int
+    at: datetime
+    type: str
+    place: str
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """What is waited for now."""
+
+    run_id: int
+    where: str
+    text: str
+    is_for_a_person: bool
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What the last event of a round says."""
+
+    total_steps: int
+    failed_steps_count: int
+    handled_steps_count: int
+    recovered_steps_count: int
+    skipped_steps_count: int
+
+
+class Report(msgspec.Struct):
+    """One run, as of a moment."""
+
+    run_id: int
+    workflow: str
+    description: str
+    version: str
+    file: str
+    status: str
+    degraded: bool
+    reason: str
+    # What `end` said of it, where it said something.
+    end_said: str
+    round: int
+    by: str
+    parent_run_id: int | None
+    forked_from: int | None
+    as_of: datetime
+    started_at: datetime
+    # None while it goes on.
+    ended_at: datetime | None
+    seconds: float
+    counts: Counts | None
+    statuses: dict[str, int]
+    waits: list[Asking]
+    visits: list[FailedVisit]
+    visits_count: int
+    item_failures: list[ItemFailures]
+    steps: list[StepLine]
+    attempts: list[Attempt]
+    gaps: list[Gap]
+    children: list[Called]
+    children_count: int
+    inputs: list[Value]
+    outputs: list[Value]
+    events: list[EventLine]
+    events_count: int
+    made_by: str = f"mulligan {__version__}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ended_at is not None
+
+
+class _Pass:
+    """One pass over the log."""
+
+    def __init__(self, state: State, children: dict[tuple[str, int], int]) -> None:
+        self.attempts = Attempts()
+        self.visits = FailedVisits()
+        self.started = e.RunStarted(state.run.run_id, state.workflow.name)
+        self.started_at: datetime | None = None
+        self.last: Any = None
+        self.last_at: datetime | None = None
+        self.end_said = ""
+        self._teller = Teller(state.workflow, children)
+
+    def see(self, entry: e.Entry) -> None:
+        fact = entry.fact
+        self.attempts.see(entry, self._teller.memory.spec(getattr(fact, "place", "")))
+        self.visits.see(entry, self._teller.tell(entry))
+        if isinstance(fact, e.RunStarted):
+            self.started, self.started_at = fact, entry.at
+        elif isinstance(fact, e.StepCompleted) and fact.step == END:
+            self.end_said = _said(fact.output)
+        elif isinstance(fact, _LAST):
+            self.last, self.last_at = fact, entry.at
+
+
+_LAST = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+
+
+def gather(service: Service, run_id: int, now: datetime) -> Report:
+    """All of a run. Of one that goes on, as its tables are at this moment."""
+    state = service.state(run_id)
+    entries = list(takewhile(lambda entry: entry.seq <= state.run.seq, service.events(run_id)))
+    seen = _Pass(state, service.called(run_id))
+    for entry in entries:
+        seen.see(entry)
+    record = service.record(run_id)
+    started_at = seen.started_at or record.created_at
+    ended_at = seen.last_at if state.run.status in RUN_ENDED else None
+    visits = seen.visits.told(state)
+    children = service.store.children(run_id)
+    return Report(
+        run_id,
+        record.workflow,
+        state.workflow.description,
+        record.version,
+        seen.started.file,
+        "running" if state.run.status == "new" else state.run.status,
+        state.run.degraded,
+        state.run.reason,
+        seen.end_said,
+        state.run.round,
+        seen.started.by,
+        record.parent_run_id,
+        seen.started.forked_from,
+        now,
+        started_at,
+        ended_at,
+        max(0.0, ((ended_at or now) - started_at).total_seconds()),
+        _counts(seen.last) if ended_at is not None else None,
+        progress(state),
+        [] if ended_at is not None else list(_waits(service, run_id)),
+        _with_logs(service, run_id, visits[:VISITS_MAX], seen.attempts),
+        len(visits),
+        seen.visits.item_failures(),
+        list(_steps(state, seen.attempts)),
+        list(seen.attempts.found.values()),
+        seen.attempts.gaps,
+        [
+            Called(one.run_id, one.workflow, one.status, one.parent_place, one.parent_attempt)
+            for one in children[:CHILDREN_MAX]
+        ],
+        len(children),
+        _values(state.run.inputs),
+        _values(state.run.outputs),
+        [_event(entry) for entry in entries[-EVENTS_MAX:]],
+        len(entries),
+    )
+
+
+def drawing(service: Service, report: Report) -> str:
+    """The graph of the run's workflow as SVG, coloured by how the steps stand; "" where it is too large to be seen."""
+    workflow = service.state(report.run_id).workflow
+    if len(workflow.steps) > DRAWN_STEPS_MAX:
+        return ""
+    return draw_svg(workflow, {step.name: step.status for step in report.steps})
+
+
+def report_json(report: Report) -> Any:
+    """The report as plain data."""
+    return msgspec.to_builtins(report)
+
+
+# -- parts of it -----------------------------------------------------------------------------------------------------
+
+
+def _said(output: Any) -> str:
+    """The verdict that `end` returned, with its reason; "" where it returned none."""
+    found = said_by_end(output)
+    status, reason = found.get("status"), found.get("reason")
+    return ": ".join(str(word) for word in (status, reason) if word) if status else ""
+
+
+def _counts(last: Any) -> Counts:
+    return Counts(*(getattr(last, name) for name in Counts.__struct_fields__))
+
+
+def _waits(service: Service, run_id: int) -> Iterator[Asking]:
+    for asked in waits(service, run_id)[:WAITS_MAX]:
+        is_asking = asked.wait["kind"] in ("triage", "approval", "pause")
+        yield Asking(asked.run_id, asked.where, asked.wait["text"], is_asking)
+
+
+def _steps(state: State, attempts: Attempts) -> Iterator[StepLine]:
+    costs = _costs(attempts)
+    tries: Counter[str] = Counter(one.unit for one in attempts.found.values() if one.part == "own")
+    for place in (*state.steps(), state.places[END]) if state.places else ():
+        items = state.items_of(place) if place.items else []
+        failed = sum(1 for item in items if item is not None and item.status == "failed")
+        step = state.step(place.key)
+        yield StepLine(
+            place.key,
+            "map" if step.map else step.action.kind if step.action else "",
+            place.status,
+            place.visit,
+            tries[place.key],
+            bool(place.recovered_by),
+            place.is_undone,
+            len(items),
+            failed,
+            *costs.get(place.key, (0.0, 0.0, 0)),
+        )
+
+
+def _costs(attempts: Attempts) -> dict[str, tuple[float, float, int]]:
+    """By step: time and processor time of all its attempts, added up; the most memory that one used."""
+    found: dict[str, tuple[float, float, int]] = {}
+    for one in attempts.found.values():
+        step = step_name(one.place)
+        wall, cpu, peak = found.get(step, (0.0, 0.0, 0))
+        found[step] = (
+            wall + (one.wall_seconds or 0.0),
+            cpu + (one.cpu_seconds or 0.0),
+            max(peak, one.peak_memory or 0),
+        )
+    return found
+
+
+def _values(values: dict[str, Any]) -> list[Value]:
+    return [_value(name, value) for name, value in list(values.items())[:VALUES_MAX]]
+
+
+def _value(name: str, value: Any) -> Value:
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return Value(name, text[:VALUE_CHARS_MAX], len(text) > VALUE_CHARS_MAX)
+
+
+def _event(entry: e.Entry) -> EventLine:
+    fact = entry.fact
+    place = getattr(fact, "place", "") or getattr(fact, "step", "")
+    return EventLine(entry.seq, entry.at, str(fact.__struct_config__.tag), place)
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+def _with_logs(service: Service, run_id: int, visits: list[FailedVisit], attempts: Attempts) -> list[FailedVisit]:
+    """The same visits with the logs of their last failed attempts, as long as there is room for any."""
+    left = LOGS_MAX
+    for visit in visits:
+        chosen = visit.failed_attempts[-min(LOGS_PER_VISIT_MAX, left) :] if left else []
+        visit.logs = [log for one in chosen if (log := _log(service, run_id, attempts.found.get(one))) is not None]
+        left -= len(visit.logs)
+    return visits
+
+
+def _log(service: Service, run_id: int, attempt: Attempt | None) -> Log | None:
+    """None where nothing was written that could be shown: a map runs nothing itself."""
+    if attempt is None or attempt.is_map:
+        return None
+    files = service.home.folders.logs(run_id, attempt.place, attempt.attempt)
+    (err, is_err_cut), (out, is_out_cut) = tail(files.err, STDERR_BYTES_MAX), tail(files.out, STDOUT_BYTES_MAX)
+    ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
+    return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on)
