@@ -23,7 +23,7 @@ from ...ports import Lease
 from .. import outputs
 from ..ended import Ended, NotFound, refused
 from ..environment import folder_of, of_task
-from ..folders import Folders, Logs, Sides, has_content
+from ..folders import Folders, Logs, Sides, file_size
 from ..programs import Programs
 from ..timing import seconds_left
 from . import shell
@@ -125,7 +125,7 @@ def _not_run(task: Task, logs: Logs | Sides) -> str:
     """Why there was nothing to run, where bash said so before anything else was said; else empty."""
     variable = variable_of(task)
     name, _, said = outputs.tail(logs.err).partition(": ")
-    if name != variable or has_content(logs.out):
+    if name != variable or file_size(logs.out):
         return ""
     # `line 1: nosuch: command not found`, in whatever language.
     reason = said.partition("\n")[0].partition(": ")[2]
