@@ -22,6 +22,7 @@ from ..core.words import what
 from ..core.workflow import Action, Command, Expression, Handler, Input, Map, Step, Workflow
 from ..errors import InputInvalid, NotFound, Refused
 from ..language.words import did_you_mean
+from .artifacts import located
 from .driver import Ending, machine
 from .reading import AttemptLog
 from .trial import ALONE, BARE, found_step, with_stand_ins
@@ -226,7 +227,8 @@ def _tried(service: Service, trial: HandlerTrial, run_id: int, ending: Ending) -
     owner = service.state(run_id).places[trial.owner]
     own = {trial.step, trial.owner, trial.place}
     logs = [service.attempt_log(run_id, *one) for one in service.attempts(run_id, trial.step) if one[0] not in own]
-    return Tried(run_id, ending, _outcome(trial, owner), owner.recovered_by, owner.output, owner.failure, logs)
+    output = located(service.store.artifacts, owner.output)
+    return Tried(run_id, ending, _outcome(trial, owner), owner.recovered_by, output, owner.failure, logs)
 
 
 def _outcome(trial: HandlerTrial, owner: Place) -> Literal["completed", "rerun", "failed", "open"]:

@@ -10,6 +10,7 @@ import msgspec
 from ..core.state import State
 from ..core.views import Wait, progress, waiting
 from .account import Account, Answered
+from .artifacts import located
 from .driver import Driver, Ending
 from .following import Following
 from .verbs import Service
@@ -65,7 +66,7 @@ def outcome(
         progress(state),
         _account(service, state, following.account).answers(state),
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
-        run.outputs,
+        located(service.store.artifacts, run.outputs),
         following.is_cut,
     )
 

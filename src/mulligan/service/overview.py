@@ -15,6 +15,7 @@ from ..core.views import run_json
 from ..core.words import plain, what
 from ..core.workflow import END
 from ..ports import RunRecord
+from .artifacts import located
 from .held import held_up
 from .verbs import Service
 
@@ -36,7 +37,7 @@ def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dic
     """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
     costs, called = _costs(service.events(run_id)), _by_step(children)
-    shown = run_json(state, held_up(service.store, state))
+    shown = located(service.store.artifacts, run_json(state, held_up(service.store, state)))
     for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
         step["usage"] = costs.get(name)
         step["items"] = _counted(state, state.places[name])

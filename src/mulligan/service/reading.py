@@ -23,6 +23,7 @@ from ..errors import MulliganError, UnknownRun, UnknownStep
 from ..language import load
 from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
+from .artifacts import located
 from .held import held_up
 from .home import Home
 
@@ -109,7 +110,7 @@ class Reading:
     def show(self, run_id: int) -> dict[str, Any]:
         """The run as `--json` prints it."""
         state = self.state(run_id)
-        return run_json(state, held_up(self.store, state))
+        return located(self.store.artifacts, run_json(state, held_up(self.store, state)))
 
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
         """The run's log behind `after`, a page at a time."""
