@@ -3,17 +3,20 @@
 The first line of an example says what to look for. A second kind of line says what becomes of it:
 
     # ends: completed; fetch completed, load failed
-    # not run: this version has no agents yet
+    # not run: this version has no secrets yet
 
 `# inputs: {…}` is what the run is given, in which PORT is that of a server that is unwell at first and then finds two;
-`# exit code: 4` says that it waits for a person.
+`# env: {…}` is in the environment of the worker; `# folder: release` is where the files are that it works on, a folder
+beside it; `# exit code: 4` says that it waits for a person.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +60,20 @@ def can_be_run(path: Path) -> bool:
 
 def run(live: Live, path: Path) -> Ran:
     """As `mulligan run FILE --wait 1m` would: a default that applies after a while is waited for."""
-    inputs = notes(path).get("inputs", "{}")
-    with serving(as_json("{}", 503), as_json('{"results": [1, 2]}')) as web:
+    found = notes(path)
+    if "folder" in found:
+        shutil.copytree(FOLDER / found["folder"], live.folder, dirs_exist_ok=True)
+    inputs = found.get("inputs", "{}")
+    with environment(found.get("env", "{}")), serving(as_json("{}", 503), as_json('{"results": [1, 2]}')) as web:
         return live.run(path, inputs=json.loads(inputs.replace("PORT", str(web.port))), wait_seconds=60.0)
+
+
+@contextmanager
+def environment(variables: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in json.loads(variables).items():
+            patch.setenv(name, value)
+        yield
 
 
 def index_line(path: Path) -> str:
@@ -107,7 +121,10 @@ def test_an_example_can_be_drawn(path: Path) -> None:
 def test_an_example_that_can_be_run_says_how_it_ends(path: Path) -> None:
     found = notes(path)
 
-    assert found.keys() - {"inputs", "exit code"} == {"about", "ends" if can_be_run(path) else "not run"}
+    assert found.keys() - {"inputs", "env", "folder", "exit code"} == {
+        "about",
+        "ends" if can_be_run(path) else "not run",
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -259,6 +276,28 @@ def test_an_alert_gets_the_context_of_the_failure(live: Live) -> None:
     head, _, rest = live.read("page.txt").partition("\n")
     assert head == "MULLIGAN_FAILURE_ROUTE_CONTEXT v1"
     assert "disk full" in rest
+
+
+def test_an_agent_mends_what_the_failure_names(live: Live) -> None:
+    ran = shown(live, "agent")
+
+    assert live.read("add.sh") == "echo $(($1 + $2))\n"
+    assert ran.steps["fix"]["output"]["content"] == "changed add.sh: it took away what it should add"
+
+
+def test_a_writer_is_sent_back_once_and_told_why(live: Live) -> None:
+    ran = shown(live, "agent-review")
+
+    assert (ran.steps["publish"]["output"], ran.steps["write"]["visits"]) == ("long enough", 2)
+
+
+def test_the_release_is_repaired_on_its_way(live: Live) -> None:
+    ran = shown(live, "release")
+
+    assert (ran.shown["degraded"], ran.steps["deploy"]["output"]) == (True, "deployed to staging")
+    assert ran.steps["check"]["output"]["succeeded"] == 2
+    assert live.lines("page.txt") == ["MULLIGAN_FAILURE_ROUTE_CONTEXT v1"]
+    assert ran.steps["announce"]["output"]["status"] == 200
 
 
 # What people do with a run: the verbs that an example's first line names.
