@@ -168,10 +168,10 @@ def test_the_history_of_an_item_has_every_attempt_and_what_its_handler_did():
     assert mulligan("items", 1, "check", "--item", 2).plain == (
         0,
         "item 2 of 'check' (c): completed, recovered by its handler\n"
-        "AT  ROUND  WHAT  TRY  TOOK  MEMORY  HOW IT ENDED\n"
-        "THEN  1  check[2].0  1  Ns  NMiB  succeeded\n"
-        "THEN  1  check[2].1  2  Ns  NMiB  EXIT_NONZERO 1\n"
-        "THEN  1  check[2].1.on_failure@2.0  1  Ns  NMiB  succeeded\n",
+        "AT  ROUND  WHAT  TRY  TOOK  CPU  MEMORY  HOW IT ENDED\n"
+        "THEN  1  check[2].0  1  Ns  Ns  NMiB  succeeded\n"
+        "THEN  1  check[2].1  2  Ns  Ns  NMiB  EXIT_NONZERO 1\n"
+        "THEN  1  check[2].1.on_failure@2.0  1  Ns  Ns  NMiB  succeeded\n",
         "",
     )
 

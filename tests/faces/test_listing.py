@@ -111,8 +111,8 @@ def test_a_run_is_shown_step_by_step_with_what_failed_and_what_to_do():
     assert mulligan("show", 1).plain == (
         0,
         "run 1 of 'broken': failed, started Ns ago\n"
-        "STEP  STATUS  TRIES  TIME  MEMORY\n"
-        "fetch  failed  1  Ns  NMiB  EXIT_NONZERO 7: no route\n"
+        "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
+        "fetch  failed  1  Ns  Ns  NMiB  EXIT_NONZERO 7: no route\n"
         "load  skipped\n",
         "the story: mulligan explain 1; another round: mulligan retry 1\n",
     )
@@ -124,7 +124,7 @@ def test_a_run_that_waits_says_for_what_and_how_to_answer():
     assert mulligan("show", 1).plain == (
         0,
         "run 1 of 'asking': running, started Ns ago\n"
-        "STEP  STATUS  TRIES  TIME  MEMORY\n"
+        "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
         "gate  running  1  waits for an approval: deploy?\n",
         "nobody drives it: mulligan resume 1\n'gate' waits for an approval: mulligan approve 1 gate --reason TEXT\n",
     )
@@ -150,12 +150,12 @@ outputs: {answer: "${steps.fixed.output}"}
     assert mulligan("show", 1).plain == (
         0,
         "run 1 of 'rich': completed, degraded, started Ns ago\n"
-        "STEP  STATUS  TRIES  TIME  MEMORY\n"
-        "fixed  completed  1  Ns  NMiB  recovered\n"
-        "deploy  completed  2  Ns  NMiB  visit 2\n"
-        "repair  completed  1  Ns  NMiB\n"
-        "check  completed  1  Ns  NMiB  1 of 2 items done, 1 failed\n"
-        "end  completed  1  Ns  NMiB\n"
+        "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
+        "fixed  completed  1  Ns  Ns  NMiB  recovered\n"
+        "deploy  completed  2  Ns  Ns  NMiB  visit 2\n"
+        "repair  completed  1  Ns  Ns  NMiB\n"
+        "check  completed  1  Ns  Ns  NMiB  1 of 2 items done, 1 failed\n"
+        "end  completed  1  Ns  Ns  NMiB\n"
         'output answer: "fixed"\n',
         "",
     )
@@ -177,13 +177,13 @@ def test_runs_that_a_step_called_are_shown_below_it_with_their_steps_attempt_by_
     assert mulligan("show", 1).plain == (
         0,
         "run 1 of 'outer': completed, degraded, started Ns ago\n"
-        "STEP  STATUS  TRIES  TIME  MEMORY\n"
+        "STEP  STATUS  TRIES  TIME  CPU  MEMORY\n"
         "call  completed  2  visit 2\n"
         "  run 2: inner  failed\n"
-        "  greet  failed  1  Ns  NMiB  EXIT_NONZERO 1\n"
+        "  greet  failed  1  Ns  Ns  NMiB  EXIT_NONZERO 1\n"
         "  run 3: inner  completed  for attempt 2 of 'call'\n"
-        "  greet  completed  1  Ns  NMiB\n"
-        "mend  completed  1  Ns  NMiB\n",
+        "  greet  completed  1  Ns  Ns  NMiB\n"
+        "mend  completed  1  Ns  Ns  NMiB\n",
         "",
     )
 
@@ -264,7 +264,7 @@ steps:
 """)
 
     assert mulligan("show", 1).plain[1].splitlines()[2] == (
-        "simulate  pending_failed  1  Ns  NMiB  waits for a person to classify EXIT_NONZERO 42: diverged,"
+        "simulate  pending_failed  1  Ns  Ns  NMiB  waits for a person to classify EXIT_NONZERO 42: diverged,"
         " or its default on THEN"
     )
 
@@ -277,7 +277,7 @@ steps:
   - {step: charge, needs: [reserve], shell: exit 1}
 """)
 
-    assert "reserve  completed  1  Ns  NMiB  undone" in mulligan("show", 1).plain[1]
+    assert "reserve  completed  1  Ns  Ns  NMiB  undone" in mulligan("show", 1).plain[1]
 
 
 def test_a_run_as_json_is_what_run_printed_and_more():
@@ -290,7 +290,7 @@ def test_a_run_as_json_is_what_run_printed_and_more():
     same = set(printed) - {"steps", "end"}
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
     fetch = shown["steps"]["fetch"]
-    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items", "undone", "children"}
+    assert set(fetch) == set(printed["steps"]["fetch"]) | {"usage", "items", "undone", "children", "tries"}
     assert set(fetch["usage"]) == {"wall_seconds", "cpu_seconds", "peak_memory"}
     assert (fetch["usage"]["peak_memory"] > 0, fetch["items"]) == (True, None)
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "classify": ("mulligan.cli.deciding:classify", "Say what becomes of a parked step: retry, or fail."),
     "approve": ("mulligan.cli.deciding:approve", "Answer an approval that a run waits for."),
     "stats": ("mulligan.cli.stats:show_stats", "Show what retries, handlers, triage and routes were good for."),
+    "usage": ("mulligan.cli.usage:show_usage", "Compare what steps asked for with what they used."),
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "replay": ("mulligan.cli.replay:replay", "Fold the log of a run again, and compare it with the store."),
     "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once; or its handler."),

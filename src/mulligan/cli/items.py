@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any
 
+from mulligan.cli.attempts import show_attempts
 from mulligan.cli.changing import Adjusting, Chosen, DryRun, another_round
 from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunId, StepName, service_at
 from mulligan.cli.parameters import Option
-from mulligan.cli.tables import cut, length, show_table
+from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.items import history, items
 from mulligan.service.overview import in_a_line
 from mulligan.service.verbs import Service
-from mulligan.service.words import memory
 
 _VALUE_CHARS_MAX = 24
 # Who brought an item through, where it was not simply its handler.
@@ -108,14 +107,4 @@ def _show_some(service: Service, run_id: int, step: str, indexes: Sequence[int],
     for one in found:
         end = f", {_end(one)}" if _end(one) else ""
         show(f"item {one['index']} of '{step}' ({cut(_text(one['item']), 200)}): {one['status']}{end}")
-        show_table(
-            ("AT", "ROUND", "WHAT", "TRY", "TOOK", "MEMORY", "HOW IT ENDED"), [_try(tried) for tried in one["history"]]
-        )
-
-
-def _try(tried: dict[str, Any]) -> tuple[str, ...]:
-    at = datetime.fromisoformat(tried["started_at"] or tried["scheduled_at"])
-    took = "" if tried["wall_seconds"] is None else length(tried["wall_seconds"])
-    peak = memory(tried["peak_memory"]) if tried["peak_memory"] else ""
-    end = in_a_line(tried["failure"]) if tried["failure"] else tried["status"]
-    return f"{at.astimezone():%H:%M:%S}", str(tried["round"]), tried["place"], str(tried["attempt"]), took, peak, end
+        show_attempts(one["history"])

@@ -5,30 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
+from mulligan.cli.attempts import show_attempts
 from mulligan.cli.listing import driven
 from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
+from mulligan.cli.parameters import Option
 from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json
+from mulligan.service.artifacts import in_words
 from mulligan.service.overview import in_a_line, overview
+from mulligan.service.tries import tries_by_step
 from mulligan.service.words import counted, memory
 
 # What stands before a run that a step called, and again before its steps.
 _INDENT = "  "
 
 
-def show_run(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Show a run: its steps, what failed, what is waited for."""
+def show_run(
+    run: RunId,
+    attempts: Annotated[
+        bool, Option("--attempts", help="Every attempt at its steps, and at what their failures set off.")
+    ] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: its steps, what failed, what is waited for.
+
+    Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
+    """
     with service_at(home) as service:
         found = overview(service, run)
+        tried = tries_by_step(service.events(run)) if attempts or as_json else {}
     if as_json:
+        for name, step in (*found["steps"].items(), *([("end", found["end"])] if found["end"] else [])):
+            step["tries"] = tried.get(name, [])
         show_json(found)
         return
     show(_headline(found))
-    show_table(("STEP", "STATUS", "TRIES", "TIME", "MEMORY", ""), [*_rows(found, 0)])
+    if attempts:
+        show_attempts(one for step in tried.values() for one in step)
+        return
+    show_table(("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", ""), [*_rows(found, 0)])
     for name, value in found["outputs"].items():
-        show(f"output {name}: {cut(json.dumps(value), 200)}")
+        show(f"output {name}: {in_words(value) or cut(json.dumps(value), 200)}")
     for hint in _hints(found, where(home)):
         complain(hint)
 
@@ -67,22 +87,22 @@ def _rows(run: dict[str, Any], depth: int) -> Iterator[tuple[str, ...]]:
                 yield _child_row(child, depth + 1)
                 yield from _rows(child, depth + 2)
         if closed := sum(child["steps"] is None for child in called):
-            yield f"{_INDENT * (depth + 1)}{counted(closed, 'more run')}", "", "", "", "", "mulligan list --all"
+            yield f"{_INDENT * (depth + 1)}{counted(closed, 'more run')}", "", "", "", "", "", "mulligan list --all"
 
 
 def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
     usage = step["usage"] or {}
-    took = length(usage["wall_seconds"]) if usage else ""
+    took, cpu = (length(usage[name]) if usage else "" for name in ("wall_seconds", "cpu_seconds"))
     peak = memory(usage["peak_memory"]) if usage.get("peak_memory") else ""
     tries = str(step["attempts"]) if step["attempts"] else ""
-    return name, step["status"], tries, took, peak, "; ".join(_remarks(step))
+    return name, step["status"], tries, took, cpu, peak, "; ".join(_remarks(step))
 
 
 def _child_row(child: dict[str, Any], depth: int) -> tuple[str, ...]:
     is_plain = child["attempt"] == 1 and "[" not in child["step"] and "." not in child["step"]
     whose = "" if is_plain else f"for attempt {child['attempt']} of '{child['step']}'"
     name = f"{_INDENT * depth}run {child['run_id']}: {child['workflow']}"
-    return name, child["status"], "", "", "", "; ".join(filter(None, (whose, child["reason"])))
+    return name, child["status"], "", "", "", "", "; ".join(filter(None, (whose, child["reason"])))
 
 
 def _remarks(step: dict[str, Any]) -> Iterator[str]:

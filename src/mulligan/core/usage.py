@@ -55,7 +55,7 @@ def peaks(entries: Iterable[Entry]) -> dict[str, int]:
         fact = entry.fact
         if isinstance(fact, AttemptSucceeded | AttemptFailed) and "@" not in fact.place:
             step = step_name(fact.place)
-            found[step] = max(found.get(step, 0), int(_figure(fact.usage.get("peak_memory"))))
+            found[step] = max(found.get(step, 0), int(figure(fact.usage.get("peak_memory"))))
     return {step: peak for step, peak in found.items() if peak}
 
 
@@ -103,7 +103,7 @@ def _failures(state: State, place: Place) -> Iterator[Failure]:
 
 def _more_memory(step: Step, short: list[Failure], peak: int) -> Iterator[Proposal]:
     asked = _asked(step, short, "memory")
-    used = max(peak, *(int(_figure(failure.details.get("peak_memory"))) for failure in short))
+    used = max(peak, *(int(figure(failure.details.get("peak_memory"))) for failure in short))
     start = max(asked, used)
     if start:
         given = math.ceil(start * MEMORY_FACTOR / MIB) * MIB
@@ -119,7 +119,7 @@ def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:
 
 def _asked(step: Step, failures: Iterable[Failure], what: str) -> float:
     """The most that the failed attempts might use: the failures say it; what does not is the workflow's to say."""
-    said = [_figure(failure.details.get(what)) for failure in failures]
+    said = [figure(failure.details.get(what)) for failure in failures]
     return max((one or _written(step, what) for one in said), default=0.0)
 
 
@@ -130,6 +130,6 @@ def _written(step: Step, what: str) -> float:
     return max(float(command.resources.memory or 0) if command.resources else 0.0 for command in commands)
 
 
-def _figure(said: Any) -> float:
+def figure(said: Any) -> float:
     """A figure from outside: what is none counts for nothing."""
     return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0

@@ -216,6 +216,8 @@ class Step(Command):
     max_visits: int = MAX_VISITS_DEFAULT
     is_start: bool = False
     matrix: dict[str, Any] = {}
+    # Of a step of a matrix: the name of the whole.
+    sweep: str = ""
 
 
 class Input(_Frozen):

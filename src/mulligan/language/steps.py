@@ -54,11 +54,7 @@ class StepDraft(msgspec.Struct):
         bind = binder(self.step)
         for name, values in zip(self.names, self.combinations, strict=True):
             bound = bind(values) if bind else self.step
-            yield _renamed(bound, name, values), values
-
-
-def _renamed(step: Step, name: str, values: Values) -> Step:
-    return msgspec.structs.replace(step, name=name, matrix=values)
+            yield msgspec.structs.replace(bound, name=name, matrix=values, sweep=self.name), values
 
 
 def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from ..core import events as e
 from ..core.keys import item_key
 from ..core.scope import error_view
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..errors import NotFound, Refused
+from .artifacts import located
+from .tries import tries
 from .verbs import Service
 
 
 class UnknownItem(NotFound):
     code = "item.unknown"
-
-
-class Try(msgspec.Struct):
-    """One attempt at a command of an item, of its handler or of a recovery script: what came of it."""
-
-    place: str
-    attempt: int
-    round: int
-    scheduled_at: datetime
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    # "queued" and "running" until it has ended; then "succeeded", "failed", "lost", "interrupted" or "cancelled".
-    status: str = "queued"
-    host: str = ""
-    wall_seconds: float | None = None
-    peak_memory: int | None = None
-    failure: dict[str, Any] | None = None
 
 
 def items(service: Service, run_id: int, step: str, *, is_failed: bool = False) -> list[dict[str, Any]]:
@@ -44,7 +26,8 @@ def items(service: Service, run_id: int, step: str, *, is_failed: bool = False) 
     place = _map_step(service, state, step)
     values = place.items.values if place.items else []
     found = (_item(state, place, index, value) for index, value in enumerate(values))
-    return [item for item in found if not is_failed or item["status"] == "failed"]
+    chosen = [item for item in found if not is_failed or item["status"] == "failed"]
+    return located(service.store.artifacts, chosen)
 
 
 def history(service: Service, run_id: int, step: str, index: int) -> dict[str, Any]:
@@ -55,8 +38,10 @@ def history(service: Service, run_id: int, step: str, index: int) -> dict[str, A
     if not 0 <= index < len(values):
         hint = f"its items are 0 to {len(values) - 1}" if values else "it has no items yet"
         raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
-    tries = _tries(service.events(run_id), f"{item_key(step, index)}.")
-    return {**_item(state, place, index, values[index]), "history": [msgspec.to_builtins(one) for one in tries]}
+    prefix = f"{item_key(step, index)}."
+    tried = tries(service.events(run_id), lambda place: place.startswith(prefix))
+    item = located(service.store.artifacts, _item(state, place, index, values[index]))
+    return {**item, "history": [msgspec.to_builtins(one) for one in tried]}
 
 
 def _map_step(service: Service, state: State, step: str) -> Place:
@@ -95,52 +80,3 @@ def _status(state: State, step: Place, item: Place | None) -> str:
         return item.status
     is_over = state.run.status in RUN_ENDED or step.has_ended
     return "not started" if is_over else "waiting"
-
-
-# -- the history of one ----------------------------------------------------------------------------------------------
-
-
-def _tries(entries: Iterable[e.Entry], prefix: str) -> list[Try]:
-    found: dict[tuple[str, int], Try] = {}
-    round_ = 1
-    for entry in entries:
-        fact = entry.fact
-        if isinstance(fact, e.RunReopened):
-            round_ = fact.round
-        elif getattr(fact, "place", "").startswith(prefix):
-            _note(found, entry, round_)
-    return list(found.values())
-
-
-def _note(found: dict[tuple[str, int], Try], entry: e.Entry, round_: int) -> None:
-    fact: Any = entry.fact
-    if isinstance(fact, e.AttemptScheduled):
-        found[fact.place, fact.attempt] = Try(fact.place, fact.attempt, round_, entry.at)
-    elif type(fact) in _OF_AN_ATTEMPT:
-        # One whose expressions failed was never scheduled.
-        one = found.setdefault((fact.place, fact.attempt), Try(fact.place, fact.attempt, round_, entry.at))
-        _tell(one, fact, entry.at)
-
-
-def _tell(one: Try, fact: Any, at: datetime) -> None:
-    if isinstance(fact, e.AttemptStarted):
-        one.started_at, one.host, one.status = at, fact.host, "running"
-        return
-    if isinstance(fact, e.ResultRejected):
-        one.status, one.failure = "failed", error_view(fact.failure)
-        return
-    one.ended_at, one.status = at, _ENDS[type(fact)]
-    if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
-        one.wall_seconds, one.peak_memory = fact.usage.get("wall_seconds"), fact.usage.get("peak_memory")
-    if isinstance(fact, e.AttemptFailed):
-        one.failure = error_view(fact.failure)
-
-
-_ENDS: dict[type[e.Fact], str] = {
-    e.AttemptSucceeded: "succeeded",
-    e.AttemptFailed: "failed",
-    e.AttemptLost: "lost",
-    e.AttemptInterrupted: "interrupted",
-    e.AttemptCancelled: "cancelled",
-}
-_OF_AN_ATTEMPT: tuple[type[e.Fact], ...] = (e.AttemptStarted, e.ResultRejected, *_ENDS)

@@ -1,0 +1,78 @@
+"""`mulligan usage`: what the steps of a run asked for, what they used, and what to write in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
+from mulligan.cli.tables import length, show_table
+from mulligan.cli.terminal import complain, show, show_json
+from mulligan.service.usage import usage
+from mulligan.service.words import memory
+
+_HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
+
+
+def show_usage(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """Compare what the steps of a run asked for with what they used, and propose better values.
+
+    Time is that of the longest attempt that ended well. All items of a map are told in one line, and all steps of a
+    matrix: what they ask for is written in one place.
+    """
+    with service_at(home) as service:
+        found = usage(service, run)
+    if as_json:
+        show_json(found)
+        return
+    if not found:
+        complain(f"nothing was measured in run {run} yet")
+    has_tokens = any(line["used"]["tokens"] is not None for line in found)
+    show_table((*_HEADS, *(("TOKENS",) if has_tokens else ()), ""), [_row(line, has_tokens) for line in found])
+    _propose(found)
+
+
+def _row(line: dict[str, Any], has_tokens: bool) -> tuple[str, ...]:
+    asked, used = line["asked"], line["used"]
+    tokens = ("" if used["tokens"] is None else f"{used['tokens']:,}",) if has_tokens else ()
+    return (
+        line["step"] if line["parts"] == 1 else f"{line['step']} ({line['parts']:,})",
+        str(line["attempts"]),
+        _of(used["memory"], asked["memory"], memory),
+        _of(used["cpus"], asked["cpus"], _cpus),
+        _of(used["longest_seconds"], asked["timeout"], length),
+        *tokens,
+        "; ".join(_wants(used)),
+    )
+
+
+def _of(used: Any, asked: Any, told: Any) -> str:
+    """`412MiB of 1.0GiB`; `412MiB` where nothing was asked for, `- of 1.0GiB` where nothing was measured."""
+    shown = "-" if used is None else told(used)
+    return shown if asked is None else f"{shown} of {told(asked)}"
+
+
+def _cpus(number: float) -> str:
+    return f"{round(number, 2):g}"
+
+
+def _wants(used: dict[str, Any]) -> Iterator[str]:
+    for name, what in (("out_of_memory", "memory"), ("timed_out", "time")):
+        if used[name]:
+            yield f"{used[name]:,} ran out of {what}"
+
+
+def _propose(found: list[dict[str, Any]]) -> None:
+    """What to write, as it stands in a file, and why beside it."""
+    changed = [line for line in found if line["write"]]
+    if found and not changed:
+        complain("nothing to change: what was asked for fits what was used")
+    for line in changed:
+        show("")
+        show(f"{line['step']}:")
+        for key, value in line["write"].items():
+            show(f"  {key}: {value}  # {'; '.join(_reasons(line, key))}")
+
+
+def _reasons(line: dict[str, Any], key: str) -> list[str]:
+    return [each["text"] for each in line["proposals"] if (each["what"] == "timeout") == (key == "timeout")]
