@@ -46,7 +46,7 @@ def excerpt(query: str, offset: int) -> str:
     start = query.rfind("\n", 0, offset) + 1
     end = query.find("\n", offset)
     line = query[start : len(query) if end < 0 else end]
-    first = max(0, offset - start - _SHOWN_CHARS_MAX // 2)
+    first = max(0, offset - start - _SHOWN_CHARS_MAX // 2) if len(line) > _SHOWN_CHARS_MAX else 0
     shown = line[first : first + _SHOWN_CHARS_MAX].replace("\t", " ").rstrip()
     number = str(query.count("\n", 0, start) + 1)
     blanks = " " * (offset - start - first)

@@ -61,7 +61,7 @@ class Session:
 
 
 @contextmanager
-def opened(place: str, is_read_only: bool) -> Iterator[Session]:
+def opened(place: str, is_read_only: bool, busy_milliseconds: int = _BUSY_MILLISECONDS) -> Iterator[Session]:
     """A transaction at the file. One that is not there is made, unless it may only be read."""
     if is_read_only and place != MEMORY and not os.path.exists(place):
         raise invalid(f"there is no file '{place}', and a step that says 'read_only: true' makes none")
@@ -69,6 +69,7 @@ def opened(place: str, is_read_only: bool) -> Iterator[Session]:
     how = apsw.SQLITE_OPEN_READONLY if is_file_read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     with _in_words(place=place):
         connection = apsw.Connection(place, flags=how)
+        connection.set_busy_timeout(busy_milliseconds)
     try:
         with _in_words(place=place):
             _set_up(connection, is_read_only)
@@ -79,7 +80,6 @@ def opened(place: str, is_read_only: bool) -> Iterator[Session]:
 
 
 def _set_up(connection: apsw.Connection, is_read_only: bool) -> None:
-    connection.set_busy_timeout(_BUSY_MILLISECONDS)
     connection.set_progress_handler(lambda: False, _STEPS_PER_LOOK)
     # Within a transaction it could not be said any more.
     connection.execute("PRAGMA foreign_keys = ON")
