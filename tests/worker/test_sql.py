@@ -267,6 +267,12 @@ def test_types_of_duckdb() -> None:
     }
 
 
+def test_a_time_with_a_zone_of_duckdb_is_the_same_moment() -> None:
+    query = "set timezone = 'Asia/Kolkata'; select timestamptz '2030-01-31 09:00:00+00' as at"
+
+    assert asked("duckdb://", query) == [{"at": "2030-01-31T14:30:00+05:30"}]
+
+
 def test_types_of_sqlite() -> None:
     assert asked("sqlite://", "select 1e999 as inf, x'00ff' as bytes, '2030' as text, null as none") == [
         {"inf": "Infinity", "bytes": "AP8=", "text": "2030", "none": None}
