@@ -1,0 +1,197 @@
+"""The veil: what is told of a task passes through it, and no secret does, in none of its forms.
+
+Whatever belongs to a form is hidden, also where two overlap; what is hidden in one piece becomes `***`. A stream is
+hidden as its whole text would be, however it was cut into writes, and holds back only what may still become a form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from ..core.classify import Outcome
+from ..core.reports import TaskEnded
+from .forms import Form, forms_of
+
+HIDDEN = b"***"
+# What of an outcome is text of the task's, or of whoever spoke for it.
+_TOLD = ("message", "stderr_tail", "trace", "details", "reported", "report_error", "missing_outputs", "output_error")
+# So many bytes of a form are reason enough to look closer. No form is shorter.
+_HEAD_BYTES = 3
+_TOO_DEEP = "its output is nested too deep to be looked through for secrets"
+
+Span = tuple[int, int]
+
+
+class Veil:
+    """Hides these secrets."""
+
+    def __init__(self, values: Collection[str]) -> None:
+        forms = {form for value in values for form in forms_of(value)}
+        # The forms that begin so: with as many bytes, or with fewer where there are no more.
+        self._by_head: dict[bytes, list[_Sought]] = {}
+        for sought in map(_Sought, forms):
+            for head in {head[:length] for head in sought.heads() for length in range(1, _HEAD_BYTES + 1)}:
+                self._by_head.setdefault(head, []).append(sought)
+        self._head = re.compile(_any_of({head for head in self._by_head if len(head) == _HEAD_BYTES}))
+        self._bytes_max = max((sum(max(map(len, piece)) for piece in form) for form in forms), default=0)
+
+    # -- what is whole
+
+    def data(self, data: bytes) -> bytes:
+        stream = Stream(self)
+        return stream.feed(data) + stream.end()
+
+    def text(self, text: str) -> str:
+        """The text without secrets; itself where there is none in it."""
+        data = text.encode("utf-8", "surrogatepass")
+        if self._search(data) is None:
+            return text
+        return self.data(data).decode("utf-8", "surrogatepass")
+
+    def value(self, value: Any) -> Any:
+        """A value of JSON, its strings and keys without secrets. A number that spells one is none any more."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(key)): self.value(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)([self.value(inner) for inner in value])
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value if self._search(str(value).encode()) is None else HIDDEN.decode()
+        return value
+
+    def report(self, report: TaskEnded) -> TaskEnded:
+        """What may be told of a task's end."""
+        try:
+            told = {name: self.value(getattr(report.outcome, name)) for name in _TOLD}
+            outcome, output = msgspec.structs.replace(report.outcome, **told), self.value(report.output)
+        except RecursionError:
+            outcome, output = Outcome(output_error=_TOO_DEEP), None
+        return msgspec.structs.replace(report, outcome=outcome, output=output)
+
+    # -- what is still coming
+
+    def spans(self, data: bytes, covered: int = 0) -> Iterator[Span]:
+        """What is to be hidden, in order: forms that overlap or touch are one. `covered` is known to be part of one."""
+        start, end = (0, covered) if covered else (-1, -1)
+        found = self._search(data)
+        while found is not None:
+            if found[0] > end:
+                if start >= 0:
+                    yield start, end
+                start = found[0]
+            end = max(end, found[1])
+            found = self._search(data, found[0] + 1)
+        if start >= 0:
+            yield start, end
+
+    def _search(self, data: bytes, position: int = 0) -> Span | None:
+        """The next place where forms begin, and where the longest of them ends."""
+        for start, sought in self._starts(data, position):
+            matches = (one.pattern.match(data, start) for one in sought)
+            if ends := [match.end() for match in matches if match is not None]:
+                return start, max(ends)
+        return None
+
+    def open_at(self, data: bytes) -> int:
+        """Where the first form begins that is not complete when `data` ends; its length if there is none."""
+        for start, sought in self._starts(data, max(0, len(data) - self._bytes_max)):
+            if any(one.is_open(data, start) for one in sought):
+                return start
+        return next((at for at in (len(data) - 2, len(data) - 1) if at >= 0 and data[at:] in self._by_head), len(data))
+
+    def _starts(self, data: bytes, position: int) -> Iterator[tuple[int, list[_Sought]]]:
+        """Where something begins as forms do, and which."""
+        while (head := self._head.search(data, position)) is not None:
+            yield head.start(), self._by_head[head[0]]
+            position = head.start() + 1
+
+
+class Stream:
+    """Bytes that come bit by bit, without secrets."""
+
+    def __init__(self, veil: Veil) -> None:
+        self._veil = veil
+        # It may still become a form.
+        self.held = b""
+        # How much of what is held is hidden already, as part of what was hidden before it; -1: what was before is not.
+        self._covered = -1
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be told now."""
+        self.held += data
+        return self._tell(self._veil.open_at(self.held))
+
+    def end(self) -> bytes:
+        """The rest: no more will come."""
+        return self._tell(len(self.held))
+
+    def _tell(self, until: int) -> bytes:
+        told, position = [], max(0, self._covered)
+        is_hidden = self._covered >= 0
+        for start, end in self._veil.spans(self.held, max(0, self._covered)):
+            if start >= until:
+                break
+            if not (is_hidden and start <= position):
+                told += [self.held[position:start], HIDDEN]
+            position, is_hidden = end, True
+        told.append(self.held[position:until])
+        is_hidden = is_hidden and position >= until
+        self._covered = position - until if is_hidden else -1
+        self.held = self.held[until:]
+        return b"".join(told)
+
+
+class _Sought:
+    """A form that is looked for."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """Made when it is asked for: most forms are never seen, not even how they begin."""
+        return re.compile(b"".join(map(_any_spelling, self._form)))
+
+    def heads(self) -> set[bytes]:
+        """Its first bytes, in every spelling."""
+        heads = {b""}
+        for piece in self._form:
+            heads = {(head + one)[:_HEAD_BYTES] for head in heads for one in piece}
+            if all(len(head) == _HEAD_BYTES for head in heads):
+                break
+        return heads
+
+    def is_open(self, data: bytes, start: int) -> bool:
+        """Whether `data` ends within it, if it begins at `start`: in any of the ways in which it may be written."""
+        positions = {start}
+        for piece in self._form:
+            rests = [data[at : at + max(map(len, piece))] for at in positions]
+            if any(one != rest and one.startswith(rest) for rest in rests for one in piece):
+                return True
+            positions = {at + len(one) for at in positions for one in piece if data.startswith(one, at)}
+            if not positions:
+                return False
+        return False
+
+
+def _any_spelling(piece: tuple[bytes, ...]) -> bytes:
+    """The longest first: one spelling may begin as another does."""
+    spelled = [re.escape(one) for one in sorted(piece, key=len, reverse=True)]
+    return spelled[0] if len(spelled) == 1 else b"(?:%s)" % b"|".join(spelled)
+
+
+def _any_of(words: Collection[bytes]) -> bytes:
+    """An expression for any of these, which are of one length: what begins alike is looked at once."""
+    by_first: dict[bytes, set[bytes]] = {}
+    for word in words:
+        by_first.setdefault(word[:1], set()).add(word[1:])
+    parts = [
+        re.escape(first) + (b"" if rests == {b""} else _any_of(rests)) for first, rests in sorted(by_first.items())
+    ]
+    return b"(?:%s)" % b"|".join(parts or [b"(?!)"])
