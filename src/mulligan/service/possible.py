@@ -7,8 +7,6 @@ from pathlib import Path
 from ..core.workflow import Command, Workflow, commands
 from ..errors import InputInvalid, Refused
 
-NOT_YET = frozenset({"sql"})
-
 
 def refuse_the_impossible(workflow: Workflow, cwd: Path) -> None:
     """Raise before anything has started, rather than in the middle of the night."""
@@ -22,8 +20,6 @@ def refuse_the_impossible(workflow: Workflow, cwd: Path) -> None:
 
 def _refuse_command(step: str, command: Command) -> None:
     action = command.action
-    if action is not None and action.kind in NOT_YET:
-        raise Refused(f"this version cannot run '{action.kind}' steps yet, and step '{step}' has one")
     templates = (*(action.bindings.values() if action else ()), *command.env.values())
     if any(name.startswith("secrets") for template in templates for name in template.reads):
         raise Refused(
