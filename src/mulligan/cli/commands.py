@@ -17,6 +17,7 @@ COMMANDS = {
     "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, also while they run."),
     "events": ("mulligan.cli.logs:events", "Print the events of a run, one a line."),
     "items": ("mulligan.cli.items:list_items", "List the items of a map step, and what became of each."),
+    "report": ("mulligan.cli.report:report", "Write a run as one HTML page: failures, graph, timeline, logs."),
     "cancel": ("mulligan.cli.changing:cancel", "Stop a run: cleanup, undo and its end still run."),
     "pause": ("mulligan.cli.changing:pause", "Let what runs end, and start nothing more until you resume it."),
     "retry": ("mulligan.cli.changing:retry", "Give a run another round: what was not done runs again."),
@@ -32,6 +33,7 @@ COMMANDS = {
     "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
+    "gc": ("mulligan.cli.gc:gc", "Remove what no run refers to any more; where asked, ended runs too."),
     "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and say what to do."),
     "demo": ("mulligan.cli.demo:main", "Watch a run break on every rung of the ladder, and end well."),
 }

@@ -37,11 +37,6 @@ class Artifact(msgspec.Struct, frozen=True):
     sha256: str
     format: Format = "json"
 
-    @property
-    def run_id(self) -> int:
-        """The run whose attempt gave it."""
-        return run_of(self.name)
-
 
 def described(name: str, data: bytes, format: Format) -> Artifact:
     """The artifact that `data` is under a name."""

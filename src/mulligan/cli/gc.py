@@ -1,0 +1,92 @@
+"""`mulligan gc`: removes what nobody refers to any more, and ended runs where one asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from mulligan.cli.options import AsJson, HomeFolder, service_at
+from mulligan.cli.parameters import Option
+from mulligan.cli.tables import show_table
+from mulligan.cli.terminal import UsageRefused, complain, show_json
+from mulligan.service.definitions import duration
+from mulligan.service.gc import Choice, Collected, Garbage, collect
+from mulligan.service.words import counted, memory
+
+# Of each kind so many are named.
+SHOWN_MAX = 20
+
+
+def gc(
+    older_than: Annotated[
+        str | None, Option("--older-than", metavar="TIME", help="Also runs that ended so long ago, such as 30d.")
+    ] = None,
+    keep: Annotated[
+        int | None, Option("--keep", metavar="N", help="Also ended runs, but not the N newest, whatever their age.")
+    ] = None,
+    is_dry: Annotated[bool, Option("--dry-run", help="Remove nothing: say what would be.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what no run refers to any more; where asked, ended runs too.
+
+    With --older-than or --keep a run goes with all that it called, its log and its files; one that has not ended stays.
+    """
+    if keep is not None and keep < 0:
+        raise UsageRefused(f"{keep} runs cannot be kept", hint="--keep takes 0 or more")
+    choice = Choice(None if older_than is None else duration(older_than), keep)
+    with service_at(home) as service:
+        found = collect(service, choice, is_dry=is_dry)
+    if as_json:
+        show_json(_as_json(found))
+        return
+    show_table(("REMOVED" if not is_dry else "WOULD BE REMOVED", "SIZE"), [*_rows(found)])
+    complain(_summary(found))
+    if found.left:
+        complain(f"logs are left alone: {found.left}")
+
+
+def _as_json(found: Collected) -> dict[str, Any]:
+    return {
+        "dry_run": found.is_dry,
+        "runs": found.runs,
+        "artifacts": _listed(found.artifacts),
+        "half_written": _listed(found.half_written),
+        "logs": [{"run_id": int(one.name), "size": one.size} for one in found.logs],
+        "workers": _listed(found.workers),
+        "size": found.size,
+        "left": found.left,
+    }
+
+
+def _listed(garbage: list[Garbage]) -> list[dict[str, Any]]:
+    return [{"name": one.name, "size": one.size} for one in garbage]
+
+
+def _rows(found: Collected) -> Iterator[tuple[str, str]]:
+    yield from _first("run", [Garbage(str(run_id), 0) for run_id in found.runs], "more run")
+    yield from _first("artifact", found.artifacts, "more artifact")
+    yield from _first("half-written artifact", found.half_written, "more half-written artifact")
+    yield from _first("logs of run", found.logs, "more run")
+    yield from _first("files of worker", found.workers, "more worker")
+
+
+def _first(label: str, garbage: list[Garbage], more: str) -> Iterator[tuple[str, str]]:
+    for one in garbage[:SHOWN_MAX]:
+        yield f"{label} {one.name}", memory(one.size) if one.size else ""
+    if rest := garbage[SHOWN_MAX:]:
+        yield f"and {counted(len(rest), more)}", memory(sum(one.size for one in rest))
+
+
+def _summary(found: Collected) -> str:
+    kinds = {
+        "run": len(found.runs),
+        "artifact": len(found.artifacts) + len(found.half_written),
+        "log folder": len(found.logs),
+        "dead worker": len(found.workers),
+    }
+    told = [counted(number, noun) for noun, number in kinds.items() if number]
+    if not told:
+        return "there is nothing to remove"
+    verb = "would be removed" if found.is_dry else "removed"
+    return f"{verb}: {', '.join(told)}, {memory(found.size)} of files"

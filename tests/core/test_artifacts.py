@@ -1,0 +1,107 @@
+"""References to artifacts: what is one, what is in a value, and what its bytes must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.core.artifacts import (
+    checked,
+    content,
+    described,
+    holds_reference,
+    is_artifact,
+    is_name,
+    reference,
+    references,
+    referred,
+    replaced,
+    run_of,
+)
+from mulligan.errors import ArtifactDamaged
+
+ONE = described("17/build/1/2/output.json", b"[1]", "json")
+TWO = described("17/check[3].0/1/1/output.txt", b"text", "text")
+
+
+def test_a_reference_is_a_mapping_with_one_key_that_says_it() -> None:
+    assert reference(ONE) == {
+        "$artifact": {
+            "name": "17/build/1/2/output.json",
+            "size": 3,
+            "sha256": ONE.sha256,
+            "format": "json",
+        }
+    }
+    assert referred(reference(ONE)) == ONE
+
+
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [
+        (reference(ONE), True),
+        ({"$artifact": 5}, True),
+        ({"$artifact": {}, "more": 1}, False),
+        ({}, False),
+        ("$artifact", False),
+        (["$artifact"], False),
+        (None, False),
+    ],
+)
+def test_only_a_mapping_with_that_one_key_is_a_reference(value: Any, is_one: bool) -> None:
+    assert is_artifact(value) is is_one
+    assert holds_reference(value) is is_one
+    assert holds_reference([{"deep": value}]) is is_one
+
+
+def test_a_text_that_speaks_of_references_holds_none() -> None:
+    assert not holds_reference(['"$artifact"', {"a": '{"$artifact":1}', "$artifact": 1, "b": 2}])
+
+
+def test_every_reference_in_a_value_is_found_and_replaced() -> None:
+    value = {"a": [reference(ONE), 1], "b": {"c": reference(TWO)}}
+
+    assert [referred(one).name for one in references(value)] == [ONE.name, TWO.name]
+    assert replaced(value, lambda one: referred(one).size) == {"a": [3, 1], "b": {"c": 4}}
+
+
+def test_what_replaces_a_reference_is_not_looked_into() -> None:
+    assert replaced(reference(ONE), lambda _: reference(TWO)) == reference(TWO)
+
+
+def test_what_was_kept_comes_back_as_it_was() -> None:
+    assert content(ONE, checked(ONE, b"[1]")) == [1]
+    assert content(TWO, checked(TWO, b"text")) == "text"
+
+
+@pytest.mark.parametrize("data", [b"[2]", b"[1] ", b""])
+def test_anything_else_is_damaged(data: bytes) -> None:
+    with pytest.raises(ArtifactDamaged):
+        checked(ONE, data)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("17/build/1/2/output.json", True),
+        ("17/build.on_failure@2.0/1/1/output-2.txt", True),
+        ("17/%2Eodd%20name/1/1/output.json", True),
+        ("17/../18/output.json", False),
+        ("/17/build/output.json", False),
+        ("17//output.json", False),
+        ("17/build/.half-12", False),
+        ("output.json", False),
+        ("17/build/", False),
+        ("17/bu ild/output.json", False),
+        ("17/b\n/output.json", False),
+        ("", False),
+    ],
+)
+def test_a_name_leads_nowhere_but_below(name: str, is_one: bool) -> None:
+    assert is_name(name) is is_one
+
+
+def test_a_name_says_whose_it_is() -> None:
+    assert run_of("17/build/1/2/output.json") == 17
+    assert (run_of("readme"), run_of("x/y")) == (0, 0)
