@@ -40,7 +40,8 @@ PAGES = sorted(
     ]
 )
 PLAYED_PAGES = [
-    DOCS / f"{name}.md" for name in ("breakers", "handlers", "ladder", "map", "operations", "routes", "triage")
+    DOCS / f"{name}.md"
+    for name in ("agents", "breakers", "handlers", "ladder", "map", "operations", "routes", "triage")
 ]
 PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
 
