@@ -131,6 +131,26 @@ def test_what_waits_starts_also_when_a_python_step_makes_room(short: Work) -> No
     short.close()
 
 
+def test_what_waits_does_not_start_in_the_place_of_one_that_had_less_than_a_cpu(tmp_path: Path) -> None:
+    work = Work(tmp_path, cpus=1.5, lookahead=1)
+    work.run_shell("true")
+    for name in ("go", "half"):
+        os.mkfifo(work.folder / name)
+    half = work.shell("read x < half", cpus=0.5)
+    work.start(blocked(work, "go"), half, work.shell("echo after >> order"))
+
+    (work.folder / "half").write_text("\n")
+    work.reports()
+    is_waiting = not (work.folder / "order").exists()
+    (work.folder / "go").write_text("\n")
+    work.reports(2)
+
+    assert is_waiting
+    assert (work.folder / "order").read_text() == "after\n"
+    assert work.hands.offer().cpus == 1.5
+    work.close()
+
+
 def test_one_that_waits_and_cannot_start_keeps_nobody_waiting(short: Work) -> None:
     short.start(blocked(short, "go"), short.shell("true", cwd="gone"), short.shell("echo last"))
     (short.folder / "go").write_text("\n")

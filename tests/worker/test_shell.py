@@ -128,6 +128,7 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         "MULLIGAN_FAILURE_CONTEXT": f"{side}.context",
         "MULLIGAN_FENCE": "1",
         "MULLIGAN_IDEMPOTENCY_KEY": "7:build[3].script@2:5",
+        "MULLIGAN_CPUS": "1",
         "MULLIGAN_WORKER": work.name,
     }
 

@@ -27,7 +27,7 @@ from ..core.tasks import Task, task
 from ..core.transitions import RUN_ENDED
 from ..core.turn import follow
 from ..core.verdict import unhandled
-from ..core.words import size
+from ..core.words import counted, size
 from ..core.workflow import Workflow, encode, version
 from ..errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from ..language import check_inputs
@@ -382,9 +382,9 @@ _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 
 def _asked(wanted: Task) -> str:
     """What a task asks for, in words."""
-    asked = [f"{wanted.cpus:g} cpus"]
+    asked = [f"{wanted.cpus:g} cpu{'' if wanted.cpus == 1 else 's'}"]
     asked += [f"{size(wanted.memory)} of memory"] if wanted.memory else []
-    asked += [f"{wanted.gpus} gpus"] if wanted.gpus else []
+    asked += [counted(wanted.gpus, "gpu")] if wanted.gpus else []
     asked += [f"label '{label}'" for label in wanted.labels]
     return ", ".join(asked)
 

@@ -10,7 +10,7 @@ from .folders import Sides
 # What only some tasks have: a worker that a step has started must not hand on what that step was told.
 _OF_SOME = (
     *("MULLIGAN_ITEM", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT"),
-    *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL"),
+    *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL", "MULLIGAN_MEMORY"),
 )
 
 
@@ -34,6 +34,7 @@ def of_task(lease: Lease, sides: Sides, output_folder: str) -> dict[str, str]:
         "MULLIGAN_ERROR": sides.error,
         "MULLIGAN_FENCE": str(lease.token),
         "MULLIGAN_IDEMPOTENCY_KEY": task.idempotency_key,
+        "MULLIGAN_CPUS": f"{task.cpus:g}",
     }
     if task.item is not None:
         values["MULLIGAN_ITEM"] = str(task.item)
@@ -41,6 +42,8 @@ def of_task(lease: Lease, sides: Sides, output_folder: str) -> dict[str, str]:
         values["MULLIGAN_ERROR_CODE"] = task.error_code
     if task.return_code is not None:
         values["MULLIGAN_RETURN_CODE"] = str(task.return_code)
+    if task.memory is not None:
+        values["MULLIGAN_MEMORY"] = str(task.memory)
     if task.context:
         values["MULLIGAN_FAILURE_CONTEXT"] = sides.context
     for name, value in task.env.items():

@@ -170,7 +170,7 @@ class LocalHands:
         order, running.is_direct = action.order(lease, running.sides, self._folders, self._programs)
         if not self._lookahead.holds(lease.task):
             self._name_logs_later(running, time.monotonic())
-            return ("run", lease.token, *order)
+            return ("run" if lease.task.cpus >= 1.0 else "part", lease.token, *order)
         self._waiting[lease.token] = lease.task
         return ("next", lease.token, *order)
 

@@ -8,12 +8,63 @@ from __future__ import annotations
 import _ctypes
 import _signal  # type: ignore[import-not-found]
 import os
+import time
+
+from .groups import Group
 
 PR_SET_CHILD_SUBREAPER = 36
 # What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more.
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # Python ignores these, and what is ignored stays so in a new program.
 RESTORED_SIGNALS = (_signal.SIGPIPE, _signal.SIGXFSZ)
+
+
+class Running:
+    """A process that was started, and what is known of its end."""
+
+    __slots__ = (
+        "asked",
+        "due",
+        "group",
+        "is_done",
+        "is_part",
+        "is_swept",
+        "key",
+        "kill_at",
+        "memory",
+        "nudge_at",
+        "peak",
+        "pid",
+        "started",
+        "started_at",
+        "usage",
+        "weighed",
+        "why",
+    )
+
+    def __init__(self, key: int, pid: int, timeout: float | None, memory: int | None) -> None:
+        self.key = key
+        self.pid = pid
+        self.started = time.time()
+        self.started_at = time.monotonic()
+        self.due = None if timeout is None else self.started_at + timeout
+        self.memory = memory
+        # Its control group, where it has one: then the kernel keeps it to its memory, and watching is the second line.
+        self.group: Group | None = None
+        # The most that all its processes had together: counted in haste, and as it was when that was looked at closely.
+        self.weighed = 0
+        self.peak = 0
+        # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
+        self.why = ""
+        self.kill_at: float | None = None
+        self.nudge_at = 0.0
+        self.asked: set[int] = set()
+        # The main process is gone; what it left behind may not be.
+        self.is_done = False
+        self.is_part = False
+        # What comes from it is to die, and the main process is to live.
+        self.is_swept = False
+        self.usage: tuple = ()
 
 
 def spawn(

@@ -19,8 +19,8 @@ import time
 
 from . import processes
 from .frames import RECEIVE_BYTES, Frames, frame
-from .groups import VARIABLE, Group, Groups
-from .spawning import become_subreaper, spawn
+from .groups import VARIABLE, Groups
+from .spawning import Running, become_subreaper, spawn
 
 SIGTERM, SIGCONT, SIGKILL = _signal.SIGTERM, _signal.SIGCONT, _signal.SIGKILL
 # How often one looks at what must die and has not, and at the memory of what has a limit.
@@ -31,52 +31,6 @@ NUDGE_SECONDS = 0.1
 # What is held is looked at closely, which is dear, when it has grown by so much.
 GROWTH = 1.1
 FDS_PER_MESSAGE_MAX = 16
-
-
-class Running:
-    """A process that was started, and what is known of its end."""
-
-    __slots__ = (
-        "asked",
-        "due",
-        "group",
-        "is_done",
-        "is_swept",
-        "key",
-        "kill_at",
-        "memory",
-        "nudge_at",
-        "peak",
-        "pid",
-        "started",
-        "started_at",
-        "usage",
-        "weighed",
-        "why",
-    )
-
-    def __init__(self, key: int, pid: int, timeout: float | None, memory: int | None) -> None:
-        self.key = key
-        self.pid = pid
-        self.started = time.time()
-        self.started_at = time.monotonic()
-        self.due = None if timeout is None else self.started_at + timeout
-        self.memory = memory
-        # Its control group, where it has one: then the kernel keeps it to its memory, and watching is the second line.
-        self.group: Group | None = None
-        # The most that all its processes had together: counted in haste, and as it was when that was looked at closely.
-        self.weighed = 0
-        self.peak = 0
-        # Why it was made to end: "timeout", "memory", "expired", or what the worker says. "" if it ends by itself.
-        self.why = ""
-        self.kill_at: float | None = None
-        self.nudge_at = 0.0
-        self.asked: set[int] = set()
-        # The main process is gone; what it left behind may not be.
-        self.is_done = False
-        # What comes from it is to die, and the main process is to live.
-        self.is_swept = False
-        self.usage: tuple = ()
 
 
 class Supervisor:
@@ -174,6 +128,12 @@ class Supervisor:
 
     def _on_run(self, key: int, *order: object) -> None:
         self._start(key, order)
+
+    def _on_part(self, key: int, *order: object) -> None:
+        """One that asks for less than a processor: nothing else has room in its place when it ends."""
+        self._start(key, order)
+        if key in self._tasks:
+            self._tasks[key].is_part = True
 
     def _on_next(self, key: int, *order: object) -> None:
         """Start it when another one ends, without being told again: nobody waits for the worker then."""
@@ -326,7 +286,8 @@ class Supervisor:
         del self._tasks[task.key], self._by_pid[task.pid]
         if task.group is not None:
             self._groups.close(task.group)
-        self._tell("ended", task.key, self._promote() if task.key > 0 else 0, *task.usage, task.why)
+        makes_room = task.key > 0 and not task.is_part
+        self._tell("ended", task.key, self._promote() if makes_room else 0, *task.usage, task.why)
         self._say_if_dropped()
 
     def _promote(self) -> int:

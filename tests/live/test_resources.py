@@ -1,0 +1,94 @@
+"""Resources, live: tasks are packed by what they ask for, each has its own GPUs, what never fits is told at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.service.driver import Capacity
+
+from .runner import Live, Ran
+
+TWO_CPUS = Capacity(cpus=2.0, memory=1 << 30)
+
+
+def most_at_once(ran: Ran, asked: dict[str, float]) -> float:
+    """The most that was asked for by tasks which were at work at the same moment, as their processes were measured."""
+    spans = [
+        (fact.usage["started"], fact.usage["ended"], asked[fact.place])
+        for fact in ran.facts(e.AttemptSucceeded)
+        if fact.place in asked
+    ]
+    return max(sum(cpus for start, end, cpus in spans if start <= began < end) for began, _, _ in spans)
+
+
+def test_tasks_at_work_never_ask_for_more_cpus_together_than_there_are(live: Live) -> None:
+    asked = {f"s{number}": (0.5, 1.0, 2.0, 0.25)[number % 4] for number in range(16)}
+    steps = [f"  - {{step: {name}, shell: sleep 0.02, resources: {{cpus: {cpus}}}}}" for name, cpus in asked.items()]
+
+    ran = live.run("\n".join(["name: packed", "steps:", *steps, ""]), room=TWO_CPUS)
+
+    assert ran.status == "completed"
+    assert most_at_once(ran, asked) <= 2.0
+
+
+def test_memory_is_packed_too(live_file: Live) -> None:
+    steps = [f"  - {{step: m{n}, shell: sleep 0.02, resources: {{cpus: 0.1, memory: 600MiB}}}}" for n in range(3)]
+
+    ran = live_file.run("\n".join(["name: heavy", "steps:", *steps, ""]), room=TWO_CPUS)
+
+    assert most_at_once(ran, {f"m{n}": 1.0 for n in range(3)}) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ("cpus: 3", "no worker here can ever take it: it asks for 3 cpus"),
+        ("memory: 2GiB", "no worker here can ever take it: it asks for 1 cpu, 2.0GiB of memory"),
+        ("gpus: 1", "no worker here can ever take it: it asks for 1 cpu, 1 gpu"),
+        ("labels: [fast]", "no worker here can ever take it: it asks for 1 cpu, label 'fast'"),
+    ],
+)
+def test_what_is_more_than_the_machine_has_is_told_at_once(live_file: Live, resources: str, message: str) -> None:
+    workflow = f"name: large\nsteps:\n  - {{step: a, shell: 'true', resources: {{{resources}}}}}\n"
+
+    ran = live_file.run(workflow, room=TWO_CPUS)
+
+    failure = ran.steps["a"]["failure"]
+    assert (ran.status, failure["code"], failure["message"]) == ("failed", "NO_CAPACITY", message)
+
+
+def test_tasks_at_work_together_have_different_gpus(live: Live) -> None:
+    """Each says that it is there and waits for the other."""
+    live.write("meet.sh", 'mkdir "$1"; until [ -d "$2" ]; do sleep 0.01; done; echo "$CUDA_VISIBLE_DEVICES"\n')
+
+    ran = live.run(
+        """\
+        name: gpus
+        steps:
+          - {step: a, shell: bash meet.sh a b, resources: {gpus: 1}}
+          - {step: b, shell: bash meet.sh b a, resources: {gpus: 1}}
+        """.replace("        ", ""),
+        room=Capacity(cpus=2.0, memory=1 << 30, gpus=2),
+    )
+
+    assert sorted(ran.steps[name]["output"] for name in "ab") == ["0", "1"]
+
+
+def test_after_out_of_memory_the_next_attempt_has_more_and_knows_how_much(live_file: Live) -> None:
+    ran = live_file.run(
+        """\
+        name: adjusted
+        steps:
+          - step: solve
+            shell: |
+              echo "$MULLIGAN_MEMORY"
+              [ "$MULLIGAN_ATTEMPT" -gt 1 ] || { head -c 100000000 /dev/zero; sleep 100; } | tail -n 1
+            resources: {memory: 40MiB}
+            retry: {rules: [{codes: [OUT_OF_MEMORY], max_retries: 1, adjust: {memory: x1.5}}]}
+        """.replace("        ", "")
+    )
+
+    [failed] = ran.facts(e.AttemptFailed)
+    assert failed.failure.code == "OUT_OF_MEMORY"
+    assert int(ran.steps["solve"]["output"]) >= 60 << 20
