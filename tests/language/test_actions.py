@@ -177,6 +177,14 @@ def test_values_in_a_query_are_bound_by_name() -> None:
     assert found.action.bindings["b1"] == hole("inputs.x", "inputs")
 
 
+def test_how_a_query_is_made_is_part_of_its_action() -> None:
+    found = step("sql: {connection: 'sqlite://', query: select 1, read_only: true, rows: none}")
+
+    assert found.action == Action(
+        "sql", {"connection": "sqlite://", "read_only": True, "rows": "none", "query": "select 1"}
+    )
+
+
 def test_an_agent_takes_a_prompt_or_a_mapping() -> None:
     found = steps(
         "- {step: a, agent: 'look at ${run.id}'}\n- {step: b, agent: {provider: claude, prompt: fix, model: m}}"

@@ -421,8 +421,11 @@ def test_a_relative_file_is_in_the_folder_of_the_step(work: Work) -> None:
 
 
 def test_a_step_that_fails_says_so_in_the_words_of_the_database(work: Work) -> None:
-    ended = work.run(work.lease("sql", {"connection": "sqlite://", "query": "select 1;\nselec 2"}))
+    lease = work.lease("sql", {"connection": "sqlite://", "query": "select 1;\nselec 2"})
 
+    ended = work.run(lease)
+
+    assert work.log(lease, "err").read_text() == 'near "selec": syntax error\n  2 | selec 2\n    | ^\n'
     assert ended.outcome.reported == (
         {
             "code": "EXCEPTION",

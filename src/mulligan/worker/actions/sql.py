@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, cast
 
@@ -49,7 +50,10 @@ def run(
     try:
         return _run(address, query, params, read_only, rows == "json")
     except StepError as error:
-        raise _veiled(error, address) from None
+        veiled = _veiled(error, address)
+        # Whoever reads the log of the step finds all of it there, with the line and the caret.
+        print(veiled.message, file=sys.stderr)
+        raise veiled from None
 
 
 def _run(
