@@ -120,7 +120,7 @@ class Child:
             answer["forked"] = True
         is_large = peak > KEPT_BYTES_MAX and _resident_bytes() > KEPT_BYTES_MAX
         may_have_children = self._has_forked or self._may_hide
-        is_worn = is_large or threading.active_count() > 1 or self._standing.is_changed()
+        is_worn = is_large or threading.active_count() > 1 or self._standing.is_changed() or "sys" not in sys.modules
         if is_worn or (may_have_children and _has_children()):
             answer["worn"] = True
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import selectors
+from collections.abc import Iterable
+
 from ..core.tasks import Task
 from ..core.workflow import AGENT
 from . import outputs
-from .folders import Folders, Logs, Sides, has_content, move
+from .folders import Folders, Logs, Sides, file_size, move
 from .running import Running
+from .veil import Veil
+from .veiled_logs import VeiledLogs
 
 
 class Desk:
@@ -17,6 +22,23 @@ class Desk:
         self._worker = worker
         self._free: list[Sides] = []
         self._made = 0
+        self._is_ready = False
+
+    def make_ready(self) -> None:
+        """The folder, when the first task comes: the start of a worker waits for no disk."""
+        if not self._is_ready:
+            self._folders.make_worker(self._worker)
+            self._is_ready = True
+
+    def is_made_again(self, at_work: Iterable[Running]) -> bool:
+        """Whether somebody had removed the folder, and it is there again. What is at work has lost its files."""
+        try:
+            is_new = self._folders.make_worker(self._worker)
+        except OSError:
+            return False
+        for running in at_work if is_new else ():
+            running.has_lost_files = True
+        return is_new
 
     def take(self) -> Sides:
         if self._free:
@@ -32,14 +54,20 @@ class Desk:
         """Where its logs are now."""
         return self.logs(running.lease.task) if running.child or running.has_named_logs else running.sides
 
+    def lay_pipes(self, running: Running, veil: Veil, selector: selectors.BaseSelector) -> None:
+        """In the place of its logs: it may print a secret."""
+        running.pipes = VeiledLogs(selector, running.sides.out, running.sides.err)
+        running.pipes.begin(veil, self.logs(running.lease.task))
+        running.has_named_logs = True
+
     def clear(self, running: Running) -> None:
         """Name what it wrote, and leave nothing for the next task that gets the same side files."""
         sides = running.sides
+        if running.pipes is not None:
+            running.pipes.end() if running.child else running.pipes.close()
         used = [sides.output, sides.error]
-        if running.has_named_logs:
+        if running.has_named_logs or (not running.child and not self._keep_logs(running)):
             used += [sides.out, sides.err]
-        elif not running.child:
-            self._keep_logs(running)
         if running.lease.task.context:
             used.append(sides.context)
         if running.lease.task.kind == AGENT:
@@ -49,9 +77,11 @@ class Desk:
         if all(outputs.remove(path) for path in used):
             self._free.append(sides)
 
-    def _keep_logs(self, running: Running) -> None:
-        """What is in them gets its name; an empty one stays for the next task."""
+    def _keep_logs(self, running: Running) -> bool:
+        """What is in them gets its name; an empty one stays for the next task. False: that could not use it."""
         logs = self.logs(running.lease.task)
-        for side, name in ((running.sides.out, logs.out), (running.sides.err, logs.err)):
-            if has_content(side):
+        sizes = file_size(running.sides.out), file_size(running.sides.err)
+        for size, side, name in zip(sizes, running.sides, logs, strict=False):
+            if size:
                 move(side, name)
+        return None not in sizes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,8 +72,12 @@ class Folders:
             make_private(self.outputs(run_id))
             self._made.add(run_id)
 
-    def make_worker(self, worker: str) -> None:
-        make_private(self.worker(worker))
+    def make_worker(self, worker: str) -> bool:
+        """Whether it had to be made."""
+        folder = self.worker(worker)
+        is_new = not os.path.isdir(folder)
+        make_private(folder)
+        return is_new
 
 
 def make_private(folder: str) -> None:
@@ -140,11 +145,13 @@ def _rename(path: str, name: str) -> None:
         os.rename(path, name)
 
 
-def has_content(path: str) -> bool:
+def file_size(path: str) -> int | None:
+    """What is in a file, 0 also of one that was never made; None where somebody has put something else in its place."""
     try:
-        return os.stat(path).st_size > 0
+        found = os.lstat(path)
     except OSError:
-        return False  # it was never made
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def remove_folder(path: str) -> None:

@@ -98,8 +98,6 @@ class LocalHands:
         self._supervisor = self._launch()
         listen(self._selector, self._supervisor, self._hear_supervisor)
         self._is_dropped = True
-        # Its folder is made when the first task comes: the start of a worker waits for no disk.
-        self._is_ready = False
 
     # -- room
 
@@ -138,9 +136,7 @@ class LocalHands:
         task = lease.task
         running = self._take(lease)
         try:
-            if not self._is_ready:
-                self._folders.make_worker(self.name)
-                self._is_ready = True
+            self._desk.make_ready()
             running.own = self._room.equipped(self._passage.inward(lease))
             if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)
@@ -364,6 +360,9 @@ class LocalHands:
         if token not in self._running:
             return
         running = self._running[token]
+        if not what and self._desk.is_made_again(self._running.values()):
+            self.start([self._running.pop(token).lease])
+            return
         if running.is_direct and not what:
             self._programs.refuse_direct(running.own.task.params["text"])
             self._supervisor.send(self._order(running))
@@ -478,7 +477,7 @@ class LocalHands:
         logs = self._desk.logs(running.lease.task)
         if not running.child:
             # Whether it has been started by now or not: what it opens is what has the name.
-            running.has_named_logs = name_also(running.sides, logs)
+            running.has_named_logs = not running.has_lost_files and name_also(running.sides, logs)
         elif self._children[running.child].has_logs:
             self._children[running.child].name_logs(logs)
         else:

@@ -33,13 +33,13 @@ class Standing:
         os.umask(self._umask)
         self._handlers = list(map(_handler_of, SIGNALS))
         # No call says what they are at little cost; that they were changed is heard.
-        self.are_limits_changed = False
+        self.are_limits_changed = self._has_no_logs = False
 
     def put_back(self, fresh: list | tuple) -> None:
         """Before a step. The worker has given the logs in `fresh` their names: new ones are begun."""
         os.umask(self._umask)
         for fd in fresh:
-            new = _opened(self._slots[fd])
+            new = self._opened(self._slots[fd])
             os.dup2(new, self._logs[fd], inheritable=False)
             os.close(new)
         for fd, log in self._logs.items():
@@ -50,17 +50,16 @@ class Standing:
 
     def is_changed(self) -> bool:
         """Whether a step has changed what cannot be put back."""
-        return self.are_limits_changed or list(map(_handler_of, SIGNALS)) != self._handlers
+        return self._has_no_logs or self.are_limits_changed or list(map(_handler_of, SIGNALS)) != self._handlers
 
     def log_sizes(self) -> list:
         """Nobody minds where the end of a log is sought: it is only ever appended to."""
         return [os.lseek(log, 0, os.SEEK_END) for log in self._logs.values()]
 
-
-def _opened(slot: str) -> int:
-    """A new log. Its folder is made if somebody has removed it."""
-    try:
-        return os.open(slot, LOG_FLAGS, 0o666)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(slot), 0o700, exist_ok=True)
-        return os.open(slot, LOG_FLAGS, 0o666)
+    def _opened(self, slot: str) -> int:
+        """A new log. If somebody has removed its folder, what is written is lost, and the step runs all the same."""
+        try:
+            return os.open(slot, LOG_FLAGS, 0o666)
+        except OSError:
+            self._has_no_logs = True
+            return os.open(os.devnull, LOG_FLAGS)
