@@ -24,3 +24,10 @@ class StepError(Exception):
             "details": self.details,
         }
         return {name: value for name, value in fields.items() if value not in (None, "", {})}
+
+
+def __getattr__(name):
+    """`mulligan.ActionPlugin`, for who asks for it: a step that needs nothing of ours loads nothing of ours."""
+    if name == "ActionPlugin":
+        return __import__("mulligan.plugins", fromlist=[name]).ActionPlugin
+    raise AttributeError(f"module 'mulligan' has no attribute '{name}'")

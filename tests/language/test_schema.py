@@ -17,7 +17,7 @@ from mulligan.language.nodes import plain
 from mulligan.language.reference import records
 from mulligan.language.schema import schema
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 VALIDATOR = Draft202012Validator(schema())
 
 RELEASE = """

@@ -14,6 +14,7 @@ from mulligan.language.expressions import Hole
 from mulligan.language.keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.patterns import pattern
+from mulligan.language.plugins import Plugin, Unusable, find
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
 from mulligan.language.shapes import Deferred, Fields, Record
@@ -35,6 +36,7 @@ _SQL_OPEN = pattern(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
 def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     """The one action of a place. None or several are refused; None comes back where it was refused already."""
     kinds = [kind for kind in ACTIONS if kind in fields.node.entries]
+    kinds += fields.added
     if not kinds and fields.has_strangers:
         return None  # most likely the action by another name, which was noted
     if not kinds:
@@ -50,7 +52,7 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     _refuse_strays(fields, kind, scope)
     if kind not in fields:
         return None
-    action = _READERS[kind](fields.at(kind), fields, scope)
+    action = _READERS.get(kind, _plugin)(fields.at(kind), fields, scope)
     if kind in ENGINE_ACTIONS:
         _refuse_secrets(action, fields.key(kind), scope)
     return action
@@ -316,6 +318,28 @@ def _refuse_bad_time(text: str, node: Node, scope: Scope) -> None:
 
 def _refuse_time(message: str, node: Node, scope: Scope) -> Refusal:
     return scope.source.refuse("type", message, node, hint="write it as 2030-01-31T09:00:00Z")
+
+
+def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
+    """An action of another package. Which function it is goes into the workflow, so that no worker has to look."""
+    (kind,) = fields.added
+    plugin = _usable(kind, fields.key(kind), scope)
+    form = plugin.shape.read(node, f"'{kind}'", scope.source)
+    bindings: Bindings = {}
+    if isinstance(form, Fields):
+        args = {key: _shaped(form, key, plugin.record, scope, bindings) for key in form.values}
+    else:
+        args = {str(plugin.definition.text_key): holed(node, scope, bindings)}
+    return Action(kind, {"call": plugin.definition.call, "package": plugin.package, "args": args}, bindings)
+
+
+def _usable(kind: str, key: Scalar, scope: Scope) -> Plugin:
+    try:
+        plugin = find(kind)
+    except Unusable as problem:
+        raise scope.source.refuse("plugin", str(problem), key) from None
+    assert plugin is not None, f"'{kind}' was there a moment ago"
+    return plugin
 
 
 _READERS: dict[str, Callable[[Node, Fields, Scope], Action]] = {

@@ -181,7 +181,8 @@ def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[C
         if _is_format(form):
             only.values["capture"] = CAPTURE.read(form.at("capture"), "'capture'", scope.source)
         return (Command(**acting(form, "'on_failure'", scope), **command_fields(only, scope, settings)),)
-    strays = [key for key in form.values if key in _COMMAND_ONLY or (key == "capture" and _is_format(form))]
+    own = (*_COMMAND_ONLY, *form.added)
+    strays = [key for key in form.values if key in own or (key == "capture" and _is_format(form))]
     if strays:
         message = f"'{strays[0]}' stands beside 'commands', and belongs to one of them"
         raise scope.source.refuse("stray_key", message, form.key(strays[0]), hint="move it into a command")

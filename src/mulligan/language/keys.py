@@ -9,6 +9,7 @@ from mulligan.language.clear_secrets import SecretShape
 from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
 from mulligan.language.patterns import pattern
+from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import duration
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.shapes import (
@@ -285,7 +286,7 @@ COMMAND_KEYS = {
     "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
 }
 _ONE_ACTION = tuple((action,) for action in ACTIONS)
-COMMAND: Record = Record("command", COMMAND_KEYS, one_of=_ONE_ACTION)
+COMMAND: Record = ActionRecord("command", COMMAND_KEYS, one_of=_ONE_ACTION)
 
 HANDLER_OPTIONS = {
     "commands": Key(COMMANDS_FORMS, "what runs, one after the other"),
@@ -297,7 +298,7 @@ HANDLER_OPTIONS = {
 }
 HANDLER_CAPTURE: Shape = MapOf(EXPRESSION)
 # A handler's own keys win over those of the command that may stand in the place of `commands`.
-HANDLER: Record = Record(
+HANDLER: Record = ActionRecord(
     "handler",
     {
         "use": Key(STEP_NAME, "the name of a handler from 'handlers'"),
@@ -359,7 +360,7 @@ SORT = Record(
         "descending": Key(FLAG, "true: the largest first"),
     },
 )
-OVER_RECORD = Record(
+OVER_RECORD = ActionRecord(
     "over",
     {"file": Key(_node(Template("a file")), "one item per line; a list if its name ends in .json"), **COMMAND_KEYS},
     one_of=(("file",), *_ONE_ACTION),
@@ -425,13 +426,13 @@ STEP_KEYS = {
     "writes": Key(ListOf(TEXT, or_one=True), "names from 'files' that it writes"),
     "matrix": Key(_node(MATRIX), "one step per combination of these values"),
 }
-STEP: Record = Record("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
+STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
 
 END_KEYS = {
     key: COMMAND_KEYS[key]
     for key in (*ACTION_KEYS, "retry", "on_failure", "validate", "timeout", "capture", "env", "cwd")
 }
-END = Record("end", {"description": Key(TEXT, "what it is for"), **END_KEYS}, one_of=_ONE_ACTION)
+END = ActionRecord("end", {"description": Key(TEXT, "what it is for"), **END_KEYS}, one_of=_ONE_ACTION)
 
 DEFAULTS = Record(
     "defaults",

@@ -7,7 +7,7 @@ on without them, so that one reading finds all problems of a file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from sys import float_info
 from typing import Any
@@ -377,12 +377,16 @@ class Key(msgspec.Struct, frozen=True):
 class Fields:
     """What a record says: the values of its keys, and the node of each."""
 
-    __slots__ = ("has_strangers", "node", "values")
+    __slots__ = ("added", "has_strangers", "node", "values")
 
-    def __init__(self, node: Mapping, values: dict[str, Any], *, has_strangers: bool = False) -> None:
+    def __init__(
+        self, node: Mapping, values: dict[str, Any], *, has_strangers: bool = False, added: tuple[str, ...] = ()
+    ) -> None:
         self.node = node
         self.values = values
         self.has_strangers = has_strangers
+        # Those of its keys that are not in our tables.
+        self.added = added
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
@@ -429,17 +433,29 @@ class Record(Shape, frozen=True, dict=True):
             raise self.refuse(node, label, source)
         values: dict[str, Any] = {}
         for word, (key, value) in node.entries.items():
-            known = self.keys.get(word)
+            known = self.keys.get(word) or self.known(word)
             with source.noting:
                 if known is not None:
                     values[word] = known.shape.read(value, f"'{word}'", source)
                 elif not (self.may_extend and word.startswith("x-")):
                     raise self._refuse_unknown(key, node, label, source)
         self._note_missing(node, label, source)
-        return Fields(node, values, has_strangers=any(word not in self.keys for word in node.entries))
+        others = [word for word in node.entries if word not in self.keys]
+        if not others:
+            return Fields(node, values)
+        added = tuple(word for word in others if self.known(word))
+        return Fields(node, values, has_strangers=len(added) < len(others), added=added)
+
+    def known(self, word: str) -> Key | None:
+        return self.keys.get(word)
+
+    @property
+    def words(self) -> Collection[str]:
+        """The keys that may have been meant."""
+        return self.keys
 
     def _refuse_unknown(self, key: Scalar, node: Mapping, label: str, source: Source) -> Refusal:
-        hint = key_hint(key.text, self.keys) or self._what_there_is(node)
+        hint = key_hint(key.text, self.words) or self._what_there_is(node)
         return source.refuse("unknown_key", f"'{shorten(key.text)}' is not a key of {label}", key, hint=hint)
 
     def _what_there_is(self, node: Mapping) -> str:

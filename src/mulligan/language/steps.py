@@ -168,7 +168,7 @@ def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) ->
 
 def _refuse_half_a_map(fields: Fields, label: str, scope: Scope) -> None:
     source, entries = scope.source, fields.node.entries
-    actions = [action for action in ACTIONS if action in entries]
+    actions = [*(action for action in ACTIONS if action in entries), *fields.added]
     if fields.has_strangers and ("do" not in entries or "map" not in entries):
         return  # most likely the other half by another name, which was noted
     if "do" not in entries:
@@ -239,7 +239,7 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
         raise source.refuse("type", f"'end' is {describe(node)}, a mapping with an action is expected", node)
     _refuse_keys_of_steps(node, draft)
     own = Mapping(node.line, node.column)
-    own.entries = {key: entry for key, entry in node.entries.items() if key in END_SHAPE.keys}
+    own.entries = {key: entry for key, entry in node.entries.items() if END_SHAPE.known(key)}
     fields: Fields = END_SHAPE.read(own, "'end'", source)
     scope = Scope(draft, "'end'", reader=None)
     calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
@@ -249,9 +249,9 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
 
 def _refuse_keys_of_steps(node: Mapping, draft: Draft) -> None:
     for word, (key, _) in node.entries.items():
-        if word == "step" or word in END_SHAPE.keys:
+        if word == "step" or END_SHAPE.known(word):
             continue
-        meant = closest_key(word, END_SHAPE.keys)
+        meant = closest_key(word, END_SHAPE.words)
         hint = (
             f"did you mean '{meant}'?"
             if meant and word not in STEP.keys

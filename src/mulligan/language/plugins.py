@@ -1,0 +1,88 @@
+"""Actions that other packages add. They are looked for only when a file has a key that is none of ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from mulligan.language.shapes import Deferred, Either, Json, Key, Record, Shape, Template
+from mulligan.plugins import ActionPlugin
+
+
+class Unusable(Exception):
+    """A package offers the action and it cannot be had; the message says which and why."""
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """An action that a package adds."""
+
+    name: str
+    # What to install where it is missing.
+    package: str
+    definition: ActionPlugin
+
+    @property
+    def record(self) -> Record:
+        said = self.definition
+        keys = {key: Key(Deferred(Json), about, key in said.required) for key, about in said.keys.items()}
+        return Record(f"action_{self.name}", keys)
+
+    @property
+    def shape(self) -> Shape:
+        """What may stand at its key."""
+        if self.definition.text_key is None:
+            return self.record
+        expected = f"a text, or a mapping with '{self.definition.text_key}'"
+        return Either(expected, text=Template(), mapping=self.record)
+
+    @property
+    def key(self) -> Key:
+        return Key(self.shape, self.definition.about)
+
+
+class ActionRecord(Record, frozen=True):
+    """A mapping in which an action stands: beside our keys it takes those that packages add."""
+
+    def known(self, word: str) -> Key | None:
+        return self.keys.get(word) or (_ADDED if word in names() else None)
+
+    @property
+    def words(self) -> Collection[str]:
+        return {*self.keys, *names()}
+
+
+# What stands there is read when it is known which action it is.
+_ADDED = Key(Deferred(Json))
+
+
+def names() -> frozenset[str]:
+    """The names of all actions that packages offer, whether these can be used or not."""
+    return frozenset(_offered(tuple(sys.path)))
+
+
+def find(name: str) -> Plugin | None:
+    """The action of that name; None where no package offers one, Unusable where it cannot be had."""
+    return _found(name, tuple(sys.path))
+
+
+# What is installed is what is found along the path: it is looked through once for each.
+
+
+@lru_cache(maxsize=8)
+def _offered(path: tuple[str, ...]) -> dict[str, Any]:
+    offered: dict[str, Any] = import_module("mulligan.language.entry_points").offered()
+    return offered
+
+
+@lru_cache(maxsize=64)
+def _found(name: str, path: tuple[str, ...]) -> Plugin | None:
+    entries = _offered(path).get(name)
+    if entries is None:
+        return None
+    plugin: Plugin = import_module("mulligan.language.entry_points").loaded(name, entries)
+    return plugin
