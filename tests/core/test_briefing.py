@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mulligan.core import events as e
-from mulligan.core.briefing import Briefing, Heard
+from mulligan.core.briefing import Briefing, Heard, briefing
 from mulligan.core.context import (
     CONTEXT_CHARS_MAX,
     FAILURE_HEADER,
@@ -21,11 +21,13 @@ from mulligan.core.context import (
     own_context,
 )
 from mulligan.core.evolve import evolve
+from mulligan.core.lives import is_engines_own
 from mulligan.core.snapshot import changes, restore
 from mulligan.core.state import State
 from mulligan.core.tasks import Task, task
 from mulligan.core.turn import fold
 from mulligan.testing.history import T0, History
+from mulligan.testing.simulator import Simulation
 
 from .writing import run_of
 
@@ -474,3 +476,16 @@ def test_what_the_workflow_says_is_cut_to_the_size_of_a_context():
 def test_nothing_said_is_nothing_told_and_an_empty_word_is_a_word():
     assert Briefing("fix").text(1, None) == ""
     assert headers(Briefing("fix").text(1, "")) == [OWN_HEADER]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_in_a_run_its_tasks_can_be_told(seed: int):
+    simulation = Simulation(f"briefing {seed}", forks=False).run()
+    state = State(simulation.workflow)
+
+    for entry in simulation.row.log:
+        evolve(state, entry)
+        fact = entry.fact
+        if isinstance(fact, e.AttemptScheduled) and not is_engines_own(state.places[fact.place].spec):
+            found = briefing(state, state.places[fact.place])
+            assert len(found.text(1)) < 2 * CONTEXT_CHARS_MAX

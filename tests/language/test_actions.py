@@ -196,6 +196,18 @@ def test_an_agent_takes_a_prompt_or_a_mapping() -> None:
     assert found["b"].action == Action("agent", {"provider": "claude", "prompt": "fix", "model": "m"})
 
 
+def test_the_provider_of_agents_comes_from_the_defaults_where_an_agent_names_none() -> None:
+    found = steps(
+        "- {step: a, agent: fix, on_failure: {agent: help}}\n- {step: b, agent: {prompt: fix, provider: claude}}",
+        "defaults: {agent: my-own}",
+    )
+
+    assert found["a"].action == Action("agent", {"prompt": "fix", "provider": "my-own"})
+    assert found["a"].on_failure is not None
+    assert found["a"].on_failure.commands[0].action == Action("agent", {"prompt": "help", "provider": "my-own"})
+    assert found["b"].action == Action("agent", {"prompt": "fix", "provider": "claude"})
+
+
 @pytest.mark.parametrize(
     ("written", "params"),
     [
