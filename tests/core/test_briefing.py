@@ -473,9 +473,14 @@ def test_what_the_workflow_says_is_cut_to_the_size_of_a_context():
     assert f"  included_chars: {CONTEXT_CHARS_MAX}\n  dropped_chars: 5\n" in text
 
 
-def test_nothing_said_is_nothing_told_and_an_empty_word_is_a_word():
-    assert Briefing("fix").text(1, None) == ""
-    assert headers(Briefing("fix").text(1, "")) == [OWN_HEADER]
+@pytest.mark.parametrize("own", [None, "", [], {}])
+def test_nothing_said_is_nothing_told(own: Any):
+    assert Briefing("fix").text(1, own) == ""
+
+
+def test_nought_and_no_are_something():
+    assert headers(Briefing("fix").text(1, 0)) == [OWN_HEADER]
+    assert headers(Briefing("fix").text(1, False)) == [OWN_HEADER]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -53,10 +53,10 @@ class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
         return failure_context(run_id, self.target, self.failed)
 
     def text(self, run_id: int, own: Any = None) -> str:
-        """All of it; `own` is what the workflow itself says, and comes last."""
+        """All of it; `own` is what the workflow itself says, and comes last. What is empty says nothing."""
         outputs = [_worded(one) for one in self.heard]
         ours = assemble(run_id, self.target, self.failed, outputs, self.summary).text
-        theirs = "" if own is None else own_context(run_id, self.target, *_as_text(own))
+        theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
         return "\n\n".join(filter(None, (ours, theirs)))
 
     def fetched(self, fetch: Callable[[Any], Any]) -> Briefing:
