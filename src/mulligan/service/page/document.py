@@ -62,7 +62,7 @@ def _section(title: str, name: str, *inside: object) -> Html:
 
 def _graph(report: Report, graph: Html) -> Html:
     """The drawing; of many steps first their mosaic, since of a poster one sees a corner at a time."""
-    figure = element("figure", graph, tabindex="0")
+    figure = element("figure", graph, tabindex="0", aria_label="the graph of the workflow")
     if not graph:
         return joined([mosaic(report.steps), element("p", "Too many steps for a drawing.", class_="note")])
     if len(report.steps) > _GRAPH_STEPS_MAX:

@@ -99,7 +99,7 @@ def _most_telling(usages: list[Usage]) -> list[Usage]:
 def _row(usage: Usage, scale: Scale, said: Callable[[float], str]) -> Html:
     words = f"{said(usage.most)}{f' of {said(usage.asked)}' if usage.asked else ''}"
     picture = strip(usage, scale, f"{usage.step}: at most {words}")
-    took = element("span", words, class_="took over" if usage.is_over else "took")
+    took = element("span", words, class_="took over bad" if usage.is_over else "took")
     return element("div", element("span", usage.step, class_="name"), picture, took, class_="lane")
 
 

@@ -22,7 +22,12 @@ def table(heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[object]]) ->
     top = element("tr", joined(element("th", name, class_=kind or None, scope="col") for name, kind in heads))
     body = joined(element("tr", joined(_cells(heads, row))) for row in rows)
     return element(
-        "div", element("table", element("thead", top), element("tbody", body)), class_="scroll", tabindex="0"
+        "div",
+        element("table", element("thead", top), element("tbody", body)),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=", ".join(name for name, _ in heads if name),
     )
 
 

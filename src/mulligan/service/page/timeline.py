@@ -95,27 +95,30 @@ class _Drawn:
             return
         group = max(GROUP_LINES_MIN, ceil(len(lanes) / GROUPS_MAX))
         for first in range(0, len(lanes), group):
-            some = lanes[first : first + group]
+            some = list(lanes[first : first + group])
             noun = "items" if "[" in some[0].name else "steps"
-            yield self._folded(Lane(f"{noun} {first + 1:,} to {first + len(some):,}", below=list(some)))
+            head = Lane(f"{noun} {first + 1:,} to {first + len(some):,}", below=some)
+            yield self._folded(head, (self._lane(lane) for lane in some))
 
     def _lane(self, lane: Lane) -> Html:
         if lane.below:
-            return self._folded(lane)
+            return self._folded(lane, self._parts(lane))
         self._bars_left -= len(lane.bars)
-        said = _summary(lane)
-        return _line(lane, track(lane.bars, lane.threads, self._scale, said))
+        return _line(lane, track(lane.bars, lane.threads, self._scale, _summary(lane)))
 
-    def _folded(self, lane: Lane) -> Html:
+    def _parts(self, lane: Lane) -> Iterator[Html]:
+        """What ran for a map as a whole, and its items."""
+        if lane.bars or lane.threads:
+            yield self._lane(Lane("the step itself", lane.bars, lane.threads))
+        yield from self.lanes(lane.below)
+
+    def _folded(self, lane: Lane, inside: Iterator[Html]) -> Html:
         """A line that opens into those below it."""
-        picture = density([bar for below in lane.below for bar in below.all_bars()], self._scale, _summary(lane))
-        count = sum(1 for _ in lane.all_bars())
-        head = _line(lane, picture, name="summary")
-        if count > self._bars_left:
-            inside: Html = element("p", "too many to be listed one by one", class_="note")
-        else:
-            inside = joined(self.lanes(lane.below))
-        return element("details", head, element("div", inside, class_="below"))
+        bars = list(lane.all_bars())
+        head = _line(lane, density(bars, self._scale, _summary(lane)), name="summary")
+        if len(bars) > self._bars_left:
+            return element("details", head, element("p", "too many to be listed one by one", class_="note"))
+        return element("details", head, element("div", joined(inside), class_="below"))
 
 
 def _line(lane: Lane, picture: Html, name: str = "div") -> Html:
@@ -219,6 +222,8 @@ def _hover(attempt: Attempt, since: datetime, until: datetime, report: Report) -
         lines.append(f"memory {size(attempt.peak_memory)}" + (f" of {size(attempt.memory)}" if attempt.memory else ""))
     if attempt.cpu_seconds is not None:
         lines.append(f"processor {length(attempt.cpu_seconds)}")
+    if attempt.tokens:
+        lines.append(counted(attempt.tokens, "token"))
     return "\n".join(line for line in (*lines, f"on {attempt.host}" if attempt.host else "") if line)
 
 

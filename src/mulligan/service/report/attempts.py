@@ -46,6 +46,8 @@ class Attempt(msgspec.Struct):
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     peak_memory: int | None = None
+    # Of an agent that says so.
+    tokens: int | None = None
     # What it might use; None where nothing was said.
     memory: int | None = None
     cpus: float | None = None
@@ -156,6 +158,8 @@ def _measure(one: Attempt, usage: dict[str, Any], at: datetime) -> None:
     one.cpu_seconds = _figure(usage.get("cpu_seconds"))
     peak = _figure(usage.get("peak_memory"))
     one.peak_memory = int(peak) if peak else None
+    tokens = _figure(usage.get("tokens"))
+    one.tokens = int(tokens) if tokens else None
     if one.wall_seconds is not None:
         one.started_at = max(one.scheduled_at, at - timedelta(seconds=one.wall_seconds))
 

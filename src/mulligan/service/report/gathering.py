@@ -21,6 +21,7 @@ from ...core.transitions import RUN_ENDED
 from ...core.views import progress
 from ...core.workflow import END
 from ...language.drawing import draw_svg
+from ...ports import RunRecord
 from ..telling import waits
 from ..verbs import Service
 from .attempts import Attempt, Attempts, Gap
@@ -184,41 +185,38 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
     visits = seen.visits.told(state)
     children = service.store.children(run_id)
     return Report(
-        run_id,
-        record.workflow,
-        state.workflow.description,
-        record.version,
-        seen.started.file,
-        "running" if state.run.status == "new" else state.run.status,
-        state.run.degraded,
-        state.run.reason,
-        seen.end_said,
-        state.run.round,
-        seen.started.by,
-        record.parent_run_id,
-        seen.started.forked_from,
-        now,
-        started_at,
-        ended_at,
-        max(0.0, ((ended_at or now) - started_at).total_seconds()),
-        _counts(seen.last) if ended_at is not None else None,
-        progress(state),
-        [] if ended_at is not None else list(_waits(service, run_id)),
-        _with_logs(service, run_id, visits[:VISITS_MAX], seen.attempts),
-        len(visits),
-        seen.visits.item_failures(),
-        list(_steps(state, seen.attempts)),
-        list(seen.attempts.found.values()),
-        seen.attempts.gaps,
-        [
-            Called(one.run_id, one.workflow, one.status, one.parent_place, one.parent_attempt)
-            for one in children[:CHILDREN_MAX]
-        ],
-        len(children),
-        _values(state.run.inputs),
-        _values(state.run.outputs),
-        [_event(entry) for entry in entries[-EVENTS_MAX:]],
-        len(entries),
+        run_id=run_id,
+        workflow=record.workflow,
+        description=state.workflow.description,
+        version=record.version,
+        file=seen.started.file,
+        status="running" if state.run.status == "new" else state.run.status,
+        degraded=state.run.degraded,
+        reason=state.run.reason,
+        end_said=seen.end_said,
+        round=state.run.round,
+        by=seen.started.by,
+        parent_run_id=record.parent_run_id,
+        forked_from=seen.started.forked_from,
+        as_of=now,
+        started_at=started_at,
+        ended_at=ended_at,
+        seconds=max(0.0, ((ended_at or now) - started_at).total_seconds()),
+        counts=_counts(seen.last) if ended_at is not None else None,
+        statuses=progress(state),
+        waits=[] if ended_at is not None else list(_waits(service, run_id)),
+        visits=_with_logs(service, run_id, visits[:VISITS_MAX], seen.attempts),
+        visits_count=len(visits),
+        item_failures=seen.visits.item_failures(),
+        steps=list(_steps(state, seen.attempts)),
+        attempts=list(seen.attempts.found.values()),
+        gaps=seen.attempts.gaps,
+        children=[_called(child) for child in children[:CHILDREN_MAX]],
+        children_count=len(children),
+        inputs=_values(state.run.inputs),
+        outputs=_values(state.run.outputs),
+        events=[_event(entry) for entry in entries[-EVENTS_MAX:]],
+        events_count=len(entries),
     )
 
 
@@ -253,6 +251,10 @@ def _waits(service: Service, run_id: int) -> Iterator[Asking]:
     for asked in waits(service, run_id)[:WAITS_MAX]:
         is_asking = asked.wait["kind"] in ("triage", "approval", "pause")
         yield Asking(asked.run_id, asked.where, asked.wait["text"], is_asking)
+
+
+def _called(child: RunRecord) -> Called:
+    return Called(child.run_id, child.workflow, child.status, child.parent_place, child.parent_attempt)
 
 
 def _steps(state: State, attempts: Attempts) -> Iterator[StepLine]:

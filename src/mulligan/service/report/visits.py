@@ -240,6 +240,7 @@ def _mended(climb: _Climb) -> str:
         return RECOVERED.get(climb.recovered_by, f"recovered by its {climb.recovered_by} handler")
     tried = [f"retried{times(climb.retries)}"] if climb.retries else []
     tried += [f"lost its worker{times(climb.losses)}"] if climb.losses and climb.failure else []
+    tried += ["parked"] if "triage" in climb.tried else []
     return ", ".join([*tried, "then completed"])
 
 
