@@ -1,0 +1,310 @@
+"""Large outputs, live: kept beside the log, read by whoever needs them, on both kinds of stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core.artifacts import content, is_artifact, referred
+from mulligan.service.driver import Capacity
+
+from .runner import Live, Ran
+
+# Twenty thousand numbers: 109 kB as text, 149 kB as a list.
+NUMBERS = "seq 1 20000"
+
+
+def fetched(live: Live, value: Any) -> Any:
+    """What a reference stands for."""
+    assert is_artifact(value), value
+    artifact = referred(value)
+    return content(artifact, live.service.store.artifacts.fetch(artifact))
+
+
+def names(live: Live) -> list[str]:
+    return sorted(record.name for record in live.service.store.artifacts.records())
+
+
+def largest_entry(live: Live, run_id: int) -> int:
+    return max(len(repr(entry)) for entry in live.service.events(run_id))
+
+
+def test_a_large_output_is_no_part_of_the_log_and_is_read_whole_by_whoever_needs_it(live: Live):
+    ran = live.run(f"""
+        name: large
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - {{step: lines, shell: {NUMBERS}, capture: lines}}
+          - {{step: fed, shell: wc -l, stdin: "${{steps.text.output}}"}}
+          - step: counted
+            python: |
+              def main(text, both):
+                  return [len(text.split()), len(both["lines"])]
+            args: {{text: "${{steps.text.output}}", both: {{lines: "${{steps.lines.output}}"}}}}
+          - {{step: chosen, shell: 'echo ${{steps.lines.output[4999]}}', when: size(steps.lines.output) == 20000}}
+        outputs: {{text: "${{steps.text.output}}", first: "${{steps.lines.output[0]}}"}}
+    """)
+
+    assert ran.status == "completed"
+    outputs = {name: step["output"] for name, step in ran.steps.items()}
+    assert fetched(live, outputs["text"]).splitlines()[-1] == "20000"
+    assert len(fetched(live, outputs["lines"])) == 20000
+    assert outputs["fed"].strip() == "19999"
+    assert (outputs["counted"], outputs["chosen"]) == ([20000, 20000], "5000")
+    assert fetched(live, ran.shown["outputs"]["text"]) == fetched(live, outputs["text"])
+    assert ran.shown["outputs"]["first"] == "1"
+    assert names(live) == [f"{ran.run_id}/lines/1/1/output.json", f"{ran.run_id}/text/1/1/output.txt"]
+    assert largest_entry(live, ran.run_id) < 10_000
+
+
+def test_in_a_text_with_other_words_it_is_what_is_in_it(live: Live):
+    ran = live.run(f"""
+        name: joined
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - {{step: joined, shell: wc -c, stdin: "all of it: ${{steps.text.output}}!"}}
+    """)
+
+    assert ran.steps["joined"]["output"].strip() == str(len("all of it: !") + 108_893)
+
+
+@pytest.mark.parametrize(("count", "is_kept"), [(65_534, False), (65_535, True)])
+def test_up_to_64_kib_as_json_stay_in_the_log(live_file: Live, count: int, is_kept: bool):
+    ran = live_file.run(f"name: edge\nsteps: [{{step: text, shell: \"head -c {count} /dev/zero | tr '\\\\0' x\"}}]")
+
+    # The quotes around it count.
+    assert is_artifact(ran.steps["text"]["output"]) is is_kept
+
+
+def test_each_attempt_has_an_artifact_of_its_own(live: Live):
+    ran = live.run(f"""
+        name: attempts
+        steps:
+          - step: text
+            shell: {NUMBERS}; echo $MULLIGAN_ATTEMPT
+            validate: output.endsWith("2")
+            retry: {{max_retries: 1, delay: 0s, codes: [VALIDATION_FAILED]}}
+    """)
+
+    assert ran.status == "completed"
+    assert fetched(live, ran.steps["text"]["output"]).endswith("\n2")
+    assert names(live) == [f"{ran.run_id}/text/1/1/output.txt", f"{ran.run_id}/text/1/2/output.txt"]
+
+
+def test_an_output_that_looks_like_a_reference_is_kept_as_an_artifact(live: Live):
+    ran = live.run("""
+        name: lookalike
+        order: sequential
+        steps:
+          - {step: odd, python: 'def main(): return {"a": [{"$artifact": {"name": "1/x"}}]}'}
+          - step: reads
+            python: |
+              def main(odd): return odd["a"][0]["$artifact"]["name"]
+            args: {odd: "${steps.odd.output}"}
+    """)
+
+    assert fetched(live, ran.steps["odd"]["output"]) == {"a": [{"$artifact": {"name": "1/x"}}]}
+    assert ran.steps["reads"]["output"] == "1/x"
+
+
+def test_a_map_runs_over_a_large_list_and_its_results_may_be_large(live: Live):
+    ran = live.run(f"""
+        name: mapped
+        order: sequential
+        steps:
+          - {{step: lines, shell: {NUMBERS}, capture: lines}}
+          - step: each
+            map: {{over: "${{steps.lines.output}}", as: line, max_items: 3, filter: line != "2"}}
+            do:
+              - {{shell: "{NUMBERS}; echo ${{line}}"}}
+              - {{shell: "cat; echo again", stdin: "${{output}}"}}
+          - step: again
+            map: {{over: "${{steps.each.output.results}}", as: text}}
+            do: [{{shell: tail -2, stdin: "${{text}}", capture: lines}}]
+          - step: sizes
+            python: |
+              def main(results): return [len(text.splitlines()) for text in results]
+            args: {{results: "${{steps.each.output.results}}"}}
+    """)
+
+    assert ran.status == "completed"
+    assert all(map(is_artifact, ran.steps["each"]["output"]["results"]))
+    assert ran.steps["again"]["output"]["results"] == [["20000", "1again"], ["20000", "3again"], ["20000", "4again"]]
+    assert ran.steps["sizes"]["output"] == [20001, 20001, 20001]
+    [again] = ran.facts(e.MapExpanded, place="again")
+    assert all(map(is_artifact, again.items or []))
+
+
+def test_a_command_may_list_very_many_items(live_file: Live):
+    ran = live_file.run(f"""
+        name: listed
+        steps:
+          - step: each
+            map: {{over: {{shell: {NUMBERS}, capture: lines}}, as: n, offset: 19998}}
+            do: ['echo ${{n}}']
+    """)
+
+    assert ran.steps["each"]["output"]["results"] == ["19999", "20000"]
+
+
+def test_child_runs_are_given_large_values_and_give_them_back(live: Live):
+    live.write(
+        "child.yaml",
+        """
+        name: child
+        inputs: {lines: {type: array}, text: {type: string}}
+        steps: [{step: turn, shell: sort -rn, stdin: "${inputs.text}"}]
+        outputs: {text: "${steps.turn.output}", count: "${size(inputs.lines)}"}
+        """,
+    )
+
+    ran = live.run(f"""
+        name: parent
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - {{step: lines, shell: {NUMBERS}, capture: lines}}
+          - step: call
+            workflow: {{file: child.yaml, inputs: {{text: "${{steps.text.output}}", lines: "${{steps.lines.output}}"}}}}
+          - {{step: after, shell: head -1, stdin: "${{steps.call.output.text}}"}}
+    """)
+
+    assert ran.status == "completed"
+    assert (ran.steps["after"]["output"], ran.steps["call"]["output"]["count"]) == ("20000", 20000)
+    [child] = live.children(ran.run_id)
+    assert max(largest_entry(live, ran.run_id), largest_entry(live, child.run_id)) < 10_000
+
+
+def test_an_input_of_a_child_that_is_large_and_of_another_type_is_refused(live_file: Live):
+    live_file.write("child.yaml", "name: child\ninputs: {n: {type: object}}\nsteps: [{step: a, shell: 'true'}]")
+
+    ran = live_file.run(f"""
+        name: parent
+        order: sequential
+        steps:
+          - {{step: lines, shell: {NUMBERS}, capture: lines}}
+          - {{step: call, workflow: {{file: child.yaml, inputs: {{n: "${{steps.lines.output}}"}}}}}}
+    """)
+
+    assert ran.steps["call"]["failure"]["code"] == "INPUT_INVALID"
+    assert ran.steps["call"]["failure"]["message"].startswith("input 'n' is '")
+
+
+def test_handlers_captures_and_undo_read_and_give_large_values(live: Live):
+    ran = live.run(f"""
+        name: handled
+        order: sequential
+        steps:
+          - step: mended
+            shell: exit 1
+            on_failure: {{commands: ["{NUMBERS}"], capture: {{all: output, last: output.endsWith("20000")}}}}
+          - step: fallen
+            shell: exit 1
+            on_failure: {{shell: {NUMBERS}, strategy: fallback}}
+          - step: decided
+            shell: exit 1
+            on_failure:
+              strategy: custom
+              python: 'def main(): return {{"status": "completed", "output": "x" * 100000}}'
+          - {{step: undone, shell: {NUMBERS}, undo: {{shell: wc -l > undone, stdin: "${{output}}"}}}}
+          - {{step: read, shell: wc -l, stdin: "${{steps.mended.output.all}}"}}
+          - {{step: breaks, shell: exit 1}}
+    """)
+
+    assert ran.steps["mended"]["output"]["last"] is True
+    assert fetched(live, ran.steps["mended"]["output"]["all"]) == fetched(live, ran.steps["fallen"]["output"])
+    assert ran.steps["decided"]["output"] == "x" * 100_000
+    assert ran.steps["read"]["output"].strip() == "19999"
+    assert live.read("undone").strip() == "19999"
+
+
+def test_a_fork_reads_what_the_run_before_it_gave(live: Live):
+    flow = f"""
+        name: forked
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - {{step: count, shell: wc -l, stdin: "${{steps.text.output}}"}}
+    """
+    first = live.run(flow)
+
+    with live.service.driver(Capacity(cpus=2.0, memory=1 << 30)) as driver:
+        run_id = live.service.fork(first.run_id, "count", {}, driver=driver)
+        driver.drive(run_id)
+
+    second = live.look(run_id)
+    assert second.steps["count"]["output"].strip() == "19999"
+    assert names(live) == [f"{first.run_id}/text/1/1/output.txt"]
+
+
+def test_end_may_say_much(live_file: Live):
+    ran = live_file.run("""
+        name: ends
+        steps: [{step: a, shell: 'true'}]
+        end: {python: 'def main(): return {"status": "failed", "reason": "enough", "all": "x" * 100000}'}
+    """)
+
+    assert (ran.status, ran.shown["reason"]) == ("failed", "enough")
+
+
+# -- trouble ----------------------------------------------------------------------------------------------------------
+
+READERS = f"""
+name: readers
+order: sequential
+steps:
+  - {{step: text, shell: {NUMBERS}}}
+  - {{step: spoil, shell: SPOIL}}
+  - {{step: task, shell: wc -l, stdin: "${{steps.text.output}}", continue_on_error: true}}
+  - {{step: look, shell: 'true', when: size(steps.text.output) > 3}}
+"""
+
+
+def spoiled(live: Live, command: str) -> Ran:
+    """A run in which somebody does something to an artifact."""
+    path = f"{live.home.folder}/artifacts/1/text/1/1/output.txt"
+    return live.run(READERS.replace("SPOIL", f'"{command.replace("FILE", path)}"'))
+
+
+def test_one_that_is_gone_fails_what_reads_it_and_says_so(live_file: Live):
+    ran = spoiled(live_file, "rm FILE")
+
+    name = "artifact '1/text/1/1/output.txt'"
+    assert {step: ran.steps[step]["failure"]["message"] for step in ("task", "look")} == {
+        "task": f"a value that it reads cannot be had: {name} is gone",
+        "look": f"'size(steps.text.output) > 3': {name} is gone",
+    }
+    assert [ran.steps[step]["failure"]["code"] for step in ("task", "look")] == ["INPUT_INVALID", "EXPRESSION_FAILED"]
+
+
+def test_one_that_is_damaged_fails_what_reads_it_and_says_so(live_file: Live):
+    ran = spoiled(live_file, "echo wrong > FILE")
+
+    problem = "artifact '1/text/1/1/output.txt' is damaged: it has 6 bytes, and 108893 were kept"
+    assert ran.steps["task"]["failure"]["message"] == f"a value that it reads cannot be had: {problem}"
+    assert ran.steps["look"]["failure"]["message"] == f"'size(steps.text.output) > 3': {problem}"
+
+
+def test_where_it_cannot_be_kept_the_attempt_fails_and_another_one_may_do(live_file: Live):
+    live_file.home.folder.mkdir(exist_ok=True)
+    (live_file.home.folder / "artifacts").write_text("in the way")
+
+    ran = live_file.run(f"""
+        name: full
+        steps:
+          - step: text
+            shell: '[ $MULLIGAN_ATTEMPT = 1 ] || rm {live_file.home.folder}/artifacts; {NUMBERS}'
+            retry: {{max_retries: 1, delay: 0s, codes: [EXCEPTION]}}
+    """)
+
+    [failed] = ran.facts(e.AttemptFailed)
+    assert (failed.failure.code, failed.failure.message) == (
+        "EXCEPTION",
+        "its output cannot be kept: not a directory",
+    )
+    assert ran.status == "completed"
+    assert names(live_file) == ["1/text/1/2/output.txt"]
