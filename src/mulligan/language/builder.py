@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 from mulligan.core.workflow import Workflow as CheckedWorkflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language.document import UNFIT
-from mulligan.language.loading import Files
+from mulligan.language.loading import Examined, Files
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
 from mulligan.language.workflows import read_workflow
@@ -83,7 +83,7 @@ class Workflow:
         def add(function: Function) -> Function:
             call = f"{function.__module__}:{function.__qualname__}"
             if function.__module__ == "__main__" or "<" in call:
-                raise LanguageError([self._places.problem_of_function(function.__qualname__, said)])
+                raise LanguageError([self._places.problem_of_function(function, said)])
             self._append(name or function.__name__, {"python": {"call": call}, **keys}, said)
             return function
 
@@ -103,8 +103,14 @@ class Workflow:
 
     def check(self) -> CheckedWorkflow:
         """The checked workflow, or a LanguageError with all that is wrong with it."""
+        return self.examine().workflow
+
+    def examine(self) -> Examined:
+        """The checked workflow with its warnings, in one reading."""
         source = _PythonSource(self._places)
-        return read_workflow(self._root, source, "workflow", Files(self._file.parent, (self._file.resolve(),), {}))
+        files = Files(self._file.parent, (self._file.resolve(),), {})
+        workflow = read_workflow(self._root, source, "workflow", files)
+        return Examined(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
 
     def _declare(self, section: str, name: str, keys: dict[str, Any]) -> Workflow:
         said = self._places.caller()
@@ -183,11 +189,12 @@ class _Places:
             return self.problem("value", message, said, "", "")
         return None
 
-    def problem_of_function(self, name: str, said: _Said) -> Problem:
-        message = f"no worker can import the function '{name}'"
-        return self.problem(
-            "function", message, said, name, "put it at the top of a module that is not run as a script"
-        )
+    def problem_of_function(self, function: Callable[..., Any], said: _Said) -> Problem:
+        message = f"no worker can import the function '{function.__qualname__}'"
+        hint = "put it at the top of a module that is not run as a script"
+        if function.__module__.startswith("<"):  # see `python_building`
+            hint = "call mulligan from the folder of this file, or from one above it"
+        return self.problem("function", message, said, function.__qualname__, hint)
 
     def problem(self, code: str, message: str, said: _Said, word: str, hint: str) -> Problem:
         line, column, length = _find(said, word)

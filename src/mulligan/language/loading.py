@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
+from mulligan.language import python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Node, Refusal, Source
 from mulligan.language.workflows import read_workflow
@@ -42,6 +43,8 @@ def examine(path: str | Path, *, text: str | None = None) -> Examined:
     path = Path(path)
     try:
         data = path.read_bytes() if text is None else _encoded(text)
+        if path.suffix == python_files.SUFFIX and text is None:
+            return Examined(*python_files.build(path))
     except OSError as error:
         raise LanguageError([Problem("language.unreadable", _why(error), str(path))]) from None
     with _without_collections():

@@ -1,0 +1,53 @@
+"""Python files into workflows. What such a file does is its own affair, so it runs in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from mulligan.core.workflow import Workflow
+from mulligan.errors import LanguageError, Problem
+
+SUFFIX = ".py"
+# The folder of this package comes last: what lies beside the file is meant first.
+_PROGRAM = (
+    "import sys; parent, *told = sys.argv[1:]; sys.path.append(parent); "
+    "from mulligan.language.python_building import main; main(*told)"
+)
+_PACKAGE_PARENT = str(Path(__file__).parents[2])
+_NOTHING = "the file has ended its process before its workflow was there"
+
+
+class Built(msgspec.Struct, omit_defaults=True):
+    """What a Python file came to: a workflow and its warnings, or what is wrong with it."""
+
+    workflow: Workflow | None = None
+    warnings: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def build(path: Path) -> tuple[Workflow, tuple[Problem, ...]]:
+    """The checked workflow that the file makes, and its warnings. LanguageError where it makes none, or a wrong one."""
+    answer = _run(path)
+    built = msgspec.json.decode(answer, type=Built) if answer else Built()
+    if built.workflow is None:
+        raise LanguageError(built.problems or (Problem("language.python", _NOTHING, str(path)),))
+    return built.workflow, built.warnings
+
+
+def _run(path: Path) -> bytes:
+    """What it answers, through a pipe that nothing else writes to: what the file prints is for the person there."""
+    reader, writer = os.pipe()
+    argv = [sys.executable, "-c", _PROGRAM, _PACKAGE_PARENT, str(path), str(writer)]
+    os.set_inheritable(writer, True)
+    files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
+    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=files)
+    os.close(writer)
+    try:
+        with os.fdopen(reader, "rb") as answer:
+            return answer.read()
+    finally:
+        os.waitpid(pid, 0)

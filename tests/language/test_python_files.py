@@ -1,0 +1,150 @@
+"""A Python file in the place of a workflow file: whatever it does, it is a workflow or a refusal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mulligan.errors import LanguageError
+from mulligan.language import examine, lint, load, load_text
+
+HEAD = "from mulligan.language.builder import Workflow\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which mulligan is called."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(path: str, text: str) -> Path:
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(LanguageError) as refused:
+        load(path)
+    return refused.value.render()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'flow = Workflow("w").step("a", shell="make")',
+        # The checked one will do.
+        'flow = Workflow("w").step("a", shell="make").check()',
+        # Two names of one.
+        'a = b = Workflow("w").step("a", shell="make")',
+        # Of several the one that is called so.
+        'other = Workflow("o")\nworkflow = Workflow("w").step("a", shell="make")',
+        # What stands under this is for who runs the file as a script.
+        'flow = Workflow("w").step("a", shell="make")\nif __name__ == "__main__":\n    raise SystemExit(1)',
+    ],
+)
+def test_a_file_that_makes_a_workflow_is_one(folder: Path, text: str) -> None:
+    assert load(written("flow.py", HEAD + text)) == load_text("name: w\nsteps: [{step: a, shell: make}]")
+
+
+@pytest.mark.parametrize(("file", "call"), [("release.py", "release:say"), ("flows/release.py", "flows.release:say")])
+def test_a_function_is_called_as_a_worker_in_this_folder_finds_it(folder: Path, file: str, call: str) -> None:
+    text = 'flow = Workflow("w")\n@flow.python()\ndef say() -> str:\n    return "hello"\n'
+
+    (step,) = load(written(file, HEAD + text)).steps
+
+    assert step.action is not None
+    assert step.action.params == {"call": call}
+
+
+def test_a_function_that_no_worker_could_import_from_here_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written("release.py", HEAD + 'flow = Workflow("w")\n@flow.python()\ndef say() -> str:\n    return "hello"\n')
+    (folder / "below").mkdir()
+    monkeypatch.chdir("below")
+
+    assert refusal(Path("../release.py")) == (
+        "error[language.function]: ../release.py:3:1: no worker can import the function 'say'\n"
+        "  3 | @flow.python()\n"
+        "    | ^^^^^^^^^^^^^^ call mulligan from the folder of this file, or from one above it"
+    )
+
+
+def test_modules_beside_the_file_and_in_this_folder_can_be_imported(folder: Path) -> None:
+    written("names.py", 'NAME = "w"')
+    written("flows/commands.py", 'COMMAND = "make"')
+    text = "from commands import COMMAND\nfrom names import NAME\nflow = Workflow(NAME).step('a', shell=COMMAND)"
+
+    assert load(written("flows/flow.py", HEAD + text)).name == "w"
+
+
+def test_what_the_file_prints_is_no_part_of_the_answer(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = 'print("hello")\nflow = Workflow("w").step("a", shell="make")'
+
+    assert load(written("flow.py", HEAD + text)).name == "w"
+    assert capfd.readouterr() == ("", "hello\n")
+
+
+def test_the_file_runs_in_a_process_of_its_own(folder: Path) -> None:
+    text = 'import os\nflow = Workflow(f"w{os.getppid()}").step("a", shell="make")\nos.chdir("/")\nos.environ.clear()'
+
+    assert load(written("flow.py", HEAD + text)).name == f"w{os.getpid()}"
+    assert Path.cwd() == folder
+
+
+def test_warnings_point_into_the_file(folder: Path) -> None:
+    text = 'flow = Workflow("w", handlers={"tidy": "make clean"}).step("a", shell="make")'
+
+    (warning,) = lint(written("flow.py", HEAD + text))
+
+    assert (warning.kind, warning.line) == ("warning", 2)
+    assert examine("flow.py").workflow.name == "w"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = 1", "flow.py: the file makes no workflow\n  write workflow = Workflow(…)"),
+        (
+            HEAD + 'a = Workflow("a")\nb = Workflow("b")',
+            "flow.py: the file makes 2 workflows: 'a' and 'b'\n  call the one that is to run 'workflow'",
+        ),
+        ("x = (", "flow.py:1:1: SyntaxError: '(' was never closed\n  1 | x = (\n    | ^^^^^"),
+        (
+            "def f():\n    return nope\nf()",
+            "flow.py:2:5: NameError: name 'nope' is not defined\n  2 |     return nope\n    |     ^^^^^^^^^^^",
+        ),
+        (
+            "import nowhere_to_be_found",
+            "flow.py:1:1: ModuleNotFoundError: No module named 'nowhere_to_be_found'\n"
+            "  1 | import nowhere_to_be_found\n    | ^^^^^^^^^^^^^^^^^^^^^^^^^^",
+        ),
+        ("raise SystemExit", "flow.py:1:1: SystemExit\n  1 | raise SystemExit\n    | ^^^^^^^^^^^^^^^^"),
+        ("import os; os._exit(0)", "flow.py: the file has ended its process before its workflow was there"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            "flow.py: the file has ended its process before its workflow was there",
+        ),
+    ],
+)
+def test_a_file_that_makes_no_workflow_is_refused(folder: Path, text: str, told: str) -> None:
+    assert refusal(written("flow.py", text)) == f"error[language.python]: {told}"
+
+
+def test_a_refusal_names_the_file_as_it_was_named(folder: Path) -> None:
+    file = written("flows/flow.py", HEAD + 'flow = Workflow("w").step("a", shell="make", needs=["b"])')
+
+    assert refusal(file) == (
+        "error[language.unknown_step]: flows/flow.py:2:54: step 'a' needs 'b', which is not a step\n"
+        '  2 | flow = Workflow("w").step("a", shell="make", needs=["b"])\n'
+        "    |                                                      ^"
+    )
+
+
+def test_a_file_that_is_not_there_is_refused(folder: Path) -> None:
+    assert refusal(Path("flow.py")) == "error[language.unreadable]: flow.py: there is no such file"
