@@ -1,0 +1,225 @@
+"""What a task gives and reads where it is large: kept under a name of its attempt's own, fetched before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mulligan.core.artifacts import Artifact, Format, described, is_artifact, reference, referred
+from mulligan.core.classify import Outcome
+from mulligan.core.reports import TaskEnded
+from mulligan.core.tasks import Task
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import Artifacts
+from mulligan.store.artifact_files import ArtifactFiles
+from mulligan.testing.clock import START
+from mulligan.worker.results import Results
+
+from .work import Work
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ArtifactFiles:
+    return ArtifactFiles(tmp_path / "artifacts")
+
+
+@pytest.fixture
+def keeping(tmp_path: Path, files: ArtifactFiles) -> Iterator[Work]:
+    """A worker with a place for artifacts."""
+    found = Work(tmp_path, artifacts=files)
+    yield found
+    found.close()
+
+
+def task(place: str = "build", **fields: Any) -> Task:
+    return Task(17, place, 2, "shell", {"text": "true"}, "nightly", "v1", "build", 3, **fields)
+
+
+def ended(output: Any, outcome: Outcome = Outcome()) -> TaskEnded:  # noqa: B008 - frozen
+    return TaskEnded(START, "build", 2, outcome, output)
+
+
+# -- outward ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("output", "is_kept"),
+    [
+        # As JSON, a text has two quotes more.
+        ("x" * 65_534, False),
+        ("x" * 65_535, True),
+        ("ü" * 32_767, False),
+        ("ü" * 32_768, True),
+        ("\x01" * 10_922, False),
+        ("\x01" * 10_923, True),
+        ([1] * 32_767, False),
+        ([1] * 32_768, True),
+        ([1.5] * 16_383, False),
+        ({"a": "x" * 65_528}, False),
+        ({"a": "x" * 65_529}, True),
+        (None, False),
+        (True, False),
+        (0, False),
+        ("", False),
+        ([], False),
+        # It says itself that it is one, and is none.
+        ({"$artifact": 1}, True),
+        ([{"deep": {"$artifact": {}}}], True),
+        ({"$artifact": 1, "more": 2}, False),
+        (["$artifact"], False),
+        ("$artifact", False),
+    ],
+)
+def test_what_is_over_64_kib_as_json_or_looks_like_a_reference_is_kept(
+    files: ArtifactFiles, output: Any, is_kept: bool
+) -> None:
+    told = Results(files).kept(task(), ended(output))
+
+    assert (told.output != output) is is_kept
+    if is_kept:
+        kept = referred(told.output)
+        data = output.encode() if isinstance(output, str) else msgspec.json.encode(output)
+        format: Format = "text" if isinstance(output, str) else "json"
+        assert kept == described(f"17/build/3/2/output.{'txt' if format == 'text' else 'json'}", data, format)
+        assert files.fetch(kept) == data
+
+
+def test_the_name_says_which_run_place_visit_and_attempt_and_fits_any_file_system(files: ArtifactFiles) -> None:
+    told = Results(files).kept(task("check[3].on_failure@2.0"), ended("x" * 70_000))
+    odd = Results(files).kept(task("ü/.."), ended("x" * 70_000))
+
+    assert referred(told.output).name == "17/check[3].on_failure@2.0/3/2/output.txt"
+    assert referred(odd.output).name == "17/%C3%BC%2F../3/2/output.txt"
+    assert files.fetch(referred(odd.output)) == b"x" * 70_000
+
+
+def test_without_a_place_for_them_large_outputs_stay_where_they_are() -> None:
+    told = ended("x" * 70_000)
+
+    assert Results(None).kept(task(), told) is told
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (2**70, "it has a number of more than 64 bits, or is nested too deep"),
+        ([[2**70]], "it has a number of more than 64 bits, or is nested too deep"),
+        (["\ud800"], "it has half of a character in it"),
+        ("\ud800" * 20_000, "it has half of a character in it"),
+    ],
+)
+def test_what_no_event_can_hold_is_no_result(files: ArtifactFiles, output: Any, problem: str) -> None:
+    told = Results(files).kept(task(), ended(output))
+
+    assert told == ended(None, Outcome(output_error=f"its output cannot be kept: {problem}"))
+
+
+def test_errors_that_no_event_can_hold_are_said_to_be_so(files: ArtifactFiles) -> None:
+    told = Results(files).kept(task(), ended("fine", Outcome(reported=({"details": 2**70},))))
+
+    problem = "cannot be kept: it has a number of more than 64 bits, or is nested too deep"
+    assert told == ended(None, Outcome(report_error=problem))
+
+
+class Away:
+    """Artifacts that cannot be had."""
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        raise StoreUnavailable("no space left on device")
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        raise StoreUnavailable("the server does not answer")
+
+
+def test_where_there_is_no_room_the_attempt_has_failed_and_says_so() -> None:
+    away: Artifacts = Away()  # type: ignore[assignment]
+
+    told = Results(away).kept(task(), ended("x" * 70_000, Outcome(is_stopped=True)))
+
+    message = "its output cannot be kept: no space left on device"
+    assert told == ended(None, Outcome(exit_code=None, code="EXCEPTION", message=message, is_stopped=True))
+
+
+def test_both_kinds_of_tasks_have_their_large_outputs_kept(keeping: Work, files: ArtifactFiles) -> None:
+    shell = keeping.run_shell("seq 1 20000", capture="lines")
+    python = keeping.run_python("def main(): return 'x' * 70_000")
+
+    assert len(msgspec.json.decode(files.fetch(referred(shell.output)))) == 20_000
+    assert files.fetch(referred(python.output)) == b"x" * 70_000
+
+
+# -- inward -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def text(files: ArtifactFiles) -> dict[str, Any]:
+    return reference(files.keep("17/text/1/1/output.txt", b"hello", "text"))
+
+
+def test_a_task_gets_what_is_in_them_wherever_it_stands(
+    keeping: Work, files: ArtifactFiles, text: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = reference(files.keep("17/rows/1/1/output.json", b"[1,[2]]", "json"))
+    folder = reference(files.keep("17/where/1/1/output.txt", str(tmp_path).encode(), "text"))
+
+    fed = keeping.run_shell('cat; echo " $WHO"; pwd', stdin=text, env={"WHO": rows}, cwd=folder)
+    called = keeping.run_python("def main(a, b): return [a, b]", {"a": [text, {"deep": rows}], "b": 1})
+
+    assert fed.output == f"hello [1,[2]]\n{tmp_path}"
+    assert called.output == [["hello", {"deep": [1, [2]]}], 1]
+
+
+def test_what_is_in_one_is_handed_over_and_not_looked_into(keeping: Work, files: ArtifactFiles) -> None:
+    inner = {"$artifact": {"name": "17/never/1/1/output.json", "size": 1, "sha256": "", "format": "json"}}
+    odd = reference(files.keep("17/odd/1/1/output.json", msgspec.json.encode(inner), "json"))
+
+    told = keeping.run_python("def main(a): return a['$artifact']['name']", {"a": odd})
+
+    assert told.output == "17/never/1/1/output.json"
+
+
+def test_one_that_does_not_fit_into_the_environment_is_refused_as_any_value(
+    keeping: Work, files: ArtifactFiles
+) -> None:
+    large = reference(files.keep("17/large/1/1/output.txt", b"x" * 100_000, "text"))
+
+    told = keeping.run_shell("true", env={"LARGE": large})
+
+    assert told.outcome.code == "INPUT_INVALID"
+    assert told.outcome.message.startswith("the value of 'LARGE' has 100000 bytes, and an environment variable holds")
+
+
+def test_one_that_is_gone_is_an_input_that_cannot_be_had(keeping: Work, files: ArtifactFiles, text: Any) -> None:
+    files.remove(["17/text/1/1/output.txt"])
+
+    told = keeping.run_shell("cat", stdin=text)
+
+    message = "a value that it reads cannot be had: artifact '17/text/1/1/output.txt' is gone"
+    assert told.outcome == Outcome(exit_code=None, code="INPUT_INVALID", message=message)
+
+
+def test_while_the_store_is_away_a_task_that_reads_one_has_failed_and_may_be_tried_again(
+    tmp_path: Path, text: dict[str, Any]
+) -> None:
+    work = Work(tmp_path, artifacts=Away())
+    try:
+        told = work.run_shell("cat", stdin=text)
+    finally:
+        work.close()
+
+    message = "a value that it reads cannot be had: the server does not answer"
+    assert told.outcome == Outcome(exit_code=None, code="EXCEPTION", message=message)
+
+
+def test_a_worker_without_a_place_for_them_hands_a_reference_on_as_it_is(tmp_path: Path, text: Any) -> None:
+    work = Work(tmp_path)
+    try:
+        told = work.run_python("def main(a): return a", {"a": text})
+    finally:
+        work.close()
+
+    assert is_artifact(told.output)
