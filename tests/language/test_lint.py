@@ -328,3 +328,27 @@ def test_triage_on_a_map_that_may_fail_for_its_items_is_not(bound: str) -> None:
     collect = "" if "on_item" in bound else "on_item_failure: collect, "
 
     assert warnings(f"steps: [{{step: a, map: {{over: [1], {collect}{bound}}}, triage: true, do: [make]}}]") == ""
+
+
+def test_a_value_of_a_matrix_written_as_in_a_name_is_warned_about_where_it_is_text() -> None:
+    said = warnings(
+        """
+        steps:
+          - step: "sim_{i}"
+            matrix: {i: 1..2, mode: [a]}
+            shell: |
+              ./sim.sh {i:02d} ${matrix.i} {other} ${i} '{{mode}}' '{"i": 1}'
+            env: {MODE: "{mode}"}
+            needs: ["prep_{i}"]
+          - {step: "prep_{i}", matrix: {i: 1..2}, python: "def main(i): return {i}", args: {i: 1}}
+          - {step: alone, shell: "echo {i}"}
+        """
+    )
+
+    place = "warning[language.matrix_placeholder]: w.yaml"
+    text = "is a value of the matrix only in names: here it is taken for text"
+    assert [line for line in said.splitlines() if line.startswith("warning")] == [
+        f"{place}:5:16: '{{i:02d}}' {text}",
+        f"{place}:6:18: '{{mode}}' {text}",
+    ]
+    assert "write ${matrix.i}" in said

@@ -159,9 +159,20 @@ MATRICES = [
     ("s_{i:03d}", "{i: 9..10}", ["s_009", "s_010"]),
     ("s_{a:.2f}", "{a: '0..1 step 0.25'}", ["s_0_00", "s_0_25", "s_0_50", "s_0_75", "s_1_00"]),
     ("s_{a}", "{a: {from: 0.1, to: 0.3, step: 0.1}}", ["s_0_1", "s_0_2", "s_0_3"]),
+    ("s_{a}", "{a: 5..1 step -2}", ["s_5", "s_3", "s_1"]),
+    ("s_{a}", "{a: {from: 1, to: 0, step: -0.5}}", ["s_1_0", "s_0_5", "s_0_0"]),
+    # one value, and a last one that is not met exactly
+    ("s_{a}", "{a: 3..3}", ["s_3"]),
+    ("s_{a}", "{a: 1..6 step 4}", ["s_1", "s_5"]),
+    # the same value twice in a name, in two formats
+    ("s_{i}_{i:03d}", "{i: [7]}", ["s_7_007"]),
     # without a parameter in the name the values are appended
     ("s", "{a: [x, y], b: [1, true]}", ["s_x_1", "s_x_true", "s_y_1", "s_y_true"]),
     ("s_{a}_{b}", "{zip: {a: [1, 2], b: [x, y]}}", ["s_1_x", "s_2_y"]),
+    ("s_{a}_{b}", "{product: {a: [1, 2], b: [x]}}", ["s_1_x", "s_2_x"]),
+    # a list, and a range, may be called as a form is
+    ("s_{zip}", "{zip: [1, 2]}", ["s_1", "s_2"]),
+    ("s_{product}", "{product: {from: 1, to: 2}}", ["s_1", "s_2"]),
     # values that make no name are counted
     ("s", "{a: [{x: 1}, {x: 2}]}", ["s_1", "s_2"]),
     # nothing is called what JSON calls it
@@ -201,6 +212,12 @@ def test_matrix_values_become_constants_of_their_types() -> None:
     assert sources(first.env["B"]) == ["a=", "0.5", " ", "${inputs.go}"]
     assert sources(first.env["C"]) == ["x y"]
     assert found["s_2_x_y"].when == Expression("2 > 1 && inputs.go", ("inputs",))
+
+
+def test_a_step_of_a_matrix_knows_the_name_of_the_whole() -> None:
+    found = steps("- {step: 'sim_{i}', matrix: {i: 1..2}, shell: make}\n- {step: alone, shell: make}")
+
+    assert {name: step.sweep for name, step in found.items()} == {"sim_1": "sim", "sim_2": "sim", "alone": ""}
 
 
 def test_a_matrix_of_constant_steps_shares_them() -> None:

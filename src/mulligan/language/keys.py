@@ -397,13 +397,14 @@ RANGE = Record(
     "range",
     {
         "from": Key(number(-RANGE_MAX, RANGE_MAX), "the first value", is_required=True),
-        "to": Key(number(-RANGE_MAX, RANGE_MAX), "no value is larger than this", is_required=True),
-        "step": Key(number(RANGE_STEP_MIN, RANGE_MAX), "from one value to the next (default 1)"),
+        "to": Key(number(-RANGE_MAX, RANGE_MAX), "no value is beyond this", is_required=True),
+        "step": Key(number(-RANGE_MAX, RANGE_MAX), "from one value to the next (default 1); below 0 it goes down"),
     },
 )
 MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(ListOf(Json())), mapping=RANGE))
 MATRIX_ZIP = Record("matrix_zip", {"zip": Key(_node(MATRIX_LISTS), "the first with the first, and so on")})
-MATRIX = AnyOf("a mapping of lists, or {zip: …}", (MATRIX_ZIP, MATRIX_LISTS))
+MATRIX_PRODUCT = Record("matrix_product", {"product": Key(_node(MATRIX_LISTS), "each with each, as without this word")})
+MATRIX = AnyOf("a mapping of lists, {product: …} or {zip: …}", (MATRIX_ZIP, MATRIX_PRODUCT, MATRIX_LISTS))
 
 _A_NAME = "a name of letters, digits, '_' and '-'"
 STEP_KEYS = {

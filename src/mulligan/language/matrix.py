@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from mulligan.language.expressions import as_text
-from mulligan.language.keys import MATRIX_LISTS, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
+from mulligan.language.keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope
@@ -24,25 +24,36 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _RANGE = pattern(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+step\s+({_NUMBER}))?")
 _PARAMETER = pattern(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _FORMAT = pattern(r"[<>=^+\-, #0_]{0,4}\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]?")
+# As some other systems write it.
+_COLONS = pattern(rf"\{{?({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?\}}?")
+_FORMS = {"zip": MATRIX_ZIP, "product": MATRIX_PRODUCT}
 _UNLAWFUL = pattern(r"[^A-Za-z0-9_-]+")
 
 
 def read_matrix(node: Node, scope: Scope) -> list[Values]:
     """The combinations: of all values with all (product), or of the first with the first and so on (zip)."""
-    is_zip = isinstance(node, Mapping) and list(node.entries) == ["zip"] and isinstance(node.get("zip"), Mapping)
-    lists_node = MATRIX_ZIP.read(node, "'matrix'", scope.source)["zip"] if is_zip else node
+    form = _form(node)
+    lists_node = _FORMS[form].read(node, "'matrix'", scope.source)[form] if form else node
     lists = _lists(lists_node, scope)
     if not lists:
         raise scope.source.refuse("matrix", "'matrix' names no values", node, hint="write it as {alpha: [1, 2, 3]}")
-    combinations = _zipped(lists, lists_node, scope) if is_zip else _product(lists, lists_node, scope)
+    combinations = _zipped(lists, lists_node, scope) if form == "zip" else _product(lists, lists_node, scope)
     return [dict(zip(lists, values, strict=True)) for values in combinations]
 
 
 def written_names(node: Node) -> tuple[str, ...]:
     """The names of a matrix that was refused: what reads them is not wrong for that."""
-    inner = node.get("zip") if isinstance(node, Mapping) else None
-    named = inner if isinstance(inner, Mapping) else node
+    form = _form(node)
+    named = node.get(form) if form and isinstance(node, Mapping) else node
     return tuple(named.entries) if isinstance(named, Mapping) else ()
+
+
+def _form(node: Node) -> str:
+    """How the lists below are put together, if that is said: a list may itself be called 'zip', and so may a range."""
+    names = list(node.entries) if isinstance(node, Mapping) else []
+    inner = node.get(names[0]) if isinstance(node, Mapping) and len(names) == 1 else None
+    is_form = isinstance(inner, Mapping) and names[0] in _FORMS and not {"from", "to"} <= inner.entries.keys()
+    return names[0] if is_form else ""
 
 
 def _lists(node: Node, scope: Scope) -> dict[str, list[Any]]:
@@ -64,12 +75,21 @@ def _values(form: Any, node: Node, name: str, scope: Scope) -> list[Any]:
         found = _RANGE.fullmatch(form)
         if not found:
             message = f"'{name}' is {describe(node)}, a list or a range such as 1..10 is expected"
-            raise scope.source.refuse("matrix", message, node, hint="write it as 1..10 or '0..1 step 0.25'")
+            raise scope.source.refuse("matrix", message, node, hint=f"write it as {_meant(form)}")
         written = [float(number or 1) for number in found.groups()]
         if max(map(abs, written)) > RANGE_MAX:
             raise scope.source.refuse("matrix", f"a range lies between {-RANGE_MAX:g} and {RANGE_MAX:g}", node)
         start, stop, step = map(_tidy, written)
     return _range(start, stop, step, node, scope)
+
+
+def _meant(text: str) -> str:
+    """A range as we write it."""
+    found = _COLONS.fullmatch(text.strip())
+    if not found:
+        return "1..10 or '0..1 step 0.25'"
+    start, stop, step = found.groups()
+    return f"'{start}..{stop} step {step}'" if step else f"{start}..{stop}"
 
 
 def _tidy(number: float) -> int | float:
@@ -81,12 +101,12 @@ def _tidy(number: float) -> int | float:
 def _range(start: Any, stop: Any, step: Any, node: Node, scope: Scope) -> list[Any]:
     if start is None or stop is None or step is None:
         return [0]  # refused already; what stands here is never used
-    if stop < start:
-        raise scope.source.refuse(
-            "matrix", "the range goes from high to low", node, hint="the smaller number comes first"
-        )
-    if step < RANGE_STEP_MIN:
+    if abs(step) < RANGE_STEP_MIN:
         raise scope.source.refuse("matrix", f"the step of a range is at least {RANGE_STEP_MIN:g}", node)
+    if (stop - start) * step < 0:
+        ways = ("from high to low", "-1") if stop < start else ("from low to high", "1")
+        hint = f"write it as '{start:g}..{stop:g} step {ways[1]}', or the other number first"
+        raise scope.source.refuse("matrix", f"the range goes {ways[0]}, and its step does not", node, hint=hint)
     count = math.floor((stop - start) / step + 1e-9) + 1
     if count > COMBINATIONS_MAX:
         raise _too_many(count, node, scope)

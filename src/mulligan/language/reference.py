@@ -49,6 +49,7 @@ TITLES = {
     "command": "A command",
     "workflow_action": "A workflow action",
     "matrix_zip": "A matrix with zip",
+    "matrix_product": "A matrix with product",
     "policy": "A retry policy",
     "rule": "A rule",
     "need": "A need",

@@ -1,4 +1,4 @@
-"""Lawful texts that are most likely a slip: another system's `{{ … }}`, and an item's name where there is no item."""
+"""Lawful texts that are most likely a slip: another system's `{{ … }}`, `{i}`, an item's name without an item."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from mulligan.language import shell_holes
+from mulligan.language.matrix import written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
 from mulligan.language.patterns import pattern
 from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope
@@ -14,6 +15,9 @@ from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
 from mulligan.language.shell_holes import Names, ShellRefused
 from mulligan.language.shell_scan import scan
 
+_PLACEHOLDER = pattern(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
+# What names steps, and the matrix itself.
+_NAMING = frozenset({"step", "needs", "next", "matrix", "python"})
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
 _FOREIGN = pattern(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
 
@@ -80,6 +84,25 @@ def warn_foreign_templates(root: Mapping, source: Source) -> None:
         if not key.text.startswith("x-"):
             for scalar in _texts(value):
                 _warn_foreign(scalar, items, source)
+
+
+def warn_placeholders(root: Mapping, source: Source) -> None:
+    """Warn about `{i}` in what a step of a matrix does: only in names is that a value of the matrix."""
+    steps = root.get("steps")
+    for step in steps.items if isinstance(steps, Sequence) else ():
+        matrix = step.get("matrix") if isinstance(step, Mapping) else None
+        if matrix is not None and isinstance(step, Mapping):
+            found = (text for key, value in step.items() if key.text not in _NAMING for text in _texts(value))
+            for scalar in found:
+                _warn_placeholder(scalar, written_names(matrix), source)
+
+
+def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) -> None:
+    for match in _PLACEHOLDER.finditer(scalar.text):
+        if match["name"] in names:
+            message = f"'{match[0]}' is a value of the matrix only in names: here it is taken for text"
+            hint = f"write ${{matrix.{match['name']}}}"
+            source.warn_in("matrix_placeholder", message, scalar, match.start(), len(match[0]), hint=hint)
 
 
 def _texts(node: Node) -> Iterator[Scalar]:

@@ -28,7 +28,7 @@ from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.scope import NOBODY, Draft, Includes, Scope
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
-from mulligan.language.slips import item_names, warn_foreign_templates
+from mulligan.language.slips import item_names, warn_foreign_templates, warn_placeholders
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.unused import warn_unused
 from mulligan.language.values import value_template
@@ -72,6 +72,7 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
     outputs = _outputs(fields, draft)
     warn_unused(fields, draft)
     warn_foreign_templates(root, source)
+    warn_placeholders(root, source)
     _check_unused(draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),
