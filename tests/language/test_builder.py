@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import re
 from datetime import timedelta
 from enum import Enum, IntEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mulligan.core.workflow import encode
 from mulligan.errors import LanguageError
 from mulligan.language import load_text
 from mulligan.language.builder import Workflow
+from mulligan.language.keys import STEP, WORKFLOW
 
 
 def test_python_and_yaml_make_the_same_workflow() -> None:
@@ -149,3 +153,24 @@ def test_a_function_inside_another_is_refused() -> None:
         def inner() -> None: ...
 
     assert "no worker can import the function" in caught.value.problems[0].message
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
+TWICE = re.findall(r"^```yaml\n(.*?)^```\n+```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize(("written", "code"), TWICE, ids=[written.partition("\n")[0] for written, _ in TWICE])
+def test_on_its_page_every_workflow_is_the_same_in_both_languages(written: str, code: str, tmp_path: Path) -> None:
+    names: dict[str, Any] = {"Workflow": Workflow, "timedelta": timedelta}
+
+    exec(compile(code, str(tmp_path / "page.py"), "exec"), names)
+
+    assert encode(names["flow"].check()) == encode(load_text(written))
+
+
+def test_the_page_has_every_key_of_a_file_and_of_a_step() -> None:
+    known = {*WORKFLOW.keys, *STEP.keys}
+
+    shown = {key for key in known if re.search(rf"\b{key}:", "".join(written for written, _ in TWICE))}
+
+    assert known - shown == {"workflow"}

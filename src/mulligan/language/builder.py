@@ -63,6 +63,10 @@ class Workflow:
     def breaker(self, name: str, **keys: Any) -> Workflow:
         return self._declare("breakers", name, keys)
 
+    def file(self, name: str, path: str) -> Workflow:
+        """Name a file, for `reads` and `writes`."""
+        return self._declare("files", name, path)
+
     def policy(self, name: str, **keys: Any) -> Workflow:
         """Declare a retry policy."""
         return self._declare("retry_policies", name, keys)
@@ -112,7 +116,7 @@ class Workflow:
         workflow = read_workflow(self._root, source, "workflow", files)
         return Examined(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
 
-    def _declare(self, section: str, name: str, keys: dict[str, Any]) -> Workflow:
+    def _declare(self, section: str, name: str, keys: Any) -> Workflow:
         said = self._places.caller()
         mapping = self._root.get(section)
         if not isinstance(mapping, Mapping):

@@ -168,7 +168,8 @@ class Choice(Shape, frozen=True):
             if isinstance(node.value, bool) and node.value in self.flags:
                 return self.flags[node.value]
             if node.value in self.words:
-                return node.value
+                # Our own word: an encoder that leaves out defaults knows them by identity, and bytes must not differ.
+                return self.words[self.words.index(node.value)]
             meant = closest_choice(node.text, self.words)
             hint = f"did you mean '{meant}'?" if meant else ""
             raise source.refuse("choice", self._sentence(node, label), node, hint=hint)
