@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from mulligan.service.definitions import load
+from mulligan.service.home import Home
+from mulligan.service.verbs import Service, prepare
+
 from .commands import Said, mulligan, ran, workflow
 from .pages import Page
 
@@ -57,13 +61,18 @@ steps:
 ASKING = (
     "name: asking\nsteps:\n  - {step: gate, approve: 'deploy?'}\n  - {step: deploy, needs: [gate], shell: 'true'}\n"
 )
+UNDONE = """\
+name: undone
+steps:
+  - {step: a, shell: 'true', undo: {shell: 'true'}}
+  - {step: b, needs: [a], approve: 'go?'}
+"""
 ENDED = """\
 name: ended
 steps:
   - {step: fetch, shell: exit 7}
 end: {shell: 'echo ''{"status": "completed", "reason": "it was only the fetch"}'''}
 """
-STOPPED = "name: stopped\ntimeout: 1s\nsteps:\n  - {step: slow, shell: sleep 60}\ncancel_grace: 1s\n"
 SECTIONS = [
     "Summary",
     "What failed, and what was done about it",
@@ -156,9 +165,8 @@ def test_a_number_that_is_none_is_refused():
         (MAPPED, "completed, degraded"),
         (LOOPED, "completed"),
         (ASKING, "running"),
-        (STOPPED, "failed"),
     ],
-    ids=["completed", "ladder", "failed", "mapped", "looped", "waiting", "stopped"],
+    ids=["completed", "ladder", "failed", "mapped", "looped", "waiting"],
 )
 def test_every_page_is_whole_has_every_section_and_asks_for_nothing_from_elsewhere(text: str, status: str):
     ran(text)
@@ -276,6 +284,40 @@ def test_a_run_that_waits_says_for_what_and_as_of_when():
     assert "Run 1 is still running. Started " in text
     assert "This is how it stood " in text
     assert "What it waits for (1 thing) gate waits for an approval: deploy?" in text
+
+
+def test_a_cancelled_run_says_why_and_what_was_undone():
+    ran(UNDONE)
+    mulligan("cancel", 1, "--reason", "wrong day")
+
+    page = report()
+
+    assert page.problems == []
+    assert "Run 1 was cancelled: wrong day. Started " in page.text
+    assert "a.undo@1, attempt 1: succeeded" in page.html
+    assert "1 completed, 1 cancelled" in page.text
+
+
+def test_a_run_that_nobody_has_taken_up_has_a_page_too(folder: Path):
+    file = workflow(HELLO)
+    service = Service(Home(folder / ".mulligan"))
+    service.start(prepare(load(file), {}, folder))
+    service.close()
+
+    page = report()
+
+    assert page.problems == []
+    assert "Nothing has run yet." in page.text
+
+
+def test_a_paused_run_says_that_it_is():
+    ran(ASKING)
+    mulligan("pause", 1, "--reason", "lunch")
+
+    text = report().text
+
+    assert "asking ‖ paused Run 1 is paused: lunch. Started " in text
+    assert "the run waits for the pause to be lifted: lunch" in text
 
 
 def test_what_end_said_is_told():

@@ -220,19 +220,24 @@ class FailedVisits:
         if climb.ended == "completed":
             return _mended(climb), "mended"
         if climb.ended == "failed" and record is not None:
-            return ("another round gave it a new chance", "left") if record.is_closed else routed(state, record)
+            return _ANOTHER_ROUND if record.is_closed else routed(state, record)
         if climb.ended == "failed":
-            return self._of_item(climb)
+            return self._of_item(state, climb)
         if climb.ended == "cancelled":
             return ENDINGS["cancelled"]
         place = state.places.get(climb.unit)
         return ENDINGS[place.status] if place is not None else ENDINGS["running"]
 
-    def _of_item(self, climb: _Climb) -> tuple[str, Fate]:
-        step = self._climbs.get((climb.unit.partition("[")[0], climb.visit))
+    def _of_item(self, state: State, climb: _Climb) -> tuple[str, Fate]:
+        name = climb.unit.partition("[")[0]
+        step = self._climbs.get((name, climb.visit))
         if step is not None and step.ended == "completed":
             return "its step completed without it", "left"
-        return "it fails its step", "open"
+        is_over = state.places[name].visit > climb.visit or state.run.round > climb.round
+        return _ANOTHER_ROUND if is_over else ("it fails its step", "open")
+
+
+_ANOTHER_ROUND: tuple[str, Fate] = ("another round gave it a new chance", "left")
 
 
 def _mended(climb: _Climb) -> str:

@@ -1,0 +1,166 @@
+"""What a report tells of visits in which something failed: rung by rung, from the log alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.events import Entry
+from mulligan.core.state import State
+from mulligan.core.story import Teller
+from mulligan.core.transitions import RUN_ENDED
+from mulligan.core.turn import fold
+from mulligan.core.verdict import unhandled
+from mulligan.core.workflow import END, Map, Triage
+from mulligan.service.report.visits import FailedVisit, FailedVisits
+from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
+from mulligan.testing.simulator import Simulation
+
+
+def visits(run: History) -> list[FailedVisit]:
+    return visits_of(run.state, run.log)
+
+
+def visits_of(state: State, log: list[Entry]) -> list[FailedVisit]:
+    teller, found = Teller(state.workflow), FailedVisits()
+    for entry in log:
+        found.see(entry, teller.tell(entry))
+    return found.told(state)
+
+
+def told(run: History) -> list[tuple[str, int, str, str]]:
+    return [(one.unit, one.visit, one.answer, one.fate) for one in visits(run)]
+
+
+def rungs(visit: FailedVisit) -> dict[str, tuple[str, str]]:
+    return {rung.name: (rung.outcome, rung.said) for rung in visit.rungs}
+
+
+def test_retries_that_are_used_up_are_told_as_tried_and_the_end_has_the_last_word():
+    run = History(workflow(step("a", rules=retry(1)))).start().fail("a").fail("a", exit_code=7)
+
+    [visit] = visits(run)
+
+    assert (visit.answer, visit.fate, visit.failures) == ("not handled: it fails the run", "open", 2)
+    assert rungs(visit) == {
+        "retry": (
+            "tried",
+            "the rule for any failure: retry 1 of 1, at once; the rule for any failure: no retry left of 1",
+        ),
+        "handle": ("absent", "no handler"),
+        "triage": ("absent", "no triage"),
+        "route": ("absent", "no failure edge"),
+        "end": ("dealt", "nobody handled it"),
+    }
+    assert visit.failed_attempts == [("a", 1), ("a", 2)]
+
+
+def test_a_rule_that_does_not_match_is_a_rung_that_was_passed():
+    run = History(workflow(step("a", rules=retry(0), triage=Triage(when="always")))).start().fail("a")
+
+    [visit] = visits(run)
+
+    assert rungs(visit)["retry"] == ("passed", "the rule for any failure: no retries")
+    assert rungs(visit)["triage"] == ("tried", "parked for a person to decide")
+    assert rungs(visit)["route"] == ("unasked", "")
+    assert (visit.answer, visit.fate) == ("parked for a person to decide", "open")
+
+
+def test_what_a_person_decided_stands_at_triage():
+    run = History(workflow(step("a", triage=Triage()))).start().fail("a").classify("a", "retry").ok("a")
+
+    [visit] = visits(run)
+
+    assert rungs(visit)["triage"] == ("dealt", "parked for a person to decide; someone says retry: seen before")
+    assert (visit.answer, visit.fate) == ("parked, then completed", "mended")
+
+
+def test_a_handler_that_fails_too_is_told_and_the_climb_goes_on():
+    flow = workflow(step("a", on_failure=handler(), next=[edge("b", "failure")]), step("b"))
+    run = History(flow).start().fail("a").fail("a.on_failure@1.0", exit_code=4).ok("b")
+
+    [visit] = visits(run)
+
+    assert rungs(visit)["handle"] == (
+        "tried",
+        "its recovery handler runs; its handler failed too, EXIT_NONZERO 4",
+    )
+    assert rungs(visit)["route"] == ("dealt", "'b' takes over")
+    assert (visit.answer, visit.fate) == ("routed to 'b', which completed", "mended")
+
+
+def test_a_worker_that_was_lost_is_a_trouble_that_a_rerun_mended():
+    run = History(workflow(step("a"))).start().started("a").lose("a").ok("a")
+
+    [visit] = visits(run)
+
+    assert (visit.what, visit.code, visit.answer) == ("its worker was lost", "WORKER_LOST", "then completed")
+    assert rungs(visit)["retry"] == ("dealt", "runs again as attempt 2: a lost worker spends no retry")
+
+
+def test_a_step_that_waits_for_its_retry_is_under_way():
+    run = History(workflow(step("a", rules=retry(3, delay=60)))).start().fail("a")
+
+    assert told(run) == [("a", 1, "to be tried again", "under_way")]
+
+
+def test_each_visit_is_told_apart():
+    flow = workflow(step("a", next=[edge("fix", "failure", then="rerun")]), step("fix"))
+    run = History(flow).start().fail("a").ok("fix").fail("a").ok("fix").ok("a")
+
+    mended = "routed to 'fix', which completed, and it went again"
+    assert told(run) == [("a", 1, mended, "mended"), ("a", 2, mended, "mended")]
+
+
+def test_an_item_that_failed_in_an_earlier_round_has_had_a_new_chance():
+    flow = workflow(step("m", map=Map(over=expression("list")), do=(command("one"),)))
+    run = History(flow, answers={"list": [1, 2]}).start().ok("m[0].0").fail("m[1].0")
+
+    before = told(run)
+    run.retry().ok("m[1].0")
+
+    again = "another round gave it a new chance"
+    assert before == [("m", 1, "not handled: it fails the run", "open"), ("m[1]", 1, "it fails its step", "open")]
+    assert told(run) == [("m", 1, again, "left"), ("m[1]", 1, again, "left")]
+
+
+def test_an_item_climbs_two_rungs_and_the_rest_is_its_steps():
+    flow = workflow(step("m", map=Map(over=expression("list")), do=(command("one", rules=retry(1)),)))
+    run = History(flow, answers={"list": [1]}).start().fail("m[0].0").ok("m[0].0")
+
+    [visit] = visits(run)
+
+    assert (visit.unit, visit.step, visit.is_item) == ("m[0]", "m", True)
+    assert rungs(visit) == {
+        "retry": ("dealt", "the rule for any failure: retry 1 of 1, at once"),
+        "handle": ("unasked", ""),
+    }
+
+
+def test_an_undo_that_failed_is_open():
+    flow = workflow(step("a", undo=command("undo")), step("b", needs=["a"]))
+    run = History(flow).start().ok("a").fail("b").fail("a.undo@1", exit_code=5)
+
+    assert ("a", 1, "could not be undone", "open") in told(run)
+
+
+def test_what_a_stopped_run_cancelled_is_left():
+    run = History(workflow(step("a", rules=retry(3, delay=60)), step("b"))).start().fail("a").started("b").cancel()
+
+    [(unit, _, _, _), *_] = told(run)
+
+    assert unit == "a"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: int):
+    history = Simulation(f"visits {seed}").run()
+    state = fold(history.workflow, history.row.log)
+
+    found = visits_of(state, history.row.log)
+
+    is_passed_by_end = state.run.status == "completed"
+    named = {(one.unit, one.visit) for one in found if one.fate == "open" and not one.is_item and one.unit != END}
+    undone = {(one.unit, one.visit) for one in found if one.answer == "could not be undone"}
+    counted = {(record.step, record.visit) for record in unhandled(state)}
+    assert state.run.status in RUN_ENDED
+    assert named - undone == (set() if is_passed_by_end else counted - undone)
