@@ -290,10 +290,11 @@ def test_an_engine_code_that_a_step_reports_is_not_believed(code: str, exit_code
         # Not an object: the step has still said that something is wrong.
         ("out of cheese", "EXCEPTION", "out of cheese"),
         (7, "EXCEPTION", "7"),
-        (None, "EXCEPTION", "None"),
+        (None, "EXCEPTION", "null"),
         # An object whose fields are of the wrong kind, or not there.
         ({}, "EXCEPTION", "EXCEPTION"),
-        ({"code": 12, "message": ["a"]}, "12", "['a']"),
+        ({"code": 12, "message": ["a"]}, "12", '["a"]'),
+        ({"code": [1], "message": {"a": None}}, "EXCEPTION", '{"a":null}'),
         ({"code": "X", "message": "m", "severity": "fatal"}, "X", "m"),
         ({"code": "X", "message": "m", "retryable": "yes", "details": "none"}, "X", "m"),
     ],

@@ -137,8 +137,9 @@ def _exit_code(outcome: Outcome) -> int | None:
 def _reported(report: Any, outcome: Outcome) -> Failure:
     """A step's own word. Engine codes are not believed: only the engine knows that a worker was lost."""
     if not isinstance(report, dict):
-        return failure("EXCEPTION", str(report)[:MESSAGE_CHARS_MAX])
-    code = str(report.get("code") or "EXCEPTION")[:CODE_CHARS_MAX]
+        return failure("EXCEPTION", _text(report)[:MESSAGE_CHARS_MAX])
+    code = report.get("code")
+    code = _text(code)[:CODE_CHARS_MAX] if code and isinstance(code, (str, int)) else "EXCEPTION"
     details = report.get("details")
     details = _fitting(details) if isinstance(details, dict) else {}
     if code in ENGINE_CODES:
@@ -151,7 +152,12 @@ def _reported(report: Any, outcome: Outcome) -> Failure:
         fields["retryable"] = report["retryable"]
     elif code not in CODES:
         fields["retryable"] = fields.get("severity", SEVERITY.get(code, "error")) != "critical"
-    return failure(code, str(report.get("message") or outcome.stderr_tail.strip() or code), **fields)
+    return failure(code, _text(report.get("message") or outcome.stderr_tail.strip() or code), **fields)
+
+
+def _text(value: Any) -> str:
+    """What a step said, as it was written: JSON where it is no text."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _fitting(details: dict[str, Any]) -> dict[str, Any]:
