@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from .runner import Live
+from mulligan.core import events as e
+
+from .runner import Live, wait_until
 
 # Beside the question: work that is under way, and times that come by themselves.
 ASKING = """
@@ -46,3 +50,99 @@ def test_without_a_person_every_timer_is_waited_for(live: Live):
     ran = live.run("name: patient\nsteps: [{step: soon, wait: 50ms}, {step: behind, needs: [soon], shell: 'true'}]")
 
     assert (ran.status, ran.exit_code) == ("completed", 0)
+
+
+# -- a wait is nobody's sleep ------------------------------------------------------------------------------------------
+
+
+def test_waits_survive_the_process_that_drove_them_and_end_when_they_were_due(live: Live):
+    text = """
+    name: patient
+    inputs: {until: string}
+    steps:
+      - {step: while, wait: 3s}
+      - {step: until, wait: {until: "${inputs.until}"}}
+      - {step: behind, needs: [while, until], shell: echo on}
+    """
+    path = live.write("flow.yaml", text)
+    until = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
+    with live.process("run", path, "-i", f"until={until}") as first:
+        wait_until(lambda: _waits(live) == 2, "they never waited")
+        first.kill()
+        first.wait()
+
+    ran = live.resume(1)
+
+    assert (ran.status, ran.steps["behind"]["output"]) == ("completed", "on")
+    for step in ("while", "until"):
+        (started,) = ran.facts(e.AttemptStarted, place=step)
+        assert started.due is not None
+        assert ran.entries(e.AttemptSucceeded, place=step)[0].at >= started.due
+    assert ran.facts(e.AttemptStarted, place="until")[0].due == datetime.fromisoformat(until)
+
+
+def _waits(live: Live) -> int:
+    """How many attempts have begun in the first run, if there is one yet."""
+    runs = [run for run in live.service.store.runs() if run.run_id == 1]
+    return sum(isinstance(entry.fact, e.AttemptStarted) for entry in live.service.events(1)) if runs else 0
+
+
+@pytest.mark.parametrize(
+    ("wait", "message"),
+    [
+        ("{until: '${inputs.x}'}", "wait: 'soon' is not a time such as 2030-01-31T09:00:00Z"),
+        ("'${inputs.x}'", "wait: 'soon' is not a duration such as 30s"),
+    ],
+)
+def test_a_wait_for_what_is_no_time_is_a_failure(live_file: Live, wait: str, message: str):
+    ran = live_file.run(f"name: a\ninputs: {{x: string}}\nsteps: [{{step: a, wait: {wait}}}]", inputs={"x": "soon"})
+
+    failure = ran.steps["a"]["failure"]
+    assert (failure["code"], failure["message"], failure["retryable"]) == ("INPUT_INVALID", message, False)
+
+
+def test_a_wait_until_what_is_over_is_over(live_file: Live):
+    ran = live_file.run("name: a\nsteps: [{step: a, wait: {until: '2020-01-01T00:00:00Z'}}, {step: b, wait: '${-5}'}]")
+
+    assert ran.status == "completed"
+
+
+# -- an approval -------------------------------------------------------------------------------------------------------
+
+GATE = """
+name: gate
+steps:
+  - {step: gate, approve: {message: "ship ${run.workflow}?", SAID}}
+  - {step: ship, needs: [gate], shell: echo shipped}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "code"),
+    [
+        ("timeout: 50ms", "failed", "APPROVAL_EXPIRED"),
+        ("timeout: 50ms, default: refuse", "failed", "APPROVAL_EXPIRED"),
+        ("timeout: 50ms, default: approve", "completed", None),
+    ],
+)
+def test_an_approval_that_nobody_gives_is_its_default(live: Live, said: str, status: str, code: str | None):
+    ran = live.run(GATE.replace("SAID", said), wait_seconds=60.0)
+
+    gate = ran.steps["gate"]
+    assert (ran.status, (gate["failure"] or {}).get("code")) == (status, code)
+    if code is None:
+        assert gate["output"] == {"approved": True, "by": "timeout", "reason": "nobody answered in time"}
+    else:
+        assert (gate["failure"]["message"], gate["failure"]["retryable"]) == ("nobody answered in time", False)
+
+
+def test_an_approval_waits_for_a_person_and_goes_on_with_what_was_said(live: Live):
+    waiting = live.run(GATE.replace("SAID", "timeout: 1h"))
+    live.service.approve(1, "gate", True, "all green")
+
+    ran = live.resume(1)
+
+    assert (waiting.status, waiting.exit_code) == ("running", 4)
+    assert waiting.steps["gate"]["waiting_for"][0]["text"] == "an approval: ship gate?"
+    assert ran.steps["gate"]["output"] == {"approved": True, "by": live.service.by, "reason": "all green"}
+    assert ran.steps["ship"]["output"] == "shipped"

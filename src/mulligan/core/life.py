@@ -16,6 +16,7 @@ from ..errors import ExpressionFailed
 from . import events as e
 from .classify import PAST_DEADLINE
 from .context import retry_summary_text
+from .durations import moment, wait_seconds
 from .failure import Failure, failure
 from .lives import is_engines_own
 from .routes import goes_back, has_no_route, success_edges
@@ -107,8 +108,8 @@ def _due(now: Now, place: Place) -> datetime | None:
     params = filled(action, place.bindings)
     if action.kind == "wait":
         if "until" in params:
-            return max(now.at, datetime.fromisoformat(params["until"]))
-        return now.at + timedelta(seconds=max(0.0, float(params["seconds"])))
+            return max(now.at, moment(params["until"]))
+        return now.at + timedelta(seconds=wait_seconds(params["seconds"]))
     adjusted = place.climb.adjusted.timeout if place.climb.adjusted else None
     limit = params.get("timeout") if action.kind == "approve" else adjusted or place.spec.timeout
     return None if limit is None else now.at + timedelta(seconds=float(limit))

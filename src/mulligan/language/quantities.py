@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mulligan.core.durations import DURATION, duration, is_number
 from mulligan.language.patterns import pattern
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_DURATION = pattern(r"(?:\d+(?:\.\d+)?d)?(?:\d+(?:\.\d+)?h)?(?:\d+(?:\.\d+)?m)?(?:\d+(?:\.\d+)?s)?(?:\d+(?:\.\d+)?ms)?")
-_ISO = pattern(
-    r"P(?:(?P<w>\d+(?:\.\d+)?)W)?(?:(?P<d>\d+(?:\.\d+)?)D)?"
-    r"(?:T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
-)
-_ISO_SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+__all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "duration", "factor", "meant_duration", "size"]
+
 # Other spellings of our units.
 _WORDS = {
     **dict.fromkeys("ms msec msecs millis millisecond milliseconds".split(), "ms"),
@@ -29,32 +24,12 @@ _CLOCK = pattern(r"0*(\d+):0?(\d+):0?(\d+)")
 _SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
 _FACTOR = pattern(r"x\s*(\d+(?:\.\d+)?)")
 
-# A century: enough for everybody, and no clock overflows.
-DURATION_SECONDS_MAX = 100 * 366 * 86400.0
 SIZE_BYTES_MAX = 2**60
 
 # The same forms, for the JSON Schema.
-DURATION_PATTERN = rf"^(?:(?=\d){_DURATION.pattern}|P(?=.)[0-9.WDTHMS]+)$"
+DURATION_PATTERN = rf"^(?:(?=\d){DURATION}|P(?=.)[0-9.WDTHMS]+)$"
 SIZE_PATTERN = r"^\d+(?:\.\d+)?\s*(?:[KMGTPkmgtp]i?[Bb]?|[Bb])$"
 FACTOR_PATTERN = r"^x\s*\d+(?:\.\d+)?$"
-
-
-def duration(value: Any) -> float:
-    """Seconds of `500ms`, `1h30m`, `PT5M` or a number of seconds. Anything else is a ValueError."""
-    seconds = float(value) if _is_number(value) else _text_duration(str(value))
-    if not 0 <= seconds <= DURATION_SECONDS_MAX:
-        raise ValueError(value)
-    return seconds
-
-
-def _text_duration(text: str) -> float:
-    if text and _DURATION.fullmatch(text):
-        return _exact(sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
-    iso = _ISO.fullmatch(text)
-    parts = {unit: number for unit, number in iso.groupdict().items() if number} if iso else {}
-    if not parts or text.endswith("T"):
-        raise ValueError(text)
-    return _exact(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
 
 
 def meant_duration(text: str) -> str | None:
@@ -64,12 +39,7 @@ def meant_duration(text: str) -> str | None:
     if not clock and not _WORDED.fullmatch(text):
         return None
     meant = "".join(f"{number}{_WORDS.get(word.lower(), '?')}" for number, word in parts if float(number))
-    return meant if _DURATION.fullmatch(meant) and meant else None
-
-
-def _exact(seconds: float) -> float:
-    """Without the dust of binary fractions: 1.1s + 3ms is 1.103."""
-    return round(seconds, 9)
+    return meant if re.fullmatch(DURATION, meant) and meant else None
 
 
 def size(value: Any) -> int:
@@ -88,13 +58,9 @@ def size(value: Any) -> int:
 def factor(value: Any) -> float:
     """`x1.5` or 1.5: how much more. Less than 1 is a ValueError."""
     found = _FACTOR.fullmatch(value) if isinstance(value, str) else None
-    if not found and not _is_number(value):
+    if not found and not is_number(value):
         raise ValueError(value)
     number = float(found.group(1)) if found else float(value)
     if not 1 <= number <= 1000:
         raise ValueError(value)
     return number
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,73 @@
+"""How long, and until when: `1h30m`, `PT5M`, `2030-01-31T09:00:00Z`, in a file or as a value that a wait is given."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+_NUMBER = r"\d+(?:\.\d+)?"
+# Texts, compiled when somebody first asks: most runs never do.
+DURATION = "".join(rf"(?:{_NUMBER}{unit})?" for unit in ("d", "h", "m", "s", "ms"))
+_PART = rf"({_NUMBER})(ms|s|m|h|d)"
+_ISO = (
+    rf"P(?:(?P<w>{_NUMBER})W)?(?:(?P<d>{_NUMBER})D)?"
+    rf"(?:T(?:(?P<h>{_NUMBER})H)?(?:(?P<m>{_NUMBER})M)?(?:(?P<s>{_NUMBER})S)?)?"
+)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_ISO_SECONDS = {**_SECONDS, "w": 604800.0}
+
+# A century: enough for everybody, and no clock overflows.
+DURATION_SECONDS_MAX = 100 * 366 * 86400.0
+
+
+def duration(value: Any) -> float:
+    """Seconds of `500ms`, `1h30m`, `PT5M` or a number of seconds. Anything else is a ValueError."""
+    seconds = float(value) if is_number(value) else _text_duration(str(value))
+    if not 0 <= seconds <= DURATION_SECONDS_MAX:
+        raise ValueError(value)
+    return seconds
+
+
+def wait_seconds(value: Any) -> float:
+    """How long a wait is that was computed: a duration, or seconds, of which less than none are none."""
+    try:
+        number = float(value) if isinstance(value, str) and value[:1] in "+-.0123456789" else value
+    except ValueError:
+        number = value
+    try:
+        return duration(max(0.0, number) if is_number(number) else number)
+    except (ValueError, OverflowError):
+        raise ValueError(f"'{value}' is not a duration such as 30s") from None
+
+
+def moment(value: Any) -> datetime:
+    """The time that a text names, with its zone. Anything else is a ValueError, which says what is missing."""
+    try:
+        found = datetime.fromisoformat(value)
+        has_zone = found.tzinfo is not None
+        in_utc = found.astimezone(UTC) if has_zone else found
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"'{value}' is not a time such as 2030-01-31T09:00:00Z") from None
+    if not has_zone:
+        raise ValueError(f"'{value}' has no time zone")
+    return in_utc
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text_duration(text: str) -> float:
+    if text and re.fullmatch(DURATION, text):
+        return _exact(sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, text)))
+    iso = re.fullmatch(_ISO, text)
+    parts = {unit: number for unit, number in iso.groupdict().items() if number} if iso else {}
+    if not parts or text.endswith("T"):
+        raise ValueError(text)
+    return _exact(sum(float(number) * _ISO_SECONDS[unit] for unit, number in parts.items()))
+
+
+def _exact(seconds: float) -> float:
+    """Without the dust of binary fractions: 1.1s + 3ms is 1.103."""
+    return round(seconds, 9)
