@@ -10,7 +10,6 @@ import pytest
 
 from mulligan.core.classify import Outcome, classify
 from mulligan.core.reports import TaskEnded
-from mulligan.core.workflow import Secret
 
 from .work import Announcements, Work
 
@@ -82,18 +81,6 @@ def test_a_shell_that_cannot_be_executed_is_126(work: Work) -> None:
 
 def test_another_shell_reads_the_text(work: Work) -> None:
     assert work.run_shell("echo $0", interpreter="sh").output == "sh"
-
-
-def test_a_task_that_reads_a_secret_is_refused(work: Work) -> None:
-    hole = {"${}": [{"secret": "token"}]}
-
-    report = work.run_shell("true", env={"_token": hole}, secrets={"token": Secret(env="TOKEN")})
-
-    assert code_of(report) == "INPUT_INVALID"
-    assert report.outcome.message == "it reads a secret, and this version cannot look secrets up yet"
-
-
-# -- what it is given ------------------------------------------------------------------------------------------------
 
 
 def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import time
 from typing import Any
@@ -13,6 +14,7 @@ from ..ports import Lease
 from .encodable import OUTPUT_BYTES_MAX
 from .folders import Logs, move
 from .supervision import PACKAGE_PARENT, Supervision
+from .veiled_logs import VeiledLogs
 
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 16
@@ -114,6 +116,8 @@ class Child:
         self.is_leaving = False
         self.idle_since = 0.0
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
+        # What it writes goes through there, where its steps may know secrets.
+        self.pipes: VeiledLogs | None = None
         self._fresh: list[int] = []
         self._last = Order()
         self._number = 0
@@ -133,8 +137,13 @@ class Child:
         supervisor.send_with(self._theirs.fileno(), order)
         self._theirs.close()
 
+    def lay_pipes(self, selector: selectors.BaseSelector) -> None:
+        """In the place of its logs, before it opens them."""
+        self.pipes = VeiledLogs(selector, *self._slots.values())
+
     def give(self, step: Step, order: Order) -> None:
         """Hand it a step; `ChildBroke` if it is not there any more."""
+        step.has_named_logs = self.pipes is not None
         self._number += 1
         body = _encode(_difference(self._number, self._last, order, self._fresh))
         try:
@@ -204,6 +213,8 @@ class Child:
         self.sock.close()
 
     def remove_slots(self) -> None:
+        if self.pipes is not None:
+            self.pipes.close()
         for slot in self._slots.values():
             try:
                 os.unlink(slot)

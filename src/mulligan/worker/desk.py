@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 from collections.abc import Iterable
 
 from ..core.tasks import Task
@@ -9,6 +10,8 @@ from ..core.workflow import AGENT
 from . import outputs
 from .folders import Folders, Logs, Sides, file_size, move
 from .running import Running
+from .veil import Veil
+from .veiled_logs import VeiledLogs
 
 
 class Desk:
@@ -51,9 +54,17 @@ class Desk:
         """Where its logs are now."""
         return self.logs(running.lease.task) if running.child or running.has_named_logs else running.sides
 
+    def lay_pipes(self, running: Running, veil: Veil, selector: selectors.BaseSelector) -> None:
+        """In the place of its logs: it may print a secret."""
+        running.pipes = VeiledLogs(selector, running.sides.out, running.sides.err)
+        running.pipes.begin(veil, self.logs(running.lease.task))
+        running.has_named_logs = True
+
     def clear(self, running: Running) -> None:
         """Name what it wrote, and leave nothing for the next task that gets the same side files."""
         sides = running.sides
+        if running.pipes is not None:
+            running.pipes.end() if running.child else running.pipes.close()
         used = [sides.output, sides.error]
         if running.has_named_logs or (not running.child and not self._keep_logs(running)):
             used += [sides.out, sides.err]

@@ -13,6 +13,8 @@ import msgspec
 from ..core.classify import Outcome
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
+from ..errors import ExpressionFailed, InputInvalid, StoreUnavailable
+from .secrets import SecretMissing
 
 # As a shell says that there is no such program, and that there is one which cannot be run.
 _NOT_FOUND = 127
@@ -79,6 +81,26 @@ def untold(ended: Ended) -> str:
 def refused(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
     """The end of a task that could not be started."""
     return report(task, Outcome(exit_code=None, code=code, message=message))
+
+
+# Why a task may not even be started.
+CANNOT_START = (InputInvalid, ExpressionFailed, SecretMissing, StoreUnavailable, NotFound, UnicodeError, OSError)
+
+
+def unable(task: Task, error: Exception) -> TaskEnded:
+    """The end of a task that could not be started for one of these."""
+    if isinstance(error, SecretMissing):
+        return refused(task, str(error), error.code)
+    if isinstance(error, InputInvalid | ExpressionFailed):
+        code = "INPUT_INVALID" if isinstance(error, InputInvalid) else "EXPRESSION_FAILED"
+        return refused(task, "; ".join(filter(None, (error.message, error.hint))), code)
+    if isinstance(error, StoreUnavailable):
+        return refused(task, f"a value that it reads cannot be had: {error.message}", "EXCEPTION")
+    if isinstance(error, NotFound):
+        return not_found(task, str(error))
+    if isinstance(error, OSError):
+        return refused(task, f"its files cannot be written: {(error.strerror or str(error)).lower()}", "EXCEPTION")
+    return refused(task, "a value has half of a character in it, and cannot be handed over")
 
 
 def not_found(task: Task, program: str) -> TaskEnded:

@@ -6,9 +6,8 @@ stands before the secret shifts it: what is caught is the secret wherever it sta
 
 from __future__ import annotations
 
-import base64
-import html
 import re
+from binascii import b2a_base64
 from collections.abc import Iterator
 from itertools import product
 
@@ -21,6 +20,7 @@ _BITS = 6
 _WRAPPED_FROM = 48
 _LINE_END = (b"", b"\n", b"\r\n", b"\\n", b"\\r\\n")
 _JSON_ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_HTML_NAMES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 _SHELL_QUOTES = ("'\\''", "'\"'\"'", "\\'")
 _BASE64_SPELLINGS = {"+": (b"+", b"-", b"%2B", b"%2b"), "/": (b"/", b"_", b"%2F", b"%2f", b"\\/")}
 
@@ -102,8 +102,8 @@ def _json(char: str) -> Iterator[str]:
 
 
 def _html(char: str) -> Iterator[str]:
-    if (named := html.escape(char)) != char:
-        yield from (named, "&apos;" if char == "'" else named)
+    if char in _HTML_NAMES:
+        yield f"&{_HTML_NAMES[char]};"
     yield from (f"&#{ord(char)};", f"&#x{ord(char):x};", f"&#x{ord(char):X};", f"&#{ord(char):03};")
 
 
@@ -119,7 +119,7 @@ def _shell(char: str) -> Iterator[str]:
 def _base64(data: bytes, offset: int) -> Form:
     """The secret behind `offset` bytes: what is shared with a neighbour at either end is any that fits."""
     unknown, rest = 8 * offset % _BITS, (offset + len(data)) % 3
-    known = base64.b64encode(bytes(offset) + data + bytes(-(offset + len(data)) % 3)).decode()
+    known = b2a_base64(bytes(offset) + data + bytes(-(offset + len(data)) % 3), newline=False).decode()
     known = known[8 * offset // _BITS : (8 * (offset + len(data)) + _BITS - 1) // _BITS]
     pieces = [_BASE64_SPELLINGS.get(char, (char.encode(),)) for char in known]
     if unknown:

@@ -10,38 +10,37 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ..core.classify import Outcome
-from ..core.reports import LeaseExpired, Report, TaskEnded, TaskInterrupted
+from ..core.reports import Report, TaskEnded
 from ..core.tasks import Task
-from ..errors import InputInvalid, StoreUnavailable
 from ..ports import Artifacts, Lease, Offer
-from .actions import python, shell
+from .actions import python
+from .actions.calls import is_built_in
 from .actions.kinds import SPAWNED, called
-from .cgroups import OomKills
 from .children import Answer, Child, ChildBroke, ChildRaves, Step
 from .desk import Desk
-from .ended import Ended, NotFound, not_found, not_started, refused, report, untold
+from .ended import CANNOT_START, Ended, not_started, unable
+from .endings import Endings, never_started
 from .environment import of_worker
 from .flood import LOG_BYTES_MAX, Flood
 from .folders import Folders, name_also, remove_folder
 from .listening import forget, listen
+from .lookups import NotYet
 from .passage import Passage
 from .pool import Pool
 from .processes import kill_marked
 from .programs import Programs
 from .room import Lookahead, Room
 from .running import Running
+from .secrets import Secrets
 from .supervision import Supervision, SupervisorGone
 from .timing import seconds_left
+from .veil import Veil
 
-SIGKILL = 9
-KILLED_STATUS = 128 + SIGKILL
 # From then on the log of a python step can be found under its attempt's name while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
@@ -78,21 +77,24 @@ class LocalHands:
         self._folder = self._folders.worker(name)
         self._desk = Desk(self._folders, name)
         self._flood = Flood(self._desk, log_bytes_max)
-        self._passage = Passage(artifacts)
+        self._endings = Endings(name, self._desk, self._flood)
         self._environment = of_worker(name, dict(os.environ))
+        self._selector = selectors.DefaultSelector()
+        self._secrets = Secrets(self._environment, self._selector, self._start_what_waits_for_secrets)
+        self._passage = Passage(self._secrets, artifacts)
         self._room = Room(cpus, memory, gpus, labels, self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._lookahead = Lookahead(2 * int(cpus), more=3) if lookahead is None else Lookahead(lookahead)
         # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
         self._waiting: dict[int, Task] = {}
+        # Taken, and to be started as soon as their secrets are known.
+        self._wanting: set[int] = set()
         self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
         self._grace_seconds = grace_seconds
         self._running: dict[int, Running] = {}
         self._done: list[tuple[Lease, Report]] = []
         # Nothing is to be done before then if nobody speaks.
         self._next_due = math.inf
-        self._oom_kills = OomKills()
-        self._selector = selectors.DefaultSelector()
         self._watched: int | None = None
         self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
         self._supervisor = self._launch()
@@ -134,26 +136,28 @@ class LocalHands:
     def _start(self, lease: Lease) -> tuple | None:
         """What the supervisor is told, if it is for the supervisor to start. What cannot start has ended."""
         task = lease.task
-        running = self._take(lease)
+        running = self._running.get(lease.token) or self._take(lease)
         try:
             self._desk.make_ready()
             running.own = self._room.equipped(self._passage.inward(lease))
+            veil = self._passage.veil(lease)
             if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)
+                if veil is not None:
+                    self._desk.lay_pipes(running, veil, self._selector)
                 return self._order(running)
-            self._start_call(running)
-        except InputInvalid as error:
-            self._end(lease.token, refused(task, "; ".join(filter(None, (error.message, error.hint)))))
-        except UnicodeError:
-            self._end(lease.token, refused(task, "a value has half of a character in it, and cannot be handed over"))
-        except NotFound as missing:
-            self._end(lease.token, not_found(task, str(missing)))
-        except StoreUnavailable as error:
-            self._end(lease.token, refused(task, f"a value that it reads cannot be had: {error.message}", "EXCEPTION"))
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            self._end(lease.token, refused(task, f"its files cannot be written: {reason}", "EXCEPTION"))
+            self._start_call(running, veil)
+        except NotYet:
+            self._wanting.add(lease.token)
+            self._wake_for(self._secrets.keep_time(time.monotonic()))
+        except CANNOT_START as error:
+            self._end(lease.token, unable(task, error))
         return None
+
+    def _start_what_waits_for_secrets(self) -> None:
+        """One of them has been looked up. Who wants another one waits on."""
+        tokens, self._wanting = self._wanting, set()
+        self.start([self._running[token].lease for token in sorted(tokens)])
 
     def _take(self, lease: Lease) -> Running:
         running = Running(lease, lease, self._desk.take())
@@ -170,7 +174,7 @@ class LocalHands:
         self._waiting[lease.token] = lease.task
         return ("next", lease.token, *order)
 
-    def _start_call(self, running: Running) -> None:
+    def _start_call(self, running: Running, veil: Veil | None) -> None:
         lease = running.own
         action = called(lease.task)
         order = action.order(lease, running.sides, self._folders)
@@ -181,7 +185,7 @@ class LocalHands:
             # What once looks for GPUs keeps those it found: a child of its own, and no other step in it.
             apart += f" {lease.token}"
         for _ in range(GIVE_ATTEMPTS_MAX):
-            child = self._children.take(apart, interpreter, self._folder)
+            child = self._children.take(apart, interpreter, self._folder, is_veiled=veil is not None)
             now = time.monotonic()
             step = Step(lease, time.time(), None if left is None else now + left)
             try:
@@ -189,14 +193,16 @@ class LocalHands:
             except ChildBroke:
                 self._children.let_go(child)
                 continue
-            running.child = child.key
-            child.is_leaving = lease.task.gpus > 0
+            running.child, running.pipes = child.key, child.pipes
+            if veil is not None and child.pipes is not None:
+                child.pipes.begin(veil, self._desk.logs(lease.task))
+            child.is_leaving = lease.task.gpus > 0 or (veil is not None and not is_built_in(lease.task))
             self._name_logs_later(running, now)
             self._wake_for(step.due)
             if lease.task.memory is not None:
                 self._supervisor.send(("limit", child.key, lease.task.memory))
             return
-        self._end(lease.token, self._lost(lease.task))
+        self._end(lease.token, self._endings.lost(lease.task))
 
     # -- stopping
 
@@ -205,10 +211,13 @@ class LocalHands:
             self._stop(self._running[token], grace_seconds, "stopped")
 
     def stop_all(self, grace_seconds: float) -> None:
-        for running in self._running.values():
+        for running in list(self._running.values()):
             self._stop(running, grace_seconds, "interrupted")
 
     def _stop(self, running: Running, grace_seconds: float, why: str) -> None:
+        if running.lease.token in self._wanting:
+            self._end(running.lease.token, self._endings.told(running, never_started(why)))
+            return
         if running.child in self._children:
             self._children[running.child].is_leaving = True
         self._supervisor.send(("stop", running.child or running.lease.token, grace_seconds, why))
@@ -219,6 +228,7 @@ class LocalHands:
             self.unreserve(running.lease.task)
         self._running.clear()
         self._waiting.clear()
+        self._wanting.clear()
         self._done.clear()
         self._children.retire_all()
         self._next_due = math.inf
@@ -236,6 +246,7 @@ class LocalHands:
     def close(self) -> None:
         self._supervisor.close()
         self._children.forget_all()
+        self._secrets.close()
         self._selector.close()
         remove_folder(self._folder)
 
@@ -268,6 +279,7 @@ class LocalHands:
         """The task is over: its room is free, and the engine is told."""
         running = self._running.pop(token)
         self._waiting.pop(token, None)
+        self._wanting.discard(token)
         self.unreserve(running.lease.task)
         if isinstance(report, TaskEnded):
             report = self._passage.outward(running.own, report)
@@ -290,13 +302,10 @@ class LocalHands:
         self._children.forget_all()
         kill_marked(b"MULLIGAN_WORKER", os.fsencode(self.name))
         for token in list(self._running):
-            self._end(token, self._lost(self._running[token].lease.task))
+            self._end(token, self._endings.lost(self._running[token].lease.task))
         self._supervisor = self._launch()
         listen(self._selector, self._supervisor, self._hear_supervisor)
         self._is_dropped = True
-
-    def _lost(self, task: Task) -> Report:
-        return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self.name)
 
     def _on_ended(self, key: int, promoted: int, *measured: Any) -> None:
         ended = Ended(*measured)
@@ -305,7 +314,7 @@ class LocalHands:
         elif key in self._running:
             if key not in self._waiting:
                 self._lookahead.measure(ended.ended - ended.started)
-            self._end(key, self._told(self._running[key], ended))
+            self._end(key, self._endings.told(self._running[key], ended))
         if promoted in self._waiting:
             self._promote(promoted)
 
@@ -325,31 +334,6 @@ class LocalHands:
             self._promote(token)
             self._supervisor.send(("go", token))
 
-    def _told(self, running: Running, ended: Ended) -> Report:
-        """The report of a task whose process has ended."""
-        lease = running.own
-        task = lease.task
-        if ended.why == "expired":
-            return self._lost(task)
-        if ended.why == "interrupted":
-            return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
-        if ended.why == "flood":
-            return report(task, self._flood.outcome(running), None, ended)
-        if running.child and (reason := untold(ended)):
-            return report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, ended)
-        if ended.why == "memory":
-            # The kernel may have done it in a group below ours, and counts it for ours too.
-            self._oom_kills.settle()
-        is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
-        read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
-        return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory)
-
-    def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
-        """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""
-        if ended.signal != SIGKILL and ended.exit_code != KILLED_STATUS:
-            return False
-        return bool(task.memory and ended.peak_memory >= task.memory) or self._oom_kills.take_new()
-
     def _on_refused(self, key: int, what: str, number: int, text: str) -> None:
         """It could not be started."""
         token = key
@@ -361,6 +345,8 @@ class LocalHands:
             return
         running = self._running[token]
         if not what and self._desk.is_made_again(self._running.values()):
+            if running.pipes is not None:
+                running.pipes.close()
             self.start([self._running.pop(token).lease])
             return
         if running.is_direct and not what:
@@ -407,6 +393,8 @@ class LocalHands:
         running = self._running[lease.token]
         if answer.out or answer.err:
             child.name_logs(self._desk.logs(running.lease.task), answer.out > 0, answer.err > 0)
+        if child.pipes is not None:
+            child.pipes.drain()
         child.end_step()
         ended = Ended(0, step.started, time.time(), answer.cpu, answer.peak)
         told = python.read_answer(running.own, self._folders, running.sides, answer, ended)
@@ -432,10 +420,10 @@ class LocalHands:
             return
         if ended.ended < step.started:
             # It was gone before it got the step, and nobody had noticed.
-            self._start_call(self._running[step.lease.token])
+            self._start_call(self._running[step.lease.token], self._passage.veil(step.lease))
             return
         own = msgspec.structs.replace(ended, started=step.started)
-        self._end(step.lease.token, self._told(self._running[step.lease.token], own))
+        self._end(step.lease.token, self._endings.told(self._running[step.lease.token], own))
 
     # -- time
 
@@ -452,7 +440,7 @@ class LocalHands:
         now = time.monotonic()
         if now < self._next_due:
             return
-        self._next_due = math.inf
+        self._next_due = self._secrets.keep_time(now)
         for running in self._running.values():
             if running.named_at is not None and running.named_at <= now:
                 self._name_logs(running, now)
@@ -475,6 +463,8 @@ class LocalHands:
         """It runs for a while now: its logs can be found under the name of its attempt."""
         running.named_at, running.weighed_at = None, self._flood.next_look(now)
         logs = self._desk.logs(running.lease.task)
+        if running.pipes is not None:
+            return
         if not running.child:
             # Whether it has been started by now or not: what it opens is what has the name.
             running.has_named_logs = not running.has_lost_files and name_also(running.sides, logs)

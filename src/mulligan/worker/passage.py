@@ -8,19 +8,25 @@ from ..core.reports import TaskEnded
 from ..ports import Artifacts, Lease
 from .fetching import fetched
 from .results import Results
-from .secrets import refuse_secrets
+from .secrets import Secrets
+from .veil import Veil
 
 
 class Passage:
     """Every task goes in through `inward`, and every result comes out through `outward`."""
 
-    def __init__(self, artifacts: Artifacts | None = None) -> None:
+    def __init__(self, secrets: Secrets, artifacts: Artifacts | None = None) -> None:
+        self._secrets = secrets
         self._artifacts = artifacts
         self._results = Results(artifacts)
 
     def inward(self, lease: Lease) -> Lease:
-        """The lease with every value of its task in hand; InputInvalid where one cannot be had."""
-        refuse_secrets(lease.task)
+        """The lease with every value of its task in hand; an exception where one cannot be had.
+
+        NotYet while a secret is looked up: then it is to be asked again.
+        """
+        if lease.task.secrets:
+            lease = msgspec.structs.replace(lease, task=self._secrets.given(lease.task))
         # Last: what is in an artifact is nothing to look into.
         return lease if self._artifacts is None else self._fetched(lease, self._artifacts)
 
@@ -28,6 +34,13 @@ class Passage:
         task = fetched(lease.task, artifacts)
         return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
 
+    def veil(self, lease: Lease) -> Veil | None:
+        """What hides the secrets that the task may know; None where it can know none."""
+        return self._secrets.veil(lease.task)
+
     def outward(self, lease: Lease, report: TaskEnded) -> TaskEnded:
         """What may be told of the task's end."""
+        veil = self.veil(lease)
+        if veil is not None:
+            report = veil.report(report)
         return self._results.kept(lease.task, report)

@@ -36,21 +36,23 @@ class Pool:
     def __getitem__(self, key: int) -> Child:
         return self._children[key]
 
-    def take(self, version: str, interpreter: str, folder: str) -> Child:
-        """An idle child of the same workflow and interpreter, else a new one."""
+    def take(self, version: str, interpreter: str, folder: str, *, is_veiled: bool = False) -> Child:
+        """An idle child of the same workflow and interpreter, else a new one. One that is veiled writes into pipes."""
         long_ago = time.monotonic() - IDLE_SECONDS_MAX
         for child in self._children.values():
             if child.step is not None or child.is_leaving:
                 continue
             if child.idle_since < long_ago:
                 self.let_go(child)
-            elif child.version == version and child.interpreter == interpreter:
+            elif (child.version, child.interpreter, child.pipes is not None) == (version, interpreter, is_veiled):
                 return child
         idle = [child for child in self._children.values() if child.step is None and not child.is_leaving]
         if len(self._children) >= self._kept_max and idle:
             self.let_go(min(idle, key=lambda child: child.idle_since))
         self._made += 1
         child = Child(self._made, version, interpreter, folder)
+        if is_veiled:
+            child.lay_pipes(self._selector)
         self._children[child.key] = child
         self._launch(child)
         listen(self._selector, child, lambda: self._hear(child))

@@ -7,6 +7,7 @@ import msgspec
 from ..core.reports import Report
 from ..ports import Lease
 from .folders import Sides
+from .veiled_logs import VeiledLogs
 
 
 class Running(msgspec.Struct):
@@ -27,5 +28,7 @@ class Running(msgspec.Struct):
     has_lost_files: bool = False
     # When somebody looks how large they are; None as long as they have no names.
     weighed_at: float | None = None
+    # What it writes goes through there, where it may know a secret; then its logs have their names from the start.
+    pipes: VeiledLogs | None = None
     # Started without the shell that it was written for.
     is_direct: bool = False

@@ -54,7 +54,7 @@ class Standing:
 
     def log_sizes(self) -> list:
         """Nobody minds where the end of a log is sought: it is only ever appended to."""
-        return [os.lseek(log, 0, os.SEEK_END) for log in self._logs.values()]
+        return [_end_of(log) for log in self._logs.values()]
 
     def _opened(self, slot: str) -> int:
         """A new log. If somebody has removed its folder, what is written is lost, and the step runs all the same."""
@@ -63,3 +63,10 @@ class Standing:
         except OSError:
             self._has_no_logs = True
             return os.open(os.devnull, LOG_FLAGS)
+
+
+def _end_of(log: int) -> int:
+    try:
+        return os.lseek(log, 0, os.SEEK_END)
+    except OSError:
+        return 1  # a pipe: something may have been written

@@ -24,6 +24,11 @@ def is_known(task: Task) -> bool:
     return task.kind in BUILT_IN or "call" in task.params
 
 
+def is_built_in(task: Task) -> bool:
+    """Whether no code but ours runs in it: nothing that it knew is left when it has ended."""
+    return task.kind in BUILT_IN
+
+
 def order(lease: Lease, sides: Sides, folders: Folders) -> Order:
     """What the child is to do. InputInvalid where a value does not fit."""
     call = BUILT_IN.get(lease.task.kind, PLUGIN)

@@ -1,0 +1,66 @@
+"""What is told of a task whose process has ended, or never will."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from ..core.classify import Outcome
+from ..core.reports import LeaseExpired, Report, TaskInterrupted
+from ..core.tasks import Task
+from .actions import shell
+from .actions.kinds import SPAWNED
+from .cgroups import OomKills
+from .desk import Desk
+from .ended import Ended, report, untold
+from .flood import Flood
+from .running import Running
+
+SIGKILL, SIGTERM = 9, 15
+KILLED_STATUS = 128 + SIGKILL
+
+
+class Endings:
+    """Reads how the tasks of one worker have ended."""
+
+    def __init__(self, worker: str, desk: Desk, flood: Flood) -> None:
+        self._worker = worker
+        self._desk = desk
+        self._flood = flood
+        self._oom_kills = OomKills()
+
+    def lost(self, task: Task) -> Report:
+        return LeaseExpired(datetime.now(UTC), task.place, task.attempt, self._worker)
+
+    def told(self, running: Running, ended: Ended) -> Report:
+        """The report of a task whose process has ended."""
+        lease = running.own
+        task = lease.task
+        if running.pipes is not None:
+            running.pipes.end()
+        if ended.why == "expired":
+            return self.lost(task)
+        if ended.why == "interrupted":
+            return TaskInterrupted(datetime.now(UTC), task.place, task.attempt)
+        if ended.why == "flood":
+            return report(task, self._flood.outcome(running), None, ended)
+        if running.child and (reason := untold(ended)):
+            return report(task, Outcome(code="EXCEPTION", exit_code=None, message=reason), None, ended)
+        if ended.why == "memory":
+            # The kernel may have done it in a group below ours, and counts it for ours too.
+            self._oom_kills.settle()
+        is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
+        read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
+        return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory)
+
+    def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
+        """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""
+        if ended.signal != SIGKILL and ended.exit_code != KILLED_STATUS:
+            return False
+        return bool(task.memory and ended.peak_memory >= task.memory) or self._oom_kills.take_new()
+
+
+def never_started(why: str) -> Ended:
+    """The end of a task that waited for something and is not to start any more."""
+    now = time.time()
+    return Ended(SIGTERM, now, now, 0.0, 0, why)

@@ -1,0 +1,188 @@
+"""Commands that print a secret: run beside everything else, and what they printed is used for a while."""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .listening import listen
+
+LOOKUP_SECONDS_MAX = 30.0
+# Whoever changes a secret waits no longer than that until it is used.
+FRESH_SECONDS = 300.0
+_READ_BYTES = 1 << 16
+# Python ignores it, and what is ignored stays so in a new program.
+_RESTORED = (signal.SIGPIPE,)
+# The folder and the command are arguments: neither is part of a text.
+_TEXT = 'cd -- "$0" && exec bash -c "$1"'
+
+# Where it runs, and its text.
+Key = tuple[str, str]
+
+
+class NotYet(Exception):
+    """It is being looked up. Whoever wants it asks again when there is news."""
+
+
+class LookupFailed(Exception):
+    """It gave nothing; the message says why, and never what was printed."""
+
+    def __init__(self, reason: str, code: str = "EXCEPTION") -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Lookups:
+    """What commands print. `on_news` is called when one has ended: then it is known, or why it is not."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        environment: Mapping[str, str],
+        on_news: Callable[[], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._selector = selector
+        self._environment = environment
+        self._on_news = on_news
+        self._clock = clock
+        self._running: dict[Key, _Lookup] = {}
+        self._found: dict[Key, tuple[bytes, float]] = {}
+        self._failed: dict[Key, LookupFailed] = {}
+
+    def ask(self, folder: str, command: str, bytes_max: int) -> bytes:
+        """What the command printed, of which more than `bytes_max` is nothing but too much; NotYet, LookupFailed."""
+        key = (folder, command)
+        if key in self._failed:
+            raise self._failed[key]
+        printed, until = self._found.get(key, (b"", -math.inf))
+        if self._clock() < until:
+            return printed
+        if key not in self._running:
+            self._running[key] = _Lookup(folder, command, self._environment, bytes_max, self._clock())
+            listen(self._selector, self._running[key].fileno(), lambda: self._hear(key))
+        raise NotYet
+
+    def keep_time(self, now: float) -> float:
+        """End what takes too long, notice what has ended; when to do so next."""
+        for key, lookup in list(self._running.items()):
+            if lookup.due <= now:
+                self._look(key, lookup, now)
+        return min((lookup.due for lookup in self._running.values()), default=math.inf)
+
+    def close(self) -> None:
+        for lookup in self._running.values():
+            self._selector.unregister(lookup.fileno())
+            lookup.kill()
+        self._running.clear()
+
+    def _hear(self, key: Key) -> None:
+        lookup = self._running[key]
+        if lookup.read():
+            return
+        self._look(key, lookup, self._clock())
+        if key in self._running:
+            # It has said all that it has to say, and lives on.
+            self._selector.unregister(lookup.fileno())
+            lookup.await_end()
+            listen(self._selector, lookup.fileno(), lambda: self._hear(key))
+
+    def _look(self, key: Key, lookup: _Lookup, now: float) -> None:
+        """It has said its last word, or its time is up."""
+        try:
+            printed = lookup.result(now)
+        except NotYet:
+            return
+        except LookupFailed as failed:
+            self._failed[key] = failed
+        else:
+            self._found[key] = (printed, now + FRESH_SECONDS)
+        del self._running[key]
+        self._selector.unregister(lookup.fileno())
+        lookup.kill()
+        self._on_news()
+        # Those who waited have been told; whoever comes later has it run anew.
+        self._failed.pop(key, None)
+
+
+class _Lookup:
+    """One command that runs."""
+
+    def __init__(self, folder: str, command: str, environment: Mapping[str, str], bytes_max: int, now: float) -> None:
+        self._bytes_max = bytes_max
+        self._printed = b""
+        self._is_silent = False
+        self._status: int | None = None
+        self.due = now + LOOKUP_SECONDS_MAX
+        self._fd, theirs = os.pipe()
+        try:
+            self._pid = os.posix_spawnp("bash", ["bash", "-c", _TEXT, folder, command], environment, **_quiet(theirs))
+        except (OSError, ValueError) as error:
+            os.close(self._fd)
+            reason = getattr(error, "strerror", None) or str(error)
+            raise LookupFailed(f"its command cannot be started: {reason.lower()}") from None
+        finally:
+            os.close(theirs)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def await_end(self) -> None:
+        """Be readable when it has ended."""
+        os.close(self._fd)
+        self._fd = os.pidfd_open(self._pid)
+
+    def read(self) -> bool:
+        """Whether more may come that is worth waiting for."""
+        if self._is_silent:
+            return False
+        data = os.read(self.fileno(), _READ_BYTES)
+        self._printed = (self._printed + data)[: self._bytes_max + 1]
+        self._is_silent = not data or len(self._printed) > self._bytes_max
+        return not self._is_silent
+
+    def result(self, now: float) -> bytes:
+        """What it printed; NotYet while it may still print or end, LookupFailed if it came to nothing."""
+        if len(self._printed) > self._bytes_max:
+            return self._printed
+        status = self._ended() if self._is_silent else None
+        if status is None and now < self.due:
+            raise NotYet
+        if status is None:
+            raise LookupFailed(f"its command took longer than {LOOKUP_SECONDS_MAX:g}s", "TIMEOUT")
+        if status:
+            ended = f"ended with exit code {status}" if status > 0 else f"was killed by signal {-status}"
+            raise LookupFailed(f"its command {ended}")
+        return self._printed
+
+    def kill(self) -> None:
+        """Nothing is left of it, nor of what it started in its session."""
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # it has ended
+        self._ended(0)
+        os.close(self._fd)
+
+    def _ended(self, how: int = os.WNOHANG) -> int | None:
+        """How it ended, once: its exit code, or less than nought for a signal; None while it runs."""
+        if self._status is None:
+            try:
+                pid, status = os.waitpid(self._pid, how)
+            except ChildProcessError:
+                pid, status = self._pid, 0  # somebody else in this process waits for any child
+            self._status = os.waitstatus_to_exitcode(status) if pid else None
+        return self._status
+
+
+def _quiet(out: int) -> dict[str, Any]:
+    """It prints to this descriptor, and has nothing else."""
+    nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 2)]
+    actions = [*nothing, (os.POSIX_SPAWN_DUP2, out, 1)]
+    return {"file_actions": actions, "setsid": True, "setsigmask": (), "setsigdef": _RESTORED}

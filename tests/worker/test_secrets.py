@@ -1,0 +1,390 @@
+"""Secrets in the hands of a worker: looked up for whoever reads them, hidden from everybody else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan.core.classify import classify
+from mulligan.core.reports import Report, TaskEnded, TaskInterrupted
+from mulligan.core.workflow import Secret
+from mulligan.ports import Lease
+from mulligan.worker.veil import Veil
+
+from .work import Announcements, Work
+
+SECRET = "hunter2&co-never-told"
+TOKEN = {"token": Secret(env="DEPLOY_TOKEN")}
+LATE = {"env.TOKEN": [{"secret": "secrets.token"}]}
+PRINT = 'printf %s "$TOKEN"'
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
+    monkeypatch.setenv("SHORT", "abc")
+
+
+def knowing(work: Work, text: str, secret: Secret = TOKEN["token"], **fields: Any) -> Lease:
+    """A shell task that has the secret in its environment."""
+    return work.shell(text, **{"secrets": {"token": secret}, "late": LATE, **fields})
+
+
+def told_of(report: Report) -> tuple[str, str]:
+    assert isinstance(report, TaskEnded)
+    failure, _ = classify(report.outcome)
+    assert failure is not None
+    return failure.code, failure.message
+
+
+# -- where they are --------------------------------------------------------------------------------------------------
+
+IS_IT = f'[ "$TOKEN" = "{SECRET}" ] && echo yes'
+
+
+def test_a_secret_of_the_environment_is_handed_to_who_reads_it(work: Work) -> None:
+    assert work.run(knowing(work, IS_IT)).output == "yes"
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_secret_in_a_file_is_without_its_last_line_end(work: Work, end: str) -> None:
+    (work.folder / "token").write_bytes(f"{SECRET}{end}".encode())
+
+    assert work.run(knowing(work, IS_IT, Secret(file="token"))).output == "yes"
+
+
+def test_a_file_may_be_named_from_the_home_folder(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "token").write_text(SECRET)
+
+    assert work.run(knowing(work, IS_IT, Secret(file="~/token"))).output == "yes"
+
+
+def test_a_secret_is_what_its_command_prints_where_run_was_called(work: Work) -> None:
+    (work.folder / "token").write_text(SECRET)
+
+    assert work.run(knowing(work, IS_IT, Secret(command="cat token; echo; echo noise >&2"))).output == "yes"
+
+
+def test_a_command_is_run_once_for_many(work: Work) -> None:
+    secret = Secret(command=f"echo x >> count; echo '{SECRET}'")
+
+    work.start(*(knowing(work, IS_IT, secret) for _ in range(2)))
+    reports = [*work.reports(2), work.run(knowing(work, IS_IT, secret))]
+
+    assert [report.output for report in reports if isinstance(report, TaskEnded)] == ["yes"] * 3
+    assert (work.folder / "count").read_text() == "x\n"
+
+
+def test_a_command_that_ends_long_after_its_last_word_is_waited_for(work: Work) -> None:
+    secret = Secret(command=f"echo '{SECRET}'; exec >&-; while [ ! -e go ]; do sleep 0.01; done")
+    lease = knowing(work, IS_IT, secret)
+
+    work.start(lease)
+    work.wait_for(lambda: len(work.leftovers()) > 1)
+    (work.folder / "go").touch()
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert report.output == "yes"
+
+
+def test_while_a_command_takes_its_time_others_are_run(work: Work) -> None:
+    slow = knowing(work, IS_IT, Secret(command=f"while [ ! -e go ]; do sleep 0.01; done; echo '{SECRET}'"))
+    work.start(slow)
+
+    quick = work.run_shell("echo quick")
+    (work.folder / "go").touch()
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert (quick.output, report.output) == ("quick", "yes")
+
+
+def test_a_secret_goes_into_text_into_stdin_and_into_the_folder(work: Work) -> None:
+    (work.folder / SECRET).mkdir()
+    reference = {"secret": "secrets.token"}
+    lease = work.lease(
+        "shell",
+        {"text": 'read line; [ "$line$WHO" = "$EXPECTED" ] && basename "$PWD" | wc -c', "stdin": {"${}": "stdin"}},
+        secrets=TOKEN,
+        late={"stdin": [reference], "env.WHO": ["me:", reference], "cwd": [reference]},
+        bound={"env.EXPECTED": f"{SECRET}me:{SECRET}"},
+    )
+
+    assert work.run(lease).output == str(len(SECRET) + 1)
+    assert [path.name for path in (work.home / "workers" / work.name).iterdir() if path.stat().st_size] == []
+
+
+def test_what_an_expression_makes_of_a_secret_is_handed_over_and_hidden(work: Work) -> None:
+    late = {"env.TOKEN": [{"secret": "secrets.token.upperAscii()"}]}
+    lease = work.shell(PRINT + '; [ "$TOKEN" = HUNTER2\\&CO-NEVER-TOLD ] && echo " yes"', secrets=TOKEN, late=late)
+
+    assert work.run(lease).output == "*** yes"
+
+
+def test_a_python_step_gets_a_secret_as_an_argument(work: Work) -> None:
+    lease = work.lease(
+        "python",
+        {"code": "def main(token): return [token, len(token)]", "args": {"token": {"${}": "token"}}},
+        secrets=TOKEN,
+        late={"token": [{"secret": "secrets.token"}]},
+    )
+
+    assert work.run(lease).output == ["***", len(SECRET)]
+
+
+# -- those that cannot be had ----------------------------------------------------------------------------------------
+
+MISSING = {
+    "variable": (Secret(env="NOWHERE"), "INPUT_INVALID", "the environment of the worker has no 'NOWHERE'"),
+    "file": (Secret(file="keys/none"), "INPUT_INVALID", "there is no file 'keys/none'"),
+    "folder": (Secret(file="."), "INPUT_INVALID", "'.' cannot be read: is a directory"),
+    "pipe": (Secret(file="pipe"), "INPUT_INVALID", "'pipe' is no file"),
+    "short": (
+        Secret(env="SHORT"),
+        "INPUT_INVALID",
+        "it has fewer than 4 characters, and so short a value cannot be hidden",
+    ),
+    "blank": (
+        Secret(command="printf '   a  '"),
+        "INPUT_INVALID",
+        "it has fewer than 4 characters, and so short a value cannot be hidden",
+    ),
+    "nul": (Secret(command="printf 'abcd\\0efgh'"), "INPUT_INVALID", "it has a NUL in it"),
+    "bytes": (Secret(command="printf 'abcd\\xff'"), "INPUT_INVALID", "it is not UTF-8"),
+    "large": (Secret(command="head -c 20000 /dev/zero | tr '\\0' x"), "INPUT_INVALID", "it has more than 16384 bytes"),
+    "endless": (Secret(command="yes"), "INPUT_INVALID", "it has more than 16384 bytes"),
+    "exit": (Secret(command=f"echo {SECRET}; exit 3"), "EXCEPTION", "its command ended with exit code 3"),
+    "signal": (Secret(command="kill -9 $$"), "EXCEPTION", "its command was killed by signal 9"),
+    "unknown": (Secret(command="no-such-program-here"), "EXCEPTION", "its command ended with exit code 127"),
+}
+
+
+@pytest.mark.parametrize(("secret", "code", "reason"), MISSING.values(), ids=MISSING.keys())
+def test_a_secret_that_cannot_be_had_fails_who_reads_it(work: Work, secret: Secret, code: str, reason: str) -> None:
+    os.mkfifo(work.folder / "pipe")
+
+    report = work.run(knowing(work, "touch started", secret))
+
+    assert told_of(report) == (code, f"the secret 'token' cannot be had: {reason}")
+    assert not (work.folder / "started").exists()
+
+
+def test_a_secret_that_cannot_be_had_is_nothing_to_who_does_not_read_it(work: Work) -> None:
+    secrets = {"a": Secret(env="NOWHERE"), "b": Secret(file="none"), "c": Secret(command="touch asked")}
+
+    assert work.run_shell("echo fine", secrets=secrets).output == "fine"
+    assert not (work.folder / "asked").exists()
+
+
+def test_a_command_that_failed_is_run_again_for_the_next_attempt(work: Work) -> None:
+    secret = Secret(command=f"[ -e go ] && echo '{SECRET}'")
+    first = work.run(knowing(work, IS_IT, secret))
+    (work.folder / "go").touch()
+
+    assert told_of(first)[0] == "EXCEPTION"
+    assert work.run(knowing(work, IS_IT, secret)).output == "yes"
+
+
+def test_an_expression_that_fails_over_a_secret_says_so_without_it(work: Work) -> None:
+    report = work.run(work.shell("true", secrets=TOKEN, late={"env.X": [{"secret": "int(secrets.token)"}]}))
+
+    code, message = told_of(report)
+    assert code == "EXPRESSION_FAILED"
+    assert SECRET not in message
+
+
+@pytest.mark.parametrize("how", ["stopped", "interrupted", "dropped"])
+def test_a_task_that_waits_for_a_secret_may_be_stopped(work: Work, how: str) -> None:
+    lease = knowing(work, "touch started", Secret(command="sleep 1000"))
+    work.start(lease)
+    work.wait_for(lambda: len(work.leftovers()) > 1)
+
+    if how == "stopped":
+        work.hands.stop(lease.token, 5.0)
+        (report,) = work.reports()
+        assert isinstance(report, TaskEnded)
+        assert report.outcome.is_stopped
+    elif how == "interrupted":
+        work.hands.stop_all(5.0)
+        (report,) = work.reports()
+        assert isinstance(report, TaskInterrupted)
+    else:
+        work.hands.drop_all()
+    assert list(work.hands.running) == []
+    assert not (work.folder / "started").exists()
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+LEAKS = {
+    "stdout": PRINT,
+    "split over many writes": 'for i in $(seq 0 30); do printf %s "${TOKEN:$i:1}"; done',
+    "stderr": PRINT + " >&2; exit 3",
+    "output": 'printf \'{"it": "%s"}\' "$TOKEN" > "$MULLIGAN_OUTPUT"',
+    "error": 'printf \'{"code": "MINE", "message": "%s"}\' "$TOKEN" > "$MULLIGAN_ERROR"',
+    "base64": PRINT + " | base64",
+    "behind a user": 'printf "user:%s" "$TOKEN" | base64 -w0',
+    "trace": "set -x; : $TOKEN",
+    "killed": PRINT + "; kill -9 $$",
+    "a program of its own": "printenv TOKEN",
+    "opened again": PRINT + " > /dev/stdout; " + PRINT + " >> /dev/stderr",
+    "in the background": f"(trap '' TERM; {PRINT}; exec >&- 2>&-; sleep 1000) & sleep 0.01; exec >&- 2>&-",
+}
+
+
+@pytest.mark.parametrize("text", LEAKS.values(), ids=LEAKS.keys())
+def test_nothing_that_a_shell_step_does_tells_a_secret(work: Work, text: str) -> None:
+    lease = knowing(work, text)
+
+    report = work.run(lease)
+
+    expect_hidden(work, report)
+
+
+def test_a_step_that_runs_into_its_timeout_tells_no_secret(work: Work) -> None:
+    lease = knowing(work, PRINT + "; sleep 1000", timeout=0.3)
+
+    report = work.run(lease)
+
+    assert told_of(report)[0] == "TIMEOUT"
+    assert work.log(lease).read_text() == "***"
+    expect_hidden(work, report)
+
+
+PYTHON_LEAKS = {
+    "returned": "return {token: [token]}",
+    "printed": "print(token); import sys; print(token, file=sys.stderr)",
+    "written bare": "import os; [os.write(1, token[i:i+1].encode()) for i in range(len(token))]",
+    "raised": "raise ValueError(token)",
+    "reported": "import mulligan; raise mulligan.StepError('MINE', token, details={'it': token})",
+    "left": "import sys; print(token, file=sys.stderr); sys.exit(3)",
+    "died": "import os; print(token, flush=True); os._exit(3)",
+    "by a program": "import subprocess; subprocess.run(['printf', token])",
+}
+
+
+@pytest.mark.parametrize("body", PYTHON_LEAKS.values(), ids=PYTHON_LEAKS.keys())
+def test_nothing_that_a_python_step_does_tells_a_secret(work: Work, body: str) -> None:
+    lease = work.lease(
+        "python",
+        {"code": f"def main(token):\n    {body}\n", "args": {"token": {"${}": "token"}}},
+        secrets=TOKEN,
+        late={"token": [{"secret": "secrets.token"}]},
+    )
+
+    report = work.run(lease)
+
+    expect_hidden(work, report)
+
+
+def expect_hidden(work: Work, report: Report) -> None:
+    """Nothing that was told or is kept has the secret, and something has what stands in its place."""
+    kept = [path.read_bytes() for path in work.home.rglob("*") if path.is_file()]
+    everything = b"\n".join([repr(report).encode(), *kept])
+    assert Veil([SECRET]).data(everything) == everything
+    assert b"***" in everything
+
+
+def test_the_tail_of_what_a_python_step_said_before_it_left_is_told(work: Work) -> None:
+    code = "import sys\ndef main():\n    print('no disk', file=sys.stderr)\n    sys.exit(3)"
+
+    report = work.run(work.python(code, secrets=TOKEN))
+
+    assert told_of(report) == ("EXIT_NONZERO", "no disk")
+
+
+def test_who_prints_what_another_wrote_to_a_file_is_hidden_too(work: Work) -> None:
+    work.run(knowing(work, PRINT + " > written"))
+
+    assert work.run_shell("cat written", secrets=TOKEN).output == "***"
+    assert work.run_shell("echo $DEPLOY_TOKEN", secrets=TOKEN).output == "***"
+
+
+def test_a_run_that_was_called_hides_the_secrets_of_its_caller(work: Work) -> None:
+    work.run(knowing(work, PRINT + " > written", uid="r1"))
+
+    assert work.run_shell("cat written", uid="r1.call.1", run_id=8).output == "***"
+    assert work.run_shell("cat written", uid="r2", run_id=9).output == SECRET
+
+
+def test_a_secret_that_was_changed_is_hidden_still(work: Work) -> None:
+    secrets = {"token": Secret(file="token")}
+    (work.folder / "token").write_text("the-older-one")
+    work.run_shell("cp token written", secrets=secrets)
+    (work.folder / "token").write_text("the-newer-one")
+
+    assert work.run_shell("cat written token", secrets=secrets).output == "***"
+
+
+def test_what_a_command_gave_is_hidden_from_who_did_not_ask_for_it(work: Work) -> None:
+    secrets = {"token": Secret(command=f"echo '{SECRET}'")}
+    work.run(knowing(work, PRINT + " > written", secrets["token"]))
+
+    assert work.run_shell("cat written", secrets=secrets).output == "***"
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_of_a_step_that_knows_a_secret_is_live(work: Work, announcements: Announcements) -> None:
+    lease = knowing(work, f"echo one $TOKEN; echo ready > {announcements.path}; read < {announcements.path}.go")
+    os.mkfifo(f"{announcements.path}.go")
+    work.start(lease)
+
+    work.wait_for(lambda: work.log(lease).exists() and work.log(lease).read_text() == "one ***\n")
+    with open(f"{announcements.path}.go", "w") as go:
+        go.write("\n")
+
+    (report,) = work.reports()
+    assert isinstance(report, TaskEnded)
+    assert report.output == "one ***"
+
+
+def test_a_chatty_step_loses_no_byte_and_keeps_nobody_from_anything(work: Work) -> None:
+    chatty = knowing(work, 'yes 0123456789abcdef | head -c 8000000; printf %s "$TOKEN"')
+    work.start(chatty)
+
+    quick = work.run_shell("echo quick")
+    (report,) = work.reports()
+
+    assert quick.output == "quick"
+    assert isinstance(report, TaskEnded)
+    whole = b"0123456789abcdef\n" * (8_000_000 // 17 + 1)
+    assert work.log(chatty).read_bytes() == whole[:8_000_000] + b"***"
+
+
+def test_a_step_that_writes_nothing_has_no_log(work: Work) -> None:
+    lease = knowing(work, "true")
+
+    work.run(lease)
+
+    assert not work.log(lease).exists()
+    assert not work.log(lease, "err").exists()
+
+
+def test_no_pipe_and_no_descriptor_is_left_behind(work: Work) -> None:
+    work.run(knowing(work, PRINT))
+    before = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(3):
+        work.run(knowing(work, PRINT))
+        work.run(work.python("def main(): print(5)", secrets=TOKEN))
+        work.run(knowing(work, PRINT, cwd="nowhere"))
+
+    assert len(os.listdir("/proc/self/fd")) == before
+    folder = work.home / "workers" / work.name
+    assert [path for path in folder.iterdir() if path.is_fifo()] == []
+
+
+def test_a_python_step_that_knows_a_secret_has_a_process_of_its_own(work: Work) -> None:
+    code = "import os\ndef main(): return os.getpid()"
+
+    ids = [work.run(work.python(code, secrets=TOKEN)).output for _ in range(2)]
+    others = [work.run(work.python(code, uid="another")).output for _ in range(2)]
+
+    assert len({*ids, *others}) == 3
