@@ -23,19 +23,29 @@ _MIB = 1024 * 1024
 
 
 class Usage(msgspec.Struct):
-    """What the attempts of a step used of one thing, and what the last that asked was given."""
+    """What the attempts of a step used of one thing, each with whether that was more than it was given."""
 
     step: str
-    used: list[float]
-    asked: float | None = None
+    used: list[tuple[float, bool]] = []
+    # What they were given: a retry may get more than the first.
+    asks: set[float] = set()
 
     @property
     def most(self) -> float:
-        return max(self.used)
+        return max(used for used, _ in self.used)
+
+    @property
+    def asked(self) -> float:
+        return max(self.asks, default=0.0)
 
     @property
     def is_over(self) -> bool:
-        return self.asked is not None and self.most > self.asked
+        return any(is_over for _, is_over in self.used)
+
+    def add(self, used: float, asked: float | None) -> None:
+        self.used.append((used, asked is not None and used > asked))
+        if asked is not None:
+            self.asks.add(asked)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -72,9 +82,7 @@ def _by_step(
     for one in attempts:
         used, asked = figures(one)
         if used is not None and one.part == "own":
-            usage = found.setdefault(step_name(one.place), Usage(step_name(one.place), []))
-            usage.used.append(used)
-            usage.asked = asked if asked is not None else usage.asked
+            found.setdefault(step_name(one.place), Usage(step_name(one.place))).add(used, asked)
     return list(found.values())
 
 
@@ -104,31 +112,35 @@ def _row(usage: Usage, scale: Scale, said: Callable[[float], str]) -> Html:
 
 
 def strip(usage: Usage, scale: Scale, said: str) -> Html:
-    """One line: a dot per attempt (equal ones are one), and a mark where the asked ends."""
+    """One line: a dot per attempt (equal ones are one), and a mark at what was given."""
     inside = joined([*_asked(usage, scale), *_dots(usage, scale)])
     return element("svg", element("title", said), inside, class_="track", height=HEIGHT, role="img", aria_label=said)
 
 
 def _asked(usage: Usage, scale: Scale) -> Iterator[Html]:
-    if usage.asked:
-        at = f"{scale.share(usage.asked) * 100:.2f}%"
-        yield element("rect", class_="room", x="0", y=4, width=at, height=14, rx=2)
+    if usage.asks:
+        yield element("rect", class_="room", x="0", y=4, width=_percent(scale.share(usage.asked)), height=14, rx=2)
+    for asked in sorted(usage.asks):
+        at = _percent(scale.share(asked))
         yield element("line", class_="asked", x1=at, x2=at, y1=2, y2=20)
 
 
+def _percent(share: float) -> str:
+    return f"{share * 100:.2f}%"
+
+
 def _dots(usage: Usage, scale: Scale) -> Iterator[Html]:
-    dots = dict.fromkeys(
-        (round(scale.share(used) * 200) / 2, bool(usage.asked and used > usage.asked)) for used in usage.used
-    )
-    for place, is_over in dots:
-        yield element("circle", class_="bad" if is_over else "now", cx=f"{place:.1f}%", cy=11, r=4)
+    """Half a percent is no difference: ten thousand items are a few dots."""
+    dots = dict.fromkeys((round(scale.share(used) * 200) / 200, is_over) for used, is_over in usage.used)
+    for share, is_over in dots:
+        yield element("circle", class_="bad" if is_over else "now", cx=_percent(share), cy=11, r=4)
 
 
 # -- scales ----------------------------------------------------------------------------------------------------------
 
 
 def _memory_scale(usages: Sequence[Usage]) -> Scale:
-    figures = [figure for usage in usages for figure in (*usage.used, *([usage.asked] if usage.asked else []))]
+    figures = [figure for usage in usages for figure in (*(used for used, _ in usage.used), *usage.asks)]
     low = 2 ** int(log2(max(min(figures), _MIB) / _MIB)) * _MIB / 2
     high = max(max(figures) * 1.1, low * 16)
     reach = log2(high / low)
@@ -140,7 +152,7 @@ def _memory_scale(usages: Sequence[Usage]) -> Scale:
 
 
 def _cpu_scale(usages: Sequence[Usage]) -> Scale:
-    high = max(1.0, *(max(usage.most, usage.asked or 0.0) for usage in usages)) * 1.05
+    high = max(1.0, *(max(usage.most, usage.asked) for usage in usages)) * 1.05
     step = max(1, ceil(high / 6)) if high > 2 else 0.5 if high > 1.1 else 0.25
     marks = [Mark(step * number / high, f"{step * number:g}") for number in range(int(high / step) + 1)]
     return Scale(lambda figure: min(figure / high, 1.0), marks)

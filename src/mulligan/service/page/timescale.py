@@ -16,6 +16,8 @@ _FOLDED_TIMES = 2
 # The share of the line that a fold takes.
 _FOLD_SHARE, _FOLDS_MAX = 0.06, 5
 _MARKS_MAX = 7
+# The share of the line that the words of a mark take.
+_MARK_SHARE = 0.12
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
 _LONG_STEPS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
@@ -45,15 +47,20 @@ class Timescale:
         return seconds / self._shown * self._open + folds * _FOLD_SHARE
 
     def marks(self) -> list[Mark]:
-        """Round times in what is shown; of a line with folds its beginning, and the folds."""
+        """Round times up to the first fold, as far as there is room for their words, and the folds."""
         folds = [
-            Mark(self.share(since + (until - since) / 2), f"{span((until - since).total_seconds())} idle", True)
-            for since, until in self._folds
+            Mark(self.share(since + (until - since) / 2), _idle(since, until), True) for since, until in self._folds
         ]
         every = _step(self._shown)
-        count = 0 if folds else int(self._shown / every)
-        moments = [every * number for number in range(count + 1)]
-        return [*(Mark(self.share(self.start + timedelta(seconds=one)), _named(one)) for one in moments), *folds]
+        until = self._folds[0][0] if self._folds else self.end
+        count = int((until - self.start).total_seconds() / every)
+        moments = (every * number for number in range(count + 1))
+        marks = [Mark(self.share(self.start + timedelta(seconds=one)), _named(one)) for one in moments]
+        return [*(mark for mark in marks if not folds or folds[0].share - mark.share > _MARK_SHARE), *folds]
+
+
+def _idle(since: datetime, until: datetime) -> str:
+    return f"{span((until - since).total_seconds())} idle"
 
 
 def _step(seconds: float) -> float:
