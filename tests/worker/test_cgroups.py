@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.worker.cgroups import OomKills
+from mulligan.worker.cgroups import OomKills, memory_limit
 
 
 @pytest.mark.parametrize("lines", ["low 0\noom 9\noom_kill {}\n", "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"])
@@ -42,3 +42,9 @@ def test_where_nothing_is_told_there_never_was_one(tmp_path: Path, content: str 
 
 def test_the_group_of_this_process_can_be_asked() -> None:
     assert not OomKills().take_new()
+
+
+def test_what_the_group_of_this_process_may_have_is_a_size_or_nothing() -> None:
+    found = memory_limit()
+
+    assert found is None or found > 0

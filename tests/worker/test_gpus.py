@@ -47,7 +47,7 @@ def test_without_the_variable_the_devices_are_counted(tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / name).touch()
 
-    assert visible_gpus({}, tmp_path) == 2
+    assert (visible_gpus({}, tmp_path), visible_gpus({}, tmp_path / "nowhere")) == (2, 0)
 
 
 def test_no_two_tasks_have_the_same_gpu_and_one_that_ends_gives_its_own_back(gpu_work: Work) -> None:

@@ -29,6 +29,7 @@ from ..errors import MulliganError, StoreUnavailable
 from ..language.expressions import Cel
 from ..ports import Store, WorkerRecord
 from ..worker import lock
+from ..worker.cgroups import memory_limit
 from ..worker.folders import remove_folder
 from ..worker.hands import LocalHands, kill_leftovers
 from ..worker.room import visible_gpus
@@ -70,7 +71,7 @@ def machine(parallel: int | None = None) -> Capacity:
     """What this machine has: its processors, unless another number is named, its memory, its GPUs."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Capacity(float(parallel or cpus), memory, visible_gpus(os.environ))
+    return Capacity(float(parallel or cpus), min(memory, memory_limit() or memory), visible_gpus(os.environ))
 
 
 class Driver:

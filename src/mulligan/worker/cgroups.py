@@ -1,4 +1,4 @@
-"""How often the kernel has killed for want of memory, in the control group of this process."""
+"""The control group of this process: what it may have, and how often the kernel has killed in it for want of memory."""
 
 from __future__ import annotations
 
@@ -41,8 +41,20 @@ class OomKills:
         return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
+def memory_limit() -> int | None:
+    """What all processes in the group of this one may have together, or None: a container has less than its machine."""
+    file = _own_file("memory.max", "memory.limit_in_bytes")
+    said = "" if file is None else file.read_text().strip()
+    return int(said) if said.isdigit() else None
+
+
 def _events_file() -> Path | None:
     """`memory.events` of version 2, or `memory.oom_control` of version 1: both have a line `oom_kill N`."""
+    return _own_file("memory.events", "memory.oom_control")
+
+
+def _own_file(unified: str, separate: str) -> Path | None:
+    """A file of the group of this process: as it is called in version 2, and in version 1."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -50,9 +62,9 @@ def _events_file() -> Path | None:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            file = _ROOT / path.lstrip("/") / "memory.events"
+            file = _ROOT / path.lstrip("/") / unified
         elif "memory" in controllers.split(","):
-            file = _ROOT / "memory" / path.lstrip("/") / "memory.oom_control"
+            file = _ROOT / "memory" / path.lstrip("/") / separate
         else:
             continue
         if os.access(file, os.R_OK):

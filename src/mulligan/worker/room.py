@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,11 +86,12 @@ class Room:
         self._gpus_taken += sign * task.gpus
 
 
-def visible_gpus(environ: Mapping[str, str], devices: Path = Path("/dev")) -> int:
+def visible_gpus(environ: Mapping[str, str], devices: str | Path = "/dev") -> int:
     """How many GPUs this process may use: those that the variable names, else those that the system has."""
     if VISIBLE in environ:
         return len(_named(environ[VISIBLE]))
-    return sum(path.name[6:].isdigit() for path in devices.glob("nvidia*"))
+    names = os.listdir(devices) if os.path.isdir(devices) else []
+    return sum(name.startswith("nvidia") and name[6:].isdigit() for name in names)
 
 
 def _gpu_names(count: int, environ: Mapping[str, str]) -> list[str]:
