@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,53 @@ def test_a_step_that_kills_the_worker_is_lost_and_the_run_can_be_taken_up_until_
     assert terminal.returncode == -signal.SIGKILL
     assert (ran.status, ran.steps["killer"]["attempts"], ran.steps["beside"]["output"]) == ("completed", 2, "1")
     assert leftovers(live_file) == []
+
+
+# -- a full disk -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MiB, where this user may have one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if os.getuid() or subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("only root may have a disk of its own, and not everywhere")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_step_that_fills_the_disk_of_the_runs_is_waited_for_until_there_is_room(
+    small_disk: Path, live_file: Live
+) -> None:
+    ballast = small_disk / "ballast"
+    flow = live_file.write(
+        "flow.yaml", f"name: fill\nsteps: [{{step: fill, shell: 'cat /dev/zero > {ballast}; exit 1'}}]"
+    )
+
+    with live_file.process("run", flow, "--json", "--home", small_disk / "home") as terminal:
+        assert terminal.stderr is not None
+        said = [terminal.stderr.readline() for _ in range(2)]
+        ballast.unlink()
+        out, _ = terminal.communicate()
+
+    where = small_disk / "home" / "mulligan.db"
+    assert said == ["run 1: fill\n", f"! the disk is full: '{where}' cannot be written; waiting for it\n"]
+    failure = json.loads(out)["steps"]["fill"]["failure"]
+    # What it said of the disk itself had no room either.
+    assert (failure["code"], failure["message"]) == ("EXIT_NONZERO", "exit code 1")
+
+
+def test_a_step_that_fills_its_own_disk_fails_alone(small_disk: Path, live: Live) -> None:
+    ran = live.run(
+        f"name: fill\nsteps:\n  - {{step: fill, cwd: {small_disk}, shell: cat /dev/zero > ballast}}\n"
+        "  - {step: beside, shell: echo 1}\n"
+        f"  - {{step: after, cwd: {small_disk}, needs: [{{step: fill, on: always}}], shell: rm ballast; echo 2}}"
+    )
+
+    assert told(ran, "fill") == ("EXIT_NONZERO", "cat: write error: No space left on device")
+    assert (ran.steps["beside"]["output"], ran.steps["after"]["output"]) == ("1", "2")
 
 
 # -- values going in -----------------------------------------------------------------------------------------------
