@@ -34,6 +34,18 @@ def test_a_run_is_listed_shown_explained_and_its_logs_are_here():
     assert mulligan("replay", 1, "--verify").code == 0
 
 
+def test_a_report_has_the_logs_that_are_here_and_names_the_host_that_has_the_others(folder: Path):
+    ran(PARKED)
+    with_logs = mulligan("report", 1, "-o", "-")
+
+    for log in (folder / ".mulligan" / "runs" / "1" / "logs").iterdir():
+        log.unlink()
+    without = mulligan("report", 1, "-o", "-")
+
+    assert "<figcaption>stderr</figcaption><pre>diverged</pre>" in with_logs.out
+    assert "simulate, attempt 1: there is no log of it here: it ran on " in without.out
+
+
 # The keys that programs rely on, of a run and of a step.
 RUN_KEYS = {"run_id", "status", "degraded", "round", "steps", "failures", "outputs", "end"}
 STEP_KEYS = set("status visits attempts recovered handled output failure failure_route waiting_for".split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import takewhile
@@ -155,10 +155,15 @@ class _Pass:
         self.last: Any = None
         self.last_at: datetime | None = None
         self.end_said = ""
+        # The last of them, and how many there were.
+        self.entries: deque[e.Entry] = deque(maxlen=EVENTS_MAX)
+        self.count = 0
         self._teller = Teller(state.workflow, children)
 
     def see(self, entry: e.Entry) -> None:
         fact = entry.fact
+        self.entries.append(entry)
+        self.count += 1
         self.attempts.see(entry, self._teller.memory.spec(getattr(fact, "place", "")))
         self.visits.see(entry, self._teller.tell(entry))
         if isinstance(fact, e.RunStarted):
@@ -175,9 +180,8 @@ _LAST = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 def gather(service: Service, run_id: int, now: datetime) -> Report:
     """All of a run. Of one that goes on, as its tables are at this moment."""
     state = service.state(run_id)
-    entries = list(takewhile(lambda entry: entry.seq <= state.run.seq, service.events(run_id)))
     seen = _Pass(state, service.called(run_id))
-    for entry in entries:
+    for entry in takewhile(lambda entry: entry.seq <= state.run.seq, service.events(run_id)):
         seen.see(entry)
     record = service.record(run_id)
     started_at = seen.started_at or record.created_at
@@ -215,8 +219,8 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         children_count=len(children),
         inputs=_values(state.run.inputs),
         outputs=_values(state.run.outputs),
-        events=[_event(entry) for entry in entries[-EVENTS_MAX:]],
-        events_count=len(entries),
+        events=[_event(entry) for entry in seen.entries],
+        events_count=seen.count,
     )
 
 
