@@ -408,6 +408,18 @@ def test_duckdb_in_memory_reads_files_and_writes_none_when_it_only_reads(tmp_pat
     assert not (tmp_path / "b.csv").exists()
 
 
+def test_a_column_that_is_called_like_a_statement_is_read(tmp_path: Path) -> None:
+    query = "with a as (select 1 as copy, 2 as delete) select copy, delete from a"
+
+    assert asked("duckdb://", query, read_only=True) == [{"copy": 1, "delete": 2}]
+
+
+def test_a_statement_of_which_duckdb_makes_several_is_one() -> None:
+    query = "pivot (select 'a' as name, 1 as amount union all select 'b', 2) on name using sum(amount)"
+
+    assert asked("duckdb://", query, read_only=True) == [{"a": 1, "b": 2}]
+
+
 # -- as a step
 
 

@@ -84,6 +84,8 @@ def test_each_database_has_quotes_of_its_own(query: str, dialect: Dialect, found
         (" ; ;select 1;; -- ;\n select 2 ;/* x */", ["select 1", "-- ;\n select 2"]),
         ("select ';'; select \";\"", ["select ';'", 'select ";"']),
         ("-- nothing", []),
+        # Nonsense, which is for the database to say.
+        ("select 1; 5; 'x'; +; select 2", ["select 1", "5", "'x'", "+", "select 2"]),
         ("", []),
     ],
 )

@@ -20,9 +20,9 @@ from .values import gathered
 
 DIALECT = Dialect.DUCKDB
 _CHUNK_ROWS = 500
-# A database in memory cannot be opened for reading only, and a file can be written by one that is.
-_WRITING = frozenset("INSERT UPDATE DELETE MERGE CREATE ALTER DROP TRUNCATE COPY EXPORT IMPORT".split())
-_CHANGING = frozenset("INSERT UPDATE DELETE MERGE COPY CREATE".split())
+# A database in memory cannot be opened for reading only, and one that is can still write files.
+_WRITING = frozenset("INSERT UPDATE DELETE MERGE_INTO CREATE CREATE_FUNC ALTER DROP COPY COPY_DATABASE EXPORT".split())
+_CHANGING = frozenset("INSERT UPDATE DELETE MERGE_INTO COPY CREATE".split())
 _SAYS_NO = (duckdb.ProgrammingError, duckdb.DataError, duckdb.IntegrityError, duckdb.NotSupportedError)
 _JSON = "JSON"
 
@@ -39,27 +39,29 @@ class Session:
 
     def execute(self, statement: Statement, values: Mapping[str, Any], is_kept: bool) -> Encoded | None:
         """The rows, or None of a statement that gives none whatever happens."""
-        if self._is_read_only and _WRITING.intersection(_leading(statement.words)):
-            raise refused(READ_ONLY)
         sent = statement.sent([f"${spot.name}" for spot in statement.spots])
         bound = {spot.name: _bound(values[spot.name]) for spot in statement.spots}
         with _in_words(sent):
+            # DuckDB makes several of some (`pivot`): the last is the one that was written.
+            (*_, parsed) = self._connection.extract_statements(sent.text)
+            if self._is_read_only and parsed.type.name in _WRITING:
+                raise refused(READ_ONLY)
             self._connection.execute(sent.text, bound)
-            return self._given(statement.words, is_kept)
+            return self._given(parsed.type.name, is_kept)
 
     def commit(self) -> None:
         with _in_words():
             self._connection.execute("COMMIT")
 
-    def _given(self, words: list[str], is_kept: bool) -> Encoded | None:
-        columns = [(name, str(kind)) for name, kind, *_ in self._connection.description or ()]
+    def _given(self, kind: str, is_kept: bool) -> Encoded | None:
+        columns = [(name, str(of)) for name, of, *_ in self._connection.description or ()]
         rows = _chunks(self._connection)
-        if columns == [("Count", "BIGINT")] and _CHANGING.intersection(_leading(words)):
+        if columns == [("Count", "BIGINT")] and kind in _CHANGING:
             self.changed += sum(count for (count,) in rows)
             return None
         if not columns or columns == [("Success", "BOOLEAN")]:
             return None
-        are_json = [kind == _JSON for _, kind in columns]
+        are_json = [of == _JSON for _, of in columns]
         read = (tuple(map(_read, row, are_json)) for row in rows) if any(are_json) else rows
         return gathered(lambda: [name for name, _ in columns], read, is_kept)
 
@@ -79,11 +81,6 @@ def opened(place: str, is_read_only: bool) -> Iterator[Session]:
         yield session
     finally:
         connection.close()
-
-
-def _leading(words: list[str]) -> list[str]:
-    """The word that says what a statement does: after WITH, it is any that is not in parentheses."""
-    return words if words[:1] == ["WITH"] else words[:1]
 
 
 def _chunks(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

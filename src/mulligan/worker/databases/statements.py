@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -75,16 +74,26 @@ _TICKS = r"`[^`]*(?:``[^`]*)*(?:`|\Z)"
 _BRACKETS = r"\[[^\]]*(?:\]|\Z)"
 
 _QUOTED = {
-    Dialect.SQLITE: (_STRING, _NAME, _LINE, _COMMENT, _TICKS, _BRACKETS),
-    # These two are not ended by a pattern: comments nest, and the end of a dollar quote is its beginning.
-    Dialect.POSTGRES: (_ESCAPED, _STRING, _NAME, _LINE, r"(?P<nested>/\*)", f"(?P<dollars>{_DOLLARS})"),
-    Dialect.DUCKDB: (_ESCAPED, _STRING, _NAME, _LINE, _COMMENT, f"(?P<dollars>{_DOLLARS})"),
+    Dialect.SQLITE: (_STRING, _NAME, _TICKS, _BRACKETS),
+    # The end of a dollar quote is its beginning: no pattern finds it.
+    Dialect.POSTGRES: (_ESCAPED, _STRING, _NAME, f"(?P<dollars>{_DOLLARS})"),
+    Dialect.DUCKDB: (_ESCAPED, _STRING, _NAME, f"(?P<dollars>{_DOLLARS})"),
+}
+_COMMENTS = {
+    Dialect.SQLITE: (_LINE, _COMMENT),
+    # Nor the end of a comment that has others in it.
+    Dialect.POSTGRES: (_LINE, r"(?P<nested>/\*)"),
+    Dialect.DUCKDB: (_LINE, _COMMENT),
 }
 # A value never follows what could be its own operand: 'a[low:high]' is a slice, and "{'a':b}" has a key.
 _SPOT = r"(?<![\w'\"\])}:]):(?P<name>[^\W\d]\w*)|(?P<asked>\?\d*)"
 _TOKENS = {
-    dialect: re.compile(rf"(?P<quoted>{'|'.join(quoted)})|::|{_SPOT}|(?P<word>[^\W\d][\w$]*)|\d\w*|[;()]", re.DOTALL)
-    for dialect, quoted in _QUOTED.items()
+    dialect: re.compile(
+        rf"(?P<comment>{'|'.join(_COMMENTS[dialect])})|(?P<quoted>{'|'.join(_QUOTED[dialect])})"
+        rf"|::|{_SPOT}|(?P<word>[^\W\d][\w$]*)|\d\w*|[;()]",
+        re.DOTALL,
+    )
+    for dialect in Dialect
 }
 _NESTED = re.compile(r"/\*|\*/")
 # Statements that have others within them, up to the END of their BEGIN.
@@ -94,23 +103,18 @@ _BODIED_WITHIN_WORDS = 4
 
 def statements(query: str, dialect: Dialect) -> list[Statement]:
     """The statements of the query, without those that say nothing."""
-    splitter = _Splitter(query)
-    for token in _tokens(query, dialect):
+    splitter, at = _Splitter(query), 0
+    while token := _TOKENS[dialect].search(query, at):
+        splitter.pass_over(query[at : token.start()])
         splitter.take(token)
+        at = _end(query, token)
+    splitter.pass_over(query[at:])
     splitter.end(len(query))
     return splitter.found
 
 
-def _tokens(query: str, dialect: Dialect) -> Iterator[re.Match[str]]:
-    """Everything that matters, in order; what is quoted is left out."""
-    pattern, at = _TOKENS[dialect], 0
-    while token := pattern.search(query, at):
-        at = _quote_end(query, token) if token["quoted"] is not None else token.end()
-        if token["quoted"] is None:
-            yield token
-
-
-def _quote_end(query: str, token: re.Match[str]) -> int:
+def _end(query: str, token: re.Match[str]) -> int:
+    """Where it ends: a quote that no pattern finds the end of, further on."""
     groups = token.groupdict()
     if groups.get("nested"):
         return _comment_end(query, token.end())
@@ -135,9 +139,15 @@ class _Splitter:
     def __init__(self, query: str) -> None:
         self.found: list[Statement] = []
         self._now = Statement(query, 0)
+        self._is_blank = True
         self._parentheses = self._bodies = 0
 
+    def pass_over(self, text: str) -> None:
+        """What stands between tokens: for the database to understand."""
+        self._is_blank = self._is_blank and not text.strip()
+
     def take(self, token: re.Match[str]) -> None:
+        self._is_blank = self._is_blank and (token["comment"] is not None or token[0] == ";")
         if token["word"] is not None:
             self._now.words.append(token["word"].upper())
             self._note_body(self._now.words)
@@ -152,9 +162,10 @@ class _Splitter:
 
     def end(self, at: int) -> None:
         self._now.end = at
-        if self._now.words or self._now.spots:
+        if not self._is_blank:
             self.found.append(self._now)
         self._now = Statement(self._now.query, at + 1)
+        self._is_blank = True
         self._parentheses = self._bodies = 0
 
     def _note_body(self, words: list[str]) -> None:
