@@ -245,6 +245,19 @@ def test_in_version_2_a_group_in_which_others_are_is_not_divided(tmp_path: Path)
     assert not (folder / "mulligan-worker").exists()
 
 
+def test_in_version_2_a_worker_that_is_alone_steps_aside_since_no_group_both_holds_and_divides(tmp_path: Path) -> None:
+    folder = tree(tmp_path, "/", is_unified=True)
+    (folder / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    ground = Ground(str(folder), str(folder), True)
+
+    group = Groups(ground).enter(1)
+
+    assert group is not None
+    assert (folder / "mulligan-worker" / "cgroup.procs").read_text() == str(os.getpid())
+    assert (folder / "cgroup.subtree_control").read_text() == "+memory"
+    assert ground.own == str(folder / "mulligan-worker")
+
+
 # -- the real thing --------------------------------------------------------------------------------------------------
 
 

@@ -62,7 +62,7 @@ def examine_machine(home: Home) -> Iterator[Check]:
     yield _guarded("tasks", _tasks)
     yield subreaper(sys.platform)
     yield memory_kills(OomKills().can_tell)
-    yield memory_limits(groups.find(os.environ.get(groups.VARIABLE, "")))
+    yield memory_limits(groups.usable(os.getpid()))
     yield _guarded("clock", lambda: _clock(home, offset))
 
 

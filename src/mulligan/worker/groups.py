@@ -162,6 +162,14 @@ def find(named: str = "", root: str = ROOT, lines: str | None = None) -> Ground 
     return None
 
 
+def usable(worker: int) -> Ground | None:
+    """The same, where the processes that are there now do not stand in the way of the worker with this id."""
+    ground = find(os.environ.get(VARIABLE, ""))
+    if ground is None or not ground.is_unified or ground.folder != ground.own or _is_handed_out(ground):
+        return ground
+    return ground if _are_of(worker, _there(ground)) else None
+
+
 def _has_memory(folder: str, is_unified: bool) -> bool:
     if is_unified:
         return "memory" in _read(f"{folder}/cgroup.controllers").split()
@@ -180,26 +188,35 @@ def _is_marked(folder: str) -> bool:
 
 def _hands_out_memory(ground: Ground) -> bool:
     """Version 2: let the groups below have limits. One that does so may hold no processes itself."""
-    control = f"{ground.folder}/cgroup.subtree_control"
-    if "memory" in _read(control).split():
+    if _is_handed_out(ground):
         return True
     try:
         if ground.folder == ground.own:
             _step_aside(ground)
-        _write(control, "+memory")
+        _write(f"{ground.folder}/cgroup.subtree_control", "+memory")
     except OSError:
         return False
     return True
+
+
+def _is_handed_out(ground: Ground) -> bool:
+    return "memory" in _read(f"{ground.folder}/cgroup.subtree_control").split()
+
+
+def _there(ground: Ground) -> list[int]:
+    return [int(pid) for pid in _read(f"{ground.folder}/cgroup.procs").split()]
+
+
+def _are_of(worker: int, pids: list[int]) -> bool:
+    return set(pids) <= set(processes.descendants(processes.snapshot(), [worker]))
 
 
 def _step_aside(ground: Ground) -> None:
     """Move the worker and all that is its into a group below, unless somebody else is there too."""
     aside = f"{ground.folder}/{PREFIX}-worker"
     for _ in range(MOVES_MAX):
-        there = [int(pid) for pid in _read(f"{ground.folder}/cgroup.procs").split()]
-        if not there:
-            break
-        if not set(there) <= set(processes.descendants(processes.snapshot(), [os.getppid()])):
+        there = _there(ground)
+        if not there or not _are_of(os.getppid(), there):
             return
         if not os.path.isdir(aside):
             os.mkdir(aside)
