@@ -1,4 +1,4 @@
-"""`mulligan run` says no to what this version cannot do: by name, and before anything has started."""
+"""`mulligan run` says no to what cannot come to be: by name, and before anything has started."""
 
 from __future__ import annotations
 
@@ -8,22 +8,6 @@ import pytest
 
 from .commands import mulligan, workflow
 
-REFUSED = {
-    # at any depth: in the command of an item
-    "secrets: {key: {env: KEY}}\nsteps: [{step: a, map: {over: [1]}, do: ['sign ${secrets.key}']}]": (
-        "error[refused]: this version looks up no secrets yet, and step 'a' reads one\n"
-        "  hand it over as an environment variable: ${env.NAME}\n"
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "told"), REFUSED.items(), ids=["secret"])
-def test_what_this_version_cannot_do_is_refused_before_anything_is_made(text: str, told: str, folder: Path):
-    said = mulligan("run", workflow(text))
-
-    assert tuple(said) == (2, "", told)
-    assert sorted(path.name for path in folder.iterdir()) == ["flow.yaml"]
-
 
 def test_a_file_that_is_read_and_never_written_must_be_there(folder: Path):
     text = "files: {mesh: mesh.vtk}\nsteps: [{step: solve, shell: ./solve, reads: [mesh]}]"
@@ -32,3 +16,69 @@ def test_a_file_that_is_read_and_never_written_must_be_there(folder: Path):
 
     told = "error[input.invalid]: 'mesh.vtk' is read and no step writes it, and it is not there\n"
     assert tuple(said) == (2, "", f"{told}  looked in {folder}\n")
+
+
+MISSING = {
+    "variable": (
+        "secrets: {key: {env: NOWHERE}}\nsteps: [{step: a, shell: 'sign ${secrets.key}'}]",
+        "the environment of the worker has no 'NOWHERE'",
+    ),
+    "file": (
+        "secrets: {key: {file: keys/none}}\nsteps: [{step: a, shell: sign, env: {KEY: '${secrets.key}'}}]",
+        "there is no file 'keys/none'",
+    ),
+    # at any depth: in a handler
+    "handler": (
+        "secrets: {key: {env: NOWHERE}}\nsteps: [{step: a, shell: make, on_failure: 'sign ${secrets.key}'}]",
+        "the environment of the worker has no 'NOWHERE'",
+    ),
+    # in the command of an item
+    "item": (
+        "secrets: {key: {env: NOWHERE}}\nsteps: [{step: a, map: {over: [1]}, do: ['sign ${secrets.key}']}]",
+        "the environment of the worker has no 'NOWHERE'",
+    ),
+    "short": (
+        "secrets: {key: {env: SHORT}}\nsteps: [{step: a, shell: 'sign ${secrets.key}'}]",
+        "it has fewer than 4 characters, and so short a value cannot be hidden",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), MISSING.values(), ids=MISSING.keys())
+def test_a_secret_that_a_step_reads_must_be_there(
+    text: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SHORT", "abc")
+
+    said = mulligan("run", workflow(text))
+
+    told = f"error[input.invalid]: step 'a' reads the secret 'key', which cannot be had: {reason}\n"
+    assert tuple(said) == (2, "", told)
+    assert mulligan("list", "--json").json == []
+
+
+MAY_COME = {
+    "read by nobody": "secrets: {key: {env: NOWHERE}}\nsteps: [{step: a, shell: 'true'}]",
+    "printed by a command": "secrets: {key: {command: echo hunter2}}\nsteps: [{step: a, shell: ': ${secrets.key}'}]",
+    "written by a step": (
+        "files: {key: key.txt}\nsecrets: {key: {file: key.txt}}\n"
+        "steps: [{step: a, shell: echo hunter2 > key.txt, writes: [key]}, "
+        "{step: b, needs: [a], shell: ': ${secrets.key}'}]"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", MAY_COME.values(), ids=MAY_COME.keys())
+def test_a_secret_that_may_be_there_in_time_is_waited_for(text: str, folder: Path):
+    assert mulligan("run", workflow(text)).code == 0
+
+
+def test_one_step_alone_is_tried_with_its_secret(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TOKEN", "hunter2-never-told")
+    text = "secrets: {t: {env: TOKEN}}\nsteps: [{step: a, shell: 'echo ${#TOKEN} ${secrets.t}'}]"
+
+    said = mulligan("step", workflow(text), "a")
+
+    assert said.code == 0
+    assert "18 ***" in said.out + said.err
+    assert "hunter2" not in said.out + said.err

@@ -1,41 +1,62 @@
-"""What is refused before a run exists: what this version cannot do, and input files that are not there."""
+"""What is refused before a run exists: input files that are not there, and secrets that cannot be had."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
-from ..core.workflow import Command, Workflow, commands
-from ..errors import InputInvalid, Refused
+from ..core.workflow import Command, Secret, Workflow, commands
+from ..errors import InputInvalid
+from ..worker.secrets import trouble_with
 
 
 def refuse_the_impossible(workflow: Workflow, cwd: Path) -> None:
     """Raise before anything has started, rather than in the middle of the night."""
-    for step in (*workflow.steps, workflow.end):
-        for command in commands((step,)):
-            _refuse_command(step.name, command)
     _refuse_missing_files(workflow, cwd)
+
+
+def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> None:
+    """Raise if a variable or a file that a step reads as a secret is not there, where its worker would be this process.
+
+    What a step writes may come to be there. What a command prints is asked for when it is needed.
+    """
+    written = {os.path.normpath(path) for path in _paths(workflow, "writes")}
+    for step, name, secret in _secrets_read(workflow):
+        if secret.file is not None and os.path.normpath(secret.file) in written:
+            continue
+        if (problem := trouble_with(secret, str(cwd), environment)) is not None:
+            raise InputInvalid(f"step '{step}' reads the secret '{name}', which cannot be had: {problem}")
+
+
+def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:
+    """By which step each is read, with its handlers, scripts and checks; after them those of its children."""
+    for step in (*workflow.steps, workflow.end) if workflow.secrets else ():
+        read = {name for command in commands((step,)) for name in _reads(command)}
+        yield from ((step.name, name, one) for name, one in workflow.secrets.items() if f"secrets.{name}" in read)
     for child in workflow.children.values():
-        refuse_the_impossible(child, cwd)
+        yield from _secrets_read(child)
 
 
-def _refuse_command(step: str, command: Command) -> None:
+def _reads(command: Command) -> Iterator[str]:
     action = command.action
-    templates = (*(action.bindings.values() if action else ()), *command.env.values())
-    if any(name.startswith("secrets") for template in templates for name in template.reads):
-        raise Refused(
-            f"this version looks up no secrets yet, and step '{step}' reads one",
-            hint="hand it over as an environment variable: ${env.NAME}",
-        )
+    for template in (*(action.bindings.values() if action else ()), *command.env.values(), command.cwd):
+        yield from template.reads if template else ()
 
 
 def _refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
-    """A declared input that no step writes must be there."""
-    every = [command for step in workflow.steps for command in commands((step,))]
-    written = {name for command in every for name in command.writes}
-    for command in every:
-        for name in command.reads:
-            path = workflow.files.get(name, name)
-            if name not in written and not (cwd / path).exists():
-                raise InputInvalid(
-                    f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}"
-                )
+    """A declared input that no step writes, of the workflow or of those that it calls, must be there."""
+    written = {os.path.normpath(path) for path in _paths(workflow, "writes")}
+    for path in _paths(workflow, "reads"):
+        if os.path.normpath(path) not in written and not (cwd / path).exists():
+            raise InputInvalid(f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}")
+
+
+def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
+    """What the steps of a workflow read or write; after them what those of its children do."""
+    for step in workflow.steps:
+        for command in commands((step,)):
+            yield from (workflow.files.get(name, name) for name in getattr(command, key))
+    for child in workflow.children.values():
+        yield from _paths(child, key)

@@ -50,7 +50,7 @@ from ..worker.processes import is_running
 from .driver import LEASE_SECONDS, Capacity, Driver
 from .home import Home, this_host
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
-from .possible import refuse_the_impossible
+from .possible import refuse_missing_secrets, refuse_the_impossible
 from .reading import Reading, digest_of
 
 # Of a run's name that no other run has, in any store.
@@ -105,6 +105,8 @@ class Service(Reading):
 
         `kept`: results that steps are said to have had already.
         """
+        if driver is not None and not self.store.is_shared:
+            refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         return self._create([self._new(prepared, request) for _ in range(times)], prepared.workflow, driver)
 

@@ -64,7 +64,9 @@ class Desk:
         """Name what it wrote, and leave nothing for the next task that gets the same side files."""
         sides = running.sides
         if running.pipes is not None:
-            running.pipes.end() if running.child else running.pipes.close()
+            running.pipes.tidy()
+            if not running.child:
+                running.pipes.close()
         used = [sides.output, sides.error]
         if running.has_named_logs or (not running.child and not self._keep_logs(running)):
             used += [sides.out, sides.err]

@@ -149,6 +149,18 @@ def _root(task: Task) -> str:
     return task.uid.partition(".")[0] or str(task.run_id)
 
 
+def trouble_with(secret: Secret, folder: str, environment: Mapping[str, str]) -> str | None:
+    """Why the secret cannot be had, as far as that can be seen without running anything; None where it can."""
+    try:
+        if secret.env is not None:
+            usable(of_environment(secret.env, environment))
+        elif secret.file is not None:
+            usable(of_file(secret.file, folder))
+    except NotUsable as problem:
+        return str(problem)
+    return None
+
+
 # -- where they are
 
 

@@ -38,6 +38,11 @@ class VeiledLogs:
         for pipe in self._pipes:
             pipe.end()
 
+    def tidy(self) -> None:
+        """What the attempt wrote has been read, and nothing is left of what it did not write."""
+        for pipe in self._pipes:
+            pipe.tidy()
+
     def close(self) -> None:
         for pipe in self._pipes:
             pipe.close()
@@ -52,6 +57,7 @@ class _Pipe:
         self._stream: Stream | None = None
         self._name = ""
         self._file = -1
+        self._is_empty = True
         outputs.remove(path)
         os.mkfifo(path, 0o600)
         # Also for writing: so it never seems to be over because nobody has it open just then.
@@ -59,8 +65,13 @@ class _Pipe:
         listen(selector, self._fd, self._hear)
 
     def begin(self, stream: Stream, name: str) -> None:
-        self.end()
-        self._stream, self._name = stream, name
+        self.tidy()
+        self._stream, self._name, self._is_empty = stream, name, True
+        try:
+            make_private(os.path.dirname(name))
+            self._file = os.open(name, _LOG_FLAGS, 0o666)
+        except OSError:
+            pass  # a result counts without its log
 
     def drain(self) -> None:
         for _ in range(DRAIN_READS_MAX):
@@ -75,6 +86,12 @@ class _Pipe:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def tidy(self) -> None:
+        self.end()
+        if self._is_empty and self._name:
+            outputs.remove(self._name)
+        self._name = ""
 
     def close(self) -> None:
         if self._fd < 0:
@@ -99,12 +116,10 @@ class _Pipe:
         return bool(data)
 
     def _keep(self, data: bytes) -> None:
-        """Who writes nothing has no file. What there is no room for is lost: a result counts without its log."""
+        """What there is no room for is lost."""
         try:
-            if data and self._file < 0:
-                make_private(os.path.dirname(self._name))
-                self._file = os.open(self._name, _LOG_FLAGS, 0o666)
-            while data:
+            while data and self._file >= 0:
                 data = data[os.write(self._file, data) :]
+                self._is_empty = False
         except OSError:
             return
