@@ -319,6 +319,22 @@ def test_a_writer_that_waits_for_the_reader_is_not_waited_for() -> None:
     assert found["r"].needs == ()
 
 
+def test_each_step_of_a_matrix_reads_and_writes_the_files_of_its_own_values() -> None:
+    found = steps(
+        """
+        - {step: "use_{n}", matrix: {n: [1, 2]}, shell: make, reads: ["part_{n}", all]}
+        - {step: "make_{n}", matrix: {n: [1, 2]}, map: {over: [1]}, do: [make], writes: "part_{n}"}
+        """,
+        "files: {part_1: one, part_2: two, all: all}",
+    )
+
+    assert [found[f"use_{n}"].reads for n in (1, 2)] == [("part_1", "all"), ("part_2", "all")]
+    assert [found[f"make_{n}"].writes for n in (1, 2)] == [("part_1",), ("part_2",)]
+    assert [found[f"use_{n}"].needs for n in (1, 2)] == [(Need("make_1"),), (Need("make_2"),)]
+    checks = [found[f"make_{n}"].validator for n in (1, 2)]
+    assert [check.writes for check in checks if check] == [("part_1",), ("part_2",)]
+
+
 def test_a_remediation_may_need_what_runs_whatever_happens() -> None:
     found = steps(
         """

@@ -33,7 +33,7 @@ COMMANDS = {
     "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
-    "gc": ("mulligan.cli.gc:gc", "Remove what no run refers to any more; where asked, ended runs too."),
+    "gc": ("mulligan.cli.gc:gc", "Remove what no run refers to any more, and old runs where asked."),
     "doctor": ("mulligan.cli.doctor:doctor", "Check this machine and the store, and say what to do."),
     "demo": ("mulligan.cli.demo:main", "Watch a run break on every rung of the ladder, and end well."),
 }
