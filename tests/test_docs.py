@@ -35,7 +35,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
-        ROOT / "examples" / "README.md",
+        *(ROOT / "examples" / name for name in ("README.md", "plugin/README.md")),
         *DOCS.glob("**/*.md"),
     ]
 )
