@@ -6,24 +6,22 @@ from typing import Any
 
 import msgspec
 
-from ..core.artifacts import content, holds_reference, referred, replaced
+from ..core.artifacts import KEY_AS_JSON, content, referred, replaced
 from ..core.tasks import Task
 from ..errors import ArtifactDamaged, ArtifactGone, InputInvalid
 from ..ports import Artifacts
 
-_FIELDS = ("params", "env", "cwd")
+_encode = msgspec.json.Encoder().encode
 
 
 def fetched(task: Task, artifacts: Artifacts) -> Task:
     """The task with what is in artifacts in the place of their references; InputInvalid where one cannot be had."""
-    held = {name: value for name in _FIELDS if holds_reference(value := getattr(task, name))}
-    is_told = task.told is not None and any(holds_reference(one.output) for one in task.told.heard)
-    if not held and not is_told:
+    # At once, and not walked through: most tasks read none.
+    if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.told)):
         return task
-    found: dict[str, Any] = {name: _whole(value, artifacts) for name, value in held.items()}
-    if task.told is not None and is_told:
-        found["told"] = task.told.fetched(lambda output: _whole(output, artifacts))
-    return msgspec.structs.replace(task, **found)
+    values = {name: _whole(getattr(task, name), artifacts) for name in ("params", "env", "cwd")}
+    told = task.told and task.told.fetched(lambda output: _whole(output, artifacts))
+    return msgspec.structs.replace(task, told=told, **values)
 
 
 def _whole(value: Any, artifacts: Artifacts) -> Any:
