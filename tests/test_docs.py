@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 
 from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parser import app
+from mulligan.core.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.language import load
 from mulligan.language.expressions import check, evaluate
@@ -246,6 +247,12 @@ def test_the_page_on_the_language_has_every_key_of_a_file_and_of_a_step() -> Non
     missing = [word for word in (*WORKFLOW.keys, *STEP.keys) if not re.search(rf"\b{word}\b", text)]
 
     assert missing == []
+
+
+def test_the_page_for_the_troubled_has_every_failure_code() -> None:
+    said = set(re.findall(r"\b[A-Z][A-Z0-9]*_?[A-Z0-9_]*\b", (DOCS / "troubleshooting.md").read_text(encoding="utf-8")))
+
+    assert CODES - said == set()
 
 
 def test_every_page_is_named_in_an_index() -> None:
