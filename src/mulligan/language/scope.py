@@ -234,6 +234,19 @@ def _judge_declared(path: tuple[str, ...], place: Place, scope: Scope) -> None:
         raise _unknown(path, 1, place, scope, f"there is no {word} '{path[1]}'", hint)
 
 
+def _judge_env(path: tuple[str, ...], place: Place, scope: Scope) -> None:
+    """What an expression reads from the environment is recorded, and a secret never is."""
+    for name, secret in scope.draft.secrets.items():
+        if secret.env is None:
+            continue
+        if len(path) == 1:
+            message = f"'env' must name the variable it reads: '{secret.env}' is the secret '{name}'"
+            raise scope.source.refuse_in("secret", message, place.node, *place.span(path, 0), hint="write env.NAME")
+        if path[1] == secret.env:
+            message, hint = f"'env.{secret.env}' is the secret '{name}', and would be recorded", f"write secrets.{name}"
+            raise scope.source.refuse_in("secret", message, place.node, *place.span(path, 1), hint=hint)
+
+
 def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     if scope.reader == NOBODY:
         raise _unknown(path, 0, place, scope, f"{scope.owner} hold for all steps, so they can read none", "")
@@ -293,6 +306,7 @@ def _require_field(
 _JUDGES: dict[str, Any] = {
     "inputs": _judge_declared,
     "secrets": _judge_declared,
+    "env": _judge_env,
     "files": _judge_declared,
     "matrix": _judge_declared,
     "steps": _judge_step,
