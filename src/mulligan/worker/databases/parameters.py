@@ -13,8 +13,6 @@ from .statements import Dialect, Spot, Statement
 _HOLE = "mulligan_"
 _ASKED = "mulligan_asked_"
 
-Params = Mapping[str, Any] | list[Any]
-
 
 def named(found: list[Statement], params: object, dialect: Dialect) -> dict[str, Any]:
     """The values by the names that the statements have for them. INPUT_INVALID where they do not fit."""
