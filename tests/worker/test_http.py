@@ -590,6 +590,33 @@ def test_what_is_not_packed_as_it_says_is_invalid(work: Work) -> None:
         }
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        # The length is true, and what is packed is not whole.
+        response(200, gzip.compress(b"x" * 100_000)[:-20], "Content-Encoding: gzip"),
+        # Nobody says how long it is, so that the end of the connection is its end.
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"x" * 100_000)[:60],
+    ],
+)
+def test_a_packed_body_that_breaks_off_is_a_failed_connection(work: Work, answer: bytes) -> None:
+    failure = failure_of(answered(work, answer))
+
+    assert (failure.code, failure.retryable) == ("CONNECTION", True)
+    assert failure.message.endswith(": its packed body breaks off")
+
+
+def test_a_body_that_is_packed_and_empty_is_empty(work: Work) -> None:
+    assert body_of(answered(work, response(200, b"", "Content-Encoding: gzip"))) == ""
+
+
+def test_a_redirect_to_an_endless_address_is_told_with_its_beginning(work: Work) -> None:
+    failure = failure_of(answered(work, response(302, b"", "Location: /" + "a" * 50_000)))
+
+    assert failure.message.startswith("GET http://127.0.0.1:")
+    assert failure.message.endswith("aaa…: answered 302 after 10 redirects")
+
+
 def test_one_bad_server_costs_the_next_request_nothing(work: Work) -> None:
     answered(work, reset)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import zlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,6 +21,7 @@ BODY_BYTES_MAX = 16 * 1024 * 1024
 # Of the body of an answer that was not expected.
 TOLD_CHARS = 500
 _TOLD_BYTES = 4 * TOLD_CHARS
+_PIECE_BYTES = 1 << 16
 _JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
 _TOO_MANY_REQUESTS = 429
 # The server itself says that the same request may be sent again.
@@ -99,11 +102,33 @@ def _told(response: httpx2.Response) -> str:
 def _body(response: httpx2.Response, bytes_max: int) -> bytes:
     """All of it, counted as it is unpacked: a few bytes may be packed gigabytes."""
     data = bytearray()
-    for chunk in response.iter_bytes():
+    for chunk in _unpacked(response):
         data += chunk
         if len(data) > bytes_max:
             raise _invalid(response, f"its body has more than {bytes_max} bytes, which are the most ('max_body')")
     return bytes(data)
+
+
+def _unpacked(response: httpx2.Response) -> Iterator[bytes]:
+    """The body as it comes. The library takes one that is packed and breaks off for a whole one."""
+    if response.headers.get("content-encoding", "").strip().lower() != "gzip":
+        yield from response.iter_bytes()
+        return
+    unpacker, is_begun = zlib.decompressobj(zlib.MAX_WBITS | 16), False
+    for packed in response.iter_raw():
+        is_begun = True
+        while packed:
+            yield _piece(unpacker, packed)
+            packed = unpacker.unconsumed_tail
+    if is_begun and not unpacker.eof:
+        raise httpx2.RemoteProtocolError("its packed body breaks off")
+
+
+def _piece(unpacker: zlib._Decompress, packed: bytes) -> bytes:
+    try:
+        return unpacker.decompress(packed, _PIECE_BYTES)
+    except zlib.error as error:
+        raise httpx2.DecodingError(str(error)) from None
 
 
 def _is_json(response: httpx2.Response) -> bool:

@@ -13,6 +13,7 @@ import httpx2
 
 from mulligan import StepError
 
+SHOWN_CHARS_MAX = 200
 PORT_MAX = 65535
 # Requests that do their work once more when they come once more, unless the server knows them by a key.
 NOT_IDEMPOTENT = ("POST", "PATCH")
@@ -38,8 +39,9 @@ def ask(
 
 
 def shown(url: httpx2.URL) -> str:
-    """The address without what may be secret in it: its user, its query."""
-    return str(url.copy_with(userinfo=b"", query=None, fragment=None))
+    """The address without what may be secret in it: its user, its query. Bounded: a server may redirect to any."""
+    text = str(url.copy_with(userinfo=b"", query=None, fragment=None))
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
 
 def _address(url: str, params: dict[str, Any]) -> httpx2.URL:
@@ -62,7 +64,7 @@ def _without_secrets(url: str) -> str:
     """As `shown`, of what is no address."""
     base = url.partition("?")[0].partition("#")[0]
     scheme, slashes, rest = base.partition("://")
-    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"[:200]
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"[:SHOWN_CHARS_MAX]
 
 
 def _headers(defaults: dict[str, str], said: dict[str, Any]) -> Iterator[tuple[str, str]]:
