@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any
 
@@ -446,7 +445,6 @@ def test_the_envelope_of_what_the_workflow_says():
         "workflow_run_id: 7\n"
         "target_node_key: fix\n"
         "content_type: text\n"
-        f"sha256: {hashlib.sha256(b'branch main').hexdigest()}\n"
         "truncation:\n"
         "  applied: false\n"
         "  method: none\n"

@@ -180,11 +180,11 @@ def failure_context(run_id: int, target: str, sources: Sequence[FailedSource], r
 def own_context(run_id: int, target: str, content: str, content_type: ContentType = "text") -> str:
     """The envelope of what the workflow itself tells a step beside its prompt, cut to 32,000 characters.
 
-    Untrusted like the others: its author wrote it, and what others said may have been filled in.
+    Untrusted like the others: its author wrote it, and what others said may have been filled in. Without a hash:
+    it may hold secrets, which are looked up for it, and whoever prints a hash helps to guess what it is of.
     """
-    payload = neutralise(content)
-    fields = {"workflow_run_id": run_id, "target_node_key": target, "content_type": content_type}
-    draft = _Draft(0, OWN_HEADER, {**fields, "sha256": _sha256(payload)}, payload, CONTEXT_CHARS_MAX)
+    fields: dict[str, object] = {"workflow_run_id": run_id, "target_node_key": target, "content_type": content_type}
+    draft = _Draft(0, OWN_HEADER, fields, neutralise(content), CONTEXT_CHARS_MAX)
     return _envelope(draft, draft.wants)
 
 
