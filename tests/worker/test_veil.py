@@ -167,6 +167,29 @@ def test_all_that_a_report_tells_is_hidden() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("cut", "hidden"),
+    [
+        ("it was hunter2-nev", "it was ***"),
+        ("it was hunter2-nev…", "it was ***…"),
+        ("hunter2-never-told and hunter2", "*** and ***"),
+        # Less than that may be anything.
+        ("it was hun", "it was hun"),
+        ("it was aHVudGVyMi1", "it was ***"),
+    ],
+)
+def test_the_beginning_of_a_secret_at_which_a_message_was_cut_is_hidden(cut: str, hidden: str) -> None:
+    told = Veil(["hunter2-never-told"]).report(TaskEnded(T0, "a", 1, Outcome(message=cut, details={"it": cut}), cut))
+
+    assert (told.outcome.message, told.outcome.details) == (hidden, {"it": hidden})
+    # What a step gave is whole.
+    assert told.output == Veil(["hunter2-never-told"]).text(cut)
+
+
+def test_a_number_that_no_event_can_hold_stays_what_it_is() -> None:
+    assert Veil(["hunter2"]).value([10**5000, float("inf")]) == [10**5000, float("inf")]
+
+
 def test_an_output_that_is_nested_too_deep_is_not_told() -> None:
     output: Any = "hunter2"
     for _ in range(5000):

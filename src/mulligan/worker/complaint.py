@@ -11,7 +11,8 @@ import traceback
 
 from .encodable import ENCODER
 
-TRACE_CHARS_MAX = 8000
+# More than an event keeps of it: what is cut here, perhaps within a secret, is cut again when secrets are hidden.
+TRACE_CHARS_MAX = 40_000
 TEXT_CHARS_MAX = 2000
 # What a report may have beside its message: an event has room for less, and the worker says how much it was.
 REPORT_BYTES_MAX = 1 << 20

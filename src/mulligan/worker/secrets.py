@@ -70,8 +70,10 @@ class Secrets:
 
     def veil(self, task: Task) -> Veil | None:
         """What hides the secrets that the task may know, by its own workflow or by one that called it."""
-        sources = self._trees.get(_root(task)) if self._trees else None
-        values = frozenset(value for source in sources or () for value in self._values.get(source, ()))
+        if not self._trees:
+            return None
+        sources = self._trees.get(_root(task), ())
+        values = frozenset(value for source in sources for value in self._values.get(source, ()))
         return _veil(values) if values else None
 
     def keep_time(self, now: float) -> float:

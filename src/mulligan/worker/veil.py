@@ -22,6 +22,10 @@ HIDDEN = b"***"
 _TOLD = ("message", "stderr_tail", "trace", "details", "reported", "report_error", "missing_outputs", "output_error")
 # So many bytes of a form are reason enough to look closer. No form is shorter.
 _HEAD_BYTES = 3
+# So much of the beginning of a secret is hidden where a text was cut; less tells nothing.
+_CUT_BYTES_MIN = 4
+# What is larger no event can hold.
+_NUMBER_MAX = 1 << 64
 _TOO_DEEP = "its output is nested too deep to be looked through for secrets"
 
 Span = tuple[int, int]
@@ -53,22 +57,32 @@ class Veil:
             return text
         return self.data(data).decode("utf-8", "surrogatepass")
 
-    def value(self, value: Any) -> Any:
+    def cut_text(self, text: str) -> str:
+        """The same of a text that somebody may have cut at its end, within a secret."""
+        kept = text.rstrip("…")
+        data = kept.encode("utf-8", "surrogatepass")
+        start = self.open_at(data)
+        if len(data) - start < _CUT_BYTES_MIN:
+            return self.text(text)
+        before = self.text(data[:start].decode("utf-8", "surrogatepass"))
+        return f"{before}{HIDDEN.decode()}{text[len(kept) :]}"
+
+    def value(self, value: Any, *, is_cut: bool = False) -> Any:
         """A value of JSON, its strings and keys without secrets. A number that spells one is none any more."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.cut_text(value) if is_cut else self.text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(key)): self.value(inner) for key, inner in value.items()}
+            return {self.text(str(key)): self.value(inner, is_cut=is_cut) for key, inner in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)([self.value(inner) for inner in value])
-        if isinstance(value, int | float) and not isinstance(value, bool):
+            return type(value)([self.value(inner, is_cut=is_cut) for inner in value])
+        if isinstance(value, int | float) and abs(value) <= _NUMBER_MAX and not isinstance(value, bool):
             return value if self._search(str(value).encode()) is None else HIDDEN.decode()
         return value
 
     def report(self, report: TaskEnded) -> TaskEnded:
         """What may be told of a task's end."""
         try:
-            told = {name: self.value(getattr(report.outcome, name)) for name in _TOLD}
+            told = {name: self.value(getattr(report.outcome, name), is_cut=True) for name in _TOLD}
             outcome, output = msgspec.structs.replace(report.outcome, **told), self.value(report.output)
         except RecursionError:
             outcome, output = Outcome(output_error=_TOO_DEEP), None
