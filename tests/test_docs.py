@@ -42,7 +42,7 @@ PAGES = sorted(
 )
 PLAYED_PAGES = [
     DOCS / f"{name}.md"
-    for name in ("actions", "agents", "breakers", "handlers", "ladder", "map", "operations", "reports", "routes", "triage")
+    for name in ("actions", "agents", "breakers", "data", "handlers", "ladder", "map", "operations", "reports", "routes", "triage")
 ]
 PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
 
