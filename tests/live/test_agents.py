@@ -351,3 +351,24 @@ def test_tokens_are_written_down_with_what_an_attempt_used(live_file: Live, name
     [fact] = ran.facts(e.AttemptSucceeded)
     assert (fact.usage["tokens"], fact.usage["input_tokens"], fact.usage["output_tokens"]) == (10, 7, 3)
     assert ran.steps["ask"]["output"] == {"content": "hi", "decision": None, "tokens": {"input": 7, "output": 3}}
+
+
+def test_a_secret_that_an_agent_is_given_is_in_no_log_output_or_later_context(
+    live_file: Live, named: Named, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TOKEN", "correct-horse-battery")
+    named("CLAUDE", 'cat | tee "stdin-$MULLIGAN_STEP"; cat "$MULLIGAN_CONTEXT_FILE" >&2')
+
+    ran = live_file.run("""
+        name: told-a-secret
+        secrets: {token: {env: TOKEN}}
+        steps:
+          - {step: ask, agent: {prompt: "Use ${secrets.token}.", context: {token: "${secrets.token}"}}}
+          - {step: next, needs: [ask], agent: Go on.}
+    """)
+
+    kept = [path for path in live_file.home.folder.rglob("*") if path.is_file()]
+    assert ran.status == "completed"
+    assert "Use correct-horse-battery." in live_file.read("stdin-ask")
+    assert "Use ***." in live_file.read("stdin-next")
+    assert [path for path in kept if b"correct-horse" in path.read_bytes()] == []
