@@ -3,7 +3,7 @@
 The first line of an example says what to look for. A second kind of line says what becomes of it:
 
     # ends: completed; fetch completed, load failed
-    # not run: this version has no secrets yet
+    # not run: this version has no such action yet
 
 `# inputs: {…}` is what the run is given, in which PORT is that of a server that is unwell at first and then finds two;
 `# env: {…}` is in the environment of the worker; `# folder: release` is where the files are that it works on, a folder
@@ -298,6 +298,15 @@ def test_the_release_is_repaired_on_its_way(live: Live) -> None:
     assert ran.steps["check"]["output"]["succeeded"] == 2
     assert live.lines("page.txt") == ["MULLIGAN_FAILURE_ROUTE_CONTEXT v1"]
     assert ran.steps["announce"]["output"]["status"] == 200
+
+
+def test_a_secret_is_stars_in_all_that_a_step_prints(live: Live) -> None:
+    ran = shown(live, "secrets")
+
+    # What of the base64 belongs to "deploy:" alone is seen.
+    told = ["POST /releases?token=***", "Authorization: Basic ZGVwbG95O***==", "***"]
+    assert ran.steps["upload"]["output"].splitlines() == told
+    assert len(ran.steps["sign"]["output"]) == 16
 
 
 # What people do with a run: the verbs that an example's first line names.
