@@ -55,33 +55,50 @@ def test_without_a_person_every_timer_is_waited_for(live: Live):
 # -- a wait is nobody's sleep ------------------------------------------------------------------------------------------
 
 
-def test_waits_survive_the_process_that_drove_them_and_end_when_they_were_due(live: Live):
-    text = """
-    name: patient
-    inputs: {until: string}
-    steps:
-      - {step: while, wait: 3s}
-      - {step: until, wait: {until: "${inputs.until}"}}
-      - {step: behind, needs: [while, until], shell: echo on}
-    """
-    path = live.write("flow.yaml", text)
-    until = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
-    with live.process("run", path, "-i", f"until={until}") as first:
-        wait_until(lambda: _waits(live) == 2, "they never waited")
+LATER = """
+name: later
+inputs: {until: string}
+steps:
+  - {step: for, wait: 1h}
+  - {step: until, wait: {until: "${inputs.until}"}}
+  - {step: gate, approve: go on?}
+"""
+
+
+def test_a_wait_survives_the_process_that_drove_it_and_does_not_begin_anew(live: Live):
+    path = live.write("later.yaml", LATER)
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    with live.process("run", path, "-i", f"until={until}", "--wait", "2h") as first:
+        wait_until(lambda: _begun(live) >= 3, "they never waited")
+        first.kill()
+        first.wait()
+    before = live.look(1)
+
+    ran = live.resume(1)
+
+    assert (ran.status, ran.exit_code) == ("running", 4)
+    assert [fact.due for fact in ran.facts(e.AttemptStarted)] == [fact.due for fact in before.facts(e.AttemptStarted)]
+    assert ran.facts(e.AttemptStarted, place="until")[0].due == datetime.fromisoformat(until)
+    assert (ran.steps["for"]["status"], ran.steps["until"]["status"]) == ("running", "running")
+
+
+def test_a_wait_whose_process_was_killed_ends_when_it_was_due(live: Live):
+    text = "name: patient\nsteps: [{step: for, wait: 2s}, {step: behind, needs: [for], shell: echo on}]"
+    path = live.write("patient.yaml", text)
+    with live.process("run", path) as first:
+        wait_until(lambda: _begun(live) >= 1, "it never waited")
         first.kill()
         first.wait()
 
     ran = live.resume(1)
 
-    assert (ran.status, ran.steps["behind"]["output"]) == ("completed", "on")
-    for step in ("while", "until"):
-        (started,) = ran.facts(e.AttemptStarted, place=step)
-        assert started.due is not None
-        assert ran.entries(e.AttemptSucceeded, place=step)[0].at >= started.due
-    assert ran.facts(e.AttemptStarted, place="until")[0].due == datetime.fromisoformat(until)
+    (started,) = ran.facts(e.AttemptStarted, place="for")
+    assert started.due is not None
+    assert ran.entries(e.AttemptSucceeded, place="for")[0].at >= started.due
+    assert ran.steps["behind"]["output"] == "on"
 
 
-def _waits(live: Live) -> int:
+def _begun(live: Live) -> int:
     """How many attempts have begun in the first run, if there is one yet."""
     runs = [run for run in live.service.store.runs() if run.run_id == 1]
     return sum(isinstance(entry.fact, e.AttemptStarted) for entry in live.service.events(1)) if runs else 0
