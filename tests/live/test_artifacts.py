@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from mulligan.core import events as e
-from mulligan.core.artifacts import content, is_artifact, referred
+from mulligan.core.artifacts import Artifact, content, is_artifact, referred
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import Artifacts
 from mulligan.service.driver import Capacity
 
 from .runner import Live, Ran
@@ -308,3 +310,49 @@ def test_where_it_cannot_be_kept_the_attempt_fails_and_another_one_may_do(live_f
     )
     assert ran.status == "completed"
     assert names(live_file) == ["1/text/1/2/output.txt"]
+
+
+class Halting:
+    """Artifacts of a store that is away when it is first asked, and the second time."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+        self.asked = 0
+
+    def fetch(self, artifact: Artifact) -> bytes:
+        self.asked += 1
+        if self.asked < 3:
+            raise StoreUnavailable("it does not answer")
+        return self._artifacts.fetch(artifact)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._artifacts, name)
+
+
+def test_a_turn_that_cannot_read_one_now_is_taken_again_and_is_no_bug(live: Live):
+    halting = Halting(live.service.store.artifacts)
+    live.service.store.artifacts = halting  # type: ignore[assignment]
+
+    ran = live.run(f"""
+        name: away
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - {{step: look, shell: 'true', when: size(steps.text.output) > 3}}
+    """)
+
+    assert (ran.status, halting.asked) == ("completed", 3)
+    assert [fact.place for fact in ran.facts(e.AttemptSucceeded)] == ["text", "look"]
+
+
+def test_what_a_person_is_asked_is_told_in_full(live_file: Live):
+    ran = live_file.run(f"""
+        name: asks
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - {{step: ask, approve: {{message: "${{steps.text.output}}"}}}}
+    """)
+
+    [wait] = ran.steps["ask"]["waiting_for"]
+    assert wait["text"].startswith("an approval: 1\n2\n3\n")

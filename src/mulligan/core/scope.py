@@ -72,8 +72,11 @@ class Now(msgspec.Struct, eq=False):
         """The values that this attempt's action, environment and folder get. Secrets stay references."""
         found: dict[str, Any] = {}
         if command.action and command.action.bindings:
+            # Nobody fetches for these: what they say is read where it stands.
+            is_told_here = command.action.kind in ("wait", "approve")
             for name, template in command.action.bindings.items():
-                found[name] = self._bind(template, place)
+                value = self._bind(template, place)
+                found[name] = self.fetched(value) if is_told_here else value
         if command.env:
             for name, template in command.env.items():
                 found[f"env.{name}"] = self._bind(template, place)

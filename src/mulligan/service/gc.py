@@ -27,6 +27,8 @@ from .verbs import Service
 
 # What is younger may belong to an attempt whose end is being written, or to a worker that is just starting.
 YOUNG = timedelta(hours=1)
+# Runs that are removed in one transaction, with those that they called: others want to write, too.
+REMOVED_AT_ONCE = 50
 
 
 class Garbage(msgspec.Struct, frozen=True):
@@ -126,8 +128,9 @@ class _Collection:
         """The runs that go, each with those that it called."""
         runs = list(self._runs())
         roots = choice.chosen(runs, self._now)
-        if not roots or not self._is_dry:
-            return set(self._store.remove(roots)) if roots else set()
+        if not self._is_dry:
+            pieces = (roots[begin : begin + REMOVED_AT_ONCE] for begin in range(0, len(roots), REMOVED_AT_ONCE))
+            return {run_id for piece in pieces for run_id in self._store.remove(piece)}
         busy = {run.root_run_id for run in runs if run.status not in RUN_ENDED or run.holder}
         return {run.run_id for run in runs if run.root_run_id in set(roots) - busy}
 
