@@ -502,6 +502,15 @@ def test_a_server_that_is_not_there_refuses(work: Work) -> None:
     }
 
 
+def test_a_failure_is_in_the_log_of_the_step(work: Work) -> None:
+    lease = work.lease("http", {"url": "nowhere"}, env=DIRECTLY)
+
+    work.run(lease)
+
+    told = "'nowhere' is no address of the web: it starts with http:// or https://\n"
+    assert work.log(lease, "err").read_text() == told
+
+
 def test_a_name_that_nobody_knows_is_a_failed_connection(work: Work) -> None:
     # Where there is no network, nobody waits for it.
     impatient = {**DIRECTLY, "RES_OPTIONS": "timeout:1 attempts:1"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,7 +23,17 @@ SILENCE_SECONDS = 60.0
 REDIRECTS_MAX = 10
 
 
-def run(
+def run(**said: Any) -> dict[str, Any]:
+    """What the server answered. Any other end is a StepError: HTTP_…, CONNECTION, TIMEOUT, OUTPUT_INVALID …"""
+    try:
+        return _answer(**said)
+    except StepError as error:
+        # As any program does: whoever reads its log finds it there.
+        print(error.message, file=sys.stderr)
+        raise
+
+
+def _answer(
     *,
     expect: list[int] | None = None,
     follow_redirects: bool = True,
@@ -32,7 +43,6 @@ def run(
     verify: bool = True,
     **said: Any,
 ) -> dict[str, Any]:
-    """What the server answered. Any other end is a StepError: HTTP_…, CONNECTION, TIMEOUT, OUTPUT_INVALID …"""
     limits = httpx2.Timeout(read_timeout, connect=connect_timeout)
     request = ask(limits, **said)
     with _client(verify) as client, _failing(request, connect_timeout, read_timeout):
