@@ -275,6 +275,30 @@ def test_a_task_that_kills_the_supervisor_is_lost_with_all_beside_it_and_the_wor
     expect_the_next_to_be_well(work)
 
 
+@pytest.mark.parametrize("kind", ["shell", "python"])
+@pytest.mark.parametrize(
+    ("content", "mode", "code", "message"),
+    [
+        ("", 0o644, "EXIT_NONZERO", "cannot be executed: permission denied"),
+        ("\x7fELF garbage", 0o755, "EXIT_NONZERO", "cannot be executed: exec format error"),
+        ("#!/nowhere/at/all\n", 0o755, "EXCEPTION", "cannot be started: no such file or directory"),
+        (None, 0o755, "EXIT_NONZERO", "cannot be executed: permission denied"),
+    ],
+)
+def test_an_interpreter_that_is_none_is_named_and_harms_nobody(
+    work: Work, content: str | None, mode: int, code: str, message: str, kind: str
+) -> None:
+    program = work.folder / "interpreter"
+    program.mkdir() if content is None else program.write_text(content)
+    program.chmod(mode)
+    params = {"text": "true"} if kind == "shell" else {"code": "def main(): pass"}
+
+    report = work.run(work.lease(kind, {**params, "interpreter": str(program)}))
+
+    assert told(report) == (code, f"'{program}' {message}")
+    expect_the_next_to_be_well(work)
+
+
 # -- python steps ----------------------------------------------------------------------------------------------------
 
 # What a step does to the process that runs it, and what is told of it.

@@ -74,9 +74,11 @@ def test_the_path_of_a_shell_is_relative_to_where_run_was_called(work: Work) -> 
 def test_a_shell_that_cannot_be_executed_is_126(work: Work) -> None:
     (work.folder / "plain").write_text("no program")
 
-    outcome = work.run_shell("true", interpreter=str(work.folder / "plain")).outcome
+    plain = str(work.folder / "plain")
 
-    assert outcome == Outcome(exit_code=126, stderr_tail="it cannot be executed: permission denied")
+    outcome = work.run_shell("true", interpreter=plain).outcome
+
+    assert outcome == Outcome(exit_code=126, stderr_tail=f"'{plain}' cannot be executed: permission denied")
 
 
 def test_another_shell_reads_the_text(work: Work) -> None:

@@ -142,14 +142,18 @@ class Child:
         self.pipes = VeiledLogs(selector, *self._slots.values())
 
     def give(self, step: Step, order: Order) -> None:
-        """Hand it a step; `ChildBroke` if it is not there any more."""
+        """Hand it a step; `ChildBroke` if it is not there any more.
+
+        One that was only just launched has it all the same: what became of that its supervisor will say.
+        """
         step.has_named_logs = self.pipes is not None
         self._number += 1
         body = _encode(_difference(self._number, self._last, order, self._fresh))
         try:
             self.sock.sendall(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
         except OSError:
-            raise ChildBroke from None
+            if self._number > 1:
+                raise ChildBroke from None
         self._last = order
         self._fresh = []
         self.step = step

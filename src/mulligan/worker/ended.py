@@ -119,9 +119,17 @@ def not_started(task: Task, folder: str, number: int, reason: str) -> TaskEnded:
     if number == errno.E2BIG:
         return refused(task, "its text and its values are together too large for a process to be started with them")
     if number in (errno.EACCES, errno.ENOEXEC):
-        return report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=f"it cannot be executed: {reason.lower()}"))
+        said = f"{_program_of(task)} cannot be executed: {reason.lower()}"
+        return report(task, Outcome(exit_code=_NOT_EXECUTABLE, stderr_tail=said))
     # Without a number it was no system call that failed: its text, or a value, cannot be handed to any process.
-    return refused(task, f"it cannot be started: {reason.lower()}", "EXCEPTION" if number else "INPUT_INVALID")
+    message = f"{_program_of(task)} cannot be started: {reason.lower()}"
+    return refused(task, message, "EXCEPTION" if number else "INPUT_INVALID")
+
+
+def _program_of(task: Task) -> str:
+    """What the file says that it is run by, if it says so."""
+    named = task.params.get("interpreter")
+    return f"'{named}'" if named else "it"
 
 
 def _iso(seconds: float) -> str:

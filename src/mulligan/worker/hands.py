@@ -185,9 +185,10 @@ class LocalHands:
             # What once looks for GPUs keeps those it found: a child of its own, and no other step in it.
             apart += f" {lease.token}"
         for _ in range(GIVE_ATTEMPTS_MAX):
+            began = time.time()
             child = self._children.take(apart, interpreter, self._folder, is_veiled=veil is not None)
             now = time.monotonic()
-            step = Step(lease, time.time(), None if left is None else now + left)
+            step = Step(lease, began, None if left is None else now + left)
             try:
                 child.give(step, order)
             except ChildBroke:
