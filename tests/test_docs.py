@@ -42,7 +42,20 @@ PAGES = sorted(
 )
 PLAYED_PAGES = [
     DOCS / f"{name}.md"
-    for name in ("actions", "agents", "breakers", "data", "handlers", "ladder", "map", "operations", "reports", "routes", "triage")
+    for name in (
+        "actions",
+        "agents",
+        "breakers",
+        "data",
+        "handlers",
+        "ladder",
+        "map",
+        "operations",
+        "reports",
+        "routes",
+        "secrets",
+        "triage",
+    )
 ]
 PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
 

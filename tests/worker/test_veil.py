@@ -103,6 +103,13 @@ def test_the_lines_of_a_long_secret_are_secrets_and_its_short_ones_are_not() -> 
     assert veil.text("line: MIIEvgIBADANBgkq; hkiG") == "line: ***; hkiG"
 
 
+def test_of_an_address_the_password_is_a_secret_too() -> None:
+    veil = Veil(["postgresql://shop:pass%20word@db.example/orders"])
+
+    assert veil.text("no such user: shop, pass word, pass%20word") == "no such user: shop, ***, ***"
+    assert veil.text("at db.example/orders") == "at db.example/orders"
+
+
 def test_a_secret_is_hidden_without_the_blanks_around_it() -> None:
     assert Veil(["  hunter2 \n"]).text("it is hunter2!") == "it is ***!"
 

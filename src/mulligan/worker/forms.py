@@ -13,6 +13,9 @@ from itertools import product
 
 # A line of a secret is one itself from so many characters on.
 LINE_CHARS_MIN = 8
+# A shorter password in an address would hide every other word.
+PASSWORD_CHARS_MIN = 4
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s/@:]*:([^\s/@]+)@")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]+", re.ASCII)
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BITS = 6
@@ -30,13 +33,24 @@ Form = tuple[tuple[bytes, ...], ...]
 
 
 def forms_of(value: str) -> set[Form]:
-    """Every form of a secret, and of what of it may be seen alone: without the blanks around it, and its lines."""
-    bare = value.strip()
-    found = {*_forms(value), *_forms(bare), *map(_literal, _all_escaped(bare))}
-    for line in bare.splitlines():
-        if len(line.strip()) >= LINE_CHARS_MIN:
-            found.update(_forms(line.strip()))
+    """Every form of a secret, and of what of it may be seen alone."""
+    found = {form for part in _parts(value) for form in _forms(part)}
+    return found.union(map(_literal, _all_escaped(value.strip())))
+
+
+def _parts(value: str) -> set[str]:
+    """It, without the blanks around it; each of its lines; of an address the password."""
+    lines = [line.strip() for line in value.strip().splitlines()]
+    found = {value, value.strip(), *(line for line in lines if len(line) >= LINE_CHARS_MIN)}
+    if (address := _ADDRESS.match(value.strip())) is not None:
+        found |= {part for part in (address[1], _unquoted(address[1])) if len(part) >= PASSWORD_CHARS_MIN}
     return found
+
+
+def _unquoted(text: str) -> str:
+    """Without its percent signs."""
+    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+    return data.decode("utf-8", "replace")
 
 
 def _forms(value: str) -> Iterator[Form]:
