@@ -13,7 +13,8 @@ from mulligan.service.home import Home
 from mulligan.service.verbs import Service
 from mulligan.worker import lock
 
-from .commands import mulligan, ran, workflow
+from ..live.runner import wait_until
+from .commands import mulligan, process, ran, workflow
 
 LARGE = """
 name: large
@@ -111,6 +112,24 @@ def test_of_a_live_run_an_old_orphan_goes(folder: Path):
 
     assert [one["name"] for one in swept()["artifacts"]] == ["1/text/1/1/output.txt"]
     assert list((folder / ".mulligan/artifacts").iterdir()) == []
+
+
+def test_what_a_task_at_work_may_still_tell_of_stays_however_old_it_is(folder: Path):
+    """Its worker may have been stopped for hours, between keeping it and telling."""
+    home = Home(folder / ".mulligan")
+    os.mkfifo(folder / "pipe")
+    running = process("run", workflow("name: waits\nsteps: [{step: text, shell: cat pipe}]"))
+    try:
+        wait_until(lambda: home.is_there and mulligan("show", 1).out.count("text  running"))
+        keep(home, "1/text/1/1/output.txt")
+        age(folder / ".mulligan/artifacts/1/text/1/1/output.txt")
+
+        assert swept() == {}
+        (folder / "pipe").write_text("done\n")
+        running.communicate()
+    finally:
+        running.kill()
+    assert [one["name"] for one in swept()["artifacts"]] == ["1/text/1/1/output.txt"]
 
 
 def test_a_half_written_one_goes_when_it_is_old(folder: Path):

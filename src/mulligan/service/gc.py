@@ -21,6 +21,7 @@ from ..errors import ArtifactDamaged
 from ..ports import ArtifactRecord, RunRecord
 from ..worker import lock
 from ..worker.folders import remove_folder
+from ..worker.results import folder_of
 from .home import DATABASE
 from .reading import PAGE
 from .verbs import Service
@@ -140,8 +141,18 @@ class _Collection:
         """Those that no run refers to. What a live attempt has just given is not told yet, and no orphan."""
         if not lying:
             return []
-        referred_to = self._referred_to(runs)
-        return [one for one in lying if one.name not in referred_to and not self._may_be_awaited(one, runs)]
+        at_work, referred_to = self._at_work(), self._referred_to(runs)
+        return [
+            one
+            for one in lying
+            if one.name not in referred_to
+            and one.name.rpartition("/")[0] not in at_work
+            and not self._may_be_awaited(one, runs)
+        ]
+
+    def _at_work(self) -> set[str]:
+        """The folders of attempts that somebody has a lease for: a worker that was stopped for hours may still tell."""
+        return {folder_of(lease.task) for worker in self._store.workers() for lease in self._store.held(worker.name)}
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
         run = runs.get(run_of(record.name))

@@ -58,13 +58,15 @@ class Results:
     def _set_aside(self, task: Task, ended: TaskEnded, data: bytes, artifacts: Artifacts) -> TaskEnded:
         is_text = type(ended.output) is str
         format: Format = "text" if is_text else "json"
-        kept = artifacts.keep(_name(task, format), ended.output.encode() if is_text else data, format)
+        kept = artifacts.keep(
+            f"{folder_of(task)}/output{ENDINGS[format]}", ended.output.encode() if is_text else data, format
+        )
         return msgspec.structs.replace(ended, output=reference(kept))
 
 
-def _name(task: Task, format: Format) -> str:
-    """A folder for each run, place (with its item), visit and attempt: no two attempts ever share one."""
-    return f"{task.run_id}/{file_name(task.place)}/{task.visit}/{task.attempt}/output{ENDINGS[format]}"
+def folder_of(task: Task) -> str:
+    """Where its artifacts are: another for each run, place (with its item), visit and attempt; none is ever shared."""
+    return f"{task.run_id}/{file_name(task.place)}/{task.visit}/{task.attempt}"
 
 
 def _invalid(ended: TaskEnded, problem: str) -> TaskEnded:
