@@ -103,6 +103,13 @@ def test_the_lines_of_a_long_secret_are_secrets_and_its_short_ones_are_not() -> 
     assert veil.text("line: MIIEvgIBADANBgkq; hkiG") == "line: ***; hkiG"
 
 
+def test_a_row_of_backslashes_is_found_without_trying_every_way_to_read_it() -> None:
+    secret = "a" + 40 * "\\" + "b"
+    text = "a" + 400 * "\\" + "c " + json.dumps(secret)
+
+    assert Veil([secret]).text(text) == "a" + 400 * "\\" + 'c "***"'
+
+
 def test_of_an_address_the_password_is_a_secret_too() -> None:
     veil = Veil(["postgresql://shop:pass%20word@db.example/orders"])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from binascii import b2a_base64
 from collections.abc import Iterator
-from itertools import product
+from itertools import groupby, product
 
 # A line of a secret is one itself from so many characters on.
 LINE_CHARS_MIN = 8
@@ -81,11 +81,18 @@ def _written(value: str) -> Form:
     pieces: list[tuple[bytes, ...]] = []
     position = 0
     for match in _PLAIN.finditer(value):
-        pieces += map(_spellings, value[position : match.start()])
+        pieces += _runs(value[position : match.start()])
         pieces.append((match[0].encode(),))
         position = match.end()
-    pieces += map(_spellings, value[position:])
+    pieces += _runs(value[position:])
     return tuple(pieces)
+
+
+def _runs(text: str) -> Iterator[tuple[bytes, ...]]:
+    """A row of one character is one piece: an encoder writes them alike, and to try all ways to read it takes for ever."""
+    for char, run in groupby(text):
+        count = len(list(run))
+        yield tuple(spelling * count for spelling in _spellings(char))
 
 
 def _spellings(char: str) -> tuple[bytes, ...]:

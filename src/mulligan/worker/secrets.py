@@ -132,9 +132,12 @@ class Secrets:
         self._values.setdefault(source, {})[value] = None
 
     def _tree(self, task: Task) -> set[Source]:
-        while len(self._trees) >= TREES_MAX:
-            del self._trees[next(iter(self._trees))]
-        return self._trees.setdefault(_root(task), set())
+        root = _root(task)
+        if root not in self._trees and len(self._trees) >= TREES_MAX:
+            oldest = next(iter(self._trees))
+            del self._trees[oldest]
+            self._values.pop(Source(oldest), None)
+        return self._trees.setdefault(root, set())
 
 
 @lru_cache(maxsize=64)
