@@ -162,6 +162,7 @@ def test_a_task_that_removes_the_files_of_all_tasks_harms_none_of_them(
     code = "import os, shutil\ndef main(): shutil.rmtree(os.path.dirname(os.environ['MULLIGAN_OUTPUT'])); exit(3)"
     text = 'rm -r "$(dirname "$MULLIGAN_OUTPUT")"; exit 3'
     bad = roomy.run_shell(text) if kind == "shell" else roomy.run_python(code)
+    assert roomy.run_shell("cat", stdin="fed").output == "fed"
     expect_the_next_to_be_well(roomy)
     (roomy.folder / "go").write_text("\n")
     (from_shell,) = roomy.reports()

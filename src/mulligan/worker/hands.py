@@ -151,6 +151,8 @@ class LocalHands:
             self._wanting.add(lease.token)
             self._wake_for(self._secrets.keep_time(time.monotonic()))
         except CANNOT_START as error:
+            if isinstance(error, FileNotFoundError) and self._desk.is_made_again(self._running.values()):
+                return self._start(self._running.pop(lease.token).lease)
             self._end(lease.token, unable(task, error))
         return None
 
