@@ -29,8 +29,12 @@ class ArtifactFiles:
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
         folder = os.path.dirname(f"{self._folder}/{name}")
         try:
-            _make_durably(folder)
-            return described(self._keep(name, folder, data), data, format)
+            grown = _make(folder)
+            kept = self._keep(name, folder, data)
+            # Last: by then the disk has most of it with the file. Each at once would cost a write of its own.
+            for one in (folder, *grown):
+                _sync_folder(one)
+            return described(kept, data, format)
         except OSError as error:
             raise StoreUnavailable((error.strerror or str(error)).lower(), hint="make room on its disk") from error
 
@@ -38,12 +42,10 @@ class ArtifactFiles:
         half = f"{folder}/{_HALF_WRITTEN}{os.urandom(8).hex()}"
         try:
             _write_durably(half, data)
-            kept = self._name(half, name)
+            return self._name(half, name)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(half)
-        _sync_folder(folder)
-        return kept
 
     def _name(self, half: str, name: str) -> str:
         """Give what is whole its name, or one like it where that is taken.
@@ -94,15 +96,15 @@ class ArtifactFiles:
                 folder = os.path.dirname(folder)
 
 
-def _make_durably(folder: str) -> None:
-    """The folder and those above it, for their owner alone; what is new in one is on the disk when this returns."""
+def _make(folder: str) -> list[str]:
+    """Make the folder and those above it, for their owner alone; the folders in which one is new, the lowest first."""
     if os.path.isdir(folder):
-        return
+        return []
     above = os.path.dirname(folder)
-    _make_durably(above)
+    grown = _make(above)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
-    _sync_folder(above)
+    return [above, *grown]
 
 
 def _write_durably(path: str, data: bytes) -> None:
