@@ -89,7 +89,7 @@ def _written(value: str) -> Form:
 
 
 def _runs(text: str) -> Iterator[tuple[bytes, ...]]:
-    """A row of one character is one piece: an encoder writes them alike, and to try all ways to read it takes for ever."""
+    """A row of one character is one piece: encoders write all of it alike, and trying every mixture takes for ever."""
     for char, run in groupby(text):
         count = len(list(run))
         yield tuple(spelling * count for spelling in _spellings(char))
