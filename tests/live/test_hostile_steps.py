@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from mulligan.core import events as e
+from mulligan.errors import InputInvalid
 from mulligan.service.driver import Capacity
 from mulligan.worker import processes
 
@@ -232,6 +233,20 @@ def test_a_step_that_never_stops_writing_is_ended_and_its_log_can_be_read(live_f
     [(out, _)] = live_file.logs(ran.run_id, "flood")
     assert (out.startswith("first\ny\n"), out.endswith("y\n"), len(out) < 1 << 20) == (True, True, True)
     assert ran.steps["beside"]["status"] == "completed"
+
+
+def test_a_bound_that_is_no_size_is_refused_before_anything_runs(
+    live_file: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MULLIGAN_LOG_MAX", "lots")
+
+    with pytest.raises(InputInvalid) as refused:
+        live_file.run("name: any\nsteps: [{step: any, shell: echo 1}]")
+
+    assert refused.value.render() == (
+        "error[input.invalid]: MULLIGAN_LOG_MAX: 'lots' is not a size\n  write it like 512MiB or 4GB"
+    )
+    assert live_file.service.runs() == []
 
 
 def test_a_step_that_talks_too_much_completes_without_an_output_and_is_told_so(live: Live) -> None:
