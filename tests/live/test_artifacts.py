@@ -243,6 +243,36 @@ def test_a_fork_reads_what_the_run_before_it_gave(live: Live):
     assert names(live) == [f"{first.run_id}/text/1/1/output.txt"]
 
 
+def test_a_secret_is_hidden_in_what_is_kept(live: Live, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ARTIFACT_TOKEN", "correct-horse")
+
+    ran = live.run(f"""
+        name: secretive
+        secrets: {{token: {{env: ARTIFACT_TOKEN}}}}
+        steps: [{{step: text, shell: '{NUMBERS}; echo "it is $TOKEN"', env: {{TOKEN: "${{secrets.token}}"}}}}]
+    """)
+
+    text = fetched(live, ran.steps["text"]["output"])
+    assert text.splitlines()[-1].startswith("it is ")
+    assert "correct-horse" not in text
+
+
+def test_an_agent_is_told_what_is_in_it(live: Live, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_AGENT_ECHO", "cat")
+
+    ran = live.run(f"""
+        name: briefed
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - {{step: ask, agent: {{provider: echo, prompt: "how many?"}}}}
+    """)
+
+    told = ran.steps["ask"]["output"]["content"]
+    assert "\n1\n2\n3\n" in told
+    assert "$artifact" not in told
+
+
 def test_end_may_say_much(live_file: Live):
     ran = live_file.run("""
         name: ends
