@@ -265,6 +265,15 @@ def test_logs_of_runs_that_are_gone_go(folder: Path):
     assert [path.name for path in (folder / ".mulligan/runs").iterdir()] == ["1"]
 
 
+def test_what_cannot_be_removed_is_said(folder: Path):
+    ran(SMALL)
+    odd = folder / ".mulligan/runs/99"
+    odd.write_text("no folder")
+
+    said = f"error[store.refused]: '{odd}' cannot be removed: not a directory\n  remove it by hand, and let gc go on\n"
+    assert tuple(mulligan("gc")) == (1, "", said)
+
+
 def test_files_of_a_worker_that_nobody_knows_go_when_its_lock_is_free(folder: Path):
     ran(SMALL)
     workers = folder / ".mulligan/workers"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import msgspec
 
 from ..core.artifacts import KEY, references, referred, run_of
 from ..core.transitions import RUN_ENDED
-from ..errors import ArtifactDamaged
+from ..errors import ArtifactDamaged, StoreRefused
 from ..ports import ArtifactRecord, RunRecord
 from ..worker import lock
 from ..worker.folders import remove_folder
@@ -105,13 +106,14 @@ class _Collection:
             self._why_logs_are_left(),
         )
         if not self._is_dry:
-            self._remove(collected, folders)
+            with _told():
+                self._remove(collected, folders)
         return collected
 
     def _remove(self, collected: Collected, folders: dict[int, Path]) -> None:
         self._artifacts.remove(one.name for one in (*collected.artifacts, *collected.half_written))
         for one in collected.logs:
-            shutil.rmtree(folders[int(one.name)], ignore_errors=True)
+            shutil.rmtree(folders[int(one.name)])
         for one in collected.workers:
             remove_folder(str(self._home.locks / one.name))
             (self._home.locks / f"{one.name}.lock").unlink(missing_ok=True)
@@ -189,6 +191,19 @@ class _Collection:
             is_young = any(self._is_young(_changed(one)) for one in (path, lock_path) if one.exists())
             if not is_young and lock.is_free(str(lock_path)):
                 yield Garbage(name, _weight(path))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the system does not let us remove, in our words."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreRefused(f"'{error.filename}' cannot be removed: {reason}", hint=_REMOVE_IT) from error
+
+
+_REMOVE_IT = "remove it by hand, and let gc go on"
 
 
 def _names(data: bytes) -> Iterator[str]:
