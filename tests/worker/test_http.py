@@ -502,6 +502,16 @@ def test_a_server_that_is_not_there_refuses(work: Work) -> None:
     }
 
 
+def test_a_request_that_failed_has_no_exit_code_and_tells_no_line_of_our_code(work: Work) -> None:
+    with serving(response()) as web:
+        pass
+
+    found = failure_of(ask(work, web.url))
+
+    assert (found.code, found.exit_code) == ("CONNECTION", None)
+    assert found.trace == f"mulligan.StepError: GET {web.url}: connection refused\n"
+
+
 def test_a_failure_is_in_the_log_of_the_step(work: Work) -> None:
     lease = work.lease("http", {"url": "nowhere"}, env=DIRECTLY)
 

@@ -195,6 +195,7 @@ def test_a_step_says_itself_what_went_wrong(work: Work) -> None:
             "details": {"used": 9},
         },
     )
+    assert outcome.exit_code is None
     assert outcome.trace.endswith("mulligan.StepError: too much\n")
 
 

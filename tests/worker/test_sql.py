@@ -446,6 +446,7 @@ def test_a_step_that_fails_says_so_in_the_words_of_the_database(work: Work) -> N
             "details": {"sqlite": "SQLITE_ERROR"},
         },
     )
+    assert ended.outcome.trace == 'mulligan.StepError: near "selec": syntax error\n  2 | selec 2\n    | ^\n'
 
 
 def test_what_the_environment_of_the_step_says_to_the_server_is_heard(work: Work, schema_url: str) -> None:

@@ -34,8 +34,9 @@ def exit_status(code: object) -> int:
 
 def complaint(error: BaseException, step: str, program: str) -> dict:
     """What is told of a step that raised. `program` is what its text is called in a traceback."""
-    trace = _trace(error).replace(f'"{program}"', f'"<step {step}>"')
     reported = _reported(error)
+    is_word_of_ours = reported is not None and _is_raised_by_us(error)
+    trace = _last_line(error) if is_word_of_ours else _trace(error).replace(f'"{program}"', f'"<step {step}>"')
     if reported is not None:
         return {"trace": trace, "reported": reported}
     # As any program does: whoever reads its log finds it there.
@@ -81,6 +82,19 @@ def _shown(value: object) -> str:
         return str(value)[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode()
     except BaseException:
         return "it cannot be shown"
+
+
+def _is_raised_by_us(error: BaseException) -> bool:
+    """Whether an action of ours says it: then no line that led there is the user's."""
+    deepest = error.__traceback__
+    while deepest is not None and deepest.tb_next is not None:
+        deepest = deepest.tb_next
+    return deepest is not None and deepest.tb_frame.f_code.co_filename.startswith(OWN_FOLDER)
+
+
+def _last_line(error: BaseException) -> str:
+    """The end of a traceback, without the way that led there."""
+    return "".join(traceback.format_exception_only(type(error), error))
 
 
 def _trace(error: BaseException) -> str:

@@ -64,7 +64,7 @@ def read_answer(lease: Lease, folders: Folders, sides: Sides, answer: Answer, en
 
 def _outcome(task: Task, folders: Folders, sides: Sides, answer: Answer) -> Outcome:
     if answer.reported is not None:
-        return Outcome(reported=(answer.reported,), trace=answer.trace)
+        return Outcome(exit_code=None, reported=(answer.reported,), trace=answer.trace)
     if answer.exception:
         return Outcome(code="EXCEPTION", exit_code=None, message=answer.exception, trace=answer.trace)
     if answer.exit:
