@@ -277,7 +277,7 @@ NONSENSE = {
     "in_the_past": ('{"code": "BUSY", "details": {"retry_after": -5}}', "BUSY"),
     "for_ever": ('{"code": "BUSY", "details": {"retry_after": 1e300}}', "BUSY"),
     "too_large": ('{"code": "BUSY", "details": {"retry_after": 1e400}}', "OUTPUT_INVALID"),
-    "odd_types": ('{"code": ["BUSY"], "severity": "awful", "message": [1], "retryable": "no"}', "['BUSY']"),
+    "odd_types": ('{"code": ["BUSY"], "severity": "awful", "message": [1], "retryable": "no"}', "EXCEPTION"),
     "a_text": ('"busy"', "EXCEPTION"),
     "numbers": ("[1, [2], null]", "EXCEPTION"),
     "no_json": ("busy", "OUTPUT_INVALID"),
