@@ -313,3 +313,11 @@ def test_the_page_on_the_command_line_has_every_command() -> None:
     text = (DOCS / "command-line.md").read_text(encoding="utf-8")
 
     assert [name for name in COMMANDS if f"| `{name}" not in text] == []
+
+
+def test_what_is_said_not_to_be_there_yet_is_not_there() -> None:
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+
+    _, _, missing = text.partition("## What is not there yet")
+
+    assert [name for name in COMMANDS if re.search(rf"\b{name}\b", missing.partition("\n#")[0])] == []
