@@ -262,6 +262,31 @@ def test_each_item_is_mended_for_itself(live_file: Live, named: Named):
     assert sorted(path.name for path in live_file.folder.glob("mended-*")) == ["mended-a", "mended-c"]
 
 
+def test_an_agent_judges_what_a_step_gave(live: Live, named: Named) -> None:
+    # Takes what has an even number in it.
+    named("JUDGE", 'grep -q "[02468]$" && echo "decision: yes" || echo "decision: no"')
+
+    ran = live.run(
+        """
+        name: judge
+        steps:
+          - step: draw
+            shell: echo $MULLIGAN_ATTEMPT
+            retry: {max_retries: 2, delay: 1ms}
+            validate:
+              agent: {provider: judge, prompt: "Is this right? ${output}"}
+              validate: output.decision == "yes"
+        """
+    )
+
+    assert (ran.status, ran.steps["draw"]["output"], ran.steps["draw"]["attempts"]) == ("completed", "2", 2)
+    [refused] = ran.facts(e.ResultRejected, place="draw")
+    assert (refused.failure.code, refused.failure.message) == (
+        "VALIDATION_FAILED",
+        "'output.decision == \"yes\"' does not hold",
+    )
+
+
 def test_an_agent_that_mends_nothing_leaves_the_failure_as_it_was(live_file: Live, named: Named):
     named("CLAUDE", "true")
 

@@ -38,6 +38,43 @@ def _message(live: Live, sql: str) -> str:
     return str(failure["message"])
 
 
+def test_many_rows_are_an_artifact_and_another_query_reads_them_all(live: Live) -> None:
+    ran = live.run(
+        """
+        steps:
+          - step: many
+            sql:
+              connection: sqlite://
+              query: with recursive n(x) as (select 1 union all select x + 1 from n where x < 20000) select x from n
+          - step: add
+            needs: [many]
+            sql:
+              connection: sqlite://
+              query: select count(*) as rows, sum(value ->> 'x') as sum from json_each(${steps.many.output})
+        """
+    )
+
+    assert list(ran.steps["many"]["output"]) == ["$artifact"]
+    assert ran.steps["add"]["output"] == [{"rows": 20_000, "sum": 200_010_000}]
+
+
+def test_a_query_is_a_handler_and_one_that_fails_is_handled(live: Live) -> None:
+    ran = live.run(
+        """
+        steps:
+          - step: ask
+            shell: exit 1
+            on_failure: {sql: {connection: "sqlite://", query: "select ${error.exit_code} as code"}}
+          - step: look
+            sql: {connection: "sqlite://", query: select * from nowhere}
+            on_failure: {shell: 'echo "$MULLIGAN_ERROR_CODE, ${error.details.sqlite}, ${error.exit_code == null}"'}
+        """
+    )
+
+    assert (ran.steps["ask"]["recovered"], ran.steps["ask"]["output"]) == (True, [{"code": 1}])
+    assert ran.steps["look"]["output"] == "EXCEPTION, SQLITE_ERROR, true"
+
+
 def test_a_lost_connection_is_tried_again_and_a_constraint_is_not(live_server: Live, schema_url: str) -> None:
     # A sequence does not go back with its transaction: the second try knows that it is one.
     ran = live_server.run(

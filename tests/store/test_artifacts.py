@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import psycopg
 import pytest
@@ -45,6 +48,25 @@ def spoil(place: Place) -> Spoil:
     return spoiled
 
 
+def synced_and_renamed(work: Callable[[], object]) -> list[str]:
+    """In which order the disk is told to keep a file or a folder, and a file is given its name."""
+    calls: list[str] = []
+
+    def note(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and called is os.rename:
+            calls.append("renamed")
+        elif event == "c_call" and called is os.fsync:
+            is_folder = stat.S_ISDIR(os.fstat(frame.f_locals["fd"]).st_mode)
+            calls.append("folder synced" if is_folder else "file synced")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
 def names(artifacts: Artifacts) -> list[str]:
     return sorted(record.name for record in artifacts.records())
 
@@ -55,6 +77,16 @@ def test_what_is_kept_is_fetched_as_it_was(artifacts: Artifacts, data: bytes) ->
 
     assert kept == described(NAME, data, "json")
     assert artifacts.fetch(kept) == data
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_anybody_hears_of_it(tmp_path: Path) -> None:
+    artifacts = ArtifactFiles(tmp_path / "artifacts")
+    artifacts.keep("17/build/1/1/output.json", b"1", "json")
+
+    new = synced_and_renamed(lambda: artifacts.keep(NAME, b"[1,2]", "json"))
+
+    # Its own folder, and the one above in which that is new.
+    assert new == ["file synced", "renamed", "folder synced", "folder synced"]
 
 
 def test_another_process_sees_it(opened: Open) -> None:
