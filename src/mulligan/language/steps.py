@@ -236,6 +236,8 @@ def _files(fields: Fields, key: str, scope: Scope) -> tuple[str, ...]:
 
 def _files_of_each(fields: Fields, combinations: list[Values], scope: Scope) -> list[dict[str, tuple[str, ...]]]:
     """What each step of a matrix reads and writes; nothing where it is the same for all."""
+    if not combinations:
+        return []
     entries = {key: _entries(fields.at(key)) for key in ("reads", "writes") if key in fields}
     if not any("{" in entry.text for named in entries.values() for entry in named):
         return []

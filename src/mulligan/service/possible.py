@@ -1,4 +1,4 @@
-"""What is refused before a run exists: input files that are not there, and secrets that cannot be had."""
+"""What is refused before a run exists, rather than in the middle of the night: missing files, missing secrets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from ..errors import InputInvalid
 from ..worker.secrets import trouble_with
 
 
-def refuse_the_impossible(workflow: Workflow, cwd: Path) -> None:
-    """Raise before anything has started, rather than in the middle of the night."""
-    _refuse_missing_files(workflow, cwd)
+def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
+    """Raise if a declared input is not there that no step writes, of the workflow or of those that it calls."""
+    read = list(_paths(workflow, "reads"))
+    written = _written(workflow) if read else set()
+    for path in read:
+        if os.path.normpath(path) not in written and not (cwd / path).exists():
+            raise InputInvalid(f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}")
 
 
 def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> None:
@@ -22,8 +26,9 @@ def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[s
 
     What a step writes may come to be there. What a command prints is asked for when it is needed.
     """
-    written = {os.path.normpath(path) for path in _paths(workflow, "writes")}
-    for step, name, secret in _secrets_read(workflow):
+    read = list(_secrets_read(workflow))
+    written = _written(workflow) if read else set()
+    for step, name, secret in read:
         if secret.file is not None and os.path.normpath(secret.file) in written:
             continue
         if (problem := trouble_with(secret, str(cwd), environment)) is not None:
@@ -45,18 +50,13 @@ def _reads(command: Command) -> Iterator[str]:
         yield from template.reads if template else ()
 
 
-def _refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
-    """A declared input that no step writes, of the workflow or of those that it calls, must be there."""
-    written = {os.path.normpath(path) for path in _paths(workflow, "writes")}
-    for path in _paths(workflow, "reads"):
-        if os.path.normpath(path) not in written and not (cwd / path).exists():
-            raise InputInvalid(f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}")
+def _written(workflow: Workflow) -> set[str]:
+    return {os.path.normpath(path) for path in _paths(workflow, "writes")}
 
 
 def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
     """What the steps of a workflow read or write; after them what those of its children do."""
-    for step in workflow.steps:
-        for command in commands((step,)):
-            yield from (workflow.files.get(name, name) for name in getattr(command, key))
+    for command in commands(workflow.steps):
+        yield from (workflow.files.get(name, name) for name in getattr(command, key))
     for child in workflow.children.values():
         yield from _paths(child, key)

@@ -50,7 +50,7 @@ from ..worker.processes import is_running
 from .driver import LEASE_SECONDS, Capacity, Driver
 from .home import Home, this_host
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
-from .possible import refuse_missing_secrets, refuse_the_impossible
+from .possible import refuse_missing_files, refuse_missing_secrets
 from .reading import Reading, digest_of
 
 # Of a run's name that no other run has, in any store.
@@ -76,9 +76,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
-    """Check everything that can be checked before a run exists: inputs, files that must be there, what we can do."""
+    """Check everything that can be checked before a run exists: inputs, and files that must be there."""
     inputs = check_inputs(workflow, given)
-    refuse_the_impossible(workflow, cwd)
+    refuse_missing_files(workflow, cwd)
     data = encode(workflow)
     return Prepared(workflow, data, version(data), inputs, cwd, file)
 

@@ -81,9 +81,11 @@ class Desk:
 
     def _keep_logs(self, running: Running) -> bool:
         """What is in them gets its name; an empty one stays for the next task. False: that could not use it."""
-        logs = self.logs(running.lease.task)
-        sizes = file_size(running.sides.out), file_size(running.sides.err)
-        for size, side, name in zip(sizes, running.sides, logs, strict=False):
-            if size:
-                move(side, name)
-        return None not in sizes
+        sides = running.sides
+        out, err = file_size(sides.out), file_size(sides.err)
+        if out or err:
+            logs = self.logs(running.lease.task)
+            for size, side, name in ((out, sides.out, logs.out), (err, sides.err, logs.err)):
+                if size:
+                    move(side, name)
+        return out is not None and err is not None

@@ -92,6 +92,8 @@ def _read(path: str, bytes_max: int, label: str) -> bytes | None:
             raise NotUsable(f"{label} is {_kind(found.st_mode)}, and not a file")
         if found.st_size > bytes_max:
             raise TooLarge(f"{label} has {in_words(found.st_size)}, and {in_words(bytes_max)} is the most")
+        if not found.st_size:
+            return b""  # most say nothing, and opening a file costs more than a short task has to spare
         with open(path, "rb") as file:
             return file.read(bytes_max)
     except FileNotFoundError:
