@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -74,6 +75,12 @@ class Source:
     @property
     def package(self) -> tuple[str, ...]:
         return self.path.parent.parts
+
+    @property
+    def name(self) -> str:
+        """As others import it."""
+        parts = self.path.with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def source(path: str, text: str) -> Source:
@@ -192,6 +199,29 @@ LAWS: tuple[Law, ...] = (
 )
 
 
+def a_circle_among(modules: list[Source]) -> list[str]:
+    """Modules of which each imports the next, and the last the first; none if there is no such circle."""
+    names = {module.name for module in modules} - {"mulligan"}
+    try:
+        TopologicalSorter({module.name: set(needed(module, names)) - {module.name} for module in modules}).prepare()
+    except CycleError as found:
+        return [*reversed(found.args[1])]
+    return []
+
+
+def needed(module: Source, names: set[str]) -> Iterator[str]:
+    """Those of `names` that the module imports, at once or, by their names, when they are wanted."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = absolute_name(module, node)
+            inner = {f"{origin}.{alias.name}" for alias in node.names}
+            yield from inner & names or {origin} & names
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant) and arg.value in names)
+
+
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_the_law_holds_for_every_module(law: Law) -> None:
     sources = shipped_sources()
@@ -200,6 +230,26 @@ def test_the_law_holds_for_every_module(law: Law) -> None:
 
     assert sources
     assert broken == []
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    assert a_circle_among(shipped_sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ("from mulligan.core.turn import follow", "from .state import State"),
+        ("from . import turn", "import mulligan.core.state"),
+        # put off is not avoided
+        ("def f(): return import_module('mulligan.core.turn')", "from . import state"),
+        ("def f(): return importlib.import_module('mulligan.core.turn')", "if TYPE_CHECKING:\n    from . import state"),
+    ],
+)
+def test_a_circle_is_found(there: str, back: str) -> None:
+    modules = [source("mulligan/core/state.py", there), source("mulligan/core/turn.py", back)]
+
+    assert sorted(set(a_circle_among(modules))) == ["mulligan.core.state", "mulligan.core.turn"]
 
 
 def test_the_arrows_of_the_design_are_lawful() -> None:

@@ -11,6 +11,10 @@ GROUP = "mulligan.actions"
 _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 
 
+class Unusable(Exception):
+    """A package offers an action and it cannot be had; the message says which and why."""
+
+
 class ActionPlugin:
     """An action of a package of yours: its keys with a line of help each, and the function that carries it out.
 

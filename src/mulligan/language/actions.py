@@ -14,7 +14,7 @@ from mulligan.language.expressions import Hole
 from mulligan.language.keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.patterns import pattern
-from mulligan.language.plugins import Plugin, Unusable, find
+from mulligan.language.plugins import Plugin, find
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
 from mulligan.language.shapes import Deferred, Fields, Record
@@ -22,6 +22,7 @@ from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_vari
 from mulligan.language.slips import warn_unbound_items
 from mulligan.language.values import HOLE, holed
 from mulligan.language.words import listed
+from mulligan.plugins import Unusable
 
 Bindings = dict[str, Template]
 

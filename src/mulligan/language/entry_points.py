@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
-from mulligan.language.plugins import Plugin, Unusable
-from mulligan.plugins import GROUP, ActionPlugin
+from mulligan.plugins import GROUP, ActionPlugin, Unusable
 
 
 def offered() -> dict[str, tuple[EntryPoint, ...]]:
@@ -17,8 +16,8 @@ def offered() -> dict[str, tuple[EntryPoint, ...]]:
     return found
 
 
-def loaded(name: str, entries: Iterable[EntryPoint]) -> Plugin:
-    """The plugin of that name; Unusable, which names the package, where there is none to be had."""
+def loaded(name: str, entries: Iterable[EntryPoint]) -> tuple[str, ActionPlugin]:
+    """The package of that action and what it says of it; Unusable, with the package's name, where it cannot be had."""
     first, *others = sorted(entries, key=_package)
     if others:
         raise Unusable(f"two packages have an action '{name}': {_package(first)} and {_package(others[0])}")
@@ -29,7 +28,7 @@ def loaded(name: str, entries: Iterable[EntryPoint]) -> Plugin:
     if not isinstance(definition, ActionPlugin):
         kind = type(definition).__name__
         raise Unusable(f"the action '{name}' of {_package(first)} is a {kind}, and no mulligan.ActionPlugin")
-    return Plugin(name, first.dist.name if first.dist else first.module, definition)
+    return first.dist.name if first.dist else first.module, definition
 
 
 def _package(entry: EntryPoint) -> str:

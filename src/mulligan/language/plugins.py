@@ -14,10 +14,6 @@ from mulligan.language.shapes import Deferred, Either, Json, Key, Record, Shape,
 from mulligan.plugins import ActionPlugin
 
 
-class Unusable(Exception):
-    """A package offers the action and it cannot be had; the message says which and why."""
-
-
 class Plugin(msgspec.Struct, frozen=True):
     """An action that a package adds."""
 
@@ -84,5 +80,5 @@ def _found(name: str, path: tuple[str, ...]) -> Plugin | None:
     entries = _offered(path).get(name)
     if entries is None:
         return None
-    plugin: Plugin = import_module("mulligan.language.entry_points").loaded(name, entries)
-    return plugin
+    package, definition = import_module("mulligan.language.entry_points").loaded(name, entries)
+    return Plugin(name, package, definition)

@@ -6,8 +6,9 @@ from typing import Any
 
 from mulligan.errors import Refused
 from mulligan.language.keys import COMMAND, END, HANDLER, OVER_RECORD, STEP, WORKFLOW
-from mulligan.language.plugins import Plugin, Unusable, find, names
+from mulligan.language.plugins import Plugin, find, names
 from mulligan.language.shapes import Definitions
+from mulligan.plugins import Unusable
 
 # Where an action may stand.
 ACTING = (STEP, COMMAND, HANDLER, OVER_RECORD, END)

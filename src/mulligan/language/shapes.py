@@ -434,7 +434,7 @@ class Record(Shape, frozen=True, dict=True):
             raise self.refuse(node, label, source)
         values: dict[str, Any] = {}
         for word, (key, value) in node.entries.items():
-            known = self.keys.get(word) or self.known(word)
+            known = self.known(word)
             with source.noting:
                 if known is not None:
                     values[word] = known.shape.read(value, f"'{word}'", source)
@@ -448,6 +448,7 @@ class Record(Shape, frozen=True, dict=True):
         return Fields(node, values, has_strangers=len(added) < len(others), added=added)
 
     def known(self, word: str) -> Key | None:
+        """What a word of the mapping is; None where it is no key of ours, nor of anybody's."""
         return self.keys.get(word)
 
     @property
