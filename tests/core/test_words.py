@@ -29,3 +29,22 @@ def test_the_line_that_is_shown_of_a_failure_commands_no_terminal() -> None:
     found = failure("EXIT_NONZERO", "first\n\x1b[31mfatal:\x1b[0m no space left\n", exit_code=1)
 
     assert what(found) == "EXIT_NONZERO 1: fatal: no space left"
+
+
+def test_what_a_command_wrote_is_cut_to_a_line() -> None:
+    found = failure("EXIT_NONZERO", "x" * 200, exit_code=1)
+
+    assert what(found) == "EXIT_NONZERO 1: " + "x" * 97 + "…"
+
+
+@pytest.mark.parametrize(
+    "code", ["INPUT_INVALID", "OUTPUT_INVALID", "OUTPUT_MISSING", "EXPRESSION_FAILED", "NO_CAPACITY"]
+)
+def test_what_is_in_no_log_is_told_to_its_end(code: str) -> None:
+    said = "this worker does not have it: " + "x" * 150 + ": install it where the worker runs"
+
+    assert what(failure(code, said)) == f"{code}: {said}"
+
+
+def test_what_is_in_no_log_is_bounded_too() -> None:
+    assert what(failure("INPUT_INVALID", "x" * 1_000)) == "INPUT_INVALID: " + "x" * 397 + "…"

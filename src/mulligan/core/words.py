@@ -13,6 +13,9 @@ from .workflow import Rule
 
 # Of a failure's message, and of how many names a sentence has room for.
 LINE_CHARS_MAX, NAMES_MAX = 100, 3
+# What we say ourselves is in no log, and ends with what to do about it: of that a sentence has room for more.
+_OUR_CHARS_MAX = 400
+_OUR_CODES = ("INPUT_INVALID", "OUTPUT_INVALID", "OUTPUT_MISSING", "EXPRESSION_FAILED", "NO_CAPACITY")
 
 
 def what(failure: Failure) -> str:
@@ -23,7 +26,8 @@ def what(failure: Failure) -> str:
     lines = [line.strip() for line in plain(failure.message).splitlines() if line.strip()] or [""]
     line = lines[0] if failure.code == "EXCEPTION" else lines[-1]
     is_news = line and line not in (f"exit code {failure.exit_code}", failure.code) and not _is_figure(failure, line)
-    shown = line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 3] + "…"
+    chars_max = _OUR_CHARS_MAX if failure.code in _OUR_CODES else LINE_CHARS_MAX
+    shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
     return f"{label(failure)}: {shown}" if is_news else label(failure)
 
 
