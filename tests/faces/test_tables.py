@@ -60,6 +60,17 @@ def test_a_terminal_gets_colour_and_lines_no_longer_than_it_is(folder: Path):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_narrow_terminal_wraps_before_the_last_column_tells_nothing(folder: Path):
+    ran(BROKEN)
+
+    said = on_a_terminal("show", "1", "--attempts", PYTHONPATH=str(SRC), TERM="xterm", COLUMNS="40", NO_COLOR="1")
+
+    heads, row = said.splitlines()[1:3]
+    assert heads.endswith("  HOW IT ENDED")
+    assert row.endswith("…") and "  EXIT_NONZERO" in row
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_terminal_whose_owner_wants_no_colour_gets_none(folder: Path):
     ran(BROKEN)
 

@@ -24,6 +24,8 @@ _COLOURS = {
 COLUMNS = 80
 # What stands between two columns.
 _GAP = "  "
+# So much of the last column is shown in any case: less would tell nothing, and a terminal wraps what is too long.
+_LAST_CHARS_MIN = 24
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -49,7 +51,7 @@ def _line(row: Sequence[str], widths: Sequence[int], width: int | None, *, is_co
     cells = [cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)]
     last = row[-1]
     if width is not None:
-        last = cut(last, max(8, width - sum(len(cell) + len(_GAP) for cell in cells)))
+        last = cut(last, max(_LAST_CHARS_MIN, width - sum(len(cell) + len(_GAP) for cell in cells)))
     painted = [tinted(cell, cell.strip()) for cell in cells] if is_coloured else cells
     return _GAP.join((*painted, last)).rstrip()
 
