@@ -312,6 +312,8 @@ def test_logs_in_a_folder_that_another_store_uses_too_are_left_alone_and_that_is
     ("words", "said"),
     [
         (("--keep", "-1"), "error[usage]: -1 runs cannot be kept\n  --keep takes 0 or more\n"),
+        (("--older-than", "30"), "error[usage]: '30' has no unit\n  write 30d for days, 30h for hours\n"),
+        (("--older-than", "0.5"), "error[usage]: '0.5' has no unit\n  write 0.5d for days, 0.5h for hours\n"),
         (
             ("--older-than", "soon"),
             "error[input.invalid]: 'soon' is not a duration\n  write it like 30s, 5m or 1h30m\n",

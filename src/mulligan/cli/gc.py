@@ -34,7 +34,7 @@ def gc(
     """
     if keep is not None and keep < 0:
         raise UsageRefused(f"{keep} runs cannot be kept", hint="--keep takes 0 or more")
-    choice = Choice(None if older_than is None else duration(older_than), keep)
+    choice = Choice(None if older_than is None else _age(older_than), keep)
     with service_at(home) as service:
         found = collect(service, choice, is_dry=is_dry)
     if as_json:
@@ -44,6 +44,13 @@ def gc(
     complain(_summary(found))
     if found.left:
         complain(f"logs are left alone: {found.left}")
+
+
+def _age(text: str) -> float:
+    """Seconds. A bare number is refused: whoever means days by it would lose what ended a minute ago."""
+    if text.replace(".", "", 1).isdigit():
+        raise UsageRefused(f"'{text}' has no unit", hint=f"write {text}d for days, {text}h for hours")
+    return duration(text)
 
 
 def _as_json(found: Collected) -> dict[str, Any]:
