@@ -7,6 +7,8 @@ import signal
 from datetime import UTC
 from pathlib import Path
 
+import pytest
+
 from mulligan.core import events as e
 from mulligan.ports import BreakerRecord
 from mulligan.service.breakers import reset
@@ -78,6 +80,34 @@ steps:
     assert found is not None and found.retry_at is not None
     assert failure["message"] == f"breaker 'llm' is open until {found.retry_at:%Y-%m-%d %H:%M:%S} UTC"
     assert failure["details"]["retry_at"] == found.retry_at.isoformat()
+
+
+def test_agents_requests_and_queries_that_fail_open_theirs(live: Live, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_AGENT_DOWN", "echo asked >> asked; exit 1")
+    monkeypatch.setenv("NO_PROXY", "*")
+
+    ran = live.run(
+        """
+name: guarded
+breakers:
+  llm: {failures: 2, reset: 1h, when_open: fail}
+  shop: {failures: 2, reset: 1h, when_open: fail}
+  database: {failures: 2, reset: 1h, when_open: fail}
+defaults: {retry: {max_retries: 9, delay: 0s}}
+steps:
+  - {step: ask, agent: {provider: down, prompt: What now?}, breaker: llm}
+  - {step: fetch, http: {url: "http://127.0.0.1:1"}, breaker: shop}
+  - {step: look, sql: {connection: "postgresql://127.0.0.1:1/none", query: select 1}, breaker: database}
+"""
+    )
+
+    assert {name: (step["attempts"], step["failure"]["code"]) for name, step in ran.steps.items()} == dict.fromkeys(
+        ("ask", "fetch", "look"), (3, "CIRCUIT_OPEN")
+    )
+    assert live.lines("asked") == ["asked", "asked"]
+    assert {found.name: found.status for found in live.service.store.breakers()} == dict.fromkeys(
+        ("llm", "shop", "database"), "open"
+    )
 
 
 def test_it_is_open_after_a_restart_and_probed_when_its_time_has_come(live: Live):
