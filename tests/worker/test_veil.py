@@ -110,6 +110,15 @@ def test_a_row_of_backslashes_is_found_without_trying_every_way_to_read_it() -> 
     assert Veil([secret]).text(text) == "a" + 400 * "\\" + 'c "***"'
 
 
+def test_escapes_that_may_be_read_in_two_ways_each_are_not_tried_in_every_mixture() -> None:
+    secret = '\\"key\\":' * 100
+    begun = secret.replace("\\", "\\\\")[:-1]
+
+    hidden = Veil([secret]).text(f"{begun}, {begun}:")
+
+    assert hidden == f"{begun}, ***"
+
+
 def test_of_an_address_the_password_is_a_secret_too() -> None:
     veil = Veil(["postgresql://shop:pass%20word@db.example/orders"])
 

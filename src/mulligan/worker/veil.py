@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -107,9 +107,8 @@ class Veil:
     def _search(self, data: bytes, position: int = 0) -> Span | None:
         """The next place where forms begin, and where the longest of them ends."""
         for start, sought in self._starts(data, position):
-            matches = (one.pattern.match(data, start) for one in sought)
-            if ends := [match.end() for match in matches if match is not None]:
-                return start, max(ends)
+            if (end := max(one.end(data, start) for one in sought)) >= 0:
+                return start, end
         return None
 
     def open_at(self, data: bytes) -> int:
@@ -146,6 +145,8 @@ class Stream:
         return self._tell(len(self.held))
 
     def _tell(self, until: int) -> bytes:
+        if not until:
+            return b""  # looked through once it may be told, and not with every byte that comes
         told, position = [], max(0, self._covered)
         is_hidden = self._covered >= 0
         for start, end in self._veil.spans(self.held, max(0, self._covered)):
@@ -165,12 +166,7 @@ class _Sought:
     """A form that is looked for."""
 
     def __init__(self, form: Form) -> None:
-        self._form = form
-
-    @cached_property
-    def pattern(self) -> re.Pattern[bytes]:
-        """Made when it is asked for: most forms are never seen, not even how they begin."""
-        return re.compile(b"".join(map(_any_spelling, self._form)))
+        self._form = tuple(_joined(form))
 
     def heads(self) -> set[bytes]:
         """Its first bytes, in every spelling."""
@@ -180,6 +176,16 @@ class _Sought:
             if all(len(head) == _HEAD_BYTES for head in heads):
                 break
         return heads
+
+    def end(self, data: bytes, start: int) -> int:
+        """Where it ends if it begins at `start`, the latest if it may be read in several ways; -1 if it does not."""
+        positions = {start}
+        for piece in self._form:
+            # All ways at once: one after the other, as a regular expression tries them, takes for ever.
+            positions = {at + len(one) for at in positions for one in piece if data.startswith(one, at)}
+            if not positions:
+                return -1
+        return max(positions)
 
     def is_open(self, data: bytes, start: int) -> bool:
         """Whether `data` ends within it, if it begins at `start`: in any of the ways in which it may be written."""
@@ -194,10 +200,13 @@ class _Sought:
         return False
 
 
-def _any_spelling(piece: tuple[bytes, ...]) -> bytes:
-    """The longest first: one spelling may begin as another does."""
-    spelled = [re.escape(one) for one in sorted(piece, key=len, reverse=True)]
-    return spelled[0] if len(spelled) == 1 else b"(?:%s)" % b"|".join(spelled)
+def _joined(form: Form) -> Iterator[tuple[bytes, ...]]:
+    """The pieces, those that follow one another and have one spelling each as one: fewer to look at."""
+    for is_single, pieces in groupby(form, lambda piece: len(piece) == 1):
+        if is_single:
+            yield (b"".join(piece[0] for piece in pieces),)
+        else:
+            yield from pieces
 
 
 def _any_of(words: Collection[bytes]) -> bytes:
