@@ -12,7 +12,7 @@ from mulligan.core import events as e
 from .runner import Live, wait_until
 
 # Names that are about the task itself, whatever it is.
-OF_EVERY_TASK = {f"MULLIGAN_{name}" for name in "OUTPUT ERROR FENCE IDEMPOTENCY_KEY WORKER".split()}
+OF_EVERY_TASK = {f"MULLIGAN_{name}" for name in "OUTPUT ERROR FENCE IDEMPOTENCY_KEY WORKER CPUS".split()}
 
 TOLD = """
 name: told
@@ -76,7 +76,7 @@ def test_a_script_has_the_steps_folder_and_environment_and_logs_of_its_own(live_
 
 def test_what_an_outer_step_was_told_is_not_handed_on(live_file: Live, monkeypatch: pytest.MonkeyPatch):
     """`mulligan run` may stand in a handler of another run."""
-    for name in ("ITEM", "ERROR_CODE", "RETURN_CODE", "FAILURE_CONTEXT"):
+    for name in "ITEM ERROR_CODE RETURN_CODE FAILURE_CONTEXT PROMPT_FILE CONTEXT_FILE MODEL MEMORY".split():
         monkeypatch.setenv(f"MULLIGAN_{name}", "of the outer step")
 
     ran = live_file.run("name: inner\nsteps: [{step: a, shell: env | grep -c 'of the outer step' || true}]")
