@@ -107,6 +107,12 @@ def test_steps_are_told_in_the_order_of_the_file() -> None:
     assert [one.name for one in told(step("a"), step("b"), facts=facts)] == ["a", "b", "end"]
 
 
+def test_the_time_that_every_end_has_was_asked_for_by_nobody() -> None:
+    [found] = told(step("solve"), facts=[well("end", wall_seconds=0.1)])
+
+    assert (found.name, found.asked, found.advice) == ("end", Asked(), ())
+
+
 @pytest.mark.parametrize("said", [None, "much", float("nan"), [1]])
 def test_a_figure_that_is_none_counts_for_nothing(said: Any) -> None:
     [found] = told(step("a"), facts=[well("a", peak_memory=said, wall_seconds=said, cpu_seconds=said, other=1)])

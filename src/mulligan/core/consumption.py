@@ -12,7 +12,7 @@ from .events import AttemptFailed, AttemptSucceeded, Entry
 from .keys import step_name
 from .usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR, figure
 from .words import size, span
-from .workflow import Command, Step, Workflow
+from .workflow import END, END_TIMEOUT_SECONDS, Command, Step, Workflow
 
 What = Literal["memory", "cpus", "timeout"]
 Why = Literal["ran_out", "close", "too_much", "not_asked"]
@@ -131,8 +131,13 @@ def asked_by(steps: list[Step]) -> Asked:
         max((each.cpus for each in resources if each.cpus is not None), default=None),
         max((each.gpus for each in resources if each.gpus), default=None),
         next((each.labels for each in resources if each.labels), ()),
-        max((command.timeout for command in commands if command.timeout), default=None),
+        max((command.timeout for command in commands if command.timeout and not _is_given(command)), default=None),
     )
+
+
+def _is_given(command: Command) -> bool:
+    """Whether nobody asked for its time: `end` has some where the file says nothing."""
+    return isinstance(command, Step) and command.name == END and command.timeout == END_TIMEOUT_SECONDS
 
 
 # -- what was used ---------------------------------------------------------------------------------------------------
