@@ -8,7 +8,7 @@ from keyword import iskeyword
 
 # The group of entry points under which packages offer actions: the name of each is the key in the file.
 GROUP = "mulligan.actions"
-_CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+_CALL = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 
 
 class Unusable(Exception):
@@ -48,7 +48,7 @@ class ActionPlugin:
 
     def _problem(self) -> str:
         """What is wrong with it in words; nothing if nothing is."""
-        if not isinstance(self.call, str) or not _CALL.fullmatch(self.call):
+        if not isinstance(self.call, str) or not re.fullmatch(_CALL, self.call, re.ASCII):
             return f"{self.call!r} is no function such as 'package.module:function'"
         for key in self.keys:
             if not isinstance(key, str) or not (key.isascii() and key.isidentifier()) or iskeyword(key):

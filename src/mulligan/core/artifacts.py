@@ -26,7 +26,8 @@ KEY = "$artifact"
 KEY_AS_JSON = b'"$artifact"'
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
 # Folders and a file, as `worker.folders.file_name` writes them. None begins with a dot: no name leads elsewhere.
-_NAME = re.compile(r"[\w%@\[\]-][\w%.@\[\]-]*(?:/[\w%@\[\]-][\w%.@\[\]-]*)+", re.ASCII)
+# A text, compiled when somebody first asks: most runs never do.
+_NAME = r"[\w%@\[\]-][\w%.@\[\]-]*(?:/[\w%@\[\]-][\w%.@\[\]-]*)+"
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ def run_of(name: str) -> int:
 
 def is_name(name: str) -> bool:
     """Whether this can be the name of an artifact: folders and a file below the place where they are kept."""
-    return _NAME.fullmatch(name) is not None
+    return re.fullmatch(_NAME, name, re.ASCII) is not None
 
 
 # -- references ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Hole, as_text
+from mulligan.language.patterns import pattern
 from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell_scan import scan
 from mulligan.language.shell_spots import Spot
@@ -34,7 +35,7 @@ __all__ = [
 VALUE_BYTES_MAX = 96 * 1024
 _NAME_CHARS_MAX = 48
 # Programs that take `-c TEXT` and in it `${NAME}`, also with their version.
-_SHELLS = re.compile(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
+_SHELLS = pattern(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
 
 
 class ShellText(NamedTuple):

@@ -11,12 +11,14 @@ from binascii import b2a_base64
 from collections.abc import Iterator
 from itertools import groupby, product
 
+from ..language.patterns import pattern
+
 # A line of a secret is one itself from so many characters on.
 LINE_CHARS_MIN = 8
 # A shorter password in an address would hide every other word.
 PASSWORD_CHARS_MIN = 4
-_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s/@:]*:([^\s/@]+)@")
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]+", re.ASCII)
+_ADDRESS = pattern(r"[A-Za-z][\w+.-]*://[^\s/@:]*:([^\s/@]+)@")
+_PLAIN = pattern(r"[A-Za-z0-9_.~-]+", re.ASCII)
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BITS = 6
 # Encoders that break lines do so from 60 characters on, with whatever stands before it on the first.
