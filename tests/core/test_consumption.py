@@ -20,7 +20,7 @@ from mulligan.core.consumption import (
     written_size,
 )
 from mulligan.core.failure import failure
-from mulligan.core.workflow import Resources, Step
+from mulligan.core.workflow import END_TIMEOUT_SECONDS, Resources, Step
 from mulligan.testing.history import T0, command, step, workflow
 
 
@@ -108,7 +108,9 @@ def test_steps_are_told_in_the_order_of_the_file() -> None:
 
 
 def test_the_time_that_every_end_has_was_asked_for_by_nobody() -> None:
-    [found] = told(step("solve"), facts=[well("end", wall_seconds=0.1)])
+    plan = workflow(step("solve"), end=Step(name="end", timeout=END_TIMEOUT_SECONDS))
+
+    [found] = consumption(plan, [e.Entry(1, T0, 0, well("end", wall_seconds=0.1))])
 
     assert (found.name, found.asked, found.advice) == ("end", Asked(), ())
 
