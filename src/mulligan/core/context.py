@@ -1,9 +1,9 @@
-"""What a step is told about what came before it: framed, bounded, redacted text (DESIGN 6).
+"""What a step is told about what came before it: framed, bounded text.
 
 Three kinds of envelope, always in this order: the failures that led here, the outputs of the steps before it,
-the summary of its own last failed attempt. A payload is made in four moves, and their order is the safety of it:
+the summary of its own last failed attempt. What a fact holds has no secret in it: workers hide them before they tell
+anybody. A payload is made in three moves, and their order is the safety of it:
 
-    redact      first, so that no secret survives by being cut in half
     compose     the strings of a failure become one text
     neutralise  so that no payload can speak as the frame
     cut         to its share of the budget, with the figures in the header
@@ -14,7 +14,7 @@ Only payloads count, in characters, which are code points. Equal input gives equ
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Literal
@@ -46,13 +46,7 @@ _FRAME = (
 _CAUSES_MAX = 5
 _LINE_CHARS_MAX = 200
 
-Redact = Callable[[str], str]
 ContentType = Literal["text", "json"]
-
-
-def as_it_is(text: str) -> str:
-    """No redaction: for text that is known to hold no secret."""
-    return text
 
 
 class RetrySummary(msgspec.Struct, frozen=True):
@@ -130,7 +124,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class _Draft(msgspec.Struct, frozen=True):
-    """An envelope before its cut: redacted and neutralised, with the most it may ever take."""
+    """An envelope before its cut: neutralised, with the most it may ever take."""
 
     seq: int
     header: str
@@ -153,28 +147,27 @@ def assemble(
     failed: Sequence[FailedSource] = (),
     upstream: Sequence[UpstreamOutput] = (),
     summary: RetrySummary | None = None,
-    redact: Redact = as_it_is,
 ) -> Context:
     """All that `target` is told, within 32,000 characters. Of `upstream` the first four count, in the order given.
 
     Failures and the summary take their shares first: a step sent to repair something must see what broke,
     however much its other predecessors had to say.
     """
-    failures = _granted_failures(run_id, target, failed, redact)
-    summaries = _granted_summary(run_id, target, summary, redact)
+    failures = _granted_failures(run_id, target, failed)
+    summaries = _granted_summary(run_id, target, summary)
     room = CONTEXT_CHARS_MAX - _chars(failures) - _chars(summaries)
-    outputs = _granted_outputs([_upstream_draft(run_id, target, source, redact) for source in upstream], room)
+    outputs = _granted_outputs([_upstream_draft(run_id, target, source) for source in upstream], room)
     texts = [_failures_text(failures), *_envelopes(outputs), *_envelopes(summaries)]
     return Context("\n\n".join(filter(None, texts)), _manifest(failures, outputs, summaries))
 
 
-def failure_context(run_id: int, target: str, sources: Sequence[FailedSource], redact: Redact = as_it_is) -> str:
+def failure_context(run_id: int, target: str, sources: Sequence[FailedSource]) -> str:
     """An envelope per failed source, newest first, within 6,000 characters together; no source, no text.
 
     Each source is sure of 1,000 characters (or all it needs), so that no failure hides another; what is left over
     goes to the newest first. The oldest, for which not even that remains, are counted in the last line.
     """
-    return _failures_text(_granted_failures(run_id, target, sources, redact))
+    return _failures_text(_granted_failures(run_id, target, sources))
 
 
 def own_context(run_id: int, target: str, content: str, content_type: ContentType = "text") -> str:
@@ -188,10 +181,10 @@ def own_context(run_id: int, target: str, content: str, content_type: ContentTyp
     return _envelope(draft, draft.wants)
 
 
-def retry_summary_text(failure: Failure, attempt: int, redact: Redact = as_it_is) -> str:
+def retry_summary_text(failure: Failure, attempt: int) -> str:
     """A failed attempt in plain words for the next one: what happened, and the end of what it said."""
-    headline = f"attempt {attempt} ended with {_in_words(failure, redact)}"
-    said = redact(failure.message).strip()[-MESSAGE_CHARS_MAX:]
+    headline = f"attempt {attempt} ended with {_in_words(failure)}"
+    said = failure.message.strip()[-MESSAGE_CHARS_MAX:]
     return f"{headline}; the last it said:\n{said}" if said else f"{headline} and said nothing"
 
 
@@ -219,9 +212,9 @@ def neutralise(text: str) -> str:
 # ---- shares of the budget
 
 
-def _granted_failures(run_id: int, target: str, sources: Sequence[FailedSource], redact: Redact) -> list[_Granted]:
+def _granted_failures(run_id: int, target: str, sources: Sequence[FailedSource]) -> list[_Granted]:
     newest_first = sorted(sources, key=lambda source: source.failure_seq, reverse=True)
-    drafts = [_failure_draft(run_id, target, source, redact) for source in newest_first]
+    drafts = [_failure_draft(run_id, target, source) for source in newest_first]
     return list(zip(drafts, _fair_shares([draft.wants for draft in drafts], FAILURE_CHARS_MAX), strict=True))
 
 
@@ -249,10 +242,10 @@ def _granted_outputs(drafts: Iterable[_Draft], room: int) -> list[_Granted]:
     return granted
 
 
-def _granted_summary(run_id: int, target: str, summary: RetrySummary | None, redact: Redact) -> list[_Granted]:
+def _granted_summary(run_id: int, target: str, summary: RetrySummary | None) -> list[_Granted]:
     if summary is None:
         return []
-    draft = _summary_draft(run_id, target, summary, redact)
+    draft = _summary_draft(run_id, target, summary)
     return [(draft, draft.wants)]
 
 
@@ -279,7 +272,7 @@ def _manifest(failures: list[_Granted], outputs: list[_Granted], summaries: list
 # ---- payloads
 
 
-def _failure_draft(run_id: int, target: str, source: FailedSource, redact: Redact) -> _Draft:
+def _failure_draft(run_id: int, target: str, source: FailedSource) -> _Draft:
     fields = {
         "workflow_run_id": run_id,
         "target_node_key": target,
@@ -290,12 +283,12 @@ def _failure_draft(run_id: int, target: str, source: FailedSource, redact: Redac
         "retry_summary_artifact_id": source.summary.seq if source.summary else None,
         "created_at": source.failed_at,
     }
-    payload = "\n".join(_failure_payload(source, redact))
+    payload = "\n".join(_failure_payload(source))
     return _Draft(source.failure_seq, FAILURE_HEADER, fields, payload, FAILURE_CHARS_MAX)
 
 
-def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, redact: Redact) -> _Draft:
-    payload = neutralise(redact(source.content))
+def _upstream_draft(run_id: int, target: str, source: UpstreamOutput) -> _Draft:
+    payload = neutralise(source.content)
     fields = {
         "workflow_run_id": run_id,
         "target_node_key": target,
@@ -311,8 +304,8 @@ def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, redact: Re
     return _Draft(source.output_seq, UPSTREAM_HEADER, fields, payload, UPSTREAM_CHARS_MAX)
 
 
-def _summary_draft(run_id: int, target: str, summary: RetrySummary, redact: Redact) -> _Draft:
-    payload = neutralise(redact(summary.content))
+def _summary_draft(run_id: int, target: str, summary: RetrySummary) -> _Draft:
+    payload = neutralise(summary.content)
     fields = {
         "workflow_run_id": run_id,
         "target_node_key": target,
@@ -326,7 +319,7 @@ def _summary_draft(run_id: int, target: str, summary: RetrySummary, redact: Reda
     return _Draft(summary.seq, SUMMARY_HEADER, fields, payload, SUMMARY_CHARS_MAX)
 
 
-def _failure_payload(source: FailedSource, redact: Redact) -> list[str]:
+def _failure_payload(source: FailedSource) -> list[str]:
     metadata = {
         "attempt": source.attempt,
         "max_retries": source.max_retries,
@@ -338,12 +331,12 @@ def _failure_payload(source: FailedSource, redact: Redact) -> list[str]:
     return [
         *("attempt_metadata:", *_lines(metadata, "  ")),
         *("failure_artifact:", *_lines(artifact, "  "), "  content:"),
-        neutralise(_failure_text(source.failure, redact)),
-        *_summary_section(source.summary, redact),
+        neutralise(_failure_text(source.failure)),
+        *_summary_section(source.summary),
     ]
 
 
-def _summary_section(summary: RetrySummary | None, redact: Redact) -> list[str]:
+def _summary_section(summary: RetrySummary | None) -> list[str]:
     if summary is None:
         return []
     artifact = {
@@ -353,41 +346,40 @@ def _summary_section(summary: RetrySummary | None, redact: Redact) -> list[str]:
         "failure_artifact_id": summary.failure_seq,
         "created_at": summary.created_at,
     }
-    content = neutralise(redact(summary.content))
+    content = neutralise(summary.content)
     return ["retry_summary_artifact:", *_lines(artifact, "  "), "  content:", content]
 
 
-def _failure_text(failure: Failure, redact: Redact) -> str:
+def _failure_text(failure: Failure) -> str:
     """What it said, then what the engine knows: a message is often the tail of stderr, which names no timeout."""
     known = {
-        "code": _one_line(failure.code, redact),
+        "code": _one_line(failure.code),
         "exit_code": failure.exit_code,
         "signal": failure.signal,
         "item": failure.item,
     }
-    message = redact(failure.message)
     facts = _lines({key: value for key, value in known.items() if value is not None})
-    return "\n".join([*([message] if message else []), *facts, *_causes(failure, redact)])
+    return "\n".join([*([failure.message] if failure.message else []), *facts, *_causes(failure)])
 
 
-def _causes(failure: Failure, redact: Redact) -> list[str]:
+def _causes(failure: Failure) -> list[str]:
     """A line for what the handler met, and for each of the first few causes."""
     met = [("handler_failure", failure.handler_failure)] if failure.handler_failure else []
     met += [("cause", cause) for cause in failure.cause[:_CAUSES_MAX]]
-    lines = [f"{key}: {_in_words(cause, redact)}: {_one_line(cause.message, redact)}" for key, cause in met]
+    lines = [f"{key}: {_in_words(cause)}: {_one_line(cause.message)}" for key, cause in met]
     left_out = len(failure.cause) - _CAUSES_MAX
     return [*lines, f"causes_left_out: {left_out}"] if left_out > 0 else lines
 
 
-def _in_words(failure: Failure, redact: Redact) -> str:
+def _in_words(failure: Failure) -> str:
     known = {"exit code": failure.exit_code, "signal": failure.signal, "item": failure.item}
     words = [f"{name} {value}" for name, value in known.items() if value is not None]
-    return ", ".join([_one_line(failure.code, redact), *words])
+    return ", ".join([_one_line(failure.code), *words])
 
 
-def _one_line(text: str, redact: Redact) -> str:
+def _one_line(text: str) -> str:
     """The end of `text` on one line."""
-    return " ".join(redact(text).split())[-_LINE_CHARS_MAX:]
+    return " ".join(text.split())[-_LINE_CHARS_MAX:]
 
 
 # ---- the frame
