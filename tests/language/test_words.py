@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.language.keys import MAP, RESOURCES, STEP, WORKFLOW
+from mulligan.language.keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
 from mulligan.language.words import key_hint, listed
 
 UNDER_RESOURCES = "put it under 'resources'"
 IN_MAP = "put it into 'map' as 'max_parallel'"
 TO_END = "write it as 'end' at the top of the file"
 ON_A_NEED = "write it as 'on' of an entry of 'needs'"
+WHO_STARTS = "let cron or systemd start it: no file says when it runs"
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,7 @@ ON_A_NEED = "write it as 'on' of an entry of 'needs'"
         *((word, TO_END) for word in ("finally", "always")),
         *((word, ON_A_NEED) for word in ("trigger_rule", "run_if")),
         ("max_attempts", "put it under 'retry'"),
+        ("retry_delay", "put it under 'retry' as 'delay'"),
         # what we call otherwise
         *((word, "did you mean 'cwd'?") for word in ("directory", "dir", "working_dir", "working-dir")),
         *((word, "did you mean 'shell'?") for word in ("bash", "bash_command")),
@@ -30,6 +32,7 @@ ON_A_NEED = "write it as 'on' of an entry of 'needs'"
         ("output", "did you mean 'writes'?"),
         ("env_vars", "did you mean 'env'?"),
         ("then", "did you mean 'next'?"),
+        ("walltime", "did you mean 'timeout'?"),
         # what has no equal here
         *((word, "") for word in ("container", "image", "partition", "tags")),
         # a slip
@@ -39,6 +42,27 @@ ON_A_NEED = "write it as 'on' of an entry of 'needs'"
 )
 def test_a_word_of_another_system_on_a_step_is_told_where_it_belongs(word: str, hint: str) -> None:
     assert key_hint(word, STEP.keys) == hint
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        *((word, "put it under 'defaults'") for word in DEFAULTS.keys if word != "timeout"),
+        *((word, "did you mean 'steps'?") for word in ("jobs", "tasks", "rules")),
+        *((word, WHO_STARTS) for word in ("schedule", "cron", "on")),
+        ("resource_requirements", "put it under 'defaults' as 'resources'"),
+        ("on_failure", "write it on a step, or name it under 'handlers'"),
+        ("dag_id", "did you mean 'name'?"),
+        ("start_date", ""),
+    ],
+)
+def test_a_word_of_another_system_at_the_top_is_told_where_it_belongs(word: str, hint: str) -> None:
+    assert key_hint(word, WORKFLOW.keys) == hint
+
+
+@pytest.mark.parametrize("word", ["time", "runtime", "walltime"])
+def test_time_is_no_resource_and_has_its_place_beside_them(word: str) -> None:
+    assert key_hint(word, RESOURCES.keys) == "put 'timeout' beside 'resources'"
 
 
 def test_the_same_word_means_something_else_at_another_place() -> None:

@@ -101,7 +101,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
 def _name_node(node: Mapping, draft: Draft) -> Scalar:
     found = node.get("step")
     if found is None:
-        wrong = next((word for word in node.entries if word in ("name", "id", "task", "job")), None)
+        wrong = next((word for word in node.entries if word in ("name", "id", "task", "task_id", "job", "rule")), None)
         if wrong:
             message = f"'{wrong}' is not a key of a step"
             raise draft.source.refuse("unknown_key", message, node.key(wrong), hint="did you mean 'step'?")

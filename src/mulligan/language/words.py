@@ -18,8 +18,9 @@ _FOREIGN = {
     "workflow": "subworkflow sub_workflow call uses playbook include",
     "wait": "sleep delay pause",
     "approve": "approval manual gate confirm",
-    "step": "id name task job node label",
-    "steps": "jobs tasks nodes workflow stages",
+    "name": "dag_id workflow_name",
+    "step": "id name task task_id job node label rule",
+    "steps": "jobs tasks nodes workflow stages rules",
     "needs": "depends_on depends dependson after requires dependencies upstream blocked_by cancel_on_blocking_failure",
     "next": "then then_to goto edges downstream on_complete transitions",
     "when": "if condition only_if unless case",
@@ -36,7 +37,7 @@ _FOREIGN = {
     "max_delay": "max_interval cap",
     "on_failure": "on_error catch rescue onfailure error_handler except failure_handler",
     "continue_on_error": "ignore_errors allow_failure continue_on_failure",
-    "timeout": "timeout_seconds timeout_minutes time_limit max_time runtime expires",
+    "timeout": "timeout_seconds timeout_minutes time_limit max_time runtime walltime expires",
     "max_visits": "max_iterations max_loops",
     "env": "environment variables vars env_vars",
     "cwd": "working_dir working_directory workdir directory dir chdir",
@@ -88,7 +89,21 @@ _ELSEWHERE = {
         ),
         **dict.fromkeys("container image partition tags queue pool".split(), ""),
     },
-    "retry": {"max_attempts": "put it under 'retry'"},
+    "defaults": {
+        **dict.fromkeys(
+            "retry env cwd capture on_lost resources shell python agent".split(), "put it under 'defaults'"
+        ),
+        **dict.fromkeys("requirements resource_requirements".split(), "put it under 'defaults' as 'resources'"),
+        **dict.fromkeys(
+            "schedule schedule_interval cron on".split(), "let cron or systemd start it: no file says when it runs"
+        ),
+        "on_failure": "write it on a step, or name it under 'handlers'",
+    },
+    "labels": dict.fromkeys("time timeout time_limit runtime walltime".split(), "put 'timeout' beside 'resources'"),
+    "retry": {
+        "max_attempts": "put it under 'retry'",
+        **dict.fromkeys("retry_delay backoff_delay".split(), "put it under 'retry' as 'delay'"),
+    },
     "map": dict.fromkeys(
         "parallel concurrency parallelism max_concurrency max_parallel".split(), "put it into 'map' as 'max_parallel'"
     ),
