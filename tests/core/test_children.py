@@ -1,4 +1,4 @@
-"""Sub-workflows (DESIGN 4): each attempt is a child run; its end is the attempt's; stops and time limits go down."""
+"""Sub-workflows: each attempt is a child run; its end is the attempt's; stops and time limits go down."""
 
 from __future__ import annotations
 

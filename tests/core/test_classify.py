@@ -1,4 +1,4 @@
-"""Rung 0: whatever happened to an attempt becomes a failure with the right code, or nothing (DESIGN 2)."""
+"""Rung 0: whatever happened to an attempt becomes a failure with the right code, or nothing."""
 
 from __future__ import annotations
 

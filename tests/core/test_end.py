@@ -1,4 +1,4 @@
-"""`end` (DESIGN 4): exactly one, in every case, with the last word; and the counts of the round's last event."""
+"""`end`: exactly one, in every case, with the last word; and the counts of the round's last event."""
 
 from __future__ import annotations
 

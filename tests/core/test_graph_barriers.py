@@ -1,4 +1,4 @@
-"""DESIGN 3, groups: one barrier for many steps that need many, and what it costs. Counted, never timed."""
+"""Groups: one barrier for many steps that need many, and what it costs. Counted, never timed."""
 
 from __future__ import annotations
 

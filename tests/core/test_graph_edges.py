@@ -1,4 +1,4 @@
-"""DESIGN 3: `next` edges: which are taken, which die, and what is recorded when none leads on."""
+"""`next` edges: which are taken, which die, and what is recorded when none leads on."""
 
 from __future__ import annotations
 

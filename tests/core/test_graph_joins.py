@@ -1,4 +1,4 @@
-"""DESIGN 3: `join`, which is about arrivals, and needs together with arrivals."""
+"""`join`, which is about arrivals, and needs together with arrivals."""
 
 from __future__ import annotations
 

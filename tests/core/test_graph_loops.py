@@ -1,4 +1,4 @@
-"""DESIGN 3, loops: which edges are loops, when they fire, what they put back, and where they end."""
+"""Loops: which edges are loops, when they fire, what they put back, and where they end."""
 
 from __future__ import annotations
 

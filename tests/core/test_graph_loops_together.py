@@ -1,4 +1,4 @@
-"""DESIGN 3, loops: several at once, loops on failure edges, and where a loop ends."""
+"""Loops: several at once, loops on failure edges, and where a loop ends."""
 
 from __future__ import annotations
 

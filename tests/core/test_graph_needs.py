@@ -1,4 +1,4 @@
-"""DESIGN 3: where a run starts, and `needs`: conditions on other steps."""
+"""Where a run starts, and `needs`: conditions on other steps."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def given_end(ends: dict[str, str]):
     return end
 
 
-# -- the reference: the rules of DESIGN 3 for graphs without loops and remediations that bring back ------------------
+# -- the reference: the rules for graphs without loops and remediations that bring back ------------------
 
 
 class Reference:

@@ -1,4 +1,4 @@
-"""DESIGN 3, after a remediation: `then: rerun`, `then: continue`, and what is handled in between."""
+"""After a remediation: `then: rerun`, `then: continue`, and what is handled in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DESIGN 3, after a remediation: one that has its own, one that is shared, one that goes round in a loop."""
+"""After a remediation: one that has its own, one that is shared, one that goes round in a loop."""
 
 from __future__ import annotations
 

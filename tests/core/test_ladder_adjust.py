@@ -1,4 +1,4 @@
-"""Rung 1: what the next attempt gets more of: memory, time, cpus, with their caps (DESIGN 2)."""
+"""Rung 1: what the next attempt gets more of: memory, time, cpus, with their caps."""
 
 from __future__ import annotations
 

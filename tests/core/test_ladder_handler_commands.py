@@ -1,4 +1,4 @@
-"""Rung 2: the commands of a handler live like steps; their time, their failures, and what those mean (DESIGN 5)."""
+"""Rung 2: the commands of a handler live like steps; their time, their failures, and what those mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rung 2: the `on_failure` commands of a step (DESIGN 5)."""
+"""Rung 2: the `on_failure` commands of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost workers, interruptions, and reports that come late or twice (DESIGN 2, rung 0; DESIGN 10, promise 2)."""
+"""Lost workers, interruptions, and reports that come late or twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rung 1: a rule that matches and has budget left grants a retry (DESIGN 2)."""
+"""Rung 1: a rule that matches and has budget left grants a retry."""
 
 from __future__ import annotations
 

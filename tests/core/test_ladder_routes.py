@@ -1,4 +1,4 @@
-"""Rung 4: the failed step looks at its failure edges, and says what it chose and why (DESIGN 2, rung 4; DESIGN 3)."""
+"""Rung 4: the failed step looks at its failure edges, and says what it chose and why."""
 
 from __future__ import annotations
 

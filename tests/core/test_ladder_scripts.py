@@ -1,4 +1,4 @@
-"""Recovery scripts: run for a retry that is reserved, and never for another (DESIGN 2, rung 1)."""
+"""Recovery scripts: run for a retry that is reserved, and never for another."""
 
 from __future__ import annotations
 

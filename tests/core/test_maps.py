@@ -1,4 +1,4 @@
-"""Maps (DESIGN 7): the list, its items, what their failures mean for the step, and what a later attempt runs again."""
+"""Maps: the list, its items, what their failures mean for the step, and what a later attempt runs again."""
 
 from __future__ import annotations
 

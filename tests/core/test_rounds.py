@@ -1,4 +1,4 @@
-"""Rounds (DESIGN 4): `retry` gives what ended badly another chance, and each round has exactly one last event."""
+"""Rounds: `retry` gives what ended badly another chance, and each round has exactly one last event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping (DESIGN 2): nothing starts, what runs is asked to end, then cleanup, undo and `end`, in this order."""
+"""Stopping: nothing starts, what runs is asked to end, then cleanup, undo and `end`, in this order."""
 
 from __future__ import annotations
 

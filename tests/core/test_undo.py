@@ -1,4 +1,4 @@
-"""Undo (DESIGN 4): in reverse order of completion, one per completed visit, and only if the run ends badly."""
+"""Undo: in reverse order of completion, one per completed visit, and only if the run ends badly."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import msgspec
 
 Severity = Literal["warning", "error", "critical"]
 
-# DESIGN 2, rung 0. What is not in the table is a step's own code: an error, retryable.
+# Rung 0. What is not in the table is a step's own code: an error, retryable.
 _RETRYABLE = (
     "EXIT_NONZERO SIGNALED EXCEPTION CONNECTION HTTP_5XX HTTP_429 TIMEOUT OUT_OF_MEMORY OUTPUT_MISSING "
     "OUTPUT_INVALID VALIDATION_FAILED CHILD_FAILED ITEMS_FAILED NO_CAPACITY"

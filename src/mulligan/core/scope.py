@@ -1,4 +1,4 @@
-"""What an expression may see: the names of DESIGN 7, gathered from the state, and only those it reads."""
+"""What an expression may see: the names of the language, gathered from the state, and only those it reads."""
 
 from __future__ import annotations
 
