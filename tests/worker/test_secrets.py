@@ -149,6 +149,8 @@ MISSING = {
         "INPUT_INVALID",
         "it has fewer than 4 characters, and so short a value cannot be hidden",
     ),
+    "empty": (Secret(command="true"), "INPUT_INVALID", "it is empty"),
+    "spaces": (Secret(command="printf '    '"), "INPUT_INVALID", "it is empty"),
     "blank": (
         Secret(command="printf '   a  '"),
         "INPUT_INVALID",

@@ -423,7 +423,7 @@ class Record(Shape, frozen=True, dict=True):
 
     @property
     def expected(self) -> str:
-        return f"a mapping with keys such as '{next(iter(self.keys))}'"
+        return f"a mapping with keys such as '{next(iter(self.required or self.keys))}'"
 
     @cached_property
     def required(self) -> tuple[str, ...]:

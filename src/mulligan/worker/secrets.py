@@ -208,6 +208,8 @@ def usable(found: bytes) -> str:
         value = found.decode()
     except UnicodeDecodeError:
         raise NotUsable("it is not UTF-8") from None
+    if not value.strip():
+        raise NotUsable("it is empty")
     if len(value.strip()) < VALUE_CHARS_MIN:
         raise NotUsable(f"it has fewer than {VALUE_CHARS_MIN} characters, and so short a value cannot be hidden")
     return value

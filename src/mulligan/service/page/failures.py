@@ -14,7 +14,7 @@ from .markup import Html, element, joined
 OPEN_MAX = 6
 _TONES = {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}
 _GLYPHS = {"open": "✕", "left": "○", "under_way": "▸", "mended": "✓"}
-_RUNGS = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "End"}
+_RUNGS = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
 
 
 def failures(report: Report) -> Html:
