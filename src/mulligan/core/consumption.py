@@ -9,8 +9,9 @@ from typing import Any, Literal
 import msgspec
 
 from .events import AttemptFailed, AttemptSucceeded, Entry
+from .failure import figure
 from .keys import step_name
-from .usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR, figure
+from .usage import MEMORY_FACTOR, MIB, NO_MEMORY, NO_TIME, TIMEOUT_FACTOR
 from .words import size, span
 from .workflow import END, END_TIMEOUT_SECONDS, Command, Step, Workflow
 

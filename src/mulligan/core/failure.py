@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Set
 from datetime import datetime
@@ -106,3 +107,8 @@ def _only(causes: tuple[Failure, ...], near: Set[int]) -> tuple[Failure, ...]:
         for one in causes
         if id(one) in near
     )
+
+
+def figure(said: Any) -> float:
+    """A figure that a step, a server or a worker gave: what is none counts for nothing."""
+    return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0

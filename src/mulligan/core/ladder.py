@@ -14,7 +14,6 @@ whether it dealt with it. Commands, items and scripts live rungs 0 to 2; triage 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
@@ -25,7 +24,7 @@ import msgspec
 from ..errors import ExpressionFailed
 from . import events as e
 from .events import Adjusted, Route
-from .failure import Failure
+from .failure import Failure, figure
 from .life import Facts, complete, enter_command, fault, is_last_visit, schedule
 from .routes import alert_edges, edges_after_failure, failure_route, goes_back, is_sent
 from .scope import Now, error_view
@@ -151,7 +150,7 @@ def delay_seconds(backoff: Backoff, number: int, seed: str, details: Mapping[str
     delay = min(limit, backoff.delay * _growth(backoff.factor, number))
     share = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8]) / 2**64
     delay = min(limit, delay * (1 + backoff.jitter * (2 * share - 1)))
-    delay = max(delay, min(limit, _figure(details.get("retry_after"))))
+    delay = max(delay, min(limit, figure(details.get("retry_after"))))
     return max(0.0, min(delay, _LONGEST_SECONDS))
 
 
@@ -160,11 +159,6 @@ def _growth(factor: float, number: int) -> float:
         return min(factor ** (number - 1), _GROWTH_MAX)
     except OverflowError:
         return _GROWTH_MAX
-
-
-def _figure(said: Any) -> float:
-    """A figure that a server or the step itself gave: what is none counts for nothing."""
-    return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0
 
 
 # A century: dates stay representable whatever a workflow or a server asks for.
@@ -182,7 +176,7 @@ def adjust(rule: Adjust | None, place: Place, failure: Failure) -> Adjusted | No
     if rule is None:
         return place.climb.adjusted
     resources = place.spec.resources or Resources()
-    peak = _figure(failure.details.get("peak_memory"))
+    peak = figure(failure.details.get("peak_memory"))
     memory = _raised(before.memory or resources.memory, rule.memory, rule.max_memory, peak)
     return Adjusted(
         memory=before.memory if memory is None else int(memory),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from .events import Adjusted, AttemptFailed, AttemptSucceeded, Entry
-from .failure import Failure
+from .failure import Failure, figure
 from .keys import step_name
 from .state import Place, State
 from .workflow import Command, Step
@@ -128,8 +128,3 @@ def _written(step: Step, what: str) -> float:
     if what == "timeout":
         return max(command.timeout or 0.0 for command in commands)
     return max(float(command.resources.memory or 0) if command.resources else 0.0 for command in commands)
-
-
-def figure(said: Any) -> float:
-    """A figure from outside: what is none counts for nothing."""
-    return float(said) if isinstance(said, int | float) and math.isfinite(said) else 0.0

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from ..core import events as e
+import msgspec
+
 from ..core.failure import Failure
 from ..core.keys import step_name
 from ..core.state import Place, State
@@ -16,10 +17,10 @@ from ..core.words import plain, what
 from ..core.workflow import END
 from ..ports import RunRecord
 from .artifacts import located
+from .costs import Costs
 from .held import held_up
 from .verbs import Service
 
-_MEASURED = (e.AttemptSucceeded, e.AttemptFailed)
 # Of how many child runs the steps are shown: a map may call ten thousand.
 CHILDREN_OPENED_MAX = 20
 # How many records are read at once where child runs are passed over.
@@ -36,10 +37,10 @@ def overview(service: Service, run_id: int) -> dict[str, Any]:
 def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
     """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
-    costs, called = _costs(service.events(run_id)), _by_step(children)
+    costs, called = Costs(service.events(run_id)).by_step, _by_step(children)
     shown = located(service.store.artifacts, run_json(state, held_up(service.store, state)))
     for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
-        step["usage"] = costs.get(name)
+        step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
         step["items"] = _counted(state, state.places[name])
         step["undone"] = state.places[name].is_undone
         step["children"] = called.get(name, [])
@@ -132,22 +133,6 @@ def in_a_line(failure: Mapping[str, Any]) -> str:
 def lines_of(failure: Mapping[str, Any]) -> list[str]:
     """What a failed command said last, line by line, fit for a terminal."""
     return plain(failure["message"] or "").splitlines()
-
-
-def _costs(entries: Iterable[e.Entry]) -> dict[str, dict[str, Any]]:
-    """What the attempts cost, added up by step."""
-    costs: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        if isinstance(entry.fact, _MEASURED) and entry.fact.usage:
-            _add(costs, entry.fact.place, entry.fact.usage)
-    return costs
-
-
-def _add(costs: dict[str, dict[str, Any]], place: str, usage: dict[str, Any]) -> None:
-    cost = costs.setdefault(step_name(place), {"wall_seconds": 0.0, "cpu_seconds": 0.0, "peak_memory": 0})
-    for key in ("wall_seconds", "cpu_seconds"):
-        cost[key] = round(cost[key] + usage.get(key, 0.0), 6)
-    cost["peak_memory"] = max(cost["peak_memory"], usage.get("peak_memory") or 0)
 
 
 def _counted(state: State, place: Place) -> dict[str, int] | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from ..core import events as e
 from ..core.keys import step_name
 from ..core.scope import error_view
+
+# The first two until it has ended.
+Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
 
 
 class Try(msgspec.Struct):
@@ -22,8 +25,7 @@ class Try(msgspec.Struct):
     scheduled_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    # "queued" and "running" until it has ended; then "succeeded", "failed", "lost", "interrupted" or "cancelled".
-    status: str = "queued"
+    status: Outcome = "queued"
     host: str = ""
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
@@ -68,7 +70,7 @@ def _tell(one: Try, fact: Any, at: datetime) -> None:
     if isinstance(fact, e.ResultRejected):
         one.status, one.failure = "failed", error_view(fact.failure)
         return
-    one.ended_at, one.status = at, _ENDS[type(fact)]
+    one.ended_at, one.status = at, ENDS[type(fact)]
     if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
         for name in ("wall_seconds", "cpu_seconds", "peak_memory", "tokens"):
             setattr(one, name, fact.usage.get(name))
@@ -76,7 +78,7 @@ def _tell(one: Try, fact: Any, at: datetime) -> None:
         one.failure = error_view(fact.failure)
 
 
-_ENDS: dict[type[e.Fact], str] = {
+ENDS: dict[type[e.Fact], Outcome] = {
     e.AttemptSucceeded: "succeeded",
     e.AttemptFailed: "failed",
     e.AttemptLost: "lost",

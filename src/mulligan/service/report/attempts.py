@@ -8,10 +8,11 @@ from typing import Any, Literal
 import msgspec
 
 from ...core import events as e
+from ...core.keys import step_name
 from ...core.words import what
 from ...core.workflow import Command
+from ..tries import ENDS, Outcome
 
-Outcome = Literal["queued", "running", "succeeded", "failed", "lost", "interrupted", "cancelled"]
 Part = Literal["own", "handler", "script", "check", "undo"]
 Pause = Literal["delay", "parked", "loop"]
 
@@ -106,7 +107,7 @@ class Attempts:
 
     def _new(self, place: str, attempt: int, at: datetime) -> Attempt:
         unit = unit_of(place)
-        visit = self.visits.get(unit.partition("[")[0], 0)
+        visit = self.visits.get(step_name(place), 0)
         one = Attempt(place, attempt, unit, part_of(place), visit, self.round, at)
         self.found[place, attempt] = one
         return one
@@ -124,7 +125,7 @@ class Attempts:
 
     def _ended(self, fact: Any, at: datetime, spec: Command | None) -> None:
         one = self._get(fact, at)
-        one.ended_at, one.outcome = at, _OUTCOMES[type(fact)]
+        one.ended_at, one.outcome = at, ENDS[type(fact)]
         if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
             _measure(one, fact.usage, at)
         if isinstance(fact, e.AttemptFailed):
@@ -168,20 +169,13 @@ def _figure(said: Any) -> float | None:
     return float(said) if isinstance(said, int | float) and 0 <= said < float("inf") else None
 
 
-_OUTCOMES: dict[type[e.Fact], Outcome] = {
-    e.AttemptSucceeded: "succeeded",
-    e.AttemptFailed: "failed",
-    e.AttemptLost: "lost",
-    e.AttemptInterrupted: "interrupted",
-    e.AttemptCancelled: "cancelled",
-}
 _RULES: dict[type[e.Fact], Any] = {
     e.StepEntered: Attempts._entered,
     e.RunReopened: Attempts._reopened,
     e.AttemptScheduled: Attempts._scheduled,
     e.AttemptStarted: Attempts._started,
     e.MapExpanded: Attempts._mapped,
-    **dict.fromkeys(_OUTCOMES, Attempts._ended),
+    **dict.fromkeys(ENDS, Attempts._ended),
     e.ResultRejected: Attempts._rejected,
     e.RetryScheduled: Attempts._retried,
     e.LoopTaken: Attempts._looped,

@@ -14,7 +14,6 @@ import msgspec
 from ... import __version__
 from ...core import events as e
 from ...core.converge import said_by_end
-from ...core.keys import step_name
 from ...core.state import State
 from ...core.story import Teller
 from ...core.transitions import RUN_ENDED
@@ -22,6 +21,7 @@ from ...core.views import progress
 from ...core.workflow import END
 from ...language.drawing import draw_svg
 from ...ports import RunRecord
+from ..costs import Cost, Costs
 from ..telling import waits
 from ..verbs import Service
 from .attempts import Attempt, Attempts, Gap
@@ -150,6 +150,7 @@ class _Pass:
     def __init__(self, state: State, children: dict[tuple[str, int], int]) -> None:
         self.attempts = Attempts()
         self.visits = FailedVisits()
+        self.costs = Costs()
         self.started = e.RunStarted(state.run.run_id, state.workflow.name)
         self.started_at: datetime | None = None
         self.last: Any = None
@@ -164,6 +165,7 @@ class _Pass:
         fact = entry.fact
         self.entries.append(entry)
         self.count += 1
+        self.costs.see(entry)
         self.attempts.see(entry, self._teller.memory.spec(getattr(fact, "place", "")))
         self.visits.see(entry, self._teller.tell(entry))
         if isinstance(fact, e.RunStarted):
@@ -175,6 +177,7 @@ class _Pass:
 
 
 _LAST = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+_NO_COST = Cost()
 
 
 def gather(service: Service, run_id: int, now: datetime) -> Report:
@@ -212,7 +215,7 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         visits=_with_logs(service, run_id, visits[:VISITS_MAX], seen.attempts),
         visits_count=len(visits),
         item_failures=seen.visits.item_failures(),
-        steps=list(_steps(state, seen.attempts)),
+        steps=list(_steps(state, seen)),
         attempts=list(seen.attempts.found.values()),
         gaps=seen.attempts.gaps,
         children=[_called(child) for child in children[:CHILDREN_MAX]],
@@ -261,13 +264,12 @@ def _called(child: RunRecord) -> Called:
     return Called(child.run_id, child.workflow, child.status, child.parent_place, child.parent_attempt)
 
 
-def _steps(state: State, attempts: Attempts) -> Iterator[StepLine]:
-    costs = _costs(attempts)
-    tries: Counter[str] = Counter(one.unit for one in attempts.found.values() if one.part == "own")
+def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
+    tries: Counter[str] = Counter(one.unit for one in seen.attempts.found.values() if one.part == "own")
     for place in (*state.steps(), state.places[END]) if state.places else ():
         items = state.items_of(place) if place.items else []
         failed = sum(1 for item in items if item is not None and item.status == "failed")
-        step = state.step(place.key)
+        step, cost = state.step(place.key), seen.costs.by_step.get(place.key, _NO_COST)
         yield StepLine(
             place.key,
             "map" if step.map else step.action.kind if step.action else "",
@@ -278,22 +280,10 @@ def _steps(state: State, attempts: Attempts) -> Iterator[StepLine]:
             place.is_undone,
             len(items),
             failed,
-            *costs.get(place.key, (0.0, 0.0, 0)),
+            cost.wall_seconds,
+            cost.cpu_seconds,
+            cost.peak_memory,
         )
-
-
-def _costs(attempts: Attempts) -> dict[str, tuple[float, float, int]]:
-    """By step: time and processor time of all its attempts, added up; the most memory that one used."""
-    found: dict[str, tuple[float, float, int]] = {}
-    for one in attempts.found.values():
-        step = step_name(one.place)
-        wall, cpu, peak = found.get(step, (0.0, 0.0, 0))
-        found[step] = (
-            wall + (one.wall_seconds or 0.0),
-            cpu + (one.cpu_seconds or 0.0),
-            max(peak, one.peak_memory or 0),
-        )
-    return found
 
 
 def _values(values: dict[str, Any]) -> list[Value]:

@@ -11,6 +11,7 @@ import msgspec
 
 from ...core import events as e
 from ...core.failure import Failure
+from ...core.keys import step_name
 from ...core.routes import is_sent
 from ...core.state import FailureRecord, State
 from ...core.story import Line
@@ -169,7 +170,7 @@ class FailedVisits:
 
     def _climb(self, place: str, at: datetime) -> _Climb:
         unit = unit_of(place)
-        key = unit, self._visits.get(unit.partition("[")[0], 0)
+        key = unit, self._visits.get(step_name(place), 0)
         if key not in self._climbs:
             self._climbs[key] = _Climb(*key, self._round, at)
         return self._climbs[key]
@@ -185,7 +186,7 @@ class FailedVisits:
         kinds: dict[tuple[str, int], Counter[str]] = {}
         for climb in self._climbs.values():
             if climb.is_item and climb.ended == "failed" and climb.failure is not None:
-                step = climb.unit.partition("[")[0]
+                step = step_name(climb.unit)
                 kinds.setdefault((step, climb.visit), Counter())[label(climb.failure)] += 1
         return [ItemFailures(*key, sum(count.values()), count.most_common(10)) for key, count in kinds.items()]
 
@@ -197,7 +198,7 @@ class FailedVisits:
         lines = [*climb.lines[:half], *climb.lines[-half:]] if many else climb.lines
         return FailedVisit(
             climb.unit,
-            climb.unit.partition("[")[0],
+            step_name(climb.unit),
             climb.visit,
             climb.round,
             climb.at,
@@ -229,7 +230,7 @@ class FailedVisits:
         return ENDINGS[place.status] if place is not None else ENDINGS["running"]
 
     def _of_item(self, state: State, climb: _Climb) -> tuple[str, Fate]:
-        name = climb.unit.partition("[")[0]
+        name = step_name(climb.unit)
         step = self._climbs.get((name, climb.visit))
         if step is not None and step.ended == "completed":
             return "its step completed without it", "left"

@@ -1,0 +1,38 @@
+"""What the attempts of a run cost, added up by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ..core.events import AttemptFailed, AttemptSucceeded, Entry
+from ..core.failure import figure
+from ..core.keys import step_name
+
+
+class Cost(msgspec.Struct):
+    """Time and processor time of all attempts together, those at items and handlers too; the most memory of one."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory: int = 0
+
+
+class Costs:
+    """The costs of the steps of a run, as its log grows. Nothing of a step of which nothing was measured."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.by_step: dict[str, Cost] = {}
+        for entry in entries:
+            self.see(entry)
+
+    def see(self, entry: Entry) -> None:
+        """Take in an entry."""
+        fact = entry.fact
+        if not isinstance(fact, AttemptSucceeded | AttemptFailed) or not fact.usage:
+            return
+        cost = self.by_step.setdefault(step_name(fact.place), Cost())
+        cost.wall_seconds = round(cost.wall_seconds + figure(fact.usage.get("wall_seconds")), 6)
+        cost.cpu_seconds = round(cost.cpu_seconds + figure(fact.usage.get("cpu_seconds")), 6)
+        cost.peak_memory = max(cost.peak_memory, int(figure(fact.usage.get("peak_memory"))))
