@@ -9,9 +9,10 @@ import pytest
 from mulligan.service.page import page
 from mulligan.service.page.markup import Html, element, joined, text
 from mulligan.service.page.plots import memory_plot
-from mulligan.service.page.timeline import length, timeline
+from mulligan.service.page.timeline import timeline
 from mulligan.service.page.timescale import Timescale
 from mulligan.service.page.tracks import Bar, density, track
+from mulligan.service.page.words import length
 from mulligan.service.report import Report
 from mulligan.service.report.attempts import Attempt, Gap, part_of, unit_of
 from mulligan.service.report.gathering import StepLine

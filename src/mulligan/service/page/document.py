@@ -10,12 +10,13 @@ from pathlib import PurePath
 from ..report import Report
 from .colours import variables
 from .failures import failures
-from .headline import headline, summary, when
+from .headline import headline, summary
 from .markup import Html, element, joined
 from .mosaic import mosaic
 from .plots import cpu_plot, memory_plot
 from .tables import attempts_table, children_table, events_table, folded, steps_table, values
 from .timeline import timeline
+from .words import when
 
 _SIZE = re.compile(r'<svg[^>]* width="(\d+)" height="(\d+)"')
 # What the style sheet has room for.

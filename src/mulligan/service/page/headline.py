@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
-from ...core.words import counted, moment, size
+from ...core.words import counted, size
 from ..report import Report
 from .colours import STATUSES
 from .markup import Html, element, joined
-from .timeline import length
+from .words import length, said, when
 
 _VERDICTS = {
     "completed": "completed",
@@ -24,11 +23,6 @@ _BAR = (
     *("completed", "failed", "pending_failed", "running", "handling", "backing_off", "ready"),
     *("waiting", "skipped", "cancelled"),
 )
-
-
-def when(at: datetime) -> Html:
-    """A time that programs can read too."""
-    return element("time", moment(at), datetime=at.isoformat())
 
 
 def headline(report: Report) -> Html:
@@ -112,13 +106,6 @@ def _status_bar(report: Report) -> Html:
     words = ", ".join(f"{count:,} {said(status)}" for status, count in found if count)
     bar = element("svg", joined(pieces), class_="bar", height=8, role="img", aria_label=f"steps by status: {words}")
     return element("div", bar, element("p", words, class_="note"), class_="statuses")
-
-
-def said(status: str) -> str:
-    """A status as people read it."""
-    return {"pending_failed": "parked for a person", "backing_off": "to be retried"}.get(
-        status, status.replace("_", " ")
-    )
 
 
 def _waits(report: Report) -> Html:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ...core.words import counted
 from ..report.gathering import StepLine
 from .colours import STATUSES
-from .headline import said
 from .markup import Html, element, joined
+from .words import said
 
 SQUARES_MAX = 20_000
 

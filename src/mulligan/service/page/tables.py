@@ -9,9 +9,8 @@ from ..report import Report
 from ..report.attempts import Attempt
 from ..report.gathering import StepLine, Value
 from .colours import OUTCOMES, STATUSES
-from .headline import said
 from .markup import Html, element, joined
-from .timeline import length
+from .words import length, said
 
 # More rows than this are folded, more than that are not shown.
 OPEN_ROWS_MAX, ROWS_MAX = 25, 1_000

@@ -9,7 +9,7 @@ from math import ceil
 import msgspec
 
 from ...core.keys import step_name
-from ...core.words import counted, size, span
+from ...core.words import counted, size
 from ..report import Report
 from ..report.attempts import Attempt, Gap
 from .axis import axis, grid
@@ -17,6 +17,7 @@ from .colours import OUTCOMES
 from .markup import Html, element, joined
 from .timescale import Timescale
 from .tracks import Bar, Thread, density, track
+from .words import length
 
 # More lines than this are folded into groups, of at least so many, and at most so many groups.
 LINES_MAX, GROUP_LINES_MIN, GROUPS_MAX = 80, 50, 50
@@ -150,11 +151,6 @@ def _took(lane: Lane) -> str:
     if not bars:
         return ""
     return length((max(bar.until for bar in bars) - min(bar.since for bar in bars)).total_seconds())
-
-
-def length(seconds: float) -> str:
-    """How long something took: in milliseconds where it was short."""
-    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else span(round(seconds, 2) if seconds < 10 else seconds)
 
 
 def _summary(lane: Lane) -> str:
