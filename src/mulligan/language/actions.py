@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from mulligan.core.workflow import ENGINE_ACTIONS, Action, Template
+from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.child_inputs import refuse_bad_inputs
 from mulligan.language.durations import DURATION
 from mulligan.language.expressions import Hole
-from mulligan.language.keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.patterns import pattern
 from mulligan.language.plugins import Plugin, find

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
+from mulligan.language.action_keys import ACTION_KEYS, ACTIONS, ANY_TEXT, TEMPLATED, as_node
 from mulligan.language.clear_secrets import SecretShape
 from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
-from mulligan.language.patterns import pattern
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import duration
 from mulligan.language.regular_expressions import PATTERN
@@ -32,39 +30,20 @@ from mulligan.language.shapes import (
     Record,
     Shape,
     Template,
-    Value,
     number,
     whole,
 )
 
-ACTIONS = ("shell", "python", "http", "sql", "agent", "workflow", "wait", "approve")
 # What runs is left to end by itself.
 FINISH = "finish"
 INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
-_CALL = pattern(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
-
-def _call(value: Any) -> str:
-    if not isinstance(value, str) or not _CALL.fullmatch(value):
-        raise ValueError(value)
-    return value
-
-
-CALL = Value("a function such as package.module:function", _call, {"type": "string", "pattern": "^[A-Za-z_].*:.+$"})
 CODES = Key(ListOf(MATCHED_CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
 EXIT_CODES = Key(ListOf(EXIT_CODE, or_one=True, at_least=1), "exit codes that match")
-ANY_TEXT = Template(types=("string", "number", "boolean", "null"))
 CONDITION = Template("a condition", ("string", "boolean"))
 EXPRESSION = Template("an expression")
 CAPTURE = Choice(("text", "json", "lines"))
 ON_LOST = Choice(("rerun", "fail"))
-TEMPLATED = Json()  # any value whose texts may hold ${…}
-
-
-def _node(shape: Shape) -> Deferred:
-    return Deferred(lambda: shape)
-
 
 BACKOFF = {
     "delay": Key(DURATION, "how long to wait before the first retry"),
@@ -107,7 +86,7 @@ RULE_KEYS = {
     "any": Key(FLAG, "matches every failure that is not fatal"),
     "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
     **BACKOFF,
-    "recovery_script": Key(_node(SCRIPT), "runs after the retry is reserved and before it starts"),
+    "recovery_script": Key(as_node(SCRIPT), "runs after the retry is reserved and before it starts"),
     "adjust": Key(ADJUST, "what the next attempt gets more of"),
 }
 RULE = Record("rule", RULE_KEYS)
@@ -139,120 +118,6 @@ RESOURCES = Record(
 )
 ENV: Shape = MapOf(ANY_TEXT)
 
-_QUERY = MapOf(TEMPLATED, pattern=r"(?s:.+)")
-HTTP_AUTH = Record(
-    "auth",
-    {
-        "user": Key(ANY_TEXT, "who asks", is_required=True),
-        "password": Key(ANY_TEXT, "best a secret: ${secrets.NAME}"),
-    },
-)
-HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-HTTP = Record(
-    "http",
-    {
-        "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
-        "url": Key(_node(Template("an address")), "where the request goes", is_required=True),
-        "headers": Key(_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "the request's headers"),
-        "params": Key(_node(_QUERY), "what follows the '?' of the address"),
-        "json": Key(_node(TEMPLATED), "a body that is sent as JSON"),
-        "form": Key(_node(_QUERY), "a body that is sent as a form"),
-        "body": Key(_node(ANY_TEXT), "a body that is sent as it is"),
-        "auth": Key(_node(HTTP_AUTH), "a name and a password (basic authentication)"),
-        "expect": Key(
-            ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success (default: any 2xx)"
-        ),
-        "follow_redirects": Key(FLAG, "false: a redirect is the answer (default true)"),
-        "connect_timeout": Key(LIMIT, "how long a connection may take to come about (default 10s)"),
-        "read_timeout": Key(LIMIT, "how long the server may be silent (default 60s)"),
-        "max_body": Key(SIZE, "a larger answer is OUTPUT_INVALID (default 16MiB)"),
-        "verify": Key(FLAG, "false: whatever certificate the server shows is taken (default true)"),
-    },
-)
-SQL = Record(
-    "sql",
-    {
-        "connection": Key(
-            _node(Template("a connection")),
-            "the address of the database: sqlite:///FILE, postgresql://… or duckdb:///FILE",
-            is_required=True,
-        ),
-        "query": Key(
-            _node(Template("a query")),
-            "one statement or several; values in ${…} are bound, never text",
-            is_required=True,
-        ),
-        "params": Key(_node(TEMPLATED), "values for the query's own parameters: by name for :name, a list for ?"),
-        "read_only": Key(FLAG, "true: a query that writes fails"),
-        "rows": Key(Choice(("json", "none")), "none: the output is {rowcount: N} (default json)"),
-    },
-)
-AGENT = Record(
-    "agent",
-    {
-        "provider": Key(STEP_NAME, "which agent: claude, codex, or one that the worker's environment names"),
-        "prompt": Key(_node(Template("a prompt")), "what it is asked to do", is_required=True),
-        "model": Key(_node(Template("a model")), "which model of the provider's"),
-        "context": Key(_node(TEMPLATED), "what it is told beside the prompt and what came before it"),
-    },
-)
-CHILD = Record(
-    "workflow_action",
-    {
-        "file": Key(TEXT, "relative to this file", is_required=True),
-        "inputs": Key(_node(MapOf(TEMPLATED)), "the inputs of the child run"),
-    },
-)
-SHELL = Record(
-    "shell",
-    {
-        "text": Key(_node(Template("a shell command")), "what it runs", is_required=True),
-        "shell": Key(PLAIN, "the program that is started with '-c' and the text (default bash)"),
-    },
-)
-PYTHON = Record(
-    "python",
-    {
-        "code": Key(Template("python code"), "code with a main(…)"),
-        "call": Key(CALL, "a function that workers can import"),
-        "python": Key(PLAIN, "the interpreter: a name, or a path from where 'run' was called"),
-    },
-    one_of=(("code",), ("call",)),
-)
-_TIME = Template("a time such as 2030-01-31T09:00:00Z")
-WAIT = Record("wait", {"until": Key(_node(_TIME), "the moment at which it ends", is_required=True)})
-APPROVE = Record(
-    "approve",
-    {
-        "message": Key(_node(Template("a message")), "what the person is asked", is_required=True),
-        "timeout": Key(LIMIT, "how long to wait for an answer"),
-        "default": Key(Choice(("approve", "refuse")), "the answer when nobody gives one (default refuse)"),
-    },
-)
-
-ACTION_SHAPES: dict[str, Shape] = {
-    "shell": Either("a shell command", text=Template("a shell command"), mapping=SHELL),
-    "python": Either("python code, or a mapping with 'code' or 'call'", text=Template(), mapping=PYTHON),
-    "http": HTTP,
-    "sql": SQL,
-    "agent": Either("a prompt, or a mapping with 'prompt'", text=Template(), mapping=AGENT),
-    "workflow": Either("a file, or a mapping with 'file'", text=TEXT, mapping=CHILD),
-    "wait": Either("a duration such as 30s", text=Template(), number=DURATION, mapping=WAIT),
-    "approve": Either("a message, or a mapping with 'message'", text=Template(), mapping=APPROVE),
-}
-ACTION_KEYS = {
-    "shell": Key(_node(ACTION_SHAPES["shell"]), "a shell command; ${…} goes in as an environment variable"),
-    "python": Key(_node(ACTION_SHAPES["python"]), "code with a main(…), or {call: 'package.module:function'}"),
-    "http": Key(_node(ACTION_SHAPES["http"]), "a request"),
-    "sql": Key(_node(ACTION_SHAPES["sql"]), "a query; values are bound"),
-    "agent": Key(_node(ACTION_SHAPES["agent"]), "a prompt for an AI agent"),
-    "workflow": Key(_node(ACTION_SHAPES["workflow"]), "another workflow, as a child run"),
-    "wait": Key(_node(ACTION_SHAPES["wait"]), "a pause: a duration, or {until: a time}"),
-    "approve": Key(_node(ACTION_SHAPES["approve"]), "waits for a person's yes"),
-    "args": Key(_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
-    "stdin": Key(_node(TEMPLATED), "what a shell action reads"),
-}
-
 HANDLER_FORMS: Shape = Deferred(
     lambda: Either(
         "a command, a list of commands, or a handler",
@@ -268,7 +133,7 @@ COMMAND_KEYS = {
     **ACTION_KEYS,
     "timeout": Key(LIMIT, "the time of one attempt"),
     "deadline": Key(LIMIT, "the time of all attempts together"),
-    "retry": Key(_node(RETRY), "a number, a rule, {rules: […]}, or the name of a retry policy"),
+    "retry": Key(as_node(RETRY), "a number, a rule, {rules: […]}, or the name of a retry policy"),
     "on_failure": Key(HANDLER_FORMS, "what runs when the action has failed and no rule grants a retry"),
     "on_success": Key(COMMANDS_FORMS, "what runs after a success that was no recovery"),
     "validate": Key(
@@ -278,8 +143,8 @@ COMMAND_KEYS = {
     "handler_failure_fatal": Key(FLAG, "a handler that fails makes the failure critical"),
     "continue_on_error": Key(FLAG, "its failure is recorded and does not count"),
     "capture": Key(CAPTURE, "what becomes of stdout (default text)"),
-    "env": Key(_node(ENV), "environment variables"),
-    "cwd": Key(_node(Template("a folder")), "the folder it runs in"),
+    "env": Key(as_node(ENV), "environment variables"),
+    "cwd": Key(as_node(Template("a folder")), "the folder it runs in"),
     "resources": Key(RESOURCES, "what an attempt may use"),
     "on_lost": Key(ON_LOST, "what happens when its worker is lost (default rerun)"),
     "affinity": Key(Choice(("host", "any")), "where later commands run (default: the same host)"),
@@ -330,7 +195,7 @@ EDGE = Record(
     {
         "to": Key(A_STEP, "the step it leads to", is_required=True),
         "on": Key(Choice(("success", "failure", "always")), "default success"),
-        "when": Key(_node(CONDITION), "taken only if this holds; not on failure edges"),
+        "when": Key(as_node(CONDITION), "taken only if this holds; not on failure edges"),
         "priority": Key(
             whole(-1_000_000),
             "the lowest is looked at first: of failure edges the first that fits is taken, of others with take: first",
@@ -356,20 +221,20 @@ TRIAGE = Record(
 SORT = Record(
     "sort_by",
     {
-        "by": Key(_node(EXPRESSION), "what the items are compared by", is_required=True),
+        "by": Key(as_node(EXPRESSION), "what the items are compared by", is_required=True),
         "descending": Key(FLAG, "true: the largest first"),
     },
 )
 OVER_RECORD = ActionRecord(
     "over",
-    {"file": Key(_node(Template("a file")), "one item per line; a list if its name ends in .json"), **COMMAND_KEYS},
+    {"file": Key(as_node(Template("a file")), "one item per line; a list if its name ends in .json"), **COMMAND_KEYS},
     one_of=(("file",), *_ONE_ACTION),
 )
 MAP = Record(
     "map",
     {
         "over": Key(
-            _node(
+            as_node(
                 Either(
                     "a list, an expression, or a command", text=EXPRESSION, list=ListOf(TEMPLATED), mapping=OVER_RECORD
                 )
@@ -379,9 +244,9 @@ MAP = Record(
         ),
         "as": Key(TEXT, "the item's name (default item)"),
         "max_parallel": Key(whole(1), "how many items run at the same time"),
-        "filter": Key(_node(CONDITION), "only items for which this holds"),
-        "sort_by": Key(_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
-        "distinct": Key(_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),
+        "filter": Key(as_node(CONDITION), "only items for which this holds"),
+        "sort_by": Key(as_node(Either("an expression", text=EXPRESSION, mapping=SORT)), "or {by: …, descending: true}"),
+        "distinct": Key(as_node(Either("an expression or true", text=EXPRESSION, flag=FLAG)), "one item per value"),
         "offset": Key(whole(0), "how many items to leave out first"),
         "max_items": Key(whole(0), "how many items at most"),
         "on_item_failure": Key(Choice(("fail", "stop", "collect")), "default fail: all items run, then the step fails"),
@@ -401,9 +266,11 @@ RANGE = Record(
         "step": Key(number(-RANGE_MAX, RANGE_MAX), "from one value to the next (default 1); below 0 it goes down"),
     },
 )
-MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=_node(ListOf(Json())), mapping=RANGE))
-MATRIX_ZIP = Record("matrix_zip", {"zip": Key(_node(MATRIX_LISTS), "the first with the first, and so on")})
-MATRIX_PRODUCT = Record("matrix_product", {"product": Key(_node(MATRIX_LISTS), "each with each, as without this word")})
+MATRIX_LISTS = MapOf(Either("a list or a range such as 1..10", text=TEXT, list=as_node(ListOf(Json())), mapping=RANGE))
+MATRIX_ZIP = Record("matrix_zip", {"zip": Key(as_node(MATRIX_LISTS), "the first with the first, and so on")})
+MATRIX_PRODUCT = Record(
+    "matrix_product", {"product": Key(as_node(MATRIX_LISTS), "each with each, as without this word")}
+)
 MATRIX = AnyOf("a mapping of lists, {product: …} or {zip: …}", (MATRIX_ZIP, MATRIX_PRODUCT, MATRIX_LISTS))
 
 _A_NAME = "a name of letters, digits, '_' and '-'"
@@ -411,21 +278,21 @@ STEP_KEYS = {
     "step": Key(Either(_A_NAME, text=Template(_A_NAME), number=STEP_NUMBER), "its name", is_required=True),
     "description": Key(TEXT, "what it is for"),
     **COMMAND_KEYS,
-    "map": Key(_node(MAP), "runs 'do' once per item"),
+    "map": Key(as_node(MAP), "runs 'do' once per item"),
     "do": Key(COMMANDS_FORMS, "what runs for each item, one after the other"),
-    "needs": Key(_node(NEEDS), "steps that must have ended first"),
-    "next": Key(_node(NEXT), "steps that follow"),
+    "needs": Key(as_node(NEEDS), "steps that must have ended first"),
+    "next": Key(as_node(NEXT), "steps that follow"),
     "take": Key(Choice(("all", "first")), "which success edges are taken (default all)"),
     "no_match": Key(Choice(("record", "fail")), "what happens when no success edge is taken (default record)"),
     "join": Key(Choice(("any", "all", "first", "each")), "when arrivals start it (default any)"),
-    "when": Key(_node(CONDITION), "skipped unless this holds"),
+    "when": Key(as_node(CONDITION), "skipped unless this holds"),
     "triage": Key(Either("true or a mapping", flag=FLAG, mapping=TRIAGE), "parks a failure for a person or an agent"),
     "undo": Key(COMMAND_FORMS, "takes back what it did when the run does not complete"),
     "max_visits": Key(whole(1, 1_000_000), f"how often a loop may enter it (default {MAX_VISITS_DEFAULT})"),
     "start": Key(FLAG, "starts the loop it is in"),
     "reads": Key(ListOf(TEXT, or_one=True), "names from 'files' that it reads"),
     "writes": Key(ListOf(TEXT, or_one=True), "names from 'files' that it writes"),
-    "matrix": Key(_node(MATRIX), "one step per combination of these values"),
+    "matrix": Key(as_node(MATRIX), "one step per combination of these values"),
 }
 STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
 
@@ -449,8 +316,8 @@ INPUT = Record(
     "input",
     {
         "type": Key(Choice(INPUT_TYPES), "default string"),
-        "default": Key(_node(Json()), "required without one"),
-        "enum": Key(_node(ListOf(Json(), at_least=1)), "the values it may have"),
+        "default": Key(as_node(Json()), "required without one"),
+        "enum": Key(as_node(ListOf(Json(), at_least=1)), "the values it may have"),
         "description": Key(TEXT, "what it is for"),
     },
 )
@@ -490,8 +357,8 @@ WORKFLOW = Record(
             MapOf(Either("a type or a mapping", text=Choice(INPUT_TYPES), mapping=INPUT, empty=Nothing())),
             "typed inputs",
         ),
-        "defaults": Key(_node(DEFAULTS), "what holds where a step says nothing"),
-        "retry_policies": Key(MapOf(_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
+        "defaults": Key(as_node(DEFAULTS), "what holds where a step says nothing"),
+        "retry_policies": Key(MapOf(as_node(POLICY), _NAMES, names=_NAMES_IN_WORDS), "named lists of rules"),
         "handlers": Key(MapOf(HANDLER_FORMS, _NAMES, names=_NAMES_IN_WORDS), "named handlers"),
         "files": Key(MapOf(PLAIN), "names of files, for 'reads' and 'writes'"),
         "secrets": Key(MapOf(SECRET), "where workers find secrets"),
@@ -499,7 +366,7 @@ WORKFLOW = Record(
         "order": Key(Choice(("graph", "sequential")), "sequential: each step needs the one before it"),
         "steps": Key(Deferred(lambda: ListOf(STEP, at_least=1)), "what is done", is_required=True),
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
-        "outputs": Key(MapOf(_node(TEMPLATED)), "what the run returns"),
+        "outputs": Key(MapOf(as_node(TEMPLATED)), "what the run returns"),
         "timeout": Key(LIMIT, "the time of the whole run"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long what runs has to end when the run is cancelled (default 10s)"),

@@ -16,11 +16,12 @@ from mulligan.core.workflow import (
     Step,
     Triage,
 )
+from mulligan.language.action_keys import ACTIONS
 from mulligan.language.binding import Values, binder
 from mulligan.language.commands import acting, command_fields, read_command, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
-from mulligan.language.keys import ACTIONS, STEP
 from mulligan.language.keys import END as END_SHAPE
+from mulligan.language.keys import STEP
 from mulligan.language.maps import read_map
 from mulligan.language.matrix import base_name, format_name, read_matrix, step_names, written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten

@@ -1,0 +1,162 @@
+"""The keys of every action, once: what may stand at `shell`, `http`, `sql` and the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.language.durations import DURATION, LIMIT
+from mulligan.language.patterns import pattern
+from mulligan.language.shapes import (
+    FLAG,
+    PLAIN,
+    SIZE,
+    STEP_NAME,
+    TEXT,
+    Choice,
+    Deferred,
+    Either,
+    Json,
+    Key,
+    ListOf,
+    MapOf,
+    Record,
+    Shape,
+    Template,
+    Value,
+    whole,
+)
+
+ACTIONS = ("shell", "python", "http", "sql", "agent", "workflow", "wait", "approve")
+ANY_TEXT = Template(types=("string", "number", "boolean", "null"))
+TEMPLATED = Json()  # any value whose texts may hold ${…}
+
+
+def as_node(shape: Shape) -> Deferred:
+    """What stands there is kept as it is written: its own reader knows what it may say."""
+    return Deferred(lambda: shape)
+
+
+_CALL = pattern(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def _call(value: Any) -> str:
+    if not isinstance(value, str) or not _CALL.fullmatch(value):
+        raise ValueError(value)
+    return value
+
+
+CALL = Value("a function such as package.module:function", _call, {"type": "string", "pattern": "^[A-Za-z_].*:.+$"})
+
+_QUERY = MapOf(TEMPLATED, pattern=r"(?s:.+)")
+HTTP_AUTH = Record(
+    "auth",
+    {
+        "user": Key(ANY_TEXT, "who asks", is_required=True),
+        "password": Key(ANY_TEXT, "best a secret: ${secrets.NAME}"),
+    },
+)
+HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+HTTP = Record(
+    "http",
+    {
+        "method": Key(Choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")), "default GET"),
+        "url": Key(as_node(Template("an address")), "where the request goes", is_required=True),
+        "headers": Key(as_node(MapOf(ANY_TEXT, HEADER, names="letters, digits and '-'")), "the request's headers"),
+        "params": Key(as_node(_QUERY), "what follows the '?' of the address"),
+        "json": Key(as_node(TEMPLATED), "a body that is sent as JSON"),
+        "form": Key(as_node(_QUERY), "a body that is sent as a form"),
+        "body": Key(as_node(ANY_TEXT), "a body that is sent as it is"),
+        "auth": Key(as_node(HTTP_AUTH), "a name and a password (basic authentication)"),
+        "expect": Key(
+            ListOf(whole(100, 599), or_one=True, at_least=1), "the statuses that are a success (default: any 2xx)"
+        ),
+        "follow_redirects": Key(FLAG, "false: a redirect is the answer (default true)"),
+        "connect_timeout": Key(LIMIT, "how long a connection may take to come about (default 10s)"),
+        "read_timeout": Key(LIMIT, "how long the server may be silent (default 60s)"),
+        "max_body": Key(SIZE, "a larger answer is OUTPUT_INVALID (default 16MiB)"),
+        "verify": Key(FLAG, "false: whatever certificate the server shows is taken (default true)"),
+    },
+)
+SQL = Record(
+    "sql",
+    {
+        "connection": Key(
+            as_node(Template("a connection")),
+            "the address of the database: sqlite:///FILE, postgresql://… or duckdb:///FILE",
+            is_required=True,
+        ),
+        "query": Key(
+            as_node(Template("a query")),
+            "one statement or several; values in ${…} are bound, never text",
+            is_required=True,
+        ),
+        "params": Key(as_node(TEMPLATED), "values for the query's own parameters: by name for :name, a list for ?"),
+        "read_only": Key(FLAG, "true: a query that writes fails"),
+        "rows": Key(Choice(("json", "none")), "none: the output is {rowcount: N} (default json)"),
+    },
+)
+AGENT = Record(
+    "agent",
+    {
+        "provider": Key(STEP_NAME, "which agent: claude, codex, or one that the worker's environment names"),
+        "prompt": Key(as_node(Template("a prompt")), "what it is asked to do", is_required=True),
+        "model": Key(as_node(Template("a model")), "which model of the provider's"),
+        "context": Key(as_node(TEMPLATED), "what it is told beside the prompt and what came before it"),
+    },
+)
+CHILD = Record(
+    "workflow_action",
+    {
+        "file": Key(TEXT, "relative to this file", is_required=True),
+        "inputs": Key(as_node(MapOf(TEMPLATED)), "the inputs of the child run"),
+    },
+)
+SHELL = Record(
+    "shell",
+    {
+        "text": Key(as_node(Template("a shell command")), "what it runs", is_required=True),
+        "shell": Key(PLAIN, "the program that is started with '-c' and the text (default bash)"),
+    },
+)
+PYTHON = Record(
+    "python",
+    {
+        "code": Key(Template("python code"), "code with a main(…)"),
+        "call": Key(CALL, "a function that workers can import"),
+        "python": Key(PLAIN, "the interpreter: a name, or a path from where 'run' was called"),
+    },
+    one_of=(("code",), ("call",)),
+)
+_TIME = Template("a time such as 2030-01-31T09:00:00Z")
+WAIT = Record("wait", {"until": Key(as_node(_TIME), "the moment at which it ends", is_required=True)})
+APPROVE = Record(
+    "approve",
+    {
+        "message": Key(as_node(Template("a message")), "what the person is asked", is_required=True),
+        "timeout": Key(LIMIT, "how long to wait for an answer"),
+        "default": Key(Choice(("approve", "refuse")), "the answer when nobody gives one (default refuse)"),
+    },
+)
+
+ACTION_SHAPES: dict[str, Shape] = {
+    "shell": Either("a shell command", text=Template("a shell command"), mapping=SHELL),
+    "python": Either("python code, or a mapping with 'code' or 'call'", text=Template(), mapping=PYTHON),
+    "http": HTTP,
+    "sql": SQL,
+    "agent": Either("a prompt, or a mapping with 'prompt'", text=Template(), mapping=AGENT),
+    "workflow": Either("a file, or a mapping with 'file'", text=TEXT, mapping=CHILD),
+    "wait": Either("a duration such as 30s", text=Template(), number=DURATION, mapping=WAIT),
+    "approve": Either("a message, or a mapping with 'message'", text=Template(), mapping=APPROVE),
+}
+ACTION_KEYS = {
+    "shell": Key(as_node(ACTION_SHAPES["shell"]), "a shell command; ${…} goes in as an environment variable"),
+    "python": Key(as_node(ACTION_SHAPES["python"]), "code with a main(…), or {call: 'package.module:function'}"),
+    "http": Key(as_node(ACTION_SHAPES["http"]), "a request"),
+    "sql": Key(as_node(ACTION_SHAPES["sql"]), "a query; values are bound"),
+    "agent": Key(as_node(ACTION_SHAPES["agent"]), "a prompt for an AI agent"),
+    "workflow": Key(as_node(ACTION_SHAPES["workflow"]), "another workflow, as a child run"),
+    "wait": Key(as_node(ACTION_SHAPES["wait"]), "a pause: a duration, or {until: a time}"),
+    "approve": Key(as_node(ACTION_SHAPES["approve"]), "waits for a person's yes"),
+    "args": Key(as_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
+    "stdin": Key(as_node(TEMPLATED), "what a shell action reads"),
+}
