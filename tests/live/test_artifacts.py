@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.core.artifacts import Artifact, content, is_artifact, referred
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import InputInvalid, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.service.driver import Capacity
 
@@ -241,6 +241,48 @@ def test_a_fork_reads_what_the_run_before_it_gave(live: Live):
     second = live.look(run_id)
     assert second.steps["count"]["output"].strip() == "19999"
     assert names(live) == [f"{first.run_id}/text/1/1/output.txt"]
+
+
+def test_a_child_run_that_was_given_much_can_be_forked(live: Live):
+    live.write(
+        "child.yaml",
+        """
+        name: child
+        inputs: {text: {type: string}, lists: {type: array}}
+        steps: [{step: count, shell: wc -l, stdin: "${inputs.text}"}]
+        """,
+    )
+    parent = live.run(f"""
+        name: parent
+        order: sequential
+        steps:
+          - {{step: text, shell: {NUMBERS}}}
+          - step: call
+            workflow:
+              {{file: child.yaml, inputs: {{text: "${{steps.text.output}}", lists: ["${{steps.text.output}}"]}}}}
+    """)
+    [child] = live.children(parent.run_id)
+
+    with live.service.driver(Capacity(cpus=2.0, memory=1 << 30)) as driver:
+        run_id = live.service.fork(child.run_id, "count", {}, driver=driver)
+        driver.drive(run_id)
+
+    assert live.look(run_id).steps["count"]["output"].strip() == "19999"
+    assert largest_entry(live, run_id) < 10_000
+
+
+def test_nobody_gives_a_reference_as_an_input(live_file: Live):
+    flow = """
+        name: curious
+        inputs: {about: {type: object}}
+        steps: [{step: show, shell: "echo ${inputs.about}"}]
+    """
+    given = {"about": {"deep": [{"$artifact": {"name": "1/x/1/1/output.json", "size": 1, "sha256": "0"}}]}}
+
+    with pytest.raises(InputInvalid) as refused:
+        live_file.run(flow, inputs=given)
+
+    assert refused.value.message == "input 'about' has the key '$artifact' in it, which is reserved for artifacts"
 
 
 def test_a_secret_is_hidden_in_what_is_kept(live: Live, monkeypatch: pytest.MonkeyPatch):

@@ -20,7 +20,7 @@ from ..core.breaker import Counted, Guard, judge
 from ..core.classify import Outcome
 from ..core.flow import unwoken
 from ..core.lineage import child_uid
-from ..core.scope import Evaluator, fetched, filled
+from ..core.scope import Evaluator, filled
 from ..core.snapshot import changes
 from ..core.state import State
 from ..core.tasks import Task, task
@@ -28,9 +28,9 @@ from ..core.transitions import RUN_ENDED
 from ..core.turn import follow
 from ..core.verdict import unhandled
 from ..core.words import counted, size
-from ..core.workflow import Workflow, encode, version
+from ..core.workflow import encode, version
 from ..errors import ExpressionFailed, InputInvalid, NotFound, Refused
-from ..language import check_inputs
+from ..language import check_recorded_inputs
 from ..ports import Answer, ChildReport, Commit, Hands, Message, NewRun, RunRecord, Turn
 
 # A verb that makes no sense is refused at the core's door, before it has changed anything.
@@ -425,7 +425,7 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
     params = filled(place.spec.action, place.bindings)
     child = drive.state.workflow.children[params["file"]]
     try:
-        inputs = _inputs(child, params.get("inputs") or {}, drive.evaluator)
+        inputs = check_recorded_inputs(child, params.get("inputs") or {}, drive.evaluator)
     except (InputInvalid, ExpressionFailed) as error:
         outcome = Outcome(code="INPUT_INVALID", message=error.message)
         pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
@@ -443,13 +443,6 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
         uid=child_uid(run, effect.place, effect.attempt),
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
-
-
-def _inputs(child: Workflow, given: dict[str, Any], evaluator: Evaluator) -> dict[str, Any]:
-    """The child's inputs, checked. An artifact is looked into for its type, and goes on as the reference it is."""
-    whole = {name: fetched(evaluator, value) for name, value in given.items()}
-    found = check_inputs(child, whole)
-    return {name: given[name] if name in given and value is whole[name] else value for name, value in found.items()}
 
 
 def _stop_child(drive: Drive, pending: _Pending, effect: fx.StopChild, now: datetime) -> None:

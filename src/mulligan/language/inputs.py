@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from mulligan.core.artifacts import KEY as ARTIFACT
+from mulligan.core.artifacts import holds_reference
+from mulligan.core.scope import Evaluator, fetched
 from mulligan.core.workflow import Input, Workflow
 from mulligan.errors import InputInvalid
-from mulligan.language.nodes import Node, Sequence, Source, plain, shorten
+from mulligan.language.nodes import Node, Sequence, Source, plain, refuse_not_json, shorten
 from mulligan.language.scalars import resolve
-from mulligan.language.shapes import Fields, refuse_not_json
+from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -77,6 +80,21 @@ def check_inputs(workflow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
             hint = did_you_mean(name, workflow.inputs) or _declared(workflow)
             raise InputInvalid(f"workflow '{workflow.name}' has no input '{name}'", hint=hint, input=name)
     return {name: _given(name, declared, given) for name, declared in workflow.inputs.items()}
+
+
+def check_recorded_inputs(workflow: Workflow, given: dict[str, Any], evaluator: Evaluator) -> dict[str, Any]:
+    """The same of what facts hold. An artifact is looked into for its type, and goes on as the reference it is."""
+    whole = {name: fetched(evaluator, value) for name, value in given.items()}
+    found = check_inputs(workflow, whole)
+    return {name: given[name] if name in given and value is whole[name] else value for name, value in found.items()}
+
+
+def refuse_references(given: dict[str, Any]) -> None:
+    """What somebody gives refers to no artifact: that is for facts alone, where a run has put the reference."""
+    for name, value in given.items():
+        if holds_reference(value):
+            message = f"input '{name}' has the key '{ARTIFACT}' in it, which is reserved for artifacts"
+            raise InputInvalid(message, input=name)
 
 
 def _declared(workflow: Workflow) -> str:

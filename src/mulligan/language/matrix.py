@@ -10,10 +10,10 @@ from typing import Any
 
 from mulligan.language.expressions import as_text
 from mulligan.language.keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, refuse_not_json
 from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope
-from mulligan.language.shapes import NAME, Fields, refuse_not_json
+from mulligan.language.shapes import NAME, Fields
 from mulligan.language.words import did_you_mean
 
 COMBINATIONS_MAX = 100_000

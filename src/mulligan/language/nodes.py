@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from mulligan.core.artifacts import KEY as ARTIFACT
 from mulligan.errors import WARNING, Problem
 from mulligan.language.patterns import pattern
 
@@ -226,3 +227,16 @@ def plain(node: Node) -> Any:
     if isinstance(node, Sequence):
         return [plain(item) for item in node.items]
     return {key: plain(value) for key, (_, value) in node.entries.items()}
+
+
+def refuse_not_json(node: Node, source: Source) -> None:
+    """Infinity and "not a number" are YAML; no JSON reader takes them. And nothing but a fact refers to an artifact."""
+    if isinstance(node, Scalar):
+        if isinstance(node.value, float) and not abs(node.value) < float("inf"):
+            raise source.refuse("number", f"'{shorten(node.text)}' is a number that JSON does not have", node)
+        return
+    if isinstance(node, Mapping) and [*node.entries] == [ARTIFACT]:
+        message = f"'{ARTIFACT}' cannot be the only key of a mapping: so artifacts are referred to"
+        raise source.refuse("name", message, node.key(ARTIFACT))
+    for child in node.items if isinstance(node, Sequence) else [value for _, value in node.items()]:
+        refuse_not_json(child, source)

@@ -15,7 +15,18 @@ from typing import Any
 import msgspec
 
 from mulligan.language import quantities
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, plain, shorten
+from mulligan.language.nodes import (
+    Mapping,
+    Node,
+    Refusal,
+    Scalar,
+    Sequence,
+    Source,
+    describe,
+    plain,
+    refuse_not_json,
+    shorten,
+)
 from mulligan.language.patterns import pattern
 from mulligan.language.words import closest_choice, closest_key, did_you_mean, key_hint, listed
 
@@ -194,16 +205,6 @@ class Json(Shape, frozen=True):
 
     def schema(self, definitions: Definitions) -> Schema:
         return {}
-
-
-def refuse_not_json(node: Node, source: Source) -> None:
-    """Infinity and "not a number" are YAML; no JSON reader takes them."""
-    if isinstance(node, Scalar):
-        if isinstance(node.value, float) and not abs(node.value) < float("inf"):
-            raise source.refuse("number", f"'{shorten(node.text)}' is a number that JSON does not have", node)
-    else:
-        for child in node.items if isinstance(node, Sequence) else [value for _, value in node.items()]:
-            refuse_not_json(child, source)
 
 
 class Deferred(Shape, frozen=True):

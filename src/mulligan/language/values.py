@@ -6,10 +6,9 @@ from typing import Any
 
 from mulligan.core.workflow import Expression, Template
 from mulligan.language.expressions import Hole
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain, refuse_not_json
 from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope, hole, holes, template
-from mulligan.language.shapes import refuse_not_json
 
 HOLE = "${}"
 _ESCAPED = pattern(r'[\\"\x00-\x1f\x7f]')

@@ -42,7 +42,8 @@ from ..errors import (
     UnknownStep,
     error_by_code,
 )
-from ..language import check_inputs
+from ..language import check_inputs, check_recorded_inputs, refuse_references
+from ..language.expressions import Cel
 from ..language.words import did_you_mean
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.lock import is_free
@@ -78,6 +79,11 @@ class Prepared(msgspec.Struct, frozen=True):
 def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
     """Check everything that can be checked before a run exists: inputs, and files that must be there."""
     inputs = check_inputs(workflow, given)
+    refuse_references(inputs)
+    return _prepared(workflow, inputs, cwd, file)
+
+
+def _prepared(workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
     refuse_missing_files(workflow, cwd)
     data = encode(workflow)
     return Prepared(workflow, data, version(data), inputs, cwd, file)
@@ -171,7 +177,11 @@ class Service(Reading):
             )
         chosen = workflow or old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
-        prepared = prepare(chosen, {**kept_inputs, **given}, Path(old.run.cwd))
+        # What was kept may be in artifacts, as a child run is given it.
+        evaluator = Cel(os.environ, self.store.artifacts.fetch)
+        inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
+        refuse_references({name: inputs[name] for name in given})
+        prepared = _prepared(chosen, inputs, Path(old.run.cwd))
         with _meaning(from_step, (step.name for step in chosen.steps)):
             return old, prepared, plan_fork(old, Graph(chosen), from_step)
 
