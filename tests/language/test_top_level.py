@@ -107,6 +107,27 @@ def test_defaults_hold_where_a_step_says_nothing() -> None:
     assert found["b"].resources == Resources(cpus=1.0)
 
 
+def test_default_resources_are_those_of_steps_and_not_of_what_runs_for_them() -> None:
+    found = steps(
+        """
+        - step: a
+          shell: make
+          resources: {memory: 2GiB}
+          retry: {max_retries: 1, recovery_script: make clean}
+          on_failure: [make clean, {shell: make, resources: {cpus: 2}}]
+          undo: {shell: make clean}
+        """,
+        "defaults: {resources: {cpus: 4, memory: 1GiB}}",
+    )["a"]
+
+    # Its own are not mixed with the default ones.
+    assert found.resources == Resources(memory=2 << 30)
+    assert found.rules[0].recovery_script is not None and found.rules[0].recovery_script.resources is None
+    assert found.on_failure is not None and found.undo is not None
+    assert [command.resources for command in found.on_failure.commands] == [None, Resources(cpus=2.0)]
+    assert found.undo.resources is None
+
+
 @pytest.mark.parametrize("action", ["wait: 1h", "approve: sure?"])
 def test_the_default_timeout_is_not_meant_for_waiting(action: str) -> None:
     assert step(action, "defaults: {timeout: 10m}").timeout is None

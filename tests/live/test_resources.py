@@ -40,6 +40,23 @@ def test_memory_is_packed_too(live_file: Live) -> None:
     assert most_at_once(ran, {f"m{n}": 1.0 for n in range(3)}) == 1.0
 
 
+def test_one_that_does_not_fit_now_lets_smaller_ones_pass(live: Live) -> None:
+    """`first` ends only when `small` has run, which is behind `large` in the queue."""
+    ran = live.run(
+        """
+        name: passing
+        steps:
+          - {step: first, shell: 'until [ -e passed ]; do sleep 0.01; done'}
+          - {step: large, shell: 'true', resources: {cpus: 2}}
+          - {step: small, shell: touch passed}
+        """,
+        room=TWO_CPUS,
+    )
+
+    assert ran.status == "completed"
+    assert [fact.place for fact in ran.facts(e.AttemptSucceeded)][-1] == "large"
+
+
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
