@@ -38,7 +38,7 @@ def test_what_a_command_wrote_is_cut_to_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["INPUT_INVALID", "OUTPUT_INVALID", "OUTPUT_MISSING", "EXPRESSION_FAILED", "NO_CAPACITY"]
+    "code", ["INPUT_INVALID", "OUTPUT_INVALID", "EXPRESSION_FAILED", "NO_CAPACITY", "A_CODE_OF_THE_STEPS_OWN"]
 )
 def test_what_is_in_no_log_is_told_to_its_end(code: str) -> None:
     said = "this worker does not have it: " + "x" * 150 + ": install it where the worker runs"

@@ -13,9 +13,12 @@ from .workflow import Rule
 
 # Of a failure's message, and of how many names a sentence has room for.
 LINE_CHARS_MAX, NAMES_MAX = 100, 3
-# What we say ourselves is in no log, and ends with what to do about it: of that a sentence has room for more.
-_OUR_CHARS_MAX = 400
-_OUR_CODES = ("INPUT_INVALID", "OUTPUT_INVALID", "OUTPUT_MISSING", "EXPRESSION_FAILED", "NO_CAPACITY")
+# What is said with these codes is in the log too, in full. Any other message, ours or the step's own, is in none, and
+# often ends with what to do: of that a sentence has room for more.
+_LOGGED = frozenset(
+    "EXIT_NONZERO SIGNALED EXCEPTION TIMEOUT CONNECTION HTTP_4XX HTTP_429 HTTP_5XX VALIDATION_FAILED".split()
+)
+_UNLOGGED_CHARS_MAX = 400
 
 
 def what(failure: Failure) -> str:
@@ -26,7 +29,7 @@ def what(failure: Failure) -> str:
     lines = [line.strip() for line in plain(failure.message).splitlines() if line.strip()] or [""]
     line = lines[0] if failure.code == "EXCEPTION" else lines[-1]
     is_news = line and line not in (f"exit code {failure.exit_code}", failure.code) and not _is_figure(failure, line)
-    chars_max = _OUR_CHARS_MAX if failure.code in _OUR_CODES else LINE_CHARS_MAX
+    chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
     return f"{label(failure)}: {shown}" if is_news else label(failure)
 
