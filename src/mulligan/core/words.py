@@ -103,6 +103,11 @@ def size(bytes_: float) -> str:
     return f"{bytes_:.1f}GiB"
 
 
+def reason_of(error: Exception) -> str:
+    """What the system says of an error, or else Python, as we say things: `no such file or directory`."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 def counted(number: int, noun: str) -> str:
     """`1 step`, `2 steps`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -17,6 +17,7 @@ from typing import Literal
 import apsw
 import msgspec
 
+from ..core.words import reason_of
 from ..errors import MulliganError
 from ..language import load_text
 from ..ports import Store, WorkerRecord
@@ -72,7 +73,7 @@ def _guarded(name: str, look: Callable[[], Check]) -> Check:
     except MulliganError as error:
         return Check(name, "problem", error.message, error.hint)
     except OSError as error:
-        return Check(name, "problem", f"{error.filename or ''}: {(error.strerror or str(error)).lower()}".lstrip(": "))
+        return Check(name, "problem", f"{error.filename or ''}: {reason_of(error)}".lstrip(": "))
 
 
 # -- what was found, judged ------------------------------------------------------------------------------------------

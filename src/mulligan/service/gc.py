@@ -18,6 +18,7 @@ import msgspec
 
 from ..core.artifacts import KEY, references, referred, run_of
 from ..core.transitions import RUN_ENDED
+from ..core.words import reason_of
 from ..errors import ArtifactDamaged, StoreRefused
 from ..ports import ArtifactRecord, RunRecord
 from ..worker import lock
@@ -199,8 +200,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreRefused(f"'{error.filename}' cannot be removed: {reason}", hint=_REMOVE_IT) from error
+        raise StoreRefused(f"'{error.filename}' cannot be removed: {reason_of(error)}", hint=_REMOVE_IT) from error
 
 
 _REMOVE_IT = "remove it by hand, and let gc go on"

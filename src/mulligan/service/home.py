@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..core.words import reason_of
 from ..errors import InputInvalid, StoreRefused
 from ..language.quantities import size
 from ..ports import Store
@@ -72,6 +73,6 @@ def _make_private(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreRefused(
-            f"'{folder}' cannot be made: {(error.strerror or str(error)).lower()}",
+            f"'{folder}' cannot be made: {reason_of(error)}",
             hint="choose another place with --home DIR or MULLIGAN_HOME",
         ) from error

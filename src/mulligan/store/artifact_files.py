@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..core.artifacts import Artifact, Format, checked, described
+from ..core.words import reason_of
 from ..errors import ArtifactDamaged, ArtifactGone, StoreUnavailable
 from ..ports import ArtifactRecord
 from .artifact_names import names_like
@@ -36,7 +37,7 @@ class ArtifactFiles:
                 _sync_folder(one)
             return described(kept, data, format)
         except OSError as error:
-            raise StoreUnavailable((error.strerror or str(error)).lower(), hint="make room on its disk") from error
+            raise StoreUnavailable(reason_of(error), hint="make room on its disk") from error
 
     def _keep(self, name: str, folder: str, data: bytes) -> str:
         half = f"{folder}/{_HALF_WRITTEN}{os.urandom(8).hex()}"
@@ -68,8 +69,8 @@ class ArtifactFiles:
         except FileNotFoundError:
             raise ArtifactGone(f"artifact '{artifact.name}' is gone", name=artifact.name) from None
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise ArtifactDamaged(f"artifact '{artifact.name}' cannot be read: {reason}", name=artifact.name) from error
+            message = f"artifact '{artifact.name}' cannot be read: {reason_of(error)}"
+            raise ArtifactDamaged(message, name=artifact.name) from error
 
     def records(self) -> Iterator[ArtifactRecord]:
         for folder, _, files in os.walk(self._folder):

@@ -13,6 +13,7 @@ import msgspec
 from ..core.classify import Outcome
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
+from ..core.words import reason_of
 from ..errors import ExpressionFailed, InputInvalid, StoreUnavailable
 from .secrets import SecretMissing
 
@@ -99,7 +100,7 @@ def unable(task: Task, error: Exception) -> TaskEnded:
     if isinstance(error, NotFound):
         return not_found(task, str(error))
     if isinstance(error, OSError):
-        return refused(task, f"its files cannot be written: {(error.strerror or str(error)).lower()}", "EXCEPTION")
+        return refused(task, f"its files cannot be written: {reason_of(error)}", "EXCEPTION")
     return refused(task, "a value has half of a character in it, and cannot be handed over")
 
 

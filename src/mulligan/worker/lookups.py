@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core.words import reason_of
 from .listening import listen
 
 LOOKUP_SECONDS_MAX = 30.0
@@ -125,8 +126,7 @@ class _Lookup:
             self._pid = os.posix_spawnp("bash", ["bash", "-c", _TEXT, folder, command], environment, **_quiet(theirs))
         except (OSError, ValueError) as error:
             os.close(self._fd)
-            reason = getattr(error, "strerror", None) or str(error)
-            raise LookupFailed(f"its command cannot be started: {reason.lower()}") from None
+            raise LookupFailed(f"its command cannot be started: {reason_of(error)}") from None
         finally:
             os.close(theirs)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.words import reason_of
 from ..core.words import size as in_words
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
@@ -101,7 +102,7 @@ def _read(path: str, bytes_max: int, label: str) -> bytes | None:
             raise NotUsable(f"{label} is a link that leads nowhere") from None
         return None
     except OSError as error:
-        raise NotUsable(f"{label} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise NotUsable(f"{label} cannot be read: {reason_of(error)}") from None
 
 
 def _kind(mode: int) -> str:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..core.tasks import Task, completed
+from ..core.words import reason_of
 from ..core.workflow import Secret
 from ..language.expressions import as_text, check, evaluate
 from .lookups import LookupFailed, Lookups
@@ -190,8 +191,7 @@ def of_file(path: str, folder: str) -> bytes:
     except FileNotFoundError:
         raise NotUsable(f"there is no file '{path}'") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise NotUsable(f"'{path}' cannot be read: {reason.lower()}") from None
+        raise NotUsable(f"'{path}' cannot be read: {reason_of(error)}") from None
 
 
 def _without_line_end(data: bytes) -> bytes:
