@@ -44,6 +44,12 @@ def read_address(text: object) -> Address:
     return Address(kind, _file(scheme, rest))
 
 
+def refuse_missing(place: str) -> None:
+    """INPUT_INVALID where a file is not there that is only to be read."""
+    if place != MEMORY and not os.path.exists(place):
+        raise invalid(f"there is no file '{place}', and a step that says 'read_only: true' makes none")
+
+
 def _shown(value: object) -> str:
     if value is None or value == "":
         return "empty"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,7 @@ import duckdb
 from mulligan import StepError
 
 from ..encodable import Encoded
-from .address import MEMORY
+from .address import MEMORY, refuse_missing
 from .failures import READ_ONLY, invalid, lost, refused, troubled
 from .statements import Dialect, Sent, Statement
 from .values import gathered
@@ -69,8 +68,8 @@ class Session:
 @contextmanager
 def opened(place: str, is_read_only: bool) -> Iterator[Session]:
     """A transaction at the file. One that is not there is made, unless it may only be read."""
-    if is_read_only and place != MEMORY and not os.path.exists(place):
-        raise invalid(f"there is no file '{place}', and a step that says 'read_only: true' makes none")
+    if is_read_only:
+        refuse_missing(place)
     try:
         connection = duckdb.connect(place, read_only=is_read_only and place != MEMORY)
     except duckdb.Error as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,7 @@ import apsw
 from mulligan import StepError
 
 from ..encodable import Encoded
-from .address import MEMORY
+from .address import MEMORY, refuse_missing
 from .failures import READ_ONLY, invalid, lost, refused, troubled
 from .statements import Dialect, Sent, Statement
 from .values import gathered
@@ -63,8 +62,8 @@ class Session:
 @contextmanager
 def opened(place: str, is_read_only: bool, busy_milliseconds: int = _BUSY_MILLISECONDS) -> Iterator[Session]:
     """A transaction at the file. One that is not there is made, unless it may only be read."""
-    if is_read_only and place != MEMORY and not os.path.exists(place):
-        raise invalid(f"there is no file '{place}', and a step that says 'read_only: true' makes none")
+    if is_read_only:
+        refuse_missing(place)
     is_file_read_only = is_read_only and place != MEMORY
     how = apsw.SQLITE_OPEN_READONLY if is_file_read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     with _in_words(place=place):
