@@ -11,12 +11,10 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.run import Parallel, checked_parallel
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import size
-from mulligan.service.driver import Capacity, machine
+from mulligan.service.driver import GPUS_VARIABLE, Capacity, machine
 from mulligan.service.following import Sentences
 from mulligan.service.words import counted
 from mulligan.service.words import memory as told_memory
-
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def worker(
@@ -76,8 +74,8 @@ def _capacity(parallel: int | None, memory: str | None, gpus: int | None, labels
         raise UsageRefused(f"'{labels}' has a label without a name", hint="write them like --labels a,b")
     if gpus is not None and gpus < 0:
         raise UsageRefused(f"{gpus} is no number of GPUs")
-    if gpus is not None and gpus > found.gpus and _VISIBLE in os.environ:
-        raise UsageRefused(f"--gpus says {gpus}, and {_VISIBLE} names {found.gpus}", hint="leave one of them out")
+    if gpus is not None and gpus > found.gpus and GPUS_VARIABLE in os.environ:
+        raise UsageRefused(f"--gpus says {gpus}, and {GPUS_VARIABLE} names {found.gpus}", hint="leave one of them out")
     bytes_max = size(memory) if memory else found.memory
     return Capacity(found.cpus, bytes_max, found.gpus if gpus is None else gpus, names)
 

@@ -32,7 +32,7 @@ from ..worker import lock
 from ..worker.cgroups import memory_limit
 from ..worker.folders import remove_folder
 from ..worker.hands import LocalHands, kill_leftovers
-from ..worker.room import visible_gpus
+from ..worker.room import VISIBLE, visible_gpus
 from .held import held_up
 from .home import Home, log_bytes_max, this_host
 
@@ -56,6 +56,10 @@ RUNS_TAKEN_MAX = 1000
 class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+# What tells a worker which GPUs it may use.
+GPUS_VARIABLE = VISIBLE
 
 
 class Capacity(msgspec.Struct, frozen=True):
