@@ -28,12 +28,6 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 25_000,
     "application_name": "mulligan",
 }
-# A statement is planned once, not with every commit; and row by row through an index: a plan that was made while the
-# tables were small must still be good when they have grown.
-_PLANNING = (
-    "SET plan_cache_mode = force_generic_plan; "
-    "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
-)
 # Somebody else's transaction stood in the way, and ours was taken back: it can be done again.
 _AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
 _TRIES_MAX = 5
