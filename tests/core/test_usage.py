@@ -54,11 +54,11 @@ def texts(run: History, **measured: int) -> list[str]:
     ("asked", "peak", "mib", "text"),
     [
         # The larger of asked and measured counts, whichever that is.
-        (512, 510, 768, "memory 512 MiB -> 768 MiB, because it ran out at 510 MiB"),
-        (512, 700, 1050, "memory 512 MiB -> 1,050 MiB, because it ran out at 700 MiB"),
-        (512, None, 768, "memory 512 MiB -> 768 MiB, because it ran out"),
+        (512, 510, 768, "memory 512MiB -> 768MiB, because it ran out at 510MiB"),
+        (512, 700, 1050, "memory 512MiB -> 1.0GiB, because it ran out at 700MiB"),
+        (512, None, 768, "memory 512MiB -> 768MiB, because it ran out"),
         # The machine was out of memory: the workflow had asked for none.
-        (None, 101, 152, "memory 152 MiB, because it ran out at 101 MiB"),
+        (None, 101, 152, "memory 152MiB, because it ran out at 101MiB"),
     ],
 )
 def test_what_ran_out_of_memory_gets_half_as_much_again(asked: int | None, peak: int | None, mib: int, text: str):
@@ -124,7 +124,7 @@ def test_a_rule_that_adjusts_builds_on_what_the_round_gave():
     rule = Rule(codes=("OUT_OF_MEMORY",), max_retries=1, adjust=Adjust(memory=2.0))
     run = run_of(step("solve", resources=memory(100), rules=(rule,)))
     out_of_memory(out_of_memory(run, "solve", 100), "solve", 200)
-    assert texts(run) == ["solve: memory 200 MiB -> 300 MiB, because it ran out at 200 MiB"]
+    assert texts(run) == ["solve: memory 200MiB -> 300MiB, because it ran out at 200MiB"]
 
     out_of_memory(run.retry(adjust=True), "solve", 300)
 

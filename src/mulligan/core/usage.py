@@ -12,6 +12,7 @@ from .events import Adjusted, AttemptFailed, AttemptSucceeded, Entry
 from .failure import Failure, figure
 from .keys import step_name
 from .state import Place, State
+from .words import size
 from .workflow import Command, Step
 
 MIB = 1024 * 1024
@@ -33,16 +34,12 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """`memory 512 MiB -> 768 MiB, because it ran out at 510 MiB`."""
+        """`memory 512MiB -> 768MiB, because it ran out at 510MiB`."""
         if self.what == "timeout":
             return f"timeout {self.asked:g}s -> {self.given}s, because it was not done in that time"
-        before = f" {_mib(self.asked)} ->" if self.asked else ""
-        at = f" at {_mib(self.used)}" if self.used else ""
-        return f"memory{before} {_mib(self.given)}, because it ran out{at}"
-
-
-def _mib(size: float) -> str:
-    return f"{math.ceil(size / MIB):,} MiB"
+        before = f" {size(self.asked)} ->" if self.asked else ""
+        at = f" at {size(self.used)}" if self.used else ""
+        return f"memory{before} {size(self.given)}, because it ran out{at}"
 
 
 # -- what was used ---------------------------------------------------------------------------------------------------
