@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mulligan.core.artifacts import Artifact, Format, described, is_artifact, reference, referred
 from mulligan.core.classify import Outcome
@@ -17,7 +19,7 @@ from mulligan.errors import StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.testing.clock import START
-from mulligan.worker.results import Results
+from mulligan.worker.results import Results, folder_of
 
 from .work import Work
 
@@ -95,6 +97,24 @@ def test_the_name_says_which_run_place_visit_and_attempt_and_fits_any_file_syste
     assert referred(told.output).name == "17/check[3].on_failure@2.0/3/2/output.txt"
     assert referred(odd.output).name == "17/%C3%BC%2F../3/2/output.txt"
     assert files.fetch(referred(odd.output)) == b"x" * 70_000
+
+
+PLACES = st.text(max_size=6) | st.text("ab.", min_size=150, max_size=200) | st.sampled_from(("%2E", ".", "..", "a/b"))
+WHERES = st.tuples(st.integers(1, 3), PLACES, st.integers(1, 3), st.integers(1, 3))
+
+
+@given(WHERES, WHERES)
+def test_two_attempts_never_share_a_folder(one: tuple[int, str, int, int], other: tuple[int, str, int, int]) -> None:
+    names = [
+        folder_of(Task(run_id, place, attempt, "shell", {}, "nightly", "v1", "build", visit))
+        for run_id, place, visit, attempt in (one, other)
+    ]
+
+    assert (names[0] == names[1]) is (one == other)
+    for name in names:
+        _, place, _, _ = name.split("/")
+        assert place not in (".", "..")
+        assert len(place.encode()) <= 200
 
 
 def test_without_a_place_for_them_large_outputs_stay_where_they_are() -> None:
