@@ -1,0 +1,69 @@
+"""A bound that a page tells is the one that the code keeps: whoever changes one is told of the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mulligan.core import consumption, context
+from mulligan.core.artifacts import INLINE_BYTES_MAX
+from mulligan.language.matrix import COMBINATIONS_MAX
+from mulligan.language.shell import VALUE_BYTES_MAX as VARIABLE_BYTES_MAX
+from mulligan.service.page.timeline import BARS_MAX
+from mulligan.service.report import gathering as report
+from mulligan.worker import flood, forms, lookups, secrets, supervisor
+from mulligan.worker.actions import http, http_answer
+from mulligan.worker.encodable import OUTPUT_BYTES_MAX
+
+DOCS = Path(__file__).parent.parent / "docs"
+KIB, MIB = 1 << 10, 1 << 20
+
+# What a page says, with the number that the code has in it.
+SAID = [
+    ("agents", "At most {:,} characters together", context.FAILURE_CHARS_MAX),
+    ("agents", "{:,}\n   characters each", context.UPSTREAM_CHARS_MAX),
+    ("agents", "At most {:,} characters.\n4.", context.SUMMARY_CHARS_MAX),
+    ("agents", "1 to 3 have {:,} characters together", context.CONTEXT_CHARS_MAX),
+    ("agents", "printed more than {} MiB", OUTPUT_BYTES_MAX // MIB),
+    ("actions", "| `connect_timeout` | {:.0f}s |", http.CONNECT_SECONDS),
+    ("actions", "may be silent, {:.0f}s;", http.SILENCE_SECONDS),
+    ("actions", "true by default, at most {};", http.REDIRECTS_MAX),
+    ("actions", "| `max_body` | {}MiB,", http_answer.BODY_BYTES_MAX // MIB),
+    ("actions", "the status and the first {}\ncharacters of the body", http_answer.TOLD_CHARS),
+    ("actions", "More than {} MiB of JSON are OUTPUT_INVALID", OUTPUT_BYTES_MAX // MIB),
+    ("actions", "a variable (over {} KiB, or with a NUL)", VARIABLE_BYTES_MAX // KIB),
+    ("data", "- {} MiB are the most.", OUTPUT_BYTES_MAX // MIB),
+    ("data", "An output of more than {} KiB (as JSON)", INLINE_BYTES_MAX // KIB),
+    ("data", "an environment variable, at most {} KiB", VARIABLE_BYTES_MAX // KIB),
+    ("secrets", "A command has {:.0f} seconds", lookups.LOOKUP_SECONDS_MAX),
+    ("secrets", "A value has {} characters at least", secrets.VALUE_CHARS_MIN),
+    ("secrets", "and {} KiB at most", secrets.VALUE_BYTES_MAX // KIB),
+    ("secrets", "lines of {} or more characters", forms.LINE_CHARS_MIN),
+    ("resources", "At most {:,} steps.", COMBINATIONS_MAX),
+    ("resources", "{}MiB at least", consumption.MEMORY_BYTES_MIN // MIB),
+    ("reports", "| failed visits told in full | {},", report.VISITS_MAX),
+    ("reports", "| logs | of {} failed attempts,", report.LOGS_MAX),
+    ("reports", "{} a visit:", report.LOGS_PER_VISIT_MAX),
+    ("reports", "the last {} KB of stderr", report.STDERR_BYTES_MAX // 1000),
+    ("reports", "the last {} KB of stdout", report.STDOUT_BYTES_MAX // 1000),
+    ("reports", "| bars drawn one by one | {:,};", BARS_MAX),
+    ("reports", "| steps in a drawing | {:,} |", report.DRAWN_STEPS_MAX),
+    ("reports", "| an input or output | {:,} characters |", report.VALUE_CHARS_MAX),
+    ("reports", "| events | the last {} |", report.EVENTS_MAX),
+    ("command-line", "before it is ended (default `{}GiB`)", flood.LOG_BYTES_MAX >> 30),
+]
+
+
+@pytest.mark.parametrize(("page", "said", "number"), SAID)
+def test_a_number_on_a_page_is_that_of_the_code(page: str, said: str, number: float) -> None:
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+
+    assert said.format(number) in text
+
+
+def test_numbers_that_pages_say_in_words() -> None:
+    """Five minutes in secrets.md, ten times a second in resources.md, at most four outputs in agents.md."""
+    said = (lookups.FRESH_SECONDS, supervisor.MEMORY_SECONDS, context.UPSTREAM_OUTPUTS_MAX)
+
+    assert said == (300.0, 0.1, 4)
