@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +15,10 @@ import pytest
 from mulligan.core.reports import LeaseExpired
 from mulligan.worker.hands import kill_leftovers
 from mulligan.worker.lock import hold, is_free
+from mulligan.worker.supervision import Supervision
 
 from .test_ends import ESCAPES, LONG, escape
-from .work import Announcements, Work, is_alive, kill, watched
+from .work import PATIENCE_SECONDS, Announcements, Work, is_alive, kill, watched
 
 # A worker in a process of its own, that can be killed. It says when its tasks run.
 WORKER = """
@@ -186,3 +189,20 @@ def test_a_task_does_not_hold_the_lock(tmp_path: Path, announcements: Announceme
     assert "lock.lock" not in found
     work.close()
     lock.release()
+
+
+def test_a_task_whose_worker_was_killed_before_it_started_keeps_nobody_waiting(tmp_path: Path) -> None:
+    supervisor = Supervision("nobody", {}, None, None, 1.0)
+    pipe = str(tmp_path / "out")
+    os.mkfifo(pipe)
+
+    supervisor.send(("run", 1, "/bin/true", ["true"], {}, "/", "/dev/null", pipe, "/dev/null", None, None))
+    is_heard = bool(select.select([supervisor], [], [], PATIENCE_SECONDS)[0])
+    # Whoever waits for a reader has one now.
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    heard = supervisor.receive()
+    supervisor.close()
+    os.close(reader)
+
+    assert is_heard
+    assert [message[:2] for message in heard] == [("ended", 1)]

@@ -13,8 +13,9 @@ import time
 from .groups import Group
 
 PR_SET_CHILD_SUBREAPER = 36
-# What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more.
-LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+# What an attempt's descriptors are opened with. Appending: a program may open /dev/stdout once more. For reading as
+# well: they may be pipes, and whoever opens one only to write waits for a reader, who may have been killed just now.
+LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 # Python ignores these, and what is ignored stays so in a new program.
 RESTORED_SIGNALS = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
