@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -241,3 +243,31 @@ def test_a_run_on_a_server_fails_where_the_worker_has_no_such_secret(live_server
     failure = ran.steps["a"]["failure"]
     assert (failure["code"], ran.steps["a"]["attempts"]) == ("INPUT_INVALID", 1)
     assert failure["message"] == "the secret 't' cannot be had: the environment of the worker has no 'NOWHERE'"
+
+
+CROWD = """
+name: crowd
+inputs: {numbers: {type: array}}
+secrets: {token: {env: DEPLOY_TOKEN}}
+steps:
+  - step: crowd
+    map: {over: "${inputs.numbers}", as: number}
+    do: [{shell: 'echo "$TOKEN"; ulimit -Sn', env: {TOKEN: "${secrets.token}"}, resources: {cpus: 0.01}}]
+"""
+
+
+def test_many_that_may_print_it_run_at_once_where_few_descriptors_are_given(live_file: Live) -> None:
+    live_file.write("crowd.yaml", CROWD)
+    command = ["bash", "-c", 'ulimit -Sn 64 && exec "$@"', "bash", sys.executable, "-m", "mulligan", "run", "--json"]
+
+    ended = subprocess.run(
+        [*command, "crowd.yaml", "-i", f"numbers={list(range(60))}"],
+        cwd=live_file.folder,
+        env=live_file.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    [step] = json.loads(ended.stdout)["steps"].values()
+    assert step["output"]["results"] == ["***\n64"] * 60

@@ -22,6 +22,7 @@ from .actions import python
 from .actions.calls import is_built_in
 from .actions.kinds import SPAWNED, called
 from .children import Answer, Child, ChildBroke, ChildRaves, Step
+from .descriptors import take_all
 from .desk import Desk
 from .ended import CANNOT_START, Ended, not_started, unable
 from .endings import Endings, never_started
@@ -71,6 +72,7 @@ class LocalHands:
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
+        take_all()
         self.name = name
         self.host = host
         self._folders = Folders(home)

@@ -7,6 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
+from .descriptors import hand_on
 from .frames import RECEIVE_BYTES, Frames, frame
 
 # The folder that holds the package: the supervisor starts without any search path of ours.
@@ -44,6 +45,7 @@ class Supervision:
             setsid=True,
             setsigmask=(),  # it waits for signals: what this process does not want to hear now it must
         )
+        hand_on(self.pid)
         for fd in passed:
             os.set_inheritable(fd, False)
         theirs.close()
