@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mulligan.language.action_keys import AGENT, HTTP, SQL
 from mulligan.language.keys import DEFAULTS, MAP, RESOURCES, STEP, WORKFLOW
+from mulligan.language.shapes import Record
 from mulligan.language.words import key_hint, listed
 
 UNDER_RESOURCES = "put it under 'resources'"
@@ -63,6 +65,14 @@ def test_a_word_of_another_system_at_the_top_is_told_where_it_belongs(word: str,
 @pytest.mark.parametrize("word", ["time", "runtime", "walltime"])
 def test_time_is_no_resource_and_has_its_place_beside_them(word: str) -> None:
     assert key_hint(word, RESOURCES.keys) == "put 'timeout' beside 'resources'"
+
+
+@pytest.mark.parametrize("action", [HTTP, SQL, AGENT], ids=lambda action: action.name)
+def test_what_belongs_to_a_step_is_sent_out_of_its_action(action: Record) -> None:
+    name, known = action.name, action.keys
+
+    assert key_hint("timeout", known) == key_hint("retry", known) == f"put it beside '{name}'"
+    assert key_hint("retries", known) == f"put it beside '{name}' as 'retry'"
 
 
 def test_the_same_word_means_something_else_at_another_place() -> None:

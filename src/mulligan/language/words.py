@@ -99,6 +99,17 @@ _ELSEWHERE = {
         ),
         "on_failure": "write it on a step, or name it under 'handlers'",
     },
+    # In an action, what belongs to its step.
+    **{
+        key: {
+            **dict.fromkeys(
+                "needs when timeout retry on_failure validate resources env cwd capture".split(),
+                f"put it beside '{action}'",
+            ),
+            "retries": f"put it beside '{action}' as 'retry'",
+        }
+        for action, key in (("http", "url"), ("sql", "query"), ("agent", "prompt"))
+    },
     "labels": dict.fromkeys("time timeout time_limit runtime walltime".split(), "put 'timeout' beside 'resources'"),
     "retry": {
         "max_attempts": "put it under 'retry'",
