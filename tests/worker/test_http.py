@@ -299,6 +299,13 @@ def test_only_what_is_expected_is_a_success(work: Work, status: int, expect: lis
     assert (report.output["status"] if report.output else failure_of(report).code) == (code or status)
 
 
+def test_an_answer_that_is_not_expected_tells_what_was(work: Work) -> None:
+    with serving(response(200, b"hello")) as web:
+        failure = failure_of(ask(work, web.url + "/at", expect=[201, 202]))
+
+    assert failure.message == f"GET {web.url}/at: answered 200, where 201, 202 is expected: hello"
+
+
 def test_a_failure_tells_the_method_the_address_the_status_and_the_head_of_the_body(work: Work) -> None:
     with serving(response(503, b"x" * 2000 + b"y")) as web:
         report = ask(work, web.url.replace("//", "//ann:secret@") + "/at?token=secret", method="PUT")
@@ -359,9 +366,13 @@ def test_a_certificate_may_be_known_to_the_environment_or_not_be_looked_at(work:
 
 def test_a_server_that_does_not_speak_tls_is_a_failed_connection(work: Work) -> None:
     with serving(response()) as web:
-        failure = failure_of(ask(work, web.url.replace("http:", "https:")))
+        url = web.url.replace("http:", "https:")
+        failure = failure_of(ask(work, url))
 
     assert (failure.code, failure.retryable) == ("CONNECTION", True)
+    # What follows is OpenSSL's, and another word with each of its versions.
+    assert failure.message.startswith(f"GET {url}: no TLS with it: ")
+    assert "_ssl.c" not in failure.message
 
 
 def test_certificates_that_cannot_be_read_are_bad_input(work: Work) -> None:

@@ -50,7 +50,7 @@ def _answer(
         try:
             if response.status_code in expect if expect else response.is_success:
                 return output(response, max_body)
-            raise unexpected(request, response, redirects)
+            raise unexpected(request, response, redirects, expect or [])
         finally:
             response.close()
 
@@ -127,6 +127,7 @@ def _is_certificate(error: BaseException | None) -> bool:
 
 
 def _in_words(error: Exception) -> str:
-    """The reason as we would say it: without its number, in lower case, no full stop."""
-    text = re.sub(r"^\[Errno -?\d+\] ", "", str(error)).rstrip(".") or type(error).__name__
+    """The reason as we would say it: without its number and its place in Python, in lower case, no full stop."""
+    text = re.sub(r"^\[Errno -?\d+\] | \(_ssl\.c:\d+\)$", "", str(error)).rstrip(".") or type(error).__name__
+    text = re.sub(r"^\[SSL(?:: \w+)?\] ", "no TLS with it: ", text)
     return text[0].lower() + text[1:]

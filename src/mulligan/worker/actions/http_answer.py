@@ -40,7 +40,7 @@ def output(response: httpx2.Response, bytes_max: int | None) -> dict[str, Any]:
     return {**found, "body": text}
 
 
-def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: int) -> StepError:
+def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: int, expected: list[int]) -> StepError:
     """The failure that an answer is whose status was not expected."""
     status = response.status_code
     url = shown(response.request.url)
@@ -49,8 +49,9 @@ def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: in
         details["retry_after"] = after
     code, retryable = _code(status)
     so_far = f" after {redirects} redirects" if redirects and response.has_redirect_location else ""
+    wanted = f", where {', '.join(map(str, expected))} is expected" if expected else ""
     told = _told(response)
-    message = f"{request.method} {url}: answered {status}{so_far}{': ' if told else ''}{told}"
+    message = f"{request.method} {url}: answered {status}{so_far}{wanted}{': ' if told else ''}{told}"
     return StepError(code, message, retryable=retryable, details=details)
 
 
