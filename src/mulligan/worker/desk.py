@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..core.tasks import Task
 from ..core.workflow import AGENT
 from . import outputs
-from .folders import Folders, Logs, Sides, file_size, move
+from .folders import Folders, Logs, Sides, file_size, move, write_side
 from .running import Running
 from .veil import Veil
 from .veiled_logs import VeiledLogs
@@ -45,6 +45,11 @@ class Desk:
             return self._free.pop()
         self._made += 1
         return self._folders.sides(self._worker, self._made)
+
+    def lay_out(self, running: Running) -> None:
+        """What it is told in a file whatever its action is: $MULLIGAN_FAILURE_CONTEXT."""
+        if running.own.task.context:
+            write_side(running.sides.context, running.own.task.context)
 
     def logs(self, task: Task) -> Logs:
         """The names that its logs get; most have nothing in them, and never get any."""

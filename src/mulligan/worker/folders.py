@@ -109,6 +109,12 @@ def _spelled(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
+def write_side(path: str, text: str) -> None:
+    """Put into a side file what its task is to read."""
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+
+
 def move(path: str, name: str) -> bool:
     """Give a file its name, if it is there. What has no place to go is not kept: a result counts without its log."""
     try:

@@ -142,6 +142,7 @@ class LocalHands:
         try:
             self._desk.make_ready()
             running.own = self._room.equipped(self._passage.inward(lease))
+            self._desk.lay_out(running)
             veil = self._passage.veil(lease)
             if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)

@@ -1,4 +1,4 @@
-"""What a task gave: its standard output or the file that it wrote, and the errors that it reported. Bounded."""
+"""What a task gave: its standard output or the file that it wrote, declared files, errors that it reported. Bounded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.tasks import Task
 from ..core.words import reason_of
 from ..core.words import size as in_words
 
@@ -53,8 +54,22 @@ def captured(out: str, written: str, capture: str) -> Any:
     return text
 
 
-def reported(path: str) -> tuple[Any, ...]:
-    """The errors in the file: one object, or a list of them."""
+def reports(path: str) -> tuple[tuple[Any, ...], str]:
+    """The errors that a task wrote to the file, and why they cannot be read."""
+    try:
+        return _reported(path), ""
+    except NotUsable as problem:
+        return (), str(problem).removeprefix("it ")
+
+
+def missing(task: Task) -> tuple[str, ...]:
+    """The declared files that are not there. They are relative to where `run` was called."""
+    home = task.home or "/"
+    return tuple(name for name, path in task.files.items() if not os.path.exists(os.path.join(home, path)))
+
+
+def _reported(path: str) -> tuple[Any, ...]:
+    """One object, or a list of them."""
     found = _content(path, ERROR_BYTES_MAX, "it")
     if found is None:
         return ()

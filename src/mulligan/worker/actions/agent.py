@@ -24,7 +24,7 @@ from ...ports import Lease
 from .. import outputs
 from ..ended import Ended, NotFound, refused
 from ..environment import folder_of, of_task
-from ..folders import Folders, Logs, Sides, file_size
+from ..folders import Folders, Logs, Sides, file_size, write_side
 from ..programs import Programs
 from ..timing import seconds_left
 from . import shell
@@ -100,11 +100,9 @@ def _write_prompt(task: Task, sides: Sides) -> None:
     if not prompt.strip():
         raise InputInvalid("the prompt is empty")
     context = (task.told or Briefing(task.place)).text(task.run_id, task.params.get("context"))
-    shell.write(sides.prompt, prompt)
-    shell.write(sides.told, context)
-    shell.write(sides.stdin, f"{context}\n\n{BETWEEN}\n\n{prompt}" if context else prompt)
-    if task.context:
-        shell.write(sides.context, task.context)
+    write_side(sides.prompt, prompt)
+    write_side(sides.told, context)
+    write_side(sides.stdin, f"{context}\n\n{BETWEEN}\n\n{prompt}" if context else prompt)
 
 
 # -- what came of it -------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from ..ended import Ended, NotFound, not_entered, report
 from ..environment import folder_of, of_task
 from ..folders import Folders, Sides
 from ..programs import Programs, located
-from .shell import missing, read_reports, write
 
 _WELL = Outcome()
 
@@ -48,8 +47,6 @@ def ordered(
 ) -> Order:
     """An order to a child: code with a `main`, or a function, and what it is called with."""
     task = lease.task
-    if task.context:
-        write(sides.context, task.context)
     env = of_task(lease, sides, folders.outputs(task.run_id))
     return Order(task.step, args, env, folder_of(task), task.home or "/", code, call)
 
@@ -70,8 +67,8 @@ def _outcome(task: Task, folders: Folders, sides: Sides, answer: Answer) -> Outc
     if answer.exit:
         err = folders.logs(task.run_id, task.place, task.attempt).err
         return Outcome(exit_code=answer.exit, stderr_tail=outputs.tail(err) if answer.err else "")
-    reports, report_error = read_reports(sides)
-    gone = missing(task) if task.files else ()
+    reports, report_error = outputs.reports(sides.error)
+    gone = outputs.missing(task) if task.files else ()
     if not (reports or report_error or answer.invalid or gone):
         return _WELL
     return Outcome(reported=reports, report_error=report_error, missing_outputs=gone, output_error=answer.invalid)

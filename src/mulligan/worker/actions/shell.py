@@ -17,7 +17,7 @@ from ...ports import Lease
 from .. import outputs
 from ..ended import Ended, NotFound, report
 from ..environment import folder_of, of_task
-from ..folders import Folders, Logs, Sides
+from ..folders import Folders, Logs, Sides, write_side
 from ..programs import Programs, located
 from ..timing import is_past_deadline, seconds_left
 
@@ -39,9 +39,7 @@ def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> t
     if "stdin" in task.params:
         # A file, so that nobody has to feed it: a task that does not read blocks no one.
         stdin = sides.stdin
-        write(stdin, as_text(task.params["stdin"]))
-    if task.context:
-        write(sides.context, task.context)
+        write_side(stdin, as_text(task.params["stdin"]))
     left = seconds_left(task)
     return (program, argv, environment, folder, stdin, sides.out, sides.err, left, task.memory), is_direct
 
@@ -61,11 +59,6 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
     return found, [interpreter, "-c", text], False
 
 
-def write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-
-
 def captured(task: Task, logs: Logs | Sides, sides: Sides) -> Any:
     """What a command gave; NotUsable and NoOutput as `outputs.captured`."""
     return outputs.captured(logs.out, sides.output, task.capture)
@@ -81,11 +74,11 @@ def read_end(
 ) -> TaskEnded:
     """What became of it: the outcome, and the output if it ended well, which is for `give` to say."""
     task, given = lease.task, partial(give, lease.task, logs, sides)
-    reports, report_error = read_reports(sides)
+    reports, report_error = outputs.reports(sides.error)
     # One that was asked to end may end well in its grace: whether that counts is not for us to say.
     is_stopped = ended.why == "stopped"
     is_well = ended.status == 0 and (is_stopped or not ended.why)
-    gone = missing(task) if is_well and task.files else ()
+    gone = outputs.missing(task) if is_well and task.files else ()
     if is_well and not (reports or report_error or gone):
         return _with_output(task, given, ended, _STOPPED if is_stopped else _WELL)
     is_timed_out = ended.why == "timeout"
@@ -123,17 +116,3 @@ def _with_problem(seen: Outcome, problem: str) -> Outcome:
         missing_outputs=seen.missing_outputs,
         output_error=problem,
     )
-
-
-def read_reports(sides: Sides) -> tuple[tuple[Any, ...], str]:
-    """The errors that it wrote to $MULLIGAN_ERROR, and why they cannot be read."""
-    try:
-        return outputs.reported(sides.error), ""
-    except outputs.NotUsable as problem:
-        return (), str(problem).removeprefix("it ")
-
-
-def missing(task: Task) -> tuple[str, ...]:
-    """The declared files that are not there. They are relative to where `run` was called."""
-    home = task.home or "/"
-    return tuple(name for name, path in task.files.items() if not os.path.exists(os.path.join(home, path)))
