@@ -14,7 +14,7 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service.artifacts import in_words
-from mulligan.service.overview import in_a_line, overview
+from mulligan.service.overview import in_a_line, overview, overview_with_tries
 from mulligan.service.tries import tries_by_step
 from mulligan.service.words import counted, memory
 
@@ -35,13 +35,11 @@ def show_run(
     Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
     """
     with service_at(home) as service:
+        if as_json:
+            show_json(overview_with_tries(service, run))
+            return
         found = overview(service, run)
-        tried = tries_by_step(service.events(run)) if attempts or as_json else {}
-    if as_json:
-        for name, step in (*found["steps"].items(), *([("end", found["end"])] if found["end"] else [])):
-            step["tries"] = tried.get(name, [])
-        show_json(found)
-        return
+        tried = tries_by_step(service.events(run)) if attempts else {}
     show(_headline(found))
     if attempts:
         show_attempts(one for step in tried.values() for one in step)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..core.artifacts import KEY, references, referred, run_of
+from ..core.artifacts import KEY_AS_JSON, references, referred, run_of
 from ..core.transitions import RUN_ENDED
 from ..core.words import reason_of
 from ..errors import ArtifactDamaged, StoreRefused
@@ -163,7 +163,7 @@ class _Collection:
 
     def _referred_to(self, runs: dict[int, RunRecord]) -> set[str]:
         """The names of what the logs, inboxes and tasks of these runs refer to: a fork, to what another run gave."""
-        found = (data for run_id, data in self._store.mentioning(f'"{KEY}"') if run_id in runs)
+        found = (data for run_id, data in self._store.mentioning(KEY_AS_JSON.decode()) if run_id in runs)
         return {name for data in found for name in _names(data)}
 
     def _is_young(self, moment: datetime) -> bool:

@@ -19,6 +19,7 @@ from ..ports import RunRecord
 from .artifacts import located
 from .costs import Costs
 from .held import held_up
+from .tries import tries_by_step
 from .verbs import Service
 
 # Of how many child runs the steps are shown: a map may call ten thousand.
@@ -34,12 +35,26 @@ def overview(service: Service, run_id: int) -> dict[str, Any]:
     return {**listed(service, record), **_shown(service, run_id, children), "children": children}
 
 
+def overview_with_tries(service: Service, run_id: int) -> dict[str, Any]:
+    """The same, with every attempt at each step and at what ran on its behalf."""
+    found, tried = overview(service, run_id), tries_by_step(service.events(run_id))
+    for name, step in _steps_of(found):
+        step["tries"] = tried.get(name, [])
+    return found
+
+
+def _steps_of(shown: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield from shown["steps"].items()
+    if shown["end"]:
+        yield END, shown["end"]
+
+
 def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dict[str, Any]:
     """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
     costs, called = Costs(service.events(run_id)).by_step, _by_step(children)
     shown = located(service.store.artifacts, run_json(state, held_up(service.store, state)))
-    for name, step in (*shown["steps"].items(), *([(END, shown["end"])] if shown["end"] else [])):
+    for name, step in _steps_of(shown):
         step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
         step["items"] = _counted(state, state.places[name])
         step["undone"] = state.places[name].is_undone
