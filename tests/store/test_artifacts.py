@@ -181,6 +181,25 @@ def test_folders_in_which_nothing_is_left_go_with_the_last_file(tmp_path: Path) 
     assert list((tmp_path / "artifacts").iterdir()) == []
 
 
+def test_a_folder_that_gc_removes_before_anything_is_in_it_is_made_again(tmp_path: Path) -> None:
+    artifacts = ArtifactFiles(tmp_path)
+    removed: list[Path] = []
+
+    def remove_once(frame: FrameType, event: str, called: Any) -> None:
+        # Asked for the name of what is about to be written.
+        if event == "c_call" and called is os.urandom and not removed:
+            removed.append((tmp_path / NAME).parent)
+            removed[0].rmdir()
+
+    sys.setprofile(remove_once)
+    try:
+        kept = artifacts.keep(NAME, b"[]", "json")
+    finally:
+        sys.setprofile(None)
+
+    assert (len(removed), artifacts.fetch(kept)) == (1, b"[]")
+
+
 def test_one_that_may_not_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     files = ArtifactFiles(tmp_path / "artifacts")
     kept = files.keep(NAME, b"1", "json")

@@ -16,6 +16,8 @@ from .artifact_names import names_like
 
 # No name of an artifact begins with a dot.
 _HALF_WRITTEN = ".half-"
+# gc removes folders in which nothing is. It would have to do so just then, every time.
+KEEP_ATTEMPTS_MAX = 20
 
 
 class ArtifactFiles:
@@ -28,16 +30,23 @@ class ArtifactFiles:
         return f"{self._folder}/{artifact.name}"
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
-        folder = os.path.dirname(f"{self._folder}/{name}")
         try:
-            grown = _make(folder)
-            kept = self._keep(name, folder, data)
-            # Last: by then the disk has most of it with the file. Each at once would cost a write of its own.
-            for one in (folder, *grown):
-                _sync_folder(one)
-            return described(kept, data, format)
+            for _ in range(KEEP_ATTEMPTS_MAX):
+                # Where somebody has just removed a folder because nothing was in it yet, it is made again.
+                with suppress(FileNotFoundError):
+                    return self._keep_durably(name, data, format)
+            return self._keep_durably(name, data, format)
         except OSError as error:
-            raise StoreUnavailable(reason_of(error), hint="make room on its disk") from error
+            raise StoreUnavailable((error.strerror or str(error)).lower(), hint="make room on its disk") from error
+
+    def _keep_durably(self, name: str, data: bytes, format: Format) -> Artifact:
+        folder = os.path.dirname(f"{self._folder}/{name}")
+        grown = _make(folder)
+        kept = self._keep(name, folder, data)
+        # Last: by then the disk has most of it with the file. Each at once would cost a write of its own.
+        for one in (folder, *grown):
+            _sync_folder(one)
+        return described(kept, data, format)
 
     def _keep(self, name: str, folder: str, data: bytes) -> str:
         half = f"{folder}/{_HALF_WRITTEN}{os.urandom(8).hex()}"
