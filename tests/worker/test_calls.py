@@ -8,6 +8,9 @@ import pytest
 
 from mulligan.core.classify import Outcome
 from mulligan.core.reports import TaskEnded
+from mulligan.core.workflow import ENGINE_ACTIONS
+from mulligan.language.action_keys import ACTIONS
+from mulligan.worker.actions import kinds
 
 from .work import Work
 
@@ -18,6 +21,13 @@ def called(work: Work, code: str, args: dict[str, Any] | None = None, **fields: 
     call = fields.pop("call", "greeting:main")
     params = {"call": call, "package": "mulligan-greeting", "args": args or {}}
     return work.run(work.lease(fields.pop("kind", "greet"), params, **fields))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ACTIONS if kind not in ENGINE_ACTIONS])
+def test_every_action_of_the_language_that_is_not_the_engines_own_is_a_process_or_a_call(work: Work, kind: str) -> None:
+    task = work.lease(kind, {}).task
+
+    assert kind in kinds.SPAWNED or kinds.called(task)
 
 
 def test_a_plugin_is_called_with_its_keys_by_name_and_gives_what_it_returns(work: Work) -> None:
