@@ -1,9 +1,8 @@
 """Everything in examples/ is true: it loads, fits the schema, draws, and does what its own comments say.
 
-The first line of an example says what to look for. A second kind of line says what becomes of it:
+The first line of an example says what to look for. Another line says what becomes of it:
 
     # ends: completed; fetch completed, load failed
-    # not run: this version has no such action yet
 
 `# inputs: {…}` is what the run is given, in which PORT is that of a server that is unwell at first and then finds two;
 `# env: {…}` is in the environment of the worker; `# folder: release` is where the files are that it works on, a folder
@@ -24,13 +23,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mulligan.core import events as e
-from mulligan.errors import MulliganError
 from mulligan.language import lint, load
 from mulligan.language.document import decode, parse
 from mulligan.language.drawing import draw_mermaid, draw_svg
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
-from mulligan.service.possible import refuse_the_impossible
 
 from .live.runner import Live, Ran, opened
 from .worker.web import as_json, serving
@@ -47,15 +44,6 @@ def notes(path: Path) -> dict[str, str]:
     """What the comments at the head of an example say: its `about`, and the notes below it by their name."""
     about, *others = re.findall(r"^# (.*)$", path.read_text(encoding="utf-8").partition("\nname:")[0], re.MULTILINE)
     return {"about": about, **dict(line.split(": ", 1) for line in others)}
-
-
-def can_be_run(path: Path) -> bool:
-    """Whether this version knows all that the example asks for."""
-    try:
-        refuse_the_impossible(load(path), FOLDER)
-    except MulliganError:
-        return False
-    return True
 
 
 def run(live: Live, path: Path) -> Ran:
@@ -85,8 +73,7 @@ def named(path: Path) -> str:
 
 
 each_example = pytest.mark.parametrize("path", EXAMPLES, ids=named)
-RUN = [path for path in EXAMPLES if "ends" in notes(path)]
-ON_A_SERVER = [path for path in RUN if path.stem not in OF_THE_LANGUAGE]
+ON_A_SERVER = [path for path in EXAMPLES if path.stem not in OF_THE_LANGUAGE]
 
 
 @each_example
@@ -118,13 +105,10 @@ def test_an_example_can_be_drawn(path: Path) -> None:
 
 
 @each_example
-def test_an_example_that_can_be_run_says_how_it_ends(path: Path) -> None:
+def test_an_example_says_how_it_ends(path: Path) -> None:
     found = notes(path)
 
-    assert found.keys() - {"inputs", "env", "folder", "exit code"} == {
-        "about",
-        "ends" if can_be_run(path) else "not run",
-    }
+    assert found.keys() - {"inputs", "env", "folder", "exit code"} == {"about", "ends"}
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +136,7 @@ def expect_its_end(path: Path, ran: Ran) -> None:
     assert str(ran.exit_code) == found.get("exit code", EXIT_CODES.get(ran.status))
 
 
-@pytest.mark.parametrize("path", RUN, ids=named)
+@each_example
 def test_an_example_ends_as_it_says(path: Path, live: Live) -> None:
     ran = run(live, path)
 
