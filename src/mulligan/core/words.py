@@ -45,6 +45,10 @@ _CONTROLS = re.compile(
 )
 
 
+# What turns the direction of writing, or cannot be seen, deceives whoever reads it: as part of a class of characters.
+DECEIVING = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+
+
 def label(failure: Failure) -> str:
     """Its code, with the figure that says more."""
     return f"{failure.code}{_figure(failure)}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from html import escape
 
+from mulligan.core.words import DECEIVING
 from mulligan.core.workflow import Workflow
 from mulligan.language.drawing.layers import (
     LABEL_HEIGHT,
@@ -22,10 +23,8 @@ from mulligan.language.drawing.palette import ACTIONS, STATUS_GLYPHS, style
 from mulligan.language.drawing.picture import Link, Node, Picture, picture
 
 _ROW_HEIGHT = 16.0
-# XML 1.0 has no way at all to say these; and what turns the direction of writing, or cannot be seen, deceives.
-_UNSPEAKABLE = re.compile(
-    "[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
+# XML 1.0 has no way at all to say these; others deceive.
+_UNSPEAKABLE = re.compile(f"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f{DECEIVING}]")
 
 
 def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> str:

@@ -11,13 +11,11 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from ...core.words import plain
+from ...core.words import DECEIVING, plain
 
 _VOID = frozenset({"meta", "input", "br", "rect", "line", "circle", "path"})
-# Marks, embeddings, overrides and isolates of writing direction; what no XML may hold; lone halves of characters.
-_DECEIVING = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff\ufffe\uffff\ud800-\udfff]"
-)
+# Controls, what deceives, what no XML may hold, lone halves of characters.
+_DECEIVING = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{DECEIVING}\ufffe\uffff\ud800-\udfff]")
 
 
 class Html(str):
