@@ -12,6 +12,7 @@ from mulligan.core.classify import classify
 from mulligan.core.reports import Report, TaskEnded, TaskInterrupted
 from mulligan.core.workflow import Secret
 from mulligan.ports import Lease
+from mulligan.worker.secrets import TREES_MAX
 from mulligan.worker.veil import Veil
 
 from .work import Announcements, Work
@@ -124,6 +125,34 @@ def test_what_an_expression_makes_of_a_secret_is_handed_over_and_hidden(work: Wo
     lease = work.shell(PRINT + '; [ "$TOKEN" = HUNTER2\\&CO-NEVER-TOLD ] && echo " yes"', secrets=TOKEN, late=late)
 
     assert work.run(lease).output == "*** yes"
+
+
+def test_what_is_made_of_a_secret_is_hidden_within_lists_and_mappings_too(work: Work) -> None:
+    late = {"args": [{"secret": '{"upper": [secrets.token.upperAscii()]}'}]}
+    lease = work.lease(
+        "python",
+        {"code": "def main(upper):\n    print(upper[0])\n    return upper[0] + '!'", "args": {"${}": "args"}},
+        **{"secrets": TOKEN, "late": late},
+    )
+
+    report = work.run(lease)
+
+    assert report.output == "***!"
+
+
+def test_a_step_that_began_ten_thousand_runs_ago_tells_no_secret(work: Work, announcements: Announcements) -> None:
+    long = f'echo $$ > {announcements.path}; read -r _ < {work.folder}/go; echo "\\"$TOKEN\\"" > "$MULLIGAN_OUTPUT"'
+    os.mkfifo(work.folder / "go")
+    work.start(knowing(work, long, uid="first"))
+    announcements.numbers(1)
+    for number in range(TREES_MAX):
+        work.hands._secrets.given(knowing(work, PRINT, uid=f"later{number}").task)
+
+    (work.folder / "go").write_text("\n")
+    (report,) = work.reports()
+
+    assert isinstance(report, TaskEnded)
+    assert report.output == "***"
 
 
 def test_a_python_step_gets_a_secret_as_an_argument(work: Work) -> None:

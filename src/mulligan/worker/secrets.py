@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -59,8 +59,7 @@ class Secrets:
         SecretMissing where one cannot be had, ExpressionFailed where nothing can be made of it; NotYet while one is
         looked up.
         """
-        sources = [Source(task.home, secret) for secret in task.secrets.values()]
-        self._tree(task).update(sources)
+        self._tree(task).update(_own_sources(task))
         self._look_around(task)
         if not task.late:
             return task
@@ -73,7 +72,8 @@ class Secrets:
         """What hides the secrets that the task may know, by its own workflow or by one that called it."""
         if not self._trees:
             return None
-        sources = self._trees.get(_root(task), ())
+        # Its own are known, too, where so many others were begun since that its tree is forgotten.
+        sources = self._trees.get(_root(task), set()).union(_own_sources(task))
         values = frozenset(value for source in sources for value in self._values.get(source, ()))
         return _veil(values) if values else None
 
@@ -121,10 +121,11 @@ class Secrets:
     def _evaluated(self, source: str, values: Mapping[str, str], task: Task) -> Any:
         """What is made of a secret is one as well."""
         found = evaluate(check(source), {"secrets": values})
-        if isinstance(found, str) and len(found.strip()) >= VALUE_CHARS_MIN and found not in values.values():
-            made = Source(_root(task))
-            self._tree(task).add(made)
-            self._remember(made, found)
+        for text in _texts_in(found):
+            if len(text.strip()) >= VALUE_CHARS_MIN and text not in values.values():
+                made = Source(_root(task))
+                self._tree(task).add(made)
+                self._remember(made, text)
         return found
 
     # -- memory
@@ -148,6 +149,22 @@ def _veil(values: frozenset[str]) -> Veil:
 
 def _reads(sources: Collection[str], name: str) -> bool:
     return any(f"secrets.{name}" in check(source).reads for source in sources)
+
+
+def _own_sources(task: Task) -> list[Source]:
+    return [Source(task.home, secret) for secret in task.secrets.values()]
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Every text in a value of JSON, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        yield from _texts_in(list(value.values()))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_in(inner)
 
 
 def _root(task: Task) -> str:
