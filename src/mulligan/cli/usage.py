@@ -15,10 +15,10 @@ _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 
 
 def show_usage(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Compare what the steps of a run asked for with what they used, and propose better values.
+    """Compare what steps asked for with what they used.
 
-    Time is that of the longest attempt that ended well. All items of a map are told in one line, and all steps of a
-    matrix: what they ask for is written in one place.
+    Better values are proposed, as the file would say them. Time is that of the longest attempt that ended well. All
+    items of a map are told in one line, and all steps of a matrix: what they ask for is written in one place.
     """
     with service_at(home) as service:
         found = usage(service, run)

@@ -217,7 +217,8 @@ class LocalHands:
             self._stop(self._running[token], grace_seconds, "stopped")
 
     def stop_all(self, grace_seconds: float) -> None:
-        for running in list(self._running.values()):
+        # Those that wait come first: the end of another would start them.
+        for running in sorted(self._running.values(), key=lambda running: running.lease.token not in self._waiting):
             self._stop(running, grace_seconds, "interrupted")
 
     def _stop(self, running: Running, grace_seconds: float, why: str) -> None:
