@@ -389,6 +389,15 @@ def test_a_chatty_step_loses_no_byte_and_keeps_nobody_from_anything(work: Work) 
     assert work.log(chatty).read_bytes() == whole[:8_000_000] + b"***"
 
 
+def test_a_warm_child_that_has_said_all_before_anybody_listens_has_it_in_its_log(work: Work) -> None:
+    leases = [work.lease("sql", {"connection": "sqlite://", "query": "select"}, secrets=TOKEN) for _ in range(10)]
+
+    for lease in leases:
+        work.run(lease)
+
+    assert ["incomplete input" in work.log(lease, "err").read_text() for lease in leases] == [True] * 10
+
+
 def test_a_step_that_writes_nothing_has_no_log(work: Work) -> None:
     lease = knowing(work, "true")
 

@@ -194,14 +194,15 @@ class LocalHands:
             child = self._children.take(apart, interpreter, self._folder, is_veiled=veil is not None)
             now = time.monotonic()
             step = Step(lease, began, None if left is None else now + left)
+            if veil is not None and child.pipes is not None:
+                # Before it has the step: it may have written to its end by the time that we are back.
+                child.pipes.begin(veil, self._desk.logs(lease.task))
             try:
                 child.give(step, order)
             except ChildBroke:
                 self._children.let_go(child)
                 continue
             running.child, running.pipes = child.key, child.pipes
-            if veil is not None and child.pipes is not None:
-                child.pipes.begin(veil, self._desk.logs(lease.task))
             child.is_leaving = lease.task.gpus > 0 or (veil is not None and not is_built_in(lease.task))
             self._name_logs_later(running, now)
             self._wake_for(step.due)
