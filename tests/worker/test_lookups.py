@@ -96,6 +96,17 @@ def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(asking
     os.close(reader)
 
 
+def test_what_a_command_leaves_in_the_background_is_not_waited_for(asking: Asking) -> None:
+    assert asking.told("sleep 1000 & echo found") == b"found\n"
+
+
+def test_a_command_that_closes_its_output_is_waited_for(asking: Asking) -> None:
+    with pytest.raises(LookupFailed) as caught:
+        asking.told("echo found; exec 1>&-; exit 3")
+
+    assert str(caught.value) == "its command ended with exit code 3"
+
+
 def test_a_folder_that_is_not_there_is_a_failure(asking: Asking) -> None:
     asking.folder += "/nowhere"
 

@@ -66,8 +66,10 @@ class Lookups:
         if self._clock() < until:
             return printed
         if key not in self._running:
-            self._running[key] = _Lookup(folder, command, self._environment, bytes_max, self._clock())
-            listen(self._selector, self._running[key].fileno(), lambda: self._hear(key))
+            lookup = _Lookup(folder, command, self._environment, bytes_max, self._clock())
+            self._running[key] = lookup
+            listen(self._selector, lookup.out, lambda: self._hear(key))
+            listen(self._selector, lookup.end, lambda: self._hear(key))
         raise NotYet
 
     def keep_time(self, now: float) -> float:
@@ -79,23 +81,29 @@ class Lookups:
 
     def close(self) -> None:
         for lookup in self._running.values():
-            self._selector.unregister(lookup.fileno())
-            lookup.kill()
+            self._forget(lookup)
         self._running.clear()
 
     def _hear(self, key: Key) -> None:
-        lookup = self._running[key]
-        if lookup.read():
-            return
+        """It has said something, or has ended."""
+        lookup = self._running.get(key)
+        if lookup is None:
+            return  # it was done with a moment ago, when it was heard to end or its time was up
+        if not lookup.read():
+            self._hear_no_more(lookup.out)
         self._look(key, lookup, self._clock())
-        if key in self._running:
-            # It has said all that it has to say, and lives on.
-            self._selector.unregister(lookup.fileno())
-            lookup.await_end()
-            listen(self._selector, lookup.fileno(), lambda: self._hear(key))
+
+    def _forget(self, lookup: _Lookup) -> None:
+        self._hear_no_more(lookup.out)
+        self._hear_no_more(lookup.end)
+        lookup.kill()
+
+    def _hear_no_more(self, fd: int) -> None:
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
 
     def _look(self, key: Key, lookup: _Lookup, now: float) -> None:
-        """It has said its last word, or its time is up."""
+        """Whether that is all: its last word, or its time is up."""
         try:
             printed = lookup.result(now)
         except NotYet:
@@ -105,8 +113,7 @@ class Lookups:
         else:
             self._found[key] = (printed, now + FRESH_SECONDS)
         del self._running[key]
-        self._selector.unregister(lookup.fileno())
-        lookup.kill()
+        self._forget(lookup)
         self._on_news()
         # Those who waited have been told; whoever comes later has it run anew.
         self._failed.pop(key, None)
@@ -118,40 +125,37 @@ class _Lookup:
     def __init__(self, folder: str, command: str, environment: Mapping[str, str], bytes_max: int, now: float) -> None:
         self._bytes_max = bytes_max
         self._printed = b""
-        self._is_silent = False
         self._status: int | None = None
         self.due = now + LOOKUP_SECONDS_MAX
-        self._fd, theirs = os.pipe()
+        self.out, theirs = os.pipe()
+        os.set_blocking(self.out, False)
         try:
             self._pid = os.posix_spawnp("bash", ["bash", "-c", _TEXT, folder, command], environment, **_quiet(theirs))
         except (OSError, ValueError) as error:
-            os.close(self._fd)
+            os.close(self.out)
             raise LookupFailed(f"its command cannot be started: {reason_of(error)}") from None
         finally:
             os.close(theirs)
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def await_end(self) -> None:
-        """Be readable when it has ended."""
-        os.close(self._fd)
-        self._fd = os.pidfd_open(self._pid)
+        # Readable when it has ended: what it has left in the background may have its output open, and say nothing.
+        self.end = os.pidfd_open(self._pid)
 
     def read(self) -> bool:
-        """Whether more may come that is worth waiting for."""
-        if self._is_silent:
-            return False
-        data = os.read(self.fileno(), _READ_BYTES)
-        self._printed = (self._printed + data)[: self._bytes_max + 1]
-        self._is_silent = not data or len(self._printed) > self._bytes_max
-        return not self._is_silent
+        """Take what it has said. Whether more may come that is worth waiting for."""
+        while len(self._printed) <= self._bytes_max:
+            try:
+                data = os.read(self.out, _READ_BYTES)
+            except BlockingIOError:
+                return True
+            if not data:
+                break
+            self._printed = (self._printed + data)[: self._bytes_max + 1]
+        return False
 
     def result(self, now: float) -> bytes:
         """What it printed; NotYet while it may still print or end, LookupFailed if it came to nothing."""
         if len(self._printed) > self._bytes_max:
             return self._printed
-        status = self._ended() if self._is_silent else None
+        status = self._ended()
         if status is None and now < self.due:
             raise NotYet
         if status is None:
@@ -159,6 +163,7 @@ class _Lookup:
         if status:
             ended = f"ended with exit code {status}" if status > 0 else f"was killed by signal {-status}"
             raise LookupFailed(f"its command {ended}")
+        self.read()  # its last word, since we listened
         return self._printed
 
     def kill(self) -> None:
@@ -168,7 +173,8 @@ class _Lookup:
         except (ProcessLookupError, PermissionError):
             pass  # it has ended
         self._ended(0)
-        os.close(self._fd)
+        os.close(self.out)
+        os.close(self.end)
 
     def _ended(self, how: int = os.WNOHANG) -> int | None:
         """How it ended, once: its exit code, or less than nought for a signal; None while it runs."""
