@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mulligan.core.workflow import Secret
 from mulligan.ports import Lease
 from mulligan.worker.secrets import TREES_MAX
 from mulligan.worker.veil import Veil
+from mulligan.worker.veiled_logs import VeiledLogs
 
 from .work import Announcements, Work
 
@@ -419,6 +421,17 @@ def test_no_pipe_and_no_descriptor_is_left_behind(work: Work) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
     folder = work.home / "workers" / work.name
     assert [path for path in folder.iterdir() if path.is_fifo()] == []
+
+
+def test_no_descriptor_is_left_where_only_one_of_two_pipes_can_be_made(tmp_path: Path) -> None:
+    with selectors.DefaultSelector() as selector:
+        before = len(os.listdir("/proc/self/fd"))
+
+        with pytest.raises(FileNotFoundError):
+            VeiledLogs(selector, str(tmp_path / "out"), str(tmp_path / "nowhere" / "err"))
+
+        assert (len(os.listdir("/proc/self/fd")), len(selector.get_map())) == (before, 0)
+        assert os.listdir(tmp_path) == []
 
 
 def test_a_python_step_that_knows_a_secret_has_a_process_of_its_own(work: Work) -> None:

@@ -21,7 +21,12 @@ class VeiledLogs:
     """Two pipes under the names that a process opens as its logs, for one attempt after the other."""
 
     def __init__(self, selector: selectors.BaseSelector, out: str, err: str) -> None:
-        self._pipes = (_Pipe(selector, out), _Pipe(selector, err))
+        first = _Pipe(selector, out)
+        try:
+            self._pipes = (first, _Pipe(selector, err))
+        except OSError:
+            first.close()
+            raise
 
     def begin(self, veil: Veil, logs: Logs) -> None:
         """From now on what comes is of this attempt."""
