@@ -48,6 +48,14 @@ def test_one_step_runs_once_with_what_it_reads_given_by_hand():
     assert untouched()
 
 
+def test_what_a_step_gives_without_writing_it_is_shown():
+    query = "{connection: 'sqlite://', query: select 1 as n}"
+
+    said = mulligan("step", workflow(f"name: w\nsteps: [{{step: count, sql: {query}}}]"), "count")
+
+    assert said == (0, '[\n  {\n    "n": 1\n  }\n]\n', "step 'count' completed\n")
+
+
 def test_a_step_that_fails_is_not_retried_handled_parked_or_routed():
     said = mulligan("step", workflow(FLOW), "deploy")
 

@@ -58,9 +58,10 @@ def step(
 ) -> int:
     """Run one step of a workflow alone, once; or its handler.
 
-    One attempt, no retries, no handlers, no edges. What it writes goes to stdout and stderr. It runs in a home of its
-    own that is removed; with --home DIR it is kept. With --handler the step is taken to have failed as --error says:
-    its handler really runs, and what it would make of the step is told. The exit code is 1 if the failure climbs on.
+    One attempt, no retries, no handlers, no edges. What it writes goes to stdout and stderr; if it writes nothing, its
+    output does, as JSON. It runs in a home of its own that is removed; with --home DIR it is kept. With --handler the
+    step is taken to have failed as --error says: its handler really runs, and what it would make of the step is told.
+    The exit code is 1 if the failure climbs on.
     """
     workflow = load(file)
     kept = stand_ins(workflow, step, _results(results or ()))
@@ -157,23 +158,25 @@ def _service(home: str | None) -> Iterator[Service]:
 
 
 def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as_json: bool) -> None:
+    told = found["steps"][step]
     if as_json:
         show_json(found)
-    else:
-        _show_logs(service, run_id, step)
-    told = found["steps"][step]
+    elif not _show_logs(service, run_id, step) and told["output"] is not None:
+        show_json(told["output"])
     failure = f", {in_a_line(told['failure'])}" if told["failure"] else ""
     complain(f"step '{step}' {told['status']}{failure}")
 
 
-def _show_logs(service: Service, run_id: int, step: str) -> None:
+def _show_logs(service: Service, run_id: int, step: str) -> bool:
+    """Whether it wrote anything to its standard output. What an http or sql step gives is only its output."""
     try:
         logs = step_logs(service, run_id, step)
     except UnknownAttempt:
         # Its expressions failed: nothing was run.
-        return
+        return False
     for log in logs:
         _show_log(log)
+    return any(log.stdout for log in logs)
 
 
 def _show_log(log: AttemptLog) -> None:

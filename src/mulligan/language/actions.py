@@ -26,6 +26,9 @@ from mulligan.plugins import Unusable
 
 Bindings = dict[str, Template]
 
+_HTTP_SCHEMES = ("http://", "https://")
+_SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
+
 _HOLE = pattern(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
 # Keys of `http` that say how it is asked, and take no values.
 _HTTP_STATIC = ("method", "expect", "follow_redirects", "connect_timeout", "read_timeout", "max_body", "verify")
@@ -199,7 +202,17 @@ def _http(node: Node, fields: Fields, scope: Scope) -> Action:
         message = f"'http' has {listed(bodies, 'and')}, and a request has one body"
         scope.note(scope.source.refuse("stray_key", message, node.key(bodies[-1]), hint="keep one of them"))
     action.params.setdefault("method", "GET")
+    if isinstance(node, Mapping):
+        _note_bad_address(action.params, "url", node, _HTTP_SCHEMES, scope)
     return action
+
+
+def _note_bad_address(params: dict[str, Any], key: str, node: Mapping, schemes: tuple[str, ...], scope: Scope) -> None:
+    """Refuse an address that is written out and cannot work: nobody should learn that at night."""
+    address, written = params.get(key), node.get(key)
+    if written is not None and isinstance(address, str) and not address.strip().lower().startswith(schemes):
+        message = f"'{key}' begins with none of {listed(schemes, 'and')}"
+        scope.note(scope.source.refuse("address", message, written))
 
 
 def _agent(node: Node, fields: Fields, scope: Scope) -> Action:
@@ -234,6 +247,8 @@ def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
     bindings: Bindings = {}
     params = {key: _shaped(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
     params |= {key: form[key] for key in ("read_only", "rows") if key in form}
+    if isinstance(node, Mapping):
+        _note_bad_address(params, "connection", node, _SQL_SCHEMES, scope)
     own = _shaped(form, "params", SQL, scope, bindings) if "params" in form else {}
     query = form.at("query") if "query" in form else None
     if query is not None and not isinstance(query, Scalar):
