@@ -463,6 +463,31 @@ def test_a_shorter_list_forgets_the_items_that_are_gone() -> None:
     assert run["m"].output == {"total": 1, "succeeded": 1, "failed": 0, "results": ["X"], "failures": []}
 
 
+def test_a_list_in_another_order_is_the_same_list_and_its_items_keep_their_numbers() -> None:
+    items: list[Any] = [{"a": 1, "b": 2}, "y"]
+    run = run_of(lambda _: list(items), mapped(next=[edge("fix", "failure", then="rerun")]), step("fix"))
+    run.ok("m[0].0", output="X").fail("m[1].0")
+
+    items[:] = ["y", {"b": 2, "a": 1}]
+    run.ok("fix")
+    assert run.queued == ["m[1].0"]
+    run.ok("m[1].0", output="Y")
+
+    assert run["m"].output["results"] == ["X", "Y"]
+    assert fold(run.state.workflow, run.log) == run.state
+
+
+def test_a_list_that_has_another_item_twice_is_another_list() -> None:
+    items = ["x", "x", "y"]
+    run = run_of(lambda _: list(items), mapped(next=[edge("fix", "failure", then="rerun")]), step("fix"))
+    run.ok("m[0].0").ok("m[1].0").fail("m[2].0")
+
+    items[:] = ["x", "y", "y"]
+    run.ok("fix")
+
+    assert run.queued == ["m[0].0", "m[1].0", "m[2].0"]
+
+
 def test_a_new_round_runs_the_failed_items_again_and_keeps_the_others() -> None:
     run = run_of(["x", "y"], mapped()).ok("m[0].0", output="X").fail("m[1].0")
 

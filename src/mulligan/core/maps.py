@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -85,10 +86,18 @@ def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
         yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "EXPRESSION_FAILED", error.message))
         return
     # A visit after one that failed: what was done stays done, if the list is still the same.
-    if place.items is not None and place.items.values == items:
+    if place.items is not None and _are_the_same(place.items.values, items):
         yield _take_up(now, place, place.items)
     else:
         yield e.MapExpanded(place.key, place.attempt, items)
+
+
+def _are_the_same(before: list[Any], items: list[Any]) -> bool:
+    """Whether these are the same items, in whatever order they come now: the keys of an object have none."""
+    if before == items or len(before) != len(items):
+        return before == items
+    first, second = (Counter(json.dumps(value, sort_keys=True) for value in values) for values in (before, items))
+    return first == second
 
 
 def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
