@@ -213,6 +213,24 @@ def test_a_number_that_no_event_can_hold_stays_what_it_is() -> None:
     assert Veil(["hunter2"]).value([10**5000, float("inf")]) == [10**5000, float("inf")]
 
 
+@pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN.keys())
+def test_a_secret_among_many_rows_is_hidden_however_it_is_written(written: str) -> None:
+    rows = [{"row": number} for number in range(100)]
+
+    told = Veil([SECRET]).report(TaskEnded(T0, "a", 1, Outcome(), [*rows, {"row": written}]))
+
+    assert told.output[:-1] == rows
+    assert told.output[-1] == {"row": Veil([SECRET]).text(written)} != {"row": written}
+
+
+def test_an_output_without_secrets_is_told_as_it_is() -> None:
+    rows = [{"row": number, "text": "nothing", "half": "\ud800", "line": "\n"} for number in range(3)]
+
+    told = Veil([SECRET]).report(TaskEnded(T0, "a", 1, Outcome(), rows))
+
+    assert told.output == rows
+
+
 def test_an_output_that_is_nested_too_deep_is_not_told() -> None:
     output: Any = "hunter2"
     for _ in range(5000):
