@@ -70,7 +70,8 @@ GOOD = [
     "steps: [{step: s, shell: make, validate: 'true', on_success: make}, {step: t, shell: make, validate: {shell: b}}]",
     "handlers: {h: [ls], i: make, j: {shell: make, capture: json}}\nsteps: [{step: s, wait: 1, on_failure: {use: h}}]",
     "fail_fast: true\ncancel_grace: finish\nx-more: [1]\ninputs: {a: , b: integer}\nsteps: [{step: s, approve: 'ok?'}]",
-    "end: {shell: make, timeout: PT5M}\norder: sequential\nsteps: [{step: s, sql: {connection: 'sqlite://', query: select 1}}]",
+    "end: {shell: make, timeout: PT5M}\norder: sequential\n"
+    "steps: [{step: s, sql: {connection: 'sqlite://', query: select 1}}]",
     "steps: [{step: 1, shell: make, next: [2]}, {step: 2, shell: make, needs: [{step: 1}]}]",
     "outputs: {a: 1, b: {c: []}}\nsteps: [{step: s, wait: {until: '2030-01-01T00:00:00Z'}, resources: {memory: 4GB}}]",
 ]
