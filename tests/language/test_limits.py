@@ -98,6 +98,8 @@ def test_shell_text_nested_without_end_is_refused_as_shell_text() -> None:
 def test_a_query_with_thousands_of_values_is_read_in_one_pass() -> None:
     rows = "insert into t values (${inputs.x}, 'it''s');\n      " * 5000
 
-    found = workflow(f"inputs: {{x: string}}\nsteps:\n- step: a\n  sql:\n    connection: 'sqlite://'\n    query: |\n      {rows}")
+    found = workflow(
+        f"inputs: {{x: string}}\nsteps:\n- step: a\n  sql:\n    connection: 'sqlite://'\n    query: |\n      {rows}"
+    )
 
     assert len(found.steps[0].action.params["params"]) == 5000

@@ -208,10 +208,31 @@ def test_a_secret_that_cannot_be_had_fails_who_reads_it(work: Work, secret: Secr
 
 
 def test_a_secret_that_cannot_be_had_is_nothing_to_who_does_not_read_it(work: Work) -> None:
-    secrets = {"a": Secret(env="NOWHERE"), "b": Secret(file="none"), "c": Secret(command="touch asked")}
+    command = Secret(command="echo x >> asked; exit 1")
+    secrets = {"a": Secret(env="NOWHERE"), "b": Secret(file="none"), "c": command}
 
-    assert work.run_shell("echo fine", secrets=secrets).output == "fine"
-    assert not (work.folder / "asked").exists()
+    outputs = [work.run_shell("echo fine", secrets=secrets).output for _ in range(2)]
+
+    assert (outputs, (work.folder / "asked").read_text()) == (["fine", "fine"], "x\n")
+
+
+def test_what_a_command_gives_is_known_before_anything_of_the_workflow_runs(work: Work) -> None:
+    """Whoever takes a run up again finds what its steps wrote, and has handed the secret to none of them."""
+    (work.folder / "written").write_text(SECRET)
+
+    ended = work.run_shell("cat written", secrets={"token": Secret(command=f"echo '{SECRET}'")})
+
+    assert ended.output == "***"
+
+
+def test_all_commands_are_asked_at_once(work: Work) -> None:
+    """Each waits for the other: one after the other they would come to nothing."""
+    os.mkfifo(work.folder / "meet")
+    secrets = {"a": Secret(command="echo first-of-two > meet"), "b": Secret(command="cat meet")}
+
+    ended = work.run_shell("echo first-of-two", secrets=secrets)
+
+    assert ended.output == "***"
 
 
 def test_a_command_that_failed_is_run_again_for_the_next_attempt(work: Work) -> None:

@@ -13,7 +13,7 @@ from ..core.tasks import Task, completed
 from ..core.words import reason_of
 from ..core.workflow import Secret
 from ..language.expressions import as_text, check, evaluate
-from .lookups import LookupFailed, Lookups
+from .lookups import LookupFailed, Lookups, NotYet
 from .veil import Veil
 
 # A shorter one would be found in every other word, and hiding it would tell what it is.
@@ -50,6 +50,8 @@ class Secrets:
         self._lookups = Lookups(selector, environment, on_news)
         # Every value that was ever found there: one that was changed since may still be in a file.
         self._values: dict[Source, dict[str, None]] = {}
+        # Commands that were run for whoever might print what they gave.
+        self._asked: set[Source] = set()
         # By the run at the top: what one run has written, those that it calls may print.
         self._trees: dict[str, set[Source]] = {}
 
@@ -87,13 +89,26 @@ class Secrets:
     # -- values
 
     def _look_around(self, task: Task) -> None:
-        """A step may print what it was not given: what can be had at no cost is known, whoever reads it."""
+        """A step may print what it was not given: every secret of the workflow is looked up before one of its tasks runs.
+
+        Commands are run at once, each until it has given something or come to nothing: whoever reads a secret asks anew.
+        """
+        is_waiting = False
         for name, secret in task.secrets.items():
-            if secret.command is None:
-                try:
-                    self._value(name, secret, task.home)
-                except SecretMissing:
-                    continue
+            source = Source(task.home, secret)
+            if source in self._asked:
+                continue
+            try:
+                self._value(name, secret, task.home)
+            except NotYet:
+                is_waiting = True
+                continue
+            except SecretMissing:
+                pass
+            if secret.command is not None:
+                self._asked.add(source)
+        if is_waiting:
+            raise NotYet
 
     def _value(self, name: str, secret: Secret, folder: str) -> str:
         try:

@@ -48,4 +48,4 @@ def called(task: Task) -> Called:
         return _CALLED[task.kind]
     if calls.is_known(task):
         return calls
-    raise InputInvalid(f"this version cannot run '{task.kind}' steps yet")
+    raise InputInvalid(f"this version of mulligan knows no action '{task.kind}'")
