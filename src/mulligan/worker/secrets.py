@@ -89,9 +89,9 @@ class Secrets:
     # -- values
 
     def _look_around(self, task: Task) -> None:
-        """A step may print what it was not given: every secret of the workflow is looked up before one of its tasks runs.
+        """A step may print what it was not given: every secret of its workflow is looked up before it runs.
 
-        Commands are run at once, each until it has given something or come to nothing: whoever reads a secret asks anew.
+        All commands are run at once, and only once for who does not read what they give; whoever does asks anew.
         """
         is_waiting = False
         for name, secret in task.secrets.items():
