@@ -49,11 +49,11 @@ def driven(text: str, *words: str) -> Iterator[Popen[bytes]]:
 
 
 @contextmanager
-def holding() -> Iterator[Popen[bytes]]:
-    """A process that drives run 1, whose first step runs and waits for `down`."""
+def holding(end: str = "") -> Iterator[Popen[bytes]]:
+    """A process that drives run 1, whose first step runs and waits for `down`; `end` is what its end does first."""
     os.mkfifo("up")
     os.mkfifo("down")
-    with driven(HELD) as child:
+    with driven(HELD.replace("echo over", f"{end} echo over")) as child:
         # Opening waits for the step to open its side.
         assert Path("up").read_text() == "up\n"
         yield child
@@ -71,8 +71,10 @@ def trace() -> list[str]:
 
 
 def test_a_run_is_cancelled_from_another_terminal_and_its_own_process_ends_it():
-    with holding() as child:
+    os.mkfifo("told")
+    with holding(end="read -r word < told;") as child:
         said = mulligan("cancel", 1, "--reason", "wrong branch")
+        Path("told").write_text("you may\n")
         child.communicate(timeout=60)
 
     assert said.plain == (0, "", "run 1 is stopping: process N on HOST sees to it\n")
