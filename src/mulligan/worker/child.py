@@ -77,7 +77,8 @@ class Child:
         meter = Meter()
         while text := self._receive():
             message, _ = _decode(text)
-            self._standing.put_back(message.get("fresh", ()))
+            if "fresh" in message:
+                self._standing.begin(message["fresh"])
             self._has_forked = False
             with self._termination:
                 answer, output = self._run(message)
@@ -87,6 +88,7 @@ class Child:
             out, err = self._standing.log_sizes()
             measured = f'"number":{message["number"]},"cpu":{cpu:.6f},"peak":{peak},"out":{out},"err":{err}'
             self._send(answer, output, measured)
+            self._standing.put_back()
             meter.settle()
 
     def _receive(self) -> str:

@@ -35,13 +35,17 @@ class Standing:
         # No call says what they are at little cost; that they were changed is heard.
         self.are_limits_changed = self._has_no_logs = False
 
-    def put_back(self, fresh: list | tuple) -> None:
-        """Before a step. The worker has given the logs in `fresh` their names: new ones are begun."""
-        os.umask(self._umask)
+    def begin(self, fresh: list | tuple) -> None:
+        """The worker has given the logs in `fresh` their names: new ones are begun."""
         for fd in fresh:
             new = self._opened(self._slots[fd])
             os.dup2(new, self._logs[fd], inheritable=False)
+            os.dup2(new, fd)
             os.close(new)
+
+    def put_back(self) -> None:
+        """What the last step may have changed is as it was. Done while the worker writes down how that step went."""
+        os.umask(self._umask)
         for fd, log in self._logs.items():
             os.dup2(log, fd)
         _set_mask(_signal.SIG_SETMASK, ())
