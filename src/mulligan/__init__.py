@@ -26,8 +26,11 @@ class StepError(Exception):
         return {name: value for name, value in fields.items() if value not in (None, "", {})}
 
 
+_ELSEWHERE = {"ActionPlugin": "mulligan.plugins", "Workflow": "mulligan.language.builder"}
+
+
 def __getattr__(name):
-    """`mulligan.ActionPlugin`, for who asks for it: a step that needs nothing of ours loads nothing of ours."""
-    if name == "ActionPlugin":
-        return __import__("mulligan.plugins", fromlist=[name]).ActionPlugin
+    """What is ours to give, for who asks for it: a step that needs nothing of ours loads nothing of ours."""
+    if name in _ELSEWHERE:
+        return getattr(__import__(_ELSEWHERE[name], fromlist=[name]), name)
     raise AttributeError(f"module 'mulligan' has no attribute '{name}'")

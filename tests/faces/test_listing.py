@@ -354,3 +354,34 @@ def test_a_run_is_named_by_its_number():
         "error[usage]: invalid value for 'RUN': 'hello' is not a whole number\n"
         "  how it is used: mulligan show --help\n",
     )
+
+
+def test_what_a_step_or_an_item_gave_is_shown_whole():
+    ran("""\
+name: giving
+steps:
+  - {step: text, shell: echo hello}
+  - {step: rows, shell: 'echo "[1, 2]"', capture: json}
+  - {step: each, map: {over: [3, 4]}, do: [{shell: 'seq ${item}0000', capture: lines}]}
+  - {step: never, needs: [rows], when: 'false', shell: echo no}
+""")
+
+    assert mulligan("show", 1, "--output", "text") == (0, "hello\n", "")
+    assert mulligan("show", 1, "--output", "text", "--json").json == "hello"
+    assert mulligan("show", 1, "--output", "rows").json == [1, 2]
+    assert mulligan("show", 1, "--output", "never").json is None
+    assert mulligan("show", 1, "--output", "each[1]").json == [str(number) for number in range(1, 40001)]
+    assert [len(found) for found in mulligan("show", 1, "--output", "each").json["results"]] == [30000, 40000]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("texts", "error[step.unknown]: 'texts' is not a step of run 1\n  did you mean 'text'?\n"),
+        ("text[3]", "error[step.unknown]: 'text[3]' is nothing that gave an output in run 1\n"),
+    ],
+)
+def test_what_gave_nothing_here_is_not_shown(place: str, message: str):
+    ran("name: giving\nsteps: [{step: text, shell: echo hello}]")
+
+    assert mulligan("show", 1, "--output", place) == (2, "", message)

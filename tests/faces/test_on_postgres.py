@@ -34,6 +34,14 @@ def test_a_run_is_listed_shown_explained_and_its_logs_are_here():
     assert mulligan("replay", 1, "--verify").code == 0
 
 
+def test_a_large_output_is_shown_whole_although_no_file_has_it():
+    ran("name: w\nsteps: [{step: count, shell: seq 30000}]")
+
+    said = mulligan("show", 1, "--output", "count")
+
+    assert said == (0, "".join(f"{number}\n" for number in range(1, 30001)), "")
+
+
 def test_a_report_has_the_logs_that_are_here_and_names_the_host_that_has_the_others(folder: Path):
     ran(PARKED)
     with_logs = mulligan("report", 1, "-o", "-")

@@ -10,7 +10,7 @@ import pytest
 from mulligan.errors import LanguageError
 from mulligan.language import examine, lint, load, load_text
 
-HEAD = "from mulligan.language.builder import Workflow\n"
+HEAD = "from mulligan import Workflow\n"
 
 
 @pytest.fixture

@@ -27,6 +27,9 @@ def show_run(
     attempts: Annotated[
         bool, Option("--attempts", help="Every attempt at its steps, and at what their failures set off.")
     ] = False,
+    output: Annotated[
+        str, Option("--output", metavar="STEP", help="Only what this step gave, or an item of it (STEP[3]), whole.")
+    ] = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,6 +38,10 @@ def show_run(
     Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
     """
     with service_at(home) as service:
+        if output:
+            given = service.output(run, output)
+            show(given) if isinstance(given, str) and not as_json else show_json(given)
+            return
         if as_json:
             show_json(overview_with_tries(service, run))
             return

@@ -127,5 +127,15 @@ def content(artifact: Artifact, data: bytes) -> Any:
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
+def whole(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
+    """The value with what is in artifacts in the place of their references."""
+
+    def content_of(reference: dict[str, Any]) -> Any:
+        artifact = referred(reference)
+        return content(artifact, fetch(artifact))
+
+    return replaced(value, content_of)
+
+
 def _small(text: str) -> str:
     return text[:1].lower() + text[1:]

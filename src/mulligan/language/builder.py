@@ -1,6 +1,6 @@
 """Workflows written in Python: the keys of the file as keyword arguments, read and checked by the same reader.
 
-    from mulligan.language.builder import Workflow
+    from mulligan import Workflow
 
     release = Workflow("release", timeout="1h")
     release.input("target", default="staging", enum=["staging", "prod"])

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ..core import events as e
+from ..core.artifacts import whole
 from ..core.keys import is_part, step_name
 from ..core.snapshot import restore
 from ..core.state import STATE_TABLES, State
@@ -162,6 +163,14 @@ class Reading:
         if step_name(place) not in state.places:
             hint = did_you_mean(place, state.graph.nodes)
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
+
+    def output(self, run_id: int, place: str) -> Any:
+        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched."""
+        self.refuse_unknown(run_id, place)
+        places = self.state(run_id).places
+        if place not in places:
+            raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
+        return whole(places[place].output, self.store.artifacts.fetch)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.artifacts import KEY_AS_JSON, content, referred, replaced
+from ..core.artifacts import KEY_AS_JSON, whole
 from ..core.tasks import Task
 from ..errors import ArtifactDamaged, ArtifactGone, InputInvalid
 from ..ports import Artifacts
@@ -25,11 +25,7 @@ def fetched(task: Task, artifacts: Artifacts) -> Task:
 
 
 def _whole(value: Any, artifacts: Artifacts) -> Any:
-    def content_of(reference: dict[str, Any]) -> Any:
-        artifact = referred(reference)
-        return content(artifact, artifacts.fetch(artifact))
-
     try:
-        return replaced(value, content_of)
+        return whole(value, artifacts.fetch)
     except (ArtifactGone, ArtifactDamaged) as error:
         raise InputInvalid(f"a value that it reads cannot be had: {error.message}") from error
