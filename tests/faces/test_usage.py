@@ -73,12 +73,20 @@ def test_as_json_every_line_says_its_run_and_what_is_proposed():
     assert late["write"] == {"timeout": "10s"}
 
 
-def test_where_all_fits_that_is_said():
-    ran("name: fits\nsteps: [{step: a, shell: 'true'}]\n")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("timeout: 1m, ", "nothing to change: what was asked for fits what was used\n"),
+        # Nobody asked for anything.
+        ("", "nothing to change\n"),
+    ],
+)
+def test_where_all_fits_that_is_said(asked: str, said: str):
+    ran(f"name: w\nsteps: [{{step: a, {asked}shell: 'true'}}]")
 
-    said = mulligan("usage", 1)
+    found = mulligan("usage", 1)
 
-    assert (said.code, said.err) == (0, "nothing to change: what was asked for fits what was used\n")
+    assert (found.code, found.err) == (0, said)
 
 
 def test_where_nothing_ran_that_is_said():

@@ -66,7 +66,8 @@ def _propose(found: list[dict[str, Any]]) -> None:
     """What to write, as it stands in a file, and why beside it."""
     changed = [line for line in found if line["write"]]
     if found and not changed:
-        complain("nothing to change: what was asked for fits what was used")
+        has_asked = any(line["asked"][what] for line in found for what in ("memory", "cpus", "timeout"))
+        complain("nothing to change" + (": what was asked for fits what was used" if has_asked else ""))
     for line in changed:
         show("")
         show(f"{line['step']}:")
