@@ -93,6 +93,15 @@ class Work:
     def leftovers(self) -> list[int]:
         return processes.marked(b"MULLIGAN_WORKER", self.name.encode())
 
+    def renew_until(self, fact: Callable[[], Any]) -> None:
+        """The lease is renewed until the fact is true, and then no more."""
+
+        def renewed_and_true() -> Any:
+            self.hands.renewed()
+            return fact()
+
+        self.wait_for(renewed_and_true)
+
     def close(self) -> None:
         self.hands.close()
 
@@ -105,6 +114,11 @@ class Announcements:
         os.mkfifo(self.path)
         self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
         self._text = ""
+
+    @property
+    def are_there(self) -> bool:
+        """Whether anything has been written that nobody has read."""
+        return _is_readable(self._fd)
 
     def numbers(self, count: int) -> list[int]:
         return [int(line) for line in self.lines(count)]
