@@ -26,10 +26,12 @@ import sys
 from pathlib import Path
 sys.path[:0] = [{src!r}, {tests!r}]
 from tests.worker.work import Work
+from mulligan.core.workflow import Secret
 from mulligan.worker.lock import hold
 lock = hold(Path({folder!r}), "worker")
 work = Work(Path({folder!r}), lock_fd=lock.fd)
 work.start(work.shell({text!r}), work.python({code!r}))
+work.start(work.shell("true", secrets=dict(token=Secret(command={command!r}))))
 print(work.name, work.hands._supervisor.pid, flush=True)
 while True:
     work.hands.collect(None)
@@ -37,7 +39,7 @@ while True:
 
 
 class OtherWorker:
-    """A worker in another process, with a task in the shell and one in a warm child."""
+    """A worker in another process, with a task in the shell, one in a warm child, and one that waits for a secret."""
 
     def __init__(self, folder: Path, announcements: Announcements, how: str) -> None:
         root = Path(__file__).parents[2]
@@ -51,13 +53,14 @@ class OtherWorker:
             folder=str(folder),
             text=f"{escape(how, announcements)} {LONG}; :",
             code=code,
+            command=f"echo $$ > {announcements.path}; {LONG}",
         )
         self.process = subprocess.Popen([sys.executable, "-c", program], stdout=PIPE, stderr=STDOUT, text=True)
         assert self.process.stdout is not None
         self.name, supervisor = self.process.stdout.readline().split()
         self.supervisor = int(supervisor)
         self.lock = str(folder / "worker.lock")
-        self.pids = announcements.numbers(2)
+        self.pids = announcements.numbers(3)
 
     def kill(self) -> None:
         self.process.kill()
@@ -104,11 +107,11 @@ def test_the_lock_is_held_until_the_last_process_is_dead(start: Start) -> None:
         subprocess.run(["kill", "-STOP", str(other.supervisor)], check=True)
         other.kill()
 
-        assert (is_free(other.lock), [is_alive(pid) for pid in other.pids]) == (False, [True, True])
+        assert (is_free(other.lock), [is_alive(pid) for pid in other.pids]) == (False, [True] * 3)
 
         subprocess.run(["kill", "-CONT", str(other.supervisor)], check=True)
         assert is_supervisor_gone()
-        assert (is_free(other.lock), [is_alive(pid) for pid in other.pids]) == (True, [False, False])
+        assert (is_free(other.lock), [is_alive(pid) for pid in other.pids]) == (True, [False] * 3)
 
 
 def test_whoever_reads_what_a_worker_says_does_not_wait_for_its_supervisor(start: Start) -> None:

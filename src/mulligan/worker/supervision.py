@@ -82,6 +82,7 @@ class Supervision:
 
     def close(self) -> None:
         """Let it kill everything, and wait until it has."""
+        self.send(("farewell",))
         self.sock.close()
         try:
             os.waitpid(self.pid, 0)

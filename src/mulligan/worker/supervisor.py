@@ -57,6 +57,8 @@ class Supervisor:
         self._out = bytearray()
         self._is_dropping = False
         self._is_connected = True
+        # The worker ends by itself, and leaves nothing of its own behind.
+        self._is_orderly = False
         self._next_look = 0.0
         self._pipe, wakeup = os.pipe()
         os.set_blocking(self._pipe, False)
@@ -79,6 +81,9 @@ class Supervisor:
                 self._start_promoted()
         finally:
             self._end_everything()
+            if not self._is_orderly:
+                # What the worker itself has started, such as the command of a secret: nobody else ends it.
+                processes.kill_marked(b"MULLIGAN_WORKER", self._worker)
             self._groups.close_all()
 
     def _wait(self) -> bool:
@@ -169,6 +174,9 @@ class Supervisor:
 
     def _on_renew(self) -> None:
         self._renewed_at = time.monotonic()
+
+    def _on_farewell(self) -> None:
+        self._is_orderly = True
 
     def _on_drop(self) -> None:
         """Kill everything; say when all of it is dead."""
