@@ -390,3 +390,9 @@ def test_a_file_that_is_no_database_is_told():
         "  name a file that does not exist yet, or one that Mulligan has made\n"
     )
     assert tuple(said) == (1, "", told)
+
+
+def test_the_home_of_runs_is_left_out_of_repositories(folder: Path):
+    ran("name: w\nsteps: [{step: a, shell: 'true'}]")
+
+    assert (folder / ".mulligan" / ".gitignore").read_text() == "*\n"

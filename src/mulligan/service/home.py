@@ -68,7 +68,9 @@ def this_host() -> str:
 
 
 def _make_private(folder: Path) -> None:
-    """The folder, for its owner alone: logs may say what others should not read."""
+    """The folder, for its owner alone: logs may say what others should not read, and belong in no repository."""
+    if folder.is_dir():
+        return
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -76,3 +78,7 @@ def _make_private(folder: Path) -> None:
             f"'{folder}' cannot be made: {reason_of(error)}",
             hint="choose another place with --home DIR or MULLIGAN_HOME",
         ) from error
+    try:
+        (folder / ".gitignore").write_text("*\n")
+    except OSError:
+        pass  # a full disk is told by the store, which needs it
