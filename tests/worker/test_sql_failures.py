@@ -16,9 +16,10 @@ import pytest
 
 from mulligan import StepError
 from mulligan.core.reports import TaskEnded
+from mulligan.language.actions import SQL_SCHEMES
 from mulligan.testing.postgres import own_server
 from mulligan.worker.databases import sqlite
-from mulligan.worker.databases.address import MEMORY, read_address
+from mulligan.worker.databases.address import MEMORY, SCHEMES, read_address
 
 from .databases import asked, invalid, refused, wait_for
 from .work import Work
@@ -399,3 +400,8 @@ def test_a_transaction_that_could_not_be_put_in_a_row_may_be_tried_again(schema_
     (report,) = found
     assert (report["code"], report["retryable"]) == ("CONNECTION", True)
     assert report["details"] == {"sqlstate": "40001"}
+
+
+def test_what_is_refused_at_load_is_what_no_worker_knows() -> None:
+    """The child that runs a query loads nothing of the language: the two lists are held together here."""
+    assert {f"{scheme}://" for scheme in SCHEMES} == set(SQL_SCHEMES)

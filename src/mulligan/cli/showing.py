@@ -39,8 +39,7 @@ def show_run(
     """
     with service_at(home) as service:
         if output:
-            given = service.output(run, output)
-            show(given) if isinstance(given, str) and not as_json else show_json(given)
+            _show_output(service.output(run, output), as_json=as_json)
             return
         if as_json:
             show_json(overview_with_tries(service, run))
@@ -56,6 +55,14 @@ def show_run(
         show(f"output {name}: {in_words(value) or cut(json.dumps(value), 200)}")
     for hint in _hints(found, where(home)):
         complain(hint)
+
+
+def _show_output(given: Any, *, as_json: bool) -> None:
+    """A text as it is, anything else as JSON."""
+    if isinstance(given, str) and not as_json:
+        show(given)
+    else:
+        show_json(given)
 
 
 def _headline(run: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ from mulligan.plugins import Unusable
 Bindings = dict[str, Template]
 
 _HTTP_SCHEMES = ("http://", "https://")
-_SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
+SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
 
 _HOLE = pattern(r"\$\{\s*([A-Za-z_]\w*)[^}\n]*\}?")
 # Keys of `http` that say how it is asked, and take no values.
@@ -248,7 +248,7 @@ def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
     params = {key: _shaped(form, key, SQL, scope, bindings) for key in ("connection",) if key in form}
     params |= {key: form[key] for key in ("read_only", "rows") if key in form}
     if isinstance(node, Mapping):
-        _note_bad_address(params, "connection", node, _SQL_SCHEMES, scope)
+        _note_bad_address(params, "connection", node, SQL_SCHEMES, scope)
     own = _shaped(form, "params", SQL, scope, bindings) if "params" in form else {}
     query = form.at("query") if "query" in form else None
     if query is not None and not isinstance(query, Scalar):

@@ -12,7 +12,7 @@ from .failures import invalid
 
 MEMORY = ":memory:"
 KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckdb"
-_SCHEMES = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
+SCHEMES = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
 _HIDDEN = "***"
 
 
@@ -36,7 +36,7 @@ def read_address(text: object) -> Address:
     if not isinstance(text, str) or not text.strip():
         raise invalid(f"'connection' is {_shown(text)}, and the address of a database is expected, such as {KNOWN}")
     scheme, separator, rest = text.strip().partition("://")
-    kind = _SCHEMES.get(scheme.lower())
+    kind = SCHEMES.get(scheme.lower())
     if not separator or kind is None:
         raise _unknown(scheme if separator else "")
     if kind == "postgres":
