@@ -264,6 +264,8 @@ class Workflow(_Frozen):
     description: str = ""
     # Workflows that `workflow` actions name, by the file as written there: pinned with this one.
     children: dict[str, Workflow] = {}
+    # The system whose file it was translated from; "" where it was written for us.
+    origin: str = ""
 
 
 def commands(found: Iterable[Command | None]) -> Iterator[Command]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
@@ -19,6 +19,9 @@ INCLUDE_DEPTH_MAX = 16
 # Each place that names a file holds a copy of it: files that name others twice double at each level.
 INCLUDES_MAX = 10_000
 FILE_BYTES_MAX = 64 * 1024 * 1024
+
+# What makes the tree of a workflow of a file's text: `parse`, or something that translates as well.
+Reader: TypeAlias = Callable[[Source], Node]
 
 
 class Examined(NamedTuple):
@@ -38,28 +41,38 @@ def lint(path: str | Path) -> list[Problem]:
     return list(examine(path).warnings)
 
 
-def examine(path: str | Path, *, text: str | None = None) -> Examined:
-    """The checked workflow in a file with its warnings, in one reading."""
+def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) -> Examined:
+    """The checked workflow in a file with its warnings, in one reading. `read` also reads the files it includes."""
     path = Path(path)
+    if path.suffix == python_files.SUFFIX and text is None:
+        return _built(path)
+    data = file_bytes(path) if text is None else _encoded(text)
+    with without_collections():
+        return _load(data, path, Files(path.parent, (path.resolve(),), {}, read))
+
+
+def file_bytes(path: Path) -> bytes:
+    """What is in the file. LanguageError where it cannot be read."""
     try:
-        data = path.read_bytes() if text is None else _encoded(text)
-        if path.suffix == python_files.SUFFIX and text is None:
-            return Examined(*python_files.build(path))
+        return path.read_bytes()
     except OSError as error:
         raise LanguageError([Problem("language.unreadable", _why(error), str(path))]) from None
-    with _without_collections():
-        return _load(data, path, Files(path.parent, (path.resolve(),), {}))
+
+
+def _built(path: Path) -> Examined:
+    file_bytes(path)
+    return Examined(*python_files.build(path))
 
 
 def load_text(text: str | bytes, file: str = "<text>") -> Workflow:
     """The checked workflow in a text. Files that it includes are looked for in the current folder."""
     data = text if isinstance(text, bytes) else _encoded(text)
-    with _without_collections():
+    with without_collections():
         return _load(data, Path(file), Files(Path(file).parent, (Path(file).resolve(),), {})).workflow
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """A large file is hundreds of thousands of objects and no garbage: looking for some takes a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -76,17 +89,22 @@ def _encoded(text: str) -> bytes:
 
 def _load(data: bytes, path: Path, files: Files) -> Examined:
     name = path.name.partition(".")[0] or "workflow"
+    source, root = read_tree(data, path, files.read)
+    workflow = read_workflow(root, source, "workflow" if name.startswith("<") else name, files)
+    return Examined(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
+
+
+def read_tree(data: bytes, path: Path, read: Reader) -> tuple[Source, Node]:
+    """What a file says, as a tree. LanguageError where nobody can read it."""
     try:
         if len(data) > FILE_BYTES_MAX:
             raise Refusal(
                 Problem("language.too_large", f"the file has more than {FILE_BYTES_MAX >> 20} MiB", str(path))
             )
         source = decode(data, str(path))
-        root = parse(source)
+        return source, read(source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None
-    workflow = read_workflow(root, source, "workflow" if name.startswith("<") else name, files)
-    return Examined(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
 
 
 class Known(NamedTuple):
@@ -100,10 +118,11 @@ class Known(NamedTuple):
 class Files:
     """The files around one file, which is the last of `stack`. A file that leads back to itself is refused."""
 
-    def __init__(self, folder: Path, stack: tuple[Path, ...], known: dict[Path, Known]) -> None:
+    def __init__(self, folder: Path, stack: tuple[Path, ...], known: dict[Path, Known], read: Reader = parse) -> None:
         self.folder = folder
         self.stack = stack
         self.known = known
+        self.read = read
         self.depth = 0
         self.size = 1
 
@@ -142,7 +161,7 @@ class Files:
         except (OSError, ValueError) as error:
             raise source.refuse("include", f"'{file}': {_why(error)}", node) from None
         try:
-            inner = Files(path.parent, (*self.stack, real), self.known)
+            inner = Files(path.parent, (*self.stack, real), self.known, self.read)
             return Known(_load(data, path, inner).workflow, inner.depth, inner.size)
         except LanguageError as error:
             source.problems.extend(error.problems[1:])

@@ -116,6 +116,8 @@ class Source:
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
+        # The system whose file this is; "" where it is ours.
+        self.origin = ""
         self.problems: list[Problem] = []
         self.noting = Noting(self.problems)
         # As keys: a policy is read wherever it is used, and what is said about it is said once.

@@ -71,8 +71,9 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
     files.add_needs(resolved, source)
     outputs = _outputs(fields, draft)
     warn_unused(fields, draft)
-    warn_foreign_templates(root, source)
-    warn_placeholders(root, source)
+    if not source.origin:
+        warn_foreign_templates(root, source)
+        warn_placeholders(root, source)
     _check_unused(draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),
@@ -86,6 +87,7 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
         secrets=draft.secrets,
         breakers=draft.breakers,
         children=draft.children,
+        origin=source.origin,
         **fields.pick("fail_fast", "timeout", "cancel_grace"),
     )
     _check(workflow, resolved, draft)

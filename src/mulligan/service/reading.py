@@ -21,7 +21,7 @@ from ..core.turn import fold
 from ..core.views import run_json
 from ..core.workflow import Workflow, decode, encode, version
 from ..errors import MulliganError, UnknownRun, UnknownStep
-from ..language import load
+from ..formats import load
 from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
 from .artifacts import located

@@ -1,0 +1,12 @@
+"""Other systems' files into ours: Torc, Prodigy, NoETL, Alphred.
+
+A reader translates the tree of a foreign file into the tree of one of ours, in which every node keeps the place it
+came from. From there on it is a file like any other: the language checks it, and what it refuses is shown in the
+foreign file. So what runs is what `convert` writes, and there is one meaning of everything.
+"""
+
+from mulligan.formats.loading import convert, examine, load
+from mulligan.formats.recognition import FORMATS
+from mulligan.language.loading import Examined
+
+__all__ = ["FORMATS", "Examined", "convert", "examine", "load"]
