@@ -1,4 +1,7 @@
-"""Actions that other packages add. They are looked for only when a file has a key that is none of ours."""
+"""Actions that other packages add. They are looked for only when a file has a key that is none of ours.
+
+Those that translated files use (`foreign_actions`) are found the same way, and before anything that is installed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ import msgspec
 
 from mulligan.language.shapes import Deferred, Either, Json, Key, Record, Shape, Template
 from mulligan.plugins import ActionPlugin
+
+
+OWN_PACKAGE = "mulligan"
 
 
 class Plugin(msgspec.Struct, frozen=True):
@@ -45,7 +51,7 @@ class ActionRecord(Record, frozen=True):
     """A mapping in which an action stands: beside our keys it takes those that packages add."""
 
     def known(self, word: str) -> Key | None:
-        return self.keys.get(word) or (_ADDED if word in names() else None)
+        return self.keys.get(word) or (_ADDED if _is_foreign(word) or word in names() else None)
 
     @property
     def words(self) -> Collection[str]:
@@ -57,13 +63,25 @@ _ADDED = Key(Deferred(Json))
 
 
 def names() -> frozenset[str]:
-    """The names of all actions that packages offer, whether these can be used or not."""
-    return frozenset(_offered(tuple(sys.path)))
+    """The names of all actions that packages offer, whether these can be used or not, and of the foreign ones."""
+    return frozenset(_offered(tuple(sys.path))) | _foreign().keys()
 
 
 def find(name: str) -> Plugin | None:
     """The action of that name; None where no package offers one, Unusable where it cannot be had."""
+    if _is_foreign(name):
+        return Plugin(name, OWN_PACKAGE, _foreign()[name])
     return _found(name, tuple(sys.path))
+
+
+def _is_foreign(name: str) -> bool:
+    return name in _foreign()
+
+
+@lru_cache(maxsize=1)
+def _foreign() -> dict[str, ActionPlugin]:
+    found: dict[str, ActionPlugin] = import_module("mulligan.language.foreign_actions").ACTIONS
+    return found
 
 
 # What is installed is what is found along the path: it is looked through once for each.

@@ -1,0 +1,29 @@
+"""Actions of ours that stand in translated files. Loaded only when a file has a key that is none of the language's."""
+
+from __future__ import annotations
+
+from mulligan.plugins import ActionPlugin
+
+# A NoETL step in one action: its templates are Jinja2 over a context that steps change, and no expression of ours
+# could say what they say. What it gives is the envelope {result, ctx, next, status}.
+NOETL = ActionPlugin(
+    "mulligan.worker.actions.noetl:run",
+    about="one step of a NoETL playbook",
+    keys={
+        "name": "the step's name in the playbook, where it is not ours",
+        "tool": "what it does: {kind: …}, or a list of {name, kind, …}, which is a pipeline; without it, nothing",
+        "render": "instead of a tool: the value whose templates are filled in is the result",
+        "input": "values for the tool, by name; templates",
+        "workload": "the playbook's workload: ${inputs}",
+        "seen": "what the steps before it gave, by their names: {a: ${steps.a.output}}",
+        "item": "in a loop: {name, value, index, length}",
+        "loop": "of a step that follows a loop: the output of the map, whose results are its own",
+        "set": "what is set when it has ended well: {ctx.x: …, vars.y: …}; templates",
+        "cases": "what is done by what has happened: [{when, then}]",
+        "next": "where it goes on: {mode: exclusive | inclusive, must_match: false, arcs: [{step, when, set, args}]}",
+        "auth": "credentials by name: {pg: ${secrets.pg}}",
+        "failure": "of a step that a failure led to: ${failure}. It fails in turn where no arc takes it up",
+    },
+)
+
+ACTIONS = {"noetl": NOETL}
