@@ -239,6 +239,21 @@ def test_the_delay_grows_by_its_factor_up_to_its_limit():
     assert [delay_seconds(backoff, n, "", {}) for n in (1, 2, 3, 4)] == [2, 6, 18, 20]
 
 
+def test_each_retry_has_the_delay_of_its_number_and_the_last_delay_is_for_all_that_follow():
+    backoff = Backoff(delays=(1, 5, 30))
+
+    assert [delay_seconds(backoff, n, "", {}) for n in (1, 2, 3, 4, 5)] == [1, 5, 30, 30, 30]
+
+
+def test_named_delays_keep_to_their_limit_and_are_spread_by_jitter():
+    backoff = Backoff(delays=(10, 40), max_delay=20, jitter=0.5)
+
+    waits = [delay_seconds(backoff, 1, seed, {}) for seed in "abcdefgh"]
+
+    assert all(5 <= wait <= 15 for wait in waits) and len(set(waits)) > 1
+    assert all(delay_seconds(backoff, 2, seed, {}) <= 20 for seed in "abcdefgh")
+
+
 def test_the_delay_is_counted_by_retries_of_the_rule():
     first = Rule(exit_codes=(10,), backoff=Backoff(delay=1, factor=10))
     second = Rule(exit_codes=(11,), backoff=Backoff(delay=3, factor=10))

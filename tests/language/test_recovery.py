@@ -31,6 +31,11 @@ RETRIES = [
         "{max_retries: 2, delay: 2s, factor: 2, max_delay: 30s, jitter: 0.2}",
         (Rule(any=True, max_retries=2, backoff=Backoff(2.0, 2.0, 30.0, 0.2)),),
     ),
+    # a delay for each retry
+    (
+        "{max_retries: 4, delays: [1s, 5s, 1m], max_delay: 30s}",
+        (Rule(any=True, max_retries=4, backoff=Backoff(max_delay=30.0, delays=(1.0, 5.0, 60.0))),),
+    ),
     # one rule with a filter
     ("{codes: TIMEOUT, max_retries: 1}", (Rule(codes=("TIMEOUT",), max_retries=1),)),
     # a list of rules, in the order of the file

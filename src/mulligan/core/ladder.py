@@ -147,11 +147,17 @@ def _refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> 
 def delay_seconds(backoff: Backoff, number: int, seed: str, details: Mapping[str, Any]) -> float:
     """How long to wait before the number-th retry. The jitter is a hash: the same run waits the same every time."""
     limit = float("inf") if backoff.max_delay is None else backoff.max_delay
-    delay = min(limit, backoff.delay * _growth(backoff.factor, number))
+    delay = min(limit, _asked_seconds(backoff, number))
     share = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8]) / 2**64
     delay = min(limit, delay * (1 + backoff.jitter * (2 * share - 1)))
     delay = max(delay, min(limit, figure(details.get("retry_after"))))
     return max(0.0, min(delay, _LONGEST_SECONDS))
+
+
+def _asked_seconds(backoff: Backoff, number: int) -> float:
+    if backoff.delays:
+        return backoff.delays[min(number, len(backoff.delays)) - 1]
+    return backoff.delay * _growth(backoff.factor, number)
 
 
 def _growth(factor: float, number: int) -> float:

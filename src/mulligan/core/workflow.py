@@ -73,12 +73,16 @@ AGENT = "agent"
 
 
 class Backoff(_Frozen):
-    """min(max_delay, delay * factor**(n-1)), spread by jitter (a share of it)."""
+    """min(max_delay, delay * factor**(n-1)), spread by jitter (a share of it).
+
+    Where there are `delays` the n-th of them stands for the product, and the last one for all that follow.
+    """
 
     delay: float = 0.0
     factor: float = 1.0
     max_delay: float | None = None
     jitter: float = 0.0
+    delays: tuple[float, ...] = ()
 
 
 class Adjust(_Frozen):

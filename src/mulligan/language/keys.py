@@ -51,6 +51,13 @@ BACKOFF = {
     "max_delay": Key(DURATION, "no delay is longer than this"),
     "jitter": Key(number(0, 1), "the share of a delay that is random"),
 }
+RULE_BACKOFF = {
+    **BACKOFF,
+    "delays": Key(
+        ListOf(DURATION, at_least=1),
+        "in place of delay and factor: one for each retry, the last one for all that follow",
+    ),
+}
 LOOP_BACKOFF = {
     **BACKOFF,
     "delay": Key(DURATION, "edges that close a loop: how long to wait before the first time round"),
@@ -85,7 +92,7 @@ RULE_KEYS = {
     "pattern": Key(PATTERN, "a regular expression that the failure's message matches"),
     "any": Key(FLAG, "matches every failure that is not fatal"),
     "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
-    **BACKOFF,
+    **RULE_BACKOFF,
     "recovery_script": Key(as_node(SCRIPT), "runs after the retry is reserved and before it starts"),
     "adjust": Key(ADJUST, "what the next attempt gets more of"),
 }

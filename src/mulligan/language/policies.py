@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
 from mulligan.language.actions import shell_action
-from mulligan.language.keys import ADJUST, BACKOFF, POLICY, RETRY, RULE, RULE_KEYS, SCRIPT
+from mulligan.language.keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.scope import Scope
 from mulligan.language.settings import Retry, Settings
@@ -65,6 +65,7 @@ def _rules(node: Node, scope: Scope, settings: Settings) -> tuple[Rule, ...]:
 def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = False) -> Rule:
     matchers = [key for key in _MATCHERS if key in form.node.entries]
     _refuse_bad_matchers(form, matchers, scope, is_alone=is_alone)
+    _refuse_two_backoffs(form, scope)
     script = _script(form.at("recovery_script"), scope, settings) if "recovery_script" in form else None
     return Rule(
         **form.pick("codes", "exit_codes", "pattern"),
@@ -95,7 +96,14 @@ def _refuse_bad_matchers(form: Fields, matchers: list[str], scope: Scope, *, is_
 
 
 def read_backoff(form: Fields) -> Backoff:
-    return Backoff(**form.pick(*BACKOFF))
+    return Backoff(**form.pick(*RULE_BACKOFF))
+
+
+def _refuse_two_backoffs(form: Fields, scope: Scope) -> None:
+    both = [key for key in ("delay", "factor") if key in form.node.entries]
+    if "delays" in form.node.entries and both:
+        message = f"'delays' says how long each delay is, and so does '{both[0]}'"
+        scope.note(scope.source.refuse("rule", message, form.key("delays"), hint="remove one of them"))
 
 
 def _adjust(form: Fields, scope: Scope) -> Adjust:
