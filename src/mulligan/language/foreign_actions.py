@@ -13,6 +13,7 @@ NOETL = ActionPlugin(
         "name": "the step's name in the playbook, where it is not ours",
         "tool": "what it does: {kind: …}, or a list of {name, kind, …}, which is a pipeline; without it, nothing",
         "render": "instead of a tool: the value whose templates are filled in is the result",
+        "result": "instead of a tool: the result as it is, nothing filled in; of a step that follows a child run",
         "input": "values for the tool, by name; templates",
         "workload": "the playbook's workload: ${inputs}",
         "seen": "what the steps before it gave, by their names: {a: ${steps.a.output}}",

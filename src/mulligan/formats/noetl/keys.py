@@ -1,0 +1,309 @@
+"""Every mapping that a file of NoETL's may have, in each of its dialects, and what becomes of its keys."""
+
+from __future__ import annotations
+
+from mulligan.formats.noetl.dialects import ANY, DESCRIPTION, NAME, Dialect, Open
+from mulligan.formats.noetl.tool_keys import (
+    OUTPUT,
+    RETRY,
+    RETRY_THEN,
+    RULE,
+    RULE_ELSE,
+    RULE_THEN,
+    TOOL_POLICY,
+    TOOL_SPEC,
+    TOOLS,
+)
+from mulligan.language.shapes import FLAG, TEXT, Choice, Either, Key, ListOf, MapOf, Nothing, Record, Shape, whole
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+METADATA = Open(
+    "metadata",
+    {
+        "name": Key(NAME, "the workflow's 'name'"),
+        "path": Key(NAME, "what other playbooks call it by"),
+        "description": Key(ANY, "the workflow's 'description'"),
+        "tags": Key(ANY, "a comment"),
+        "exposed_in_ui": Key(ANY, "a comment"),
+        "exposes_as_mcp": Key(ANY, "a comment"),
+        "agent": Key(ANY, "a comment"),
+        "capabilities": Key(ANY, "a comment"),
+        "inline_when_safe": Key(ANY, "a comment"),
+    },
+)
+REQUIRES = Record(
+    "requires",
+    {
+        "tools": Key(ListOf(TEXT), "refused where one of them is not there"),
+        "features": Key(ListOf(TEXT), "a comment"),
+    },
+)
+EXECUTOR_POLICY = Record(
+    "executor_policy",
+    {
+        "defaults": Key(ANY, "not honoured: a warning"),
+        "results": Key(ANY, "not honoured: a warning"),
+        "limits": Key(ANY, "not honoured: a warning"),
+    },
+)
+EXECUTOR_SPEC = Record(
+    "executor_spec",
+    {
+        "entry_step": Key(NAME, "the step that starts (default: 'start', else the first)"),
+        "final_step": Key(NAME, "the step that becomes 'end'"),
+        "no_next_is_error": Key(FLAG, "'no_match: fail' on every step with arcs"),
+        "policy": Key(EXECUTOR_POLICY, "not honoured: a warning"),
+    },
+)
+EXECUTOR = Record(
+    "executor",
+    {
+        "profile": Key(Choice(("local", "distributed", "auto")), "makes no difference"),
+        "version": Key(TEXT, "makes no difference"),
+        "requires": Key(REQUIRES, "what the file cannot do without"),
+        "spec": Key(EXECUTOR_SPEC, "where it starts and ends"),
+    },
+)
+KEYCHAIN = Record(
+    "keychain",
+    {
+        "name": Key(NAME, "a secret of that name, from the variable NOETL_NAME", is_required=True),
+        "kind": Key(
+            Choice(
+                (
+                    *("secret_manager", "oauth2", "google_id_token", "bearer", "static", "credential"),
+                    *("credential_ref", "google_oauth", "google_service_account"),
+                )
+            ),
+            "where NoETL gets it; here it comes from the environment, and 'static' is refused",
+        ),
+        "scope": Key(Choice(("local", "global", "shared", "catalog")), "makes no difference"),
+        **{
+            key: Key(ANY, "not used: the secret comes from the environment")
+            for key in (
+                *("provider", "auth", "map", "endpoint", "method", "headers", "data", "auto_renew", "token_field"),
+                *("ttl_field", "ttl_seconds", "credential", "target_audience"),
+            )
+        },
+    },
+)
+WORKBOOK = Record(
+    "workbook_entry",
+    {
+        "name": Key(NAME, "what steps call it by", is_required=True),
+        "desc": Key(ANY, "a comment"),
+        "tool": Key(ANY, "stands in the step that names it", is_required=True),
+    },
+)
+WORKLOAD: Shape = Either("a mapping", mapping=MapOf(ANY, r"(?s:.+)"), empty=Nothing())
+
+PLAYBOOK = Dialect(
+    "playbook",
+    {
+        "apiVersion": Key(TEXT, "tells the file; 'noetl.io/v1' is the oldest dialect"),
+        "kind": Key(Choice(("Playbook", "playbook")), "what the file is"),
+        "metadata": Key(METADATA, "name, description and comments"),
+        "name": Key(NAME, "the workflow's 'name', in the oldest dialect"),
+        "path": Key(NAME, "what other playbooks call it by, in the oldest dialect"),
+        "description": Key(ANY, "the workflow's 'description', in the oldest dialect"),
+        "executor": Key(EXECUTOR, "where it starts and ends"),
+        "workload": Key(WORKLOAD, "'inputs' with defaults: -i key=value overrides"),
+        "keychain": Key(ListOf(KEYCHAIN), "'secrets'"),
+        "workbook": Key(ListOf(WORKBOOK), "tools that steps call by name"),
+        "workflow": Key(ListOf(ANY, at_least=1), "'steps'", is_required=True),
+    },
+    elsewhere={"vars": "put its entries under 'workload:'", "steps": "did you mean 'workflow'?"},
+)
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+STEP_POLICY = Record(
+    "step_policy",
+    {
+        "admit": Key(ANY, "not honoured, nor by NoETL: a warning"),
+        "lifecycle": Key(ANY, "not honoured, nor by NoETL: a warning"),
+        "failure": Key(ANY, "'best_effort' is 'continue_on_error' (NoETL does not read it)"),
+        "emit": Key(ANY, "not honoured, nor by NoETL: a warning"),
+    },
+)
+STEP_SPEC = Dialect(
+    "step_spec",
+    {
+        "policy": Key(STEP_POLICY, "what holds for the whole step"),
+        "timeout": Key(ANY, "the step's 'timeout' (NoETL does not read it)"),
+    },
+    elsewhere={"next_mode": "write it as 'mode' of 'next.spec'"},
+)
+ARC = Dialect(
+    "arc",
+    {
+        "step": Key(NAME, "the step that follows", is_required=True),
+        "when": Key(ANY, "an edge that is taken where it holds"),
+        "set": Key(ANY, "is set where the arc is taken"),
+        "spec": Key(ANY, "not honoured, nor by NoETL: a warning"),
+    },
+    elsewhere={"args": "write it as 'set'"},
+)
+ROUTER_SPEC = Record(
+    "next_spec",
+    {
+        "mode": Key(Choice(("exclusive", "inclusive")), "the first arc that holds (default), or all that hold"),
+        "on_no_match": Key(
+            Choice(("complete", "quiet", "fail")), "no arc holds: the path ends (default), or the step fails"
+        ),
+        "policy": Key(ANY, "not honoured, nor by NoETL: a warning"),
+    },
+)
+ROUTER = Record(
+    "next",
+    {
+        "spec": Key(ROUTER_SPEC, "how arcs are chosen"),
+        "arcs": Key(ListOf(ARC), "what follows"),
+    },
+)
+LOOP_POLICY = Record("loop_policy", {"exec": Key(ANY, "makes no difference on one machine")})
+LOOP_SPEC = Dialect(
+    "loop_spec",
+    {
+        "mode": Key(Choice(("sequential", "parallel", "async")), "one item after the other (default), or all at once"),
+        "max_in_flight": Key(ANY, "'max_parallel' of the map"),
+        "policy": Key(LOOP_POLICY, "makes no difference"),
+    },
+    elsewhere={"frame": "it is for cursors, which are not there: list the rows in a step before"},
+)
+_LOOP = {
+    "in": Key(ANY, "what the map runs over"),
+    "iterator": Key(TEXT, "the item's name"),
+}
+LOOP = Dialect(
+    "loop",
+    {**_LOOP, "spec": Key(LOOP_SPEC, "how items run")},
+    elsewhere={
+        "mode": "put it into 'spec:'",
+        "collection": "did you mean 'in'?",
+        "element": "did you mean 'iterator'?",
+        "cursor": "rows are not claimed one by one: list them in a step before, and loop over its result",
+    },
+)
+OLDER_LOOP = Dialect(
+    "older_loop",
+    {
+        **_LOOP,
+        "mode": Key(Choice(("sequential", "parallel", "async")), "one item after the other (default), or all at once"),
+        "collection": Key(ANY, "'in' of the oldest dialect"),
+        "element": Key(TEXT, "'iterator' of the oldest dialect"),
+        "concurrency": Key(ANY, "'max_parallel' of the map"),
+        "max_in_flight": Key(ANY, "'max_parallel' of the map"),
+        "limit": Key(whole(0), "'max_items' of the map"),
+    },
+    elsewhere={
+        "spec": "write 'mode' and 'max_in_flight' without 'spec'",
+        "cursor": "rows are not claimed one by one: list them in a step before, and loop over its result",
+        **dict.fromkeys(("where", "order_by", "chunk", "filter", "until"), "make the list in a step before"),
+    },
+)
+STEP = Dialect(
+    "step",
+    {
+        "step": Key(NAME, "the step's name", is_required=True),
+        "desc": DESCRIPTION,
+        "spec": Key(STEP_SPEC, "what holds for the whole step"),
+        "input": Key(ANY, "what its tool is given"),
+        "loop": Key(LOOP, "a map over the items"),
+        "tool": Key(ANY, "what it does: one tool, or a list of them"),
+        "set": Key(ANY, "is set after a success"),
+        "next": Key(ROUTER, "what follows"),
+        "output": Key(ANY, "not honoured, nor by NoETL: a warning"),
+    },
+    elsewhere={
+        "case": "write each case as an arc of 'next': {step: …, when: …}",
+        "vars": "write it as 'set'",
+        "set_ctx": "write it as 'set' with 'ctx.NAME'",
+        "set_iter": "write it as 'set' with 'iter.NAME'",
+        "args": "write it as 'input'",
+        "when": "put the condition on the arc that leads here",
+        "type": "write it as 'kind' of 'tool'",
+        "retry": "write it as a rule of 'tool.spec.policy'",
+        "result": "the result of a step is read by its name",
+        "outcome": "the outcome of a step is read as 'output'",
+        "sink": "write it as a step of its own",
+        "save": "write it as a step of its own",
+    },
+)
+TARGET = Dialect(
+    "target",
+    {
+        "step": Key(NAME, "the step that follows"),
+        "args": Key(ANY, "what the step that follows is given"),
+        "data": Key(ANY, "'args' of the oldest dialect"),
+        "input": Key(ANY, "what the step that follows is given"),
+        "when": Key(ANY, "an edge that is taken where it holds"),
+        "then": Key(ANY, "the steps that follow where 'when' holds"),
+        "else": Key(ANY, "the steps that follow where nothing before held"),
+    },
+)
+CASE = Record(
+    "case",
+    {
+        "when": Key(
+            ANY, "asked after the tool ('call.done', 'call.error', 'loop.done', 'step.exit')", is_required=True
+        ),
+        "then": Key(ANY, "what is done where it holds", is_required=True),
+    },
+)
+THEN = Dialect(
+    "then",
+    {
+        "next": Key(ANY, "the steps that follow"),
+        "set": Key(ANY, "is set"),
+        "fail": Key(ANY, "the step fails with that message"),
+        "retry": Key(ANY, "a retry of the step"),
+        "call": Key(ANY, "another step with arguments, as 'next' does it"),
+    },
+    elsewhere={
+        "collect": "pages are a loop: let the step lead back to itself, and gather with 'set'",
+        "sink": "write it as a step of its own, and lead to it with 'next'",
+    },
+)
+OLDER_STEP = Dialect(
+    "older_step",
+    {
+        "step": Key(NAME, "the step's name", is_required=True),
+        "desc": DESCRIPTION,
+        "args": Key(ANY, "what its tool is given"),
+        "loop": Key(OLDER_LOOP, "a map over the items"),
+        "tool": Key(ANY, "what it does"),
+        "vars": Key(ANY, "is set after a success, read as 'vars.NAME'"),
+        "case": Key(ListOf(CASE), "what follows, by what came of it"),
+        "next": Key(ANY, "what follows where no case says so"),
+        "retry": Key(ANY, "a retry policy"),
+        "timeout": Key(ANY, "the step's 'timeout'"),
+        "input": Key(ANY, "'args' by its newer name"),
+        # Of the oldest dialect, which has the keys of the tool on the step.
+        "type": Key(TEXT, "'kind' of the tool"),
+        "data": Key(ANY, "'args' of the oldest dialect"),
+        "assert": Key(ANY, "not honoured: a warning"),
+        **{
+            key: Key(ANY, "the tool's key of that name, in the oldest dialect")
+            for key in (
+                *("code", "method", "url", "endpoint", "headers", "params", "payload", "body", "auth"),
+                *("command", "commands", "query", "path", "return_step", "database", "name"),
+            )
+        },
+    },
+    elsewhere={
+        "set": "write it as 'vars'",
+        "spec": "write 'timeout' and 'retry' without 'spec'",
+        "when": "put the condition on what leads here",
+        "save": "write it as a step of its own, and lead to it with 'next'",
+        "sink": "write it as a step of its own, and lead to it with 'next'",
+    },
+)
+
+RECORDS: tuple[Record, ...] = (
+    *(PLAYBOOK, METADATA, EXECUTOR, REQUIRES, EXECUTOR_SPEC, EXECUTOR_POLICY, KEYCHAIN, WORKBOOK),
+    *(STEP, STEP_SPEC, STEP_POLICY, LOOP, LOOP_SPEC, LOOP_POLICY, ROUTER, ROUTER_SPEC, ARC),
+    *(OLDER_STEP, OLDER_LOOP, TARGET, CASE, THEN),
+    *(*TOOLS.values(), OUTPUT, TOOL_SPEC, TOOL_POLICY, RULE, RULE_THEN, RULE_ELSE, RETRY, RETRY_THEN),
+)

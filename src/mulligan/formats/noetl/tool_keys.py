@@ -1,0 +1,227 @@
+"""The tools of NoETL's playbooks: their keys, and what becomes of them."""
+
+from __future__ import annotations
+
+from mulligan.formats.noetl.dialects import ANY, ATTEMPTS, GROWTH, NAME, SECONDS, Dialect
+from mulligan.language.shapes import FLAG, TEXT, Choice, Key, ListOf, Record
+
+OUTPUT = Dialect(
+    "output",
+    {
+        "store": Key(ANY, "makes no difference: a result of any size is kept"),
+        "select": Key(ANY, "not honoured, the result is there whole: a warning"),
+        "inline_max_bytes": Key(ANY, "makes no difference"),
+        "preview_max_bytes": Key(ANY, "makes no difference"),
+        "scope": Key(ANY, "makes no difference: a result lives as long as its run"),
+    },
+    elsewhere={"accumulate": "gather with 'set'", "as": "write it as 'set' of the step"},
+)
+RULE_THEN = Record(
+    "rule_then",
+    {
+        "do": Key(Choice(("continue", "retry", "break", "jump", "fail")), "what is done", is_required=True),
+        "attempts": Key(ANY, "how often it is called in all"),
+        "backoff": Key(
+            Choice(("none", "fixed", "linear", "exponential")), "how delays grow; 'none' with a delay is constant"
+        ),
+        "delay": Key(ANY, "seconds before the next call"),
+        "to": Key(NAME, "the task to jump to"),
+        "set": Key(ANY, "is set"),
+    },
+)
+RULE_ELSE = Record("rule_else", {"then": Key(RULE_THEN, "what is done where no rule before holds", is_required=True)})
+RULE = Record(
+    "rule",
+    {
+        "when": Key(ANY, "asked after each call"),
+        "then": Key(RULE_THEN, "what is done where it holds"),
+        "else": Key(RULE_ELSE, "what is done where no rule before holds"),
+    },
+)
+TOOL_POLICY = Record(
+    "tool_policy",
+    {
+        "rules": Key(ListOf(RULE, at_least=1), "the first that holds decides"),
+        "mode": Key(ANY, "makes no difference, as in NoETL"),
+        "on_unmatched": Key(ANY, "makes no difference, as in NoETL: an error without a rule fails"),
+        **{key: Key(ANY, "not honoured, nor by NoETL: a warning") for key in ("before", "after", "finally")},
+    },
+)
+TOOL_SPEC = Record(
+    "tool_spec",
+    {
+        "policy": Key(TOOL_POLICY, "what is done after each call"),
+        "timeout": Key(ANY, "the step's 'timeout'"),
+    },
+)
+_NO_PAGES = dict.fromkeys(
+    ("next_call", "collect", "sink", "params", "url", "method", "headers", "body", "data", "on_success", "on_error"),
+    "pages are a loop: let the step lead back to itself, and gather with 'set'",
+)
+RETRY_THEN = Dialect(
+    "retry_then",
+    {
+        "max_attempts": Key(ATTEMPTS, "how often it is called in all"),
+        "initial_delay": Key(SECONDS, "seconds before the first retry"),
+        "backoff_multiplier": Key(GROWTH, "how much longer each further delay is"),
+        "max_delay": Key(SECONDS, "no delay is longer"),
+    },
+    elsewhere=_NO_PAGES,
+)
+RETRY = Dialect(
+    "retry",
+    {
+        "when": Key(ANY, "a retry only where it holds"),
+        "retry_when": Key(ANY, "the same"),
+        "then": Key(RETRY_THEN, "how often and when"),
+        "max_attempts": Key(ATTEMPTS, "how often it is called in all"),
+        "initial_delay": Key(SECONDS, "seconds before the first retry"),
+        "delay": Key(SECONDS, "the same"),
+        "backoff_multiplier": Key(GROWTH, "how much longer each further delay is"),
+        "backoff": Key(GROWTH, "the same"),
+        "max_delay": Key(SECONDS, "no delay is longer"),
+        "jitter": Key(FLAG, "true: a tenth of each delay is random"),
+    },
+    elsewhere={**_NO_PAGES, "stop_when": "say when to try again, with 'when'"},
+)
+
+_COMMON = {
+    "kind": Key(TEXT, "which tool it is"),
+    "name": Key(NAME, "what it is called in a list of tools"),
+    "desc": Key(ANY, "a comment"),
+    "input": Key(ANY, "what it is given"),
+    "args": Key(ANY, "the same; 'input' wins"),
+    "auth": Key(ANY, "the name of a credential: a secret from the variable NOETL_NAME"),
+    "spec": Key(TOOL_SPEC, "what is done after each call"),
+    "output": Key(OUTPUT, "where its result is kept"),
+    "retry": Key(ANY, "a retry policy: a number, true, a mapping or a list"),
+}
+
+
+def _tool(kind: str, about: dict[str, str], *unused: str) -> Dialect:
+    keys = {**_COMMON, **{key: Key(ANY, said) for key, said in about.items()}}
+    return Dialect(f"tool_{kind}", {key: known for key, known in keys.items() if key not in unused}, elsewhere=_GONE)
+
+
+_GONE = {
+    "eval": "write it as 'spec.policy.rules'",
+    "expr": "write it as 'when'",
+    "pipe": "write the tools as a list under 'tool'",
+    "set_vars": "write it as 'set' of the step",
+    "sink": "write it as a step of its own",
+    "save": "write it as a step of its own",
+    "deps": "install packages where the workers run",
+    **dict.fromkeys(
+        ("db_host", "db_port", "db_user", "db_password", "db_name", "db_conn_string"),
+        "name a credential under 'auth', and put it into the variable NOETL_NAME",
+    ),
+}
+_SQL = {
+    "command": "what it runs",
+    "commands": "what it runs, several",
+    "query": "what it runs",
+    "command_b64": "the same in base64",
+    "commands_b64": "the same in base64",
+    "query_b64": "the same in base64",
+    "script": "the file it runs",
+}
+TOOLS: dict[str, Dialect] = {
+    "python": _tool(
+        "python",
+        {
+            "code": "what it runs",
+            "code_b64": "the same in base64",
+            "code_base64": "the same in base64",
+            "script": "the file it runs",
+            "libs": "modules by the names under which the code knows them",
+            "data": "'args' of the oldest dialect",
+        },
+    ),
+    "http": _tool(
+        "http",
+        {
+            "method": "the method",
+            "url": "where the request goes",
+            "endpoint": "the same",
+            "headers": "its headers",
+            "params": "what follows the '?'",
+            "body": "its body, as JSON where it is a mapping or list",
+            "payload": "the same",
+            "data": "{query, body}",
+            "timeout": "how long the server may take, in seconds",
+            "verify_ssl": "whether its certificate is looked at",
+            "verify": "the same",
+            "follow_redirects": "whether a redirect is followed",
+        },
+    ),
+    "postgres": _tool(
+        "postgres",
+        {
+            **_SQL,
+            "sql": "what it runs",
+            "params": "values that are bound",
+            "pool": "makes no difference",
+            "with": "what it is given",
+        },
+    ),
+    "duckdb": _tool(
+        "duckdb",
+        {
+            **_SQL,
+            "queries": "what it runs, several",
+            "cmd": "what it runs",
+            "cmds": "what it runs, several",
+            "params": "values that are bound",
+            "database": "the file of the database (default: in memory)",
+            "credentials": "'auth' of the oldest dialect",
+        },
+    ),
+    "shell": _tool(
+        "shell",
+        {
+            "cmds": "what it runs, one after the other",
+            "cmd": "the same",
+            "command": "the same",
+            "env": "environment variables",
+            "cwd": "the folder it runs in",
+            "timeout_seconds": "the time of all of them (default 600)",
+        },
+    ),
+    "playbook": _tool(
+        "playbook",
+        {
+            "path": "the other file: beside this one, or by its 'metadata.path' or name",
+            "version": "makes no difference: the file that is there",
+            "return_step": "the step whose result is the result",
+            "timeout": "the step's 'timeout', in seconds",
+            "data": "'args' of the oldest dialect",
+        },
+        "auth",
+    ),
+    "workbook": _tool("workbook", {"data": "'args' of the oldest dialect", "with": "the same"}, "auth"),
+    "secrets": _tool(
+        "secrets",
+        {"provider": "'env'; others are refused", "secret_name": "the environment variable"},
+    ),
+    "noop": _tool("noop", {}, "auth"),
+}
+# Tools of NoETL's that are not here, and what to do in their place.
+MISSING_TOOLS = {
+    "ducklake": "use 'duckdb', which can attach a ducklake catalog",
+    "snowflake": "use 'python' with snowflake's own package",
+    "transfer": "use 'duckdb', which reads and writes many sources, or a step for each side",
+    "snowflake_transfer": "use 'python' with snowflake's own package",
+    "gcs": "use 'shell' with 'gcloud storage', or 'python'",
+    "nats": "use 'shell' with the 'nats' program, or 'python'",
+    "container": "use 'shell' with 'docker run'",
+    "script": "use 'shell' or 'python' with its 'script'",
+    "artifact": "results of any size are kept: read the step's result",
+    "mcp": "use 'python' or 'http'",
+    "agent": "convert the file, and write the step with 'agent:'",
+    "iterator": "write it as 'loop' of a step",
+    "playbooks": "write one step per playbook",
+    "gateway": "use 'http'",
+    "task_sequence": "write the tools as a list under 'tool'",
+    "rhai": "use 'python'",
+    "result_fetch": "results are there whole: read the step's result",
+}
