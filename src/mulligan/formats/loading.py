@@ -16,10 +16,11 @@ from mulligan.language.document import parse
 from mulligan.language.loading import Examined, file_bytes, read_tree, without_collections
 from mulligan.language.nodes import Enough, Node, Refusal, Source
 
-# What reads a file that is no YAML, by the end of its name. JSON is YAML.
+# What reads a file that is no YAML, by the end of its name.
 _SYNTAXES = {
     ".kdl": "mulligan.formats.torc.kdl:parse",
-    ".json5": "mulligan.formats.torc.json5_text:parse",
+    ".json": "mulligan.formats.json5_text:parse_json",
+    ".json5": "mulligan.formats.json5_text:parse",
 }
 
 

@@ -70,7 +70,7 @@ def decode(data: bytes, file: str) -> Source:
 
 def parse(source: Source, *, is_c_parser_wanted: bool = True) -> Node:
     """The one document in the file."""
-    _refuse_unprintable(source)
+    refuse_unprintable(source)
     parser = _c_module.CParser(source.text) if _c_module and is_c_parser_wanted else _PurePythonParser(source.text)
     try:
         return _Builder(source, parser).document()
@@ -80,7 +80,8 @@ def parse(source: Source, *, is_c_parser_wanted: bool = True) -> Node:
         raise source.refuse_at("yaml", str(error).lower(), 0, 0) from None
 
 
-def _refuse_unprintable(source: Source) -> None:
+def refuse_unprintable(source: Source) -> None:
+    """Refuse a text with a control character in it."""
     if found := _UNPRINTABLE.search(source.text):
         before = source.text[: found.start()]
         line = Source(before, "").lines

@@ -1,0 +1,89 @@
+"""A text that is read from its first character to its last: what stands where, and refusals that point at it.
+
+For the syntaxes that no library reads with the place of every value: JSON5 and KDL.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+from mulligan.language.document import DEPTH_MAX, UNFIT, refuse_unprintable
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
+from mulligan.language.patterns import pattern
+from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
+
+# As `Source` tells lines apart.
+_LINE_BREAK = pattern("\r\n|[\n\r\x85\u2028\u2029]")
+_SURROGATES = pattern("[\ud800-\udbff][\udc00-\udfff]")
+
+
+class Scanner:
+    """The text and the place that reading has come to, `at`."""
+
+    def __init__(self, source: Source) -> None:
+        refuse_unprintable(source)
+        self.source = source
+        self.text = source.text
+        self.at = 0
+        self._line_starts = [0, *(found.end() for found in _LINE_BREAK.finditer(source.text))]
+
+    def peek(self, length: int = 1) -> str:
+        return self.text[self.at : self.at + length]
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """The line and column of a character."""
+        line = bisect_right(self._line_starts, offset) - 1
+        return line, offset - self._line_starts[line]
+
+    def scalar(self, value: Any, text: str, style: str, start: int) -> Scalar:
+        """A value that was written from `start` up to here."""
+        line, column = self.place(start)
+        is_one_line = line + 1 == len(self._line_starts) or self.at < self._line_starts[line + 1]
+        return Scalar(value, text, style, line, column, column + self.at - start if is_one_line else column)
+
+    def refuse(self, code: str, message: str, start: int, end: int | None = None, *, hint: str = "") -> Refusal:
+        length = 1 if end is None else end - start
+        return self.source.refuse_at(code, message, *self.place(start), length, hint=hint)
+
+    def refuse_too_deep(self, depth: int) -> None:
+        if depth >= DEPTH_MAX:
+            message = f"more than {DEPTH_MAX} lists and mappings inside each other"
+            raise self.refuse("too_deep", message, self.at)
+
+    def whole(self, text: str, start: int) -> int:
+        """A whole number, with its base in front where that is not ten."""
+        try:
+            value = int(text, 0 if text.lstrip("+-")[1:2] in tuple("xXob") else 10)
+        except ValueError:  # more digits than Python reads
+            value = INTEGER_MAX + 1
+        if not INTEGER_MIN <= value <= INTEGER_MAX:
+            raise self._refuse_number(text, start)
+        return value
+
+    def real(self, text: str, start: int) -> float:
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise self._refuse_number(text, start)
+        return value
+
+    def _refuse_number(self, text: str, start: int) -> Refusal:
+        message = f"the number {shorten(text)} does not fit into 64 bits"
+        return self.refuse("number", message, start, start + len(text), hint="quote it to keep it as text")
+
+    def fit(self, text: str, start: int) -> str:
+        """A text whose escapes are read: two halves are one character, and what no program takes is refused."""
+        text = _SURROGATES.sub(lambda found: found.group().encode("utf-16", "surrogatepass").decode("utf-16"), text)
+        if unfit := UNFIT.search(text):
+            message = f"the text holds the character U+{ord(unfit.group()):04X}, which no program takes"
+            raise self.refuse("character", message, start, self.at, hint="remove it")
+        return text
+
+
+def put(mapping: Mapping, key: Scalar, value: Node, source: Source) -> None:
+    """Put a value under its key, unless there is one."""
+    if key.text in mapping.entries:
+        first = mapping.key(key.text)
+        message = f"'{shorten(key.text)}' is here twice: first in line {first.line + 1}"
+        raise source.refuse("duplicate_key", message, key, hint="remove one of them")
+    mapping.entries[key.text] = (key, value)

@@ -1,0 +1,215 @@
+"""A file of Torc's in KDL as the tree that its YAML gives: `job`, `file` and the others go into lists.
+
+Torc ignores every node that it does not know, and so loses what its own examples say: `depends_on_job`, plural words,
+the second regular expression of a line. Here each of them counts, and what nobody knows is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from mulligan.errors import LanguageError
+from mulligan.formats.kdl_text import KdlNode, read
+from mulligan.formats.scanner import put
+from mulligan.formats.torc import records
+from mulligan.formats.translation import made
+from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
+from mulligan.language.shapes import Record
+from mulligan.language.words import did_you_mean
+
+_EMPTY: Dict[str, Any] = MappingProxyType({})
+
+
+class _Block:
+    """A kind of node with braces: what may stand in it, beside the keys of its record that hold one value.
+
+    `lists`: words that add to a list, and the key of that. `blocks`: words of nodes with braces of their own, and the
+    key of their list. `maps`: words of nodes whose braces hold names and values. `json`: words whose text is JSON.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        lists: Dict[str, str] = _EMPTY,
+        *,
+        blocks: Dict[str, tuple[str, _Block]] = _EMPTY,
+        maps: tuple[str, ...] = (),
+        json: tuple[str, ...] = (),
+    ) -> None:
+        self.lists = lists
+        self.blocks = blocks
+        self.maps = maps
+        self.json = json
+        self.has_name = "name" in record.keys
+        hidden = {*lists.values(), *(key for key, _ in blocks.values())}
+        others = [word for word in record.keys if word not in hidden]
+        self.words = dict.fromkeys((*others, *lists, *blocks, *maps))
+
+
+def _plural(*keys: str) -> dict[str, str]:
+    """Each key, and the word for one of its entries."""
+    return {word: key for key in keys for word in (key, key.removesuffix("s"))}
+
+
+def _plural_regexes(*keys: str) -> dict[str, str]:
+    return {word: key for key in keys for word in (key, key.removesuffix("es"))}
+
+
+_USE = {"use_parameters": "use_parameters", "use_parameter": "use_parameters"}
+_JOB = _Block(
+    records.JOB,
+    {
+        **dict.fromkeys(("depends_on", "depends_on_job", "depends_on_jobs"), "depends_on"),
+        **_plural("input_files", "output_files"),
+        **{word: word for word in ("input_user_data", "output_user_data")},
+        **_plural_regexes("depends_on_regexes", "input_file_regexes", "output_file_regexes"),
+        **_plural_regexes("input_user_data_regexes", "output_user_data_regexes"),
+        **_USE,
+    },
+    maps=("parameters",),
+)
+_FILE = _Block(records.FILE, _USE, maps=("parameters",))
+_RULE = _Block(records.RULE, _plural("exit_codes"))
+_HANDLER = _Block(records.HANDLER, blocks={"rule": ("rules", _RULE)})
+_ACTION = _Block(records.ACTION, {**_plural("jobs", "commands"), **_plural_regexes("job_name_regexes")})
+_TOP = _Block(
+    records.WORKFLOW,
+    blocks={
+        "job": ("jobs", _JOB),
+        "file": ("files", _FILE),
+        "user_data": ("user_data", _Block(records.USER_DATA, json=("data",))),
+        "resource_requirements": ("resource_requirements", _Block(records.REQUIREMENTS)),
+        "failure_handler": ("failure_handlers", _HANDLER),
+        "slurm_scheduler": ("slurm_schedulers", _Block(records.SCHEDULER)),
+        "action": ("actions", _ACTION),
+    },
+    maps=("parameters", "slurm_defaults", "resource_monitor"),
+)
+
+
+def parse(source: Source) -> Node:
+    """The tree that the same workflow has in YAML. It always has `jobs`: nobody else's files are written in KDL."""
+    nodes = read(source)
+    if not nodes:
+        raise source.refuse_at("empty", "the file is empty", 0, 0, hint="a workflow of Torc's has a 'name' and a 'job'")
+    first = nodes[0].name
+    root = Mapping(first.line, first.column)
+    try:
+        _fill(root, nodes, _TOP, "the workflow", source)
+    except Enough:
+        pass  # the problems so far say it all
+    if source.problems:
+        raise LanguageError(source.problems)
+    if "jobs" not in root.entries:
+        root.entries["jobs"] = (first, Sequence(first.line, first.column))
+    return root
+
+
+def _fill(mapping: Mapping, nodes: list[KdlNode], block: _Block, label: str, source: Source) -> None:
+    for node in nodes:
+        with source.noting:
+            _add(mapping, node, block, label, source)
+
+
+def _add(mapping: Mapping, node: KdlNode, block: _Block, label: str, source: Source) -> None:
+    word = node.name.text
+    if word in block.blocks:
+        key, inner = block.blocks[word]
+        _entries(mapping, key, node.name).append(_block(node, inner, source))
+    elif word in block.lists:
+        _entries(mapping, block.lists[word], node.name).extend(_several(node, source))
+    elif word in block.maps:
+        put(mapping, node.name, _map(node, source), source)
+    elif word in block.words:
+        put(mapping, node.name, _one(node, source, is_json=word in block.json), source)
+    else:
+        hint = did_you_mean(word, block.words)
+        raise source.refuse("unknown_key", f"'{shorten(word)}' is not a node of {label}", node.name, hint=hint)
+
+
+def _entries(mapping: Mapping, key: str, at: Scalar) -> list[Node]:
+    if key not in mapping.entries:
+        mapping.entries[key] = (at, Sequence(at.line, at.column))
+    found = mapping.entries[key][1]
+    return found.items if isinstance(found, Sequence) else []
+
+
+def _block(node: KdlNode, block: _Block, source: Source) -> Mapping:
+    """`job "name" key=value { … }`: its argument is its name."""
+    found = Mapping(node.name.line, node.name.column)
+    label = f"'{node.name.text}'"
+    for argument in node.arguments[:1] if block.has_name else []:
+        found.entries["name"] = (node.name, argument)
+    for argument in node.arguments[len(found.entries) :]:
+        message = f"'{shorten(argument.text)}' is one value too many for {label}"
+        source.note(source.refuse("kdl", message, argument, hint="write what it is for: key=value"))
+    _fill(found, [*_as_nodes(node), *node.children], block, label, source)
+    return found
+
+
+def _as_nodes(node: KdlNode) -> list[KdlNode]:
+    """`path="p"` says what `path "p"` in the braces would."""
+    found = []
+    for key, value in node.properties:
+        child = KdlNode(key)
+        child.arguments.append(value)
+        found.append(child)
+    return found
+
+
+def _map(node: KdlNode, source: Source) -> Mapping:
+    """`parameters { i "1:5" }`."""
+    found = Mapping(node.name.line, node.name.column)
+    for argument in node.arguments:
+        message = f"'{shorten(argument.text)}' has no name in '{node.name.text}'"
+        raise source.refuse("kdl", message, argument, hint=f"write it as {node.name.text} {{ name value }}")
+    for child in (*_as_nodes(node), *node.children):
+        with source.noting:
+            put(found, child.name, _one(child, source), source)
+    return found
+
+
+def _several(node: KdlNode, source: Source) -> list[Scalar]:
+    """`depends_on "a" "b"`."""
+    _refuse_more(node, source)
+    if not node.arguments:
+        raise _refuse_empty(node, source)
+    return node.arguments
+
+
+def _one(node: KdlNode, source: Source, *, is_json: bool = False) -> Node:
+    """`command "make"`."""
+    _refuse_more(node, source)
+    if not node.arguments:
+        raise _refuse_empty(node, source)
+    first, *others = node.arguments
+    if others:
+        message = f"'{node.name.text}' has one value, and '{shorten(others[0].text)}' is another"
+        raise source.refuse("kdl", message, others[0], hint="quote the whole")
+    return _json(first, source) if is_json and first.is_text else first
+
+
+def _refuse_more(node: KdlNode, source: Source) -> None:
+    strays = [*(key for key, _ in node.properties), *(child.name for child in node.children)]
+    if strays:
+        message = f"'{shorten(strays[0].text)}' has no place in '{node.name.text}', which holds values alone"
+        raise source.refuse("kdl", message, strays[0])
+
+
+def _refuse_empty(node: KdlNode, source: Source) -> Refusal:
+    hint = f"write it as {node.name.text} …"
+    return source.refuse("kdl", f"'{node.name.text}' has no value", node.name, hint=hint)
+
+
+def _json(node: Scalar, source: Source) -> Node:
+    """The value in a text of JSON: KDL has no lists."""
+    try:
+        value = msgspec.json.decode(node.text)
+    except msgspec.DecodeError:
+        hint = 'quote a text twice: #""text""#'
+        raise source.refuse("kdl", "'data' is a text of JSON, and this is none", node, hint=hint) from None
+    return made(value, node)
