@@ -299,6 +299,17 @@ def test_whoever_can_read_artifacts_puts_them_in():
     assert [one.output for one in found.heard] == ["large", "b"]
 
 
+def test_an_agent_that_knows_it_all_from_its_prompt_is_not_told_the_outputs_again():
+    run = run_of("""
+        name: w
+        steps:
+          - {step: a, shell: plan, next: b}
+          - {step: b, agent: {prompt: "do ${steps.a.output}", upstream: false}}
+    """).ok("a", output="this")
+
+    assert heard(run, "b") == []
+
+
 # -- its own last attempt --------------------------------------------------------------------------------------------
 
 TWICE = "{name: w, steps: [{step: a, agent: try, retry: 3}]}"
@@ -324,6 +335,85 @@ def test_each_attempt_is_told_of_the_last_one_only():
     text = told(run, "a").text(1)
     assert "\nsource_attempt: 2\ntarget_attempt: 3\n" in text
     assert ("second" in text, "first" in text) == (True, False)
+
+
+SUMMED_UP = """{name: w, steps: [{step: a, agent: try, retry: {max_retries: 2, recovery_script: {agent: sum up}}}]}"""
+
+
+def summary_of(run: History) -> str:
+    summary = told(run, "a").summary
+    assert summary is not None
+    return summary.content
+
+
+def test_what_an_agent_says_of_the_failure_before_the_retry_is_what_the_retry_is_told():
+    run = run_of(SUMMED_UP).fail("a", stderr_tail="rate limit")
+
+    run.ok("a.script@1", output={"content": "Ask less.\n", "decision": None, "tokens": None})
+
+    assert summary_of(run) == "Ask less."
+
+
+def test_the_agent_that_is_to_sum_up_is_told_the_failure():
+    run = run_of(SUMMED_UP).fail("a", stderr_tail="rate limit")
+
+    text = told(run, "a.script@1").text(1)
+    assert headers(text) == [FAILURE_HEADER]
+    assert "\nrate limit\ncode: EXIT_NONZERO\n" in text
+
+
+@pytest.mark.parametrize("answer", [{"content": " \n"}, {"content": 7}, {}, None, "text"])
+def test_a_retry_that_nobody_says_anything_about_is_told_in_our_own_words(answer: Any):
+    run = run_of(SUMMED_UP).fail("a", exit_code=3, stderr_tail="rate limit")
+
+    run.ok("a.script@1", output=answer)
+
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit"
+
+
+def test_an_agent_that_cannot_sum_up_does_not_stop_the_retry():
+    run = run_of(SUMMED_UP).fail("a", exit_code=3, stderr_tail="rate limit").fail("a.script@1", stderr_tail="no model")
+
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nrate limit"
+
+
+def test_a_summary_is_of_one_failure_and_outlives_a_lost_worker():
+    run = run_of(SUMMED_UP).fail("a").ok("a.script@1", output={"content": "Ask less."}).lose("a")
+    after_the_loss = summary_of(run)
+
+    run.fail("a", exit_code=4).fail("a.script@3")
+
+    assert after_the_loss == "Ask less."
+    assert summary_of(run) == "attempt 3 ended with EXIT_NONZERO, exit code 4; the last it said:\nexit code 4"
+
+
+def test_a_summary_survives_that_the_run_is_loaded_from_its_tables():
+    run = run_of(SUMMED_UP).fail("a").ok("a.script@1", output={"content": "Ask less."})
+
+    state = State(run.state.workflow)
+    state.begin()
+    for entry in run.log:
+        evolve(state, entry)
+
+    found = restore(run.state.workflow, changes(state))
+
+    assert task(found, "a").told == told(run, "a")
+
+
+def test_a_shell_script_says_nothing_to_the_retry():
+    run = run_of("{name: w, steps: [{step: a, agent: try, retry: {recovery_script: clean}}]}").fail("a", exit_code=3)
+
+    run.ok("a.script@1", output="cleaned")
+
+    assert summary_of(run) == "attempt 1 ended with EXIT_NONZERO, exit code 3; the last it said:\nexit code 3"
+
+
+def test_an_agent_that_sums_up_a_shell_step_leaves_no_trace_in_it():
+    run = run_of("{name: w, steps: [{step: a, shell: try, retry: {recovery_script: {agent: sum up}}}]}").fail("a")
+
+    run.ok("a.script@1", output={"content": "Ask less."})
+
+    assert (run["a"].climb.advice, [fact.summary for fact in run.facts(e.AttemptScheduled)]) == (None, ["", "", ""])
 
 
 def test_no_other_action_is_summed_up():

@@ -147,6 +147,22 @@ def test_a_policys_script_reads_what_is_known_where_the_policy_is_used() -> None
     assert of_matrix.action.bindings == {"_matrix_i": Template((Expression("7"),))}
 
 
+@pytest.mark.parametrize(
+    ("script", "action"),
+    [
+        ("{agent: 'Why ${error.code}?'}", "agent"),
+        ("{python: 'def main(): pass'}", "python"),
+        ("{http: {url: 'http://host/${error.code}'}}", "http"),
+        ("{wait: 5s}", "wait"),
+    ],
+)
+def test_a_recovery_script_may_be_any_action(script: str, action: str) -> None:
+    found = step(f"shell: make\nretry: {{recovery_script: {script}}}").rules[0].recovery_script
+
+    assert found is not None and found.action is not None
+    assert (found.action.kind, found.timeout) == (action, 300.0)
+
+
 def test_a_recovery_script_may_have_its_own_time() -> None:
     found = step("shell: make\nretry: {recovery_script: {shell: ./clear.sh, timeout: 10s}}")
 

@@ -45,7 +45,7 @@ class Agents:
         return self._work
 
     def lease(self, prompt: Any = "mend it", provider: str | None = "test", **fields: Any) -> Lease:
-        params = {name: fields.pop(name) for name in ("model", "context") if name in fields}
+        params = {name: fields.pop(name) for name in ("model", "context", "answer") if name in fields}
         if provider is not None:
             params["provider"] = provider
         failed = fields.pop("failure_context", "")
@@ -345,6 +345,10 @@ def test_garbage_in_its_output_is_no_answer(agents: Agents, written: str, told: 
     [
         ("decision: approved", "approved"),
         ("All is well.\n\ndecision: changes_requested\n\n", "changes_requested"),
+        # as agents answer that were written for Alphred
+        ("Fine.\nresult.metadata.routingDecision: approved", "approved"),
+        ("routingDecision: blocked", "blocked"),
+        ("metadata.result.routingDecision: blocked", None),
         # as models like to write it
         ("**Decision: Approved**", "Approved"),
         ("**Decision:** `not-yet`.", "not-yet"),
@@ -367,6 +371,41 @@ def test_a_decision_that_is_printed_is_in_the_answer_and_stays_in_its_content(ag
     report = agents.run("printf 'fine\\ndecision: approved\\n'")
 
     assert report.output == {"content": "fine\ndecision: approved", "decision": "approved", "tokens": None}
+
+
+@pytest.mark.parametrize(
+    ("printed", "decided", "said"),
+    [
+        ('{"score": 7}', None, {"score": 7}),
+        ('```json\n{"decision": "approved"}\n```', "approved", {"decision": "approved"}),
+        ("[1, 2]", None, [1, 2]),
+        # a decision is a word
+        ('{"decision": 7}', None, {"decision": 7}),
+    ],
+)
+def test_an_answer_that_is_asked_to_be_json_is_read(agents: Agents, printed: str, decided: str | None, said: Any):
+    (agents.folder / "answer").write_text(printed)
+
+    report = agents.run(f"cat {agents.folder}/answer", answer="json")
+
+    assert report.output == {"content": printed, "decision": decided, "tokens": None, "json": said}
+
+
+def test_an_answer_that_is_asked_to_be_json_and_is_none_is_no_answer(agents: Agents):
+    found = failed(agents.run("echo well", answer="json"))
+
+    assert (found.code, found.retryable) == ("OUTPUT_INVALID", True)
+    assert found.message == "its answer is not JSON: JSON is malformed: invalid character (byte 0)"
+
+
+@pytest.mark.parametrize("provider", [None, "", "a b", "../x", {"name": "test"}])
+def test_a_provider_that_is_no_name_is_refused_when_the_task_runs(agents: Agents, provider: Any):
+    report = agents.work.run(agents.work.lease("agent", {"prompt": "mend it", "provider": provider}))
+
+    found = failed(report)
+    assert (found.code, found.retryable) == ("INPUT_INVALID", False)
+    assert found.message.startswith("the provider is '")
+    assert found.message.endswith("', a name of letters, digits, '_' and '-' is expected")
 
 
 def test_bytes_that_are_no_text_are_replaced(agents: Agents):

@@ -85,9 +85,14 @@ def briefing(state: State, place: Place) -> Briefing:
     return Briefing(
         target=place.key,
         failed=(*failed, *((handled,) if handled else ())),
-        heard=tuple(islice(_heard(state, step.key), UPSTREAM_OUTPUTS_MAX)),
+        heard=tuple(islice(_heard(state, step.key), UPSTREAM_OUTPUTS_MAX)) if _is_to_hear(place) else (),
         summary=place.climb.summary,
     )
+
+
+def _is_to_hear(place: Place) -> bool:
+    """Whether it wants what the steps before it gave: its prompt may say all of that already."""
+    return place.spec.action is None or place.spec.action.params.get("upstream") is not False
 
 
 def _handled(state: State, place: Place) -> FailedSource | None:

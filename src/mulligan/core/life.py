@@ -15,14 +15,14 @@ import msgspec
 from ..errors import ExpressionFailed
 from . import events as e
 from .classify import PAST_DEADLINE
-from .context import retry_summary_text
+from .context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from .durations import moment, wait_seconds
 from .failure import Failure, failure
-from .lives import is_engines_own
+from .lives import is_agent, is_engines_own
 from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled
 from .state import Place, State
-from .workflow import AGENT, END
+from .workflow import END
 
 Facts = Iterator[e.Fact]
 # What follows from most facts. One for all: an iterator that has ended stays so.
@@ -66,15 +66,25 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     except ExpressionFailed as error:
         found = located(now, place, failure("EXPRESSION_FAILED", error.message), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
-    scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted, _summary(place))
+    scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted, _summary(now, place))
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
 
 
-def _summary(place: Place) -> str:
+def _summary(now: Now, place: Place) -> str:
     """What an agent that failed before is told of that, whatever the next attempt comes from."""
-    if place.failure is None or place.spec.action is None or place.spec.action.kind != AGENT:
+    if place.failure is None or not is_agent(place.spec):
         return ""
-    return retry_summary_text(place.failure, place.failure.attempt)
+    return _advice(now, place) or retry_summary_text(place.failure, place.failure.attempt)
+
+
+def _advice(now: Now, place: Place) -> str:
+    """What another agent has made of the failure, for this attempt. It is help: one that cannot be read is none."""
+    try:
+        answer = now.fetched(place.climb.advice)
+    except ExpressionFailed:
+        return ""
+    said = answer.get("content") if isinstance(answer, dict) else None
+    return head_tail(said.strip(), CONTEXT_CHARS_MAX)[0] if isinstance(said, str) else ""
 
 
 def _is_past(now: Now, place: Place, deadline: float) -> bool:

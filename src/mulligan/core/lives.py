@@ -19,7 +19,7 @@ from .failure import Failure
 from .keys import item_key, undo_key
 from .lawful import enter
 from .state import NO_CLIMB, Climb, Items, Place, State
-from .workflow import ENGINE_ACTIONS, Command, Step
+from .workflow import AGENT, ENGINE_ACTIONS, Command, Step
 
 _replace = msgspec.structs.replace
 ITEM = Command()
@@ -52,6 +52,11 @@ def is_engines_own(spec: Command) -> bool:
     return spec.action is None or spec.action.kind in ENGINE_ACTIONS
 
 
+def is_agent(spec: Command) -> bool:
+    """Whether it is told what came before it, and answers."""
+    return spec.action is not None and spec.action.kind == AGENT
+
+
 def _number(state: State, place: Place, attempt: int) -> None:
     """Attempts of a command of an item are numbered over the item."""
     place.attempt = attempt
@@ -82,7 +87,7 @@ def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.
 def _fail(place: Place, failure: Failure, entry: e.Entry) -> None:
     place.failure, place.output = failure, None
     _end_attempt(place)
-    place.climb = _replace(place.climb, tries=place.climb.tries + 1, failure_seq=entry.seq)
+    place.climb = _replace(place.climb, tries=place.climb.tries + 1, failure_seq=entry.seq, advice=None)
 
 
 def _end_attempt(place: Place) -> None:
@@ -216,18 +221,24 @@ def spec_below(parent: Command, step: Step, role: str, index: int) -> Command | 
 
 
 def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
-    state.touch(fact.place)
+    ended = state.touch(fact.place)
     state.drop(state.places, fact.place)
     parent = state.touch(fact.parent)
     parent.child = ""
     if fact.role == "script":
-        parent.climb = _replace(parent.climb, is_script_open=False)
+        parent.climb = _replace(parent.climb, is_script_open=False, advice=_advice(parent, ended, fact))
     elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
         parent.climb = _replace(parent.climb, handler_output=fact.output)
     elif fact.role == "do" and isinstance(fact, e.CommandCompleted):
         parent.recovered_by = fact.recovered_by or parent.recovered_by
         # What the item's next command reads as `output`.
         parent.output = fact.output
+
+
+def _advice(place: Place, script: Place, fact: Any) -> Any:
+    """What the next attempt is told, in the place of our own words on the failure: by one agent to another."""
+    is_told = is_agent(place.spec) and is_agent(script.spec) and isinstance(fact, e.CommandCompleted)
+    return fact.output if is_told else None
 
 
 def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:

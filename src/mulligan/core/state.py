@@ -67,6 +67,8 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     # The event that says how its last attempt failed; of an agent, what its present attempt is told of that.
     failure_seq: int = 0
     summary: RetrySummary | None = None
+    # Of an agent: what the agent that is the recovery script of its next attempt has answered about that failure.
+    advice: Any = None
 
 
 NO_CLIMB = Climb()

@@ -95,13 +95,22 @@ SQL = Record(
         "rows": Key(Choice(("json", "none")), "none: the output is {rowcount: N} (default json)"),
     },
 )
+
+
+def _provider(value: Any) -> Any:
+    return value if isinstance(value, str) and "${" in value else STEP_NAME.convert(value)
+
+
+PROVIDER = Value(STEP_NAME.expected, _provider, {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$|\$\{"})
 AGENT = Record(
     "agent",
     {
-        "provider": Key(STEP_NAME, "which agent: claude, codex, or one that the worker's environment names"),
+        "provider": Key(as_node(PROVIDER), "which agent: claude, codex, or one that the worker's environment names"),
         "prompt": Key(as_node(Template("a prompt")), "what it is asked to do", is_required=True),
         "model": Key(as_node(Template("a model")), "which model of the provider's"),
         "context": Key(as_node(TEMPLATED), "what it is told beside the prompt and what came before it"),
+        "upstream": Key(FLAG, "false: it is not told what the steps before it gave"),
+        "answer": Key(Choice(("text", "json")), "json: it has to answer with JSON, which stands in output.json"),
     },
 )
 CHILD = Record(

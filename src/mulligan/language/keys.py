@@ -75,16 +75,18 @@ ADJUST = Record(
     },
 )
 
-SCRIPT_RECORD = Record(
+_ONE_ACTION = tuple((action,) for action in ACTIONS)
+SCRIPT_RECORD = ActionRecord(
     "recovery_script",
     {
-        "shell": Key(Template("a shell command"), "the script; the failure is in ${error}", is_required=True),
+        **ACTION_KEYS,
         "timeout": Key(LIMIT, "default 5m"),
         "env": Key(Deferred(lambda: ENV), "environment variables, beside those of the step"),
         "cwd": Key(Template("a folder"), "the folder it runs in (default: the step's)"),
     },
+    one_of=_ONE_ACTION,
 )
-SCRIPT = Either("a shell command", text=Template(), mapping=SCRIPT_RECORD)
+SCRIPT = Either("a shell command, or a mapping with an action", text=Template(), mapping=SCRIPT_RECORD)
 
 RULE_KEYS = {
     "codes": CODES,
@@ -93,7 +95,7 @@ RULE_KEYS = {
     "any": Key(FLAG, "matches every failure that is not fatal"),
     "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
     **RULE_BACKOFF,
-    "recovery_script": Key(as_node(SCRIPT), "runs after the retry is reserved and before it starts"),
+    "recovery_script": Key(as_node(SCRIPT), "runs once the retry is reserved and before it starts; ${error} is the failure"),
     "adjust": Key(ADJUST, "what the next attempt gets more of"),
 }
 RULE = Record("rule", RULE_KEYS)
@@ -157,7 +159,6 @@ COMMAND_KEYS = {
     "affinity": Key(Choice(("host", "any")), "where later commands run (default: the same host)"),
     "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
 }
-_ONE_ACTION = tuple((action,) for action in ACTIONS)
 COMMAND: Record = ActionRecord("command", COMMAND_KEYS, one_of=_ONE_ACTION)
 
 HANDLER_OPTIONS = {

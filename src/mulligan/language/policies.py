@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, SCRIPT_TIMEOUT_SECONDS, Adjust, Backoff, Command, Rule
-from mulligan.language.actions import shell_action
+from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import ADJUST, POLICY, RETRY, RULE, RULE_BACKOFF, RULE_KEYS, SCRIPT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.scope import Scope
@@ -114,15 +114,14 @@ def _adjust(form: Fields, scope: Scope) -> Adjust:
     return Adjust(**form.pick(*ADJUST.keys))
 
 
-def _script(node: Node, scope: Scope, settings: Settings) -> Command:
-    """The recovery script: a shell command with the step's env and cwd, and the failure in `error`."""
+def _script(node: Node, scope: Scope, settings: Settings) -> Command | None:
+    """The recovery script: a command with the step's env and cwd, and the failure in `error`."""
     inner = scope.knowing("error")
     own = settings.for_commands()
-    timeout = SCRIPT_TIMEOUT_SECONDS
-    if isinstance(node, Mapping):
-        form: Fields = SCRIPT.read(node, "'recovery_script'", scope.source)
-        own = own.merged(form, inner)
-        timeout = own.timeout if own.timeout is not None else timeout
-        node = form.at("shell") if "shell" in form else node
-    action = shell_action(node, inner)
-    return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd)
+    if not isinstance(node, Mapping):
+        return Command(action=shell_action(node, inner), timeout=SCRIPT_TIMEOUT_SECONDS, env=own.env, cwd=own.cwd)
+    form: Fields = SCRIPT.read(node, "'recovery_script'", scope.source)
+    own = own.merged(form, inner)
+    timeout = SCRIPT_TIMEOUT_SECONDS if own.timeout is None else own.timeout
+    action = read_action(form, "'recovery_script'", inner)
+    return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd) if action else None

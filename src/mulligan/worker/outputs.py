@@ -37,7 +37,7 @@ def captured(out: str, written: str, capture: str) -> Any:
     """
     found = _content(written, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if found is not None:
-        return _from_json(found, "$MULLIGAN_OUTPUT")
+        return from_json(found, "$MULLIGAN_OUTPUT")
     try:
         data = _read(out, OUTPUT_BYTES_MAX, "its standard output")
     except TooLarge as problem:
@@ -47,7 +47,7 @@ def captured(out: str, written: str, capture: str) -> Any:
     if data is None:
         raise NotUsable("its standard output is gone: the file was removed while it ran")
     if capture == "json":
-        return _from_json(data, "its standard output")
+        return from_json(data, "its standard output")
     text = data.decode("utf-8", "replace").removesuffix("\n")
     if capture == "lines":
         return text.split("\n") if text else []
@@ -75,7 +75,7 @@ def _reported(path: str) -> tuple[Any, ...]:
         return ()
     if not found.strip():
         return ()  # somebody opened it, and had nothing to say
-    value = _from_json(found, "it")
+    value = from_json(found, "it")
     return tuple(value) if isinstance(value, list) else (value,)
 
 
@@ -126,7 +126,7 @@ def _kind(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
-def _from_json(data: bytes, label: str) -> Any:
+def from_json(data: bytes, label: str) -> Any:
     """Strict: no NaN, no lone surrogate, no byte that is not UTF-8."""
     try:
         return msgspec.json.decode(data)
