@@ -35,7 +35,7 @@ import msgspec
 import mulligan
 from mulligan.core import events as e
 from mulligan.core.state import State
-from mulligan.language import load
+from mulligan.formats import load
 from mulligan.service.driver import Capacity, Driver, Ending
 from mulligan.service.home import Home
 from mulligan.service.logs import Part, step_logs
@@ -162,10 +162,11 @@ class Live:
         meanwhile: Meanwhile | None = None,
         wait_seconds: float = 0.0,
         room: Capacity = ROOM,
+        named: str | None = None,
     ) -> Ran:
-        """Run a workflow (its text, or its file) until it has ended or waits for a person."""
+        """Run a workflow (its text, or its file; of the system that is named) until it ends or waits for a person."""
         path = workflow if isinstance(workflow, Path) else self.write("flow.yaml", workflow)
-        prepared = prepare(load(path), inputs or {}, self.folder)
+        prepared = prepare(load(path, named=named), inputs or {}, self.folder)
         return self._drive(lambda driver: self.service.start(prepared, driver)[0], meanwhile, wait_seconds, room)
 
     def resume(

@@ -5,8 +5,8 @@ came from. From there on it is a file like any other: the language checks it, an
 foreign file. So what runs is what `convert` writes, and there is one meaning of everything.
 """
 
-from mulligan.formats.loading import convert, examine, load
-from mulligan.formats.recognition import FORMATS
+from mulligan.formats.loading import Converted, convert, examine, load
+from mulligan.formats.recognition import FORMATS, OURS, checked
 from mulligan.language.loading import Examined
 
-__all__ = ["FORMATS", "Examined", "convert", "examine", "load"]
+__all__ = ["FORMATS", "OURS", "Converted", "Examined", "checked", "convert", "examine", "load"]

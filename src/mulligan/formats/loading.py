@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from mulligan.core.workflow import Workflow
-from mulligan.errors import LanguageError
-from mulligan.formats.recognition import recognised
-from mulligan.formats.translation import Translate, Translation
-from mulligan.language import loading
-from mulligan.language.document import parse
+from mulligan.errors import LanguageError, Problem
+from mulligan.formats.recognition import FORMATS, OURS, advice, checked, recognised
+from mulligan.formats.translation import Translate, Translation, scalar
+from mulligan.language import loading, python_files
+from mulligan.language.document import decode, parse
 from mulligan.language.loading import Examined, file_bytes, read_tree, without_collections
-from mulligan.language.nodes import Enough, Node, Refusal, Source
+from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Source
 
 # What reads a file that is no YAML, by the end of its name.
 _SYNTAXES = {
@@ -26,7 +28,12 @@ _SYNTAXES = {
 
 def examine(path: str | Path, *, named: str | None = None) -> Examined:
     """The checked workflow in anybody's file, with its warnings. `named` is the system it is of, else it is told."""
-    return loading.examine(path, read=_Reading(str(Path(path)), named))
+    reading = _reading(Path(path), named)
+    try:
+        return loading.examine(path, read=reading)
+    except LanguageError as refused:
+        first, *others = refused.problems
+        raise LanguageError([reading.advised(first), *others]) from None
 
 
 def load(path: str | Path, *, named: str | None = None) -> Workflow:
@@ -34,20 +41,43 @@ def load(path: str | Path, *, named: str | None = None) -> Workflow:
     return examine(path, named=named).workflow
 
 
-def convert(path: str | Path, *, named: str | None = None) -> str:
-    """A foreign file as the text of one of ours, which runs the same. LanguageError where it is refused.
+class Converted(NamedTuple):
+    """The text of a file of ours, and of whose file it was made: "" where it was ours already."""
+
+    text: str
+    origin: str
+    warnings: tuple[Problem, ...]
+
+
+def convert(path: str | Path, *, named: str | None = None) -> Converted:
+    """A foreign file as one of ours, which runs the same. LanguageError where it is refused.
 
     A file of ours comes back as it is.
     """
     path = Path(path)
-    examine(path, named=named)
-    reading = _Reading(str(path), named)
+    workflow, warnings = examine(path, named=named)
+    if not workflow.origin:
+        return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
+    reading = _reading(path, named)
     with without_collections():
-        source, root = read_tree(file_bytes(path), path, reading)
-    if not source.origin:
-        return source.text
+        _, root = read_tree(file_bytes(path), path, reading)
+    _name(root, workflow.name)
+    header = f"Converted from {path.name} ({FORMATS[workflow.origin]}) by `mulligan convert`."
     written: Callable[..., str] = import_module("mulligan.formats.writing").written
-    return written(root, reading.remarks)
+    return Converted(written(root, reading.remarks, header), workflow.origin, warnings)
+
+
+def _name(root: Node, name: str) -> None:
+    """Name what has no name of its own: it was called after its file, and will be in another one."""
+    if isinstance(root, Mapping) and "name" not in root.entries:
+        root.entries = {"name": (scalar("name", root), scalar(name, root)), **root.entries}
+
+
+def _reading(path: Path, named: str | None) -> _Reading:
+    if named is not None and path.suffix == python_files.SUFFIX and checked(named) != OURS:
+        message = f"this is a Python file, and {FORMATS[named]} has none"
+        raise LanguageError([Problem("language.format", message, str(path))])
+    return _Reading(str(path), None if named is None else checked(named))
 
 
 class _Reading:
@@ -56,15 +86,32 @@ class _Reading:
     def __init__(self, first: str, named: str | None) -> None:
         self._first = first
         self._named = named
+        self._advice = ""
         self.remarks: dict[int, list[str]] = {}
 
     def __call__(self, source: Source) -> Node:
         root = _parsed(source)
-        origin = (self._named if source.file == self._first else None) or recognised(root)
+        origin = self._origin(root, source)
         if not origin:
             return root
         source.origin = origin
         return self._translated(root, source)
+
+    def _origin(self, root: Node, source: Source) -> str:
+        if source.file != self._first:
+            return recognised(root)
+        if self._named is not None:
+            return "" if self._named == OURS else self._named
+        origin = recognised(root)
+        self._advice = "" if origin else advice(root)
+        return origin
+
+    def advised(self, problem: Problem) -> Problem:
+        """The first problem of a file that is nobody's, with what may be said about whose it could be."""
+        if not self._advice:
+            return problem
+        hint = f"{problem.hint}; {self._advice}" if problem.hint else self._advice
+        return msgspec.structs.replace(problem, hint=hint)
 
     def _translated(self, root: Node, source: Source) -> Node:
         translate: Translate = import_module(f"mulligan.formats.{source.origin}").translate
