@@ -1,11 +1,6 @@
-"""Torc's files into ours."""
+"""Torc's files into ours: `records` says what may stand in them, `workflow` puts them together."""
 
-from __future__ import annotations
+from mulligan.formats.torc.records import RECORDS
+from mulligan.formats.torc.workflow import translate
 
-from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node
-
-
-def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Torc's as the tree of one of ours."""
-    raise translation.source.refuse("format", "files of Torc are not read yet", root)
+__all__ = ["RECORDS", "translate"]

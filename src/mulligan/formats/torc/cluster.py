@@ -1,0 +1,93 @@
+"""What is for a cluster, or for Torc's server: kept in the file, and of no effect on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.records import MONITOR, SCHEDULER
+from mulligan.formats.translation import Translation, mapping
+from mulligan.language.nodes import Mapping, Node, Sequence, Source, describe, shorten
+from mulligan.language.shapes import Fields
+from mulligan.language.words import did_you_mean, listed
+
+_KEPT = ("user", "project", "metadata", "slurm_schedulers", "slurm_defaults", "resource_monitor", "jobs_sort_method")
+_COMPUTE_NODE = "compute_node_"
+# Torc sets these itself, from the scheduler and the job.
+_SET_BY_TORC = ("partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name")
+
+
+def kept(form: Fields, jobs: Iterable[Job], translation: Translation) -> Mapping | None:
+    """What our file keeps of it under `x-torc`, as it was written."""
+    _check_monitor(form, translation)
+    schedulers = _schedulers(form, translation.source)
+    _check_defaults(form, translation.source)
+    _check_jobs(jobs, schedulers, translation.source)
+    words = [*_KEPT, *(word for word in form.values if word.startswith(_COMPUTE_NODE))]
+    found: dict[str, Any] = {word: form.at(word) for word in words if form.get(word) is not None}
+    _warn(found, form, translation)
+    return mapping(found, form.node) if found else None
+
+
+def _warn(found: dict[str, Any], form: Fields, translation: Translation) -> None:
+    slurm = [word for word in found if word.startswith("slurm_")]
+    nodes = [word for word in found if word.startswith(_COMPUTE_NODE)]
+    for words in filter(None, (slurm, nodes)):
+        message = f"{listed([f'{word}' for word in words], 'and')} is for a cluster: it is kept, and not used"
+        translation.warn("cluster", message, form.key(words[0]))
+
+
+def _check_monitor(form: Fields, translation: Translation) -> None:
+    """Torc takes any word there, and goes by those it knows."""
+    node: Node | None = form.get("resource_monitor")
+    if node is None:
+        return
+    if not isinstance(node, Mapping):
+        message = f"'resource_monitor' is {describe(node)}, a mapping is expected"
+        raise translation.source.refuse("type", message, node)
+    known = Mapping(node.line, node.column)
+    for word, (key, value) in node.entries.items():
+        if word in MONITOR.keys:
+            known.entries[word] = (key, value)
+        else:
+            hint = did_you_mean(word, MONITOR.keys)
+            message = f"'{shorten(word)}' in 'resource_monitor' means nothing"
+            translation.warn("unknown_key", message, key, hint=hint)
+    MONITOR.read(known, "'resource_monitor'", translation.source)
+
+
+def _schedulers(form: Fields, source: Source) -> set[str]:
+    node: Node | None = form.get("slurm_schedulers")
+    if node is None:
+        return set()
+    if not isinstance(node, Sequence):
+        raise source.refuse("type", f"'slurm_schedulers' is {describe(node)}, a list is expected", node)
+    found: set[str] = set()
+    for item in node.items:
+        with source.noting:
+            scheduler: Fields = SCHEDULER.read(item, "a slurm scheduler", source)
+            name = scheduler.get("name")
+            if name in found:
+                raise source.refuse("duplicate_name", f"there are two schedulers '{name}'", scheduler.at("name"))
+            found |= {name} - {None}
+    return found
+
+
+def _check_defaults(form: Fields, source: Source) -> None:
+    for word in form.get("slurm_defaults") or {}:
+        if word in _SET_BY_TORC:
+            node = form.at("slurm_defaults")
+            assert isinstance(node, Mapping)
+            message = f"'{word}' is set for each scheduler, and cannot stand in 'slurm_defaults'"
+            source.note(source.refuse("slurm", message, node.key(word)))
+
+
+def _check_jobs(jobs: Iterable[Job], schedulers: set[str], source: Source) -> None:
+    noted: set[int] = set()
+    for job in jobs:
+        name, node = job.texts.get("scheduler"), job.at("scheduler")
+        if name is not None and name not in schedulers and id(node) not in noted:
+            noted.add(id(node))
+            hint = did_you_mean(name, schedulers) or "declare it under 'slurm_schedulers'"
+            source.note(source.refuse("unknown_scheduler", f"there is no scheduler '{name}'", node, hint=hint))

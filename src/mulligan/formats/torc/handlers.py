@@ -1,0 +1,126 @@
+"""Failure handlers: retry policies, whose rules bound the attempts of the job and not their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan.formats.torc.environment import RECOVERY_ENV
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.names import Names
+from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT
+from mulligan.formats.translation import Translation, made, mapping
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
+from mulligan.language.shapes import Fields
+from mulligan.language.words import did_you_mean
+
+# Torc waits for a script without end.
+SCRIPT_TIMEOUT = "1h"
+# How Torc says that a job died by a signal, whichever it was.
+_BY_SIGNAL = -1
+# What Torc makes of a job that exits well and leaves out a file.
+_MISSING_OUTPUT = 1
+
+
+class Handler:
+    """A failure handler; `policy` is None where it has no rules: then nothing is tried again."""
+
+    def __init__(self, key: str, form: Fields, policy: Mapping | None) -> None:
+        self.key = key
+        self.form = form
+        self.policy = policy
+
+
+def read_handlers(workflow: Fields, translation: Translation) -> dict[str, Handler]:
+    """The handlers by their names."""
+    source = translation.source
+    names = Names.of_policies()
+    found: dict[str, Handler] = {}
+    for item in _items(workflow, translation):
+        with source.noting:
+            form: Fields = HANDLER.read(item, "a failure handler", source)
+            if "name" not in form:
+                continue
+            name = form["name"]
+            if name in found:
+                line = source.number(found[name].form.at("name"))
+                message = f"there are two failure handlers '{name}': first in line {line}"
+                raise source.refuse("duplicate_name", message, form.at("name"))
+            found[name] = Handler(names.fit(name), form, _policy(form, translation))
+    return found
+
+
+def _items(workflow: Fields, translation: Translation) -> list[Node]:
+    node: Node | None = workflow.get("failure_handlers")
+    if node is None:
+        return []
+    if not isinstance(node, Sequence):
+        message = f"'failure_handlers' is {describe(node)}, a list is expected"
+        raise translation.source.refuse("type", message, node)
+    return node.items
+
+
+def _policy(form: Fields, translation: Translation) -> Mapping | None:
+    rules = [made(ours, rule.node) for rule in form.get("rules", ()) for ours in _rules(rule, translation)]
+    return mapping({"rules": made(rules, form.at("rules"))}, form.node) if rules else None
+
+
+def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
+    """The rules of ours that one of Torc's is: each matches by one thing, and all have the same bound."""
+    bounds = _bounds(rule)
+    exit_codes, codes = _codes(rule, translation)
+    if codes:
+        yield {"codes": codes, **bounds}
+    if exit_codes:
+        yield {"exit_codes": exit_codes, **bounds}
+    if rule.get("match_all_exit_codes"):
+        yield {"any": True, **bounds}
+    elif not codes and not exit_codes:
+        hint = "add 'exit_codes' or 'match_all_exit_codes: true'"
+        translation.warn("rule", "the rule matches no failure, and is left out", rule.node, hint=hint)
+
+
+def _bounds(rule: Fields) -> dict[str, Any]:
+    """Torc asks before each retry whether the job has had as many attempts as `max_retries` says, by whatever rule."""
+    said = rule.get("max_retries")
+    attempts = max(1, MAX_RETRIES_DEFAULT if said is None else said)
+    bounds: dict[str, Any] = {"max_attempts": made(attempts, rule.node.get("max_retries") or rule.node)}
+    if rule.get("recovery_script") is not None:
+        node = rule.at("recovery_script")
+        bounds["recovery_script"] = mapping(
+            {"shell": node, "timeout": SCRIPT_TIMEOUT, "env": RECOVERY_ENV or None}, node
+        )
+    return bounds
+
+
+def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, list[str]]:
+    """The exit codes as a shell gives them, and the codes of what Torc counts as one of them."""
+    node = rule.node.get("exit_codes")
+    if not isinstance(node, Sequence) or "exit_codes" not in rule:
+        return None, []
+    exit_codes = Sequence(node.line, node.column)
+    codes: list[str] = []
+    for item in node.items:
+        value = item.value if isinstance(item, Scalar) else None
+        if value == _BY_SIGNAL:
+            codes += ["SIGNALED", "OUT_OF_MEMORY"]
+        elif value == 0:
+            translation.warn("rule", "a job that exits with 0 has not failed", item)
+        elif isinstance(value, int):
+            exit_codes.items.append(item if value > 0 else made(128 - value, item))
+        if value == _MISSING_OUTPUT:
+            codes.append("OUTPUT_MISSING")
+    return exit_codes if exit_codes.items else None, list(dict.fromkeys(codes))
+
+
+def of_job(job: Job, known: dict[str, Handler], translation: Translation) -> Any:
+    """The step's `retry`; None where the job has no handler."""
+    name = job.texts.get("failure_handler")
+    if name is None:
+        return None
+    if name not in known:
+        hint = did_you_mean(name, known) or "declare it under 'failure_handlers'"
+        message = f"there is no failure handler '{name}'"
+        raise translation.source.refuse("unknown_handler", message, job.at("failure_handler"), hint=hint)
+    handler = known[name]
+    return made(handler.key if handler.policy else 0, job.at("failure_handler"))

@@ -1,0 +1,123 @@
+"""Jobs: each as many as its parameters say, with what it reads, what it writes and whom it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mulligan.formats.torc.expansion import Expanded, Expansion
+from mulligan.formats.torc.matching import Known
+from mulligan.formats.torc.names import Names
+from mulligan.formats.torc.records import JOB
+from mulligan.formats.torc.things import Thing
+from mulligan.language.nodes import Mapping, Node
+from mulligan.language.shapes import Fields
+
+TEXT_KEYS = ("command", "invocation_script", "resource_requirements", "failure_handler", "scheduler")
+LIST_KEYS = (
+    "depends_on",
+    "depends_on_regexes",
+    *(
+        f"{way}_{what}"
+        for way in ("input", "output")
+        for what in ("files", "file_regexes", "user_data", "user_data_regexes")
+    ),
+)
+
+
+class Job:
+    """One job of Torc's on its way to be a step of ours."""
+
+    __slots__ = (
+        "entries",
+        "extra_needs",
+        "form",
+        "inputs",
+        "lists",
+        "name",
+        "name_node",
+        "number",
+        "outputs",
+        "step",
+        "texts",
+        "user_data",
+        "waits",
+    )
+
+    def __init__(self, number: int, step: str, made: Expanded) -> None:
+        # As Torc counts them, from 1 in the order of the file.
+        self.number = number
+        self.name = made.name
+        # What its step is called.
+        self.step = step
+        self.name_node = made.name_node
+        self.form = made.form
+        self.texts = made.texts
+        self.lists = made.lists
+        # The jobs it says it depends on, as sets; many jobs share one where they have the same expression.
+        self.waits: list[tuple[Job, ...]] = []
+        # Files and user data, as sets likewise.
+        self.inputs: list[tuple[Thing, ...]] = []
+        self.user_data: list[tuple[Thing, ...]] = []
+        self.outputs: list[tuple[Thing, ...]] = []
+        # Further entries of `needs` that its step gets, and of the step itself.
+        self.extra_needs: list[Any] = []
+        self.entries: dict[str, Any] = {}
+
+    @property
+    def node(self) -> Mapping:
+        return self.form.node
+
+    @property
+    def is_cancelled_with_others(self) -> bool:
+        """Whether it is not run when a job that it depends on has failed."""
+        return self.form.get("cancel_on_blocking_job_failure") is not False
+
+    def at(self, key: str) -> Node:
+        """Where that is said of it; its name where it is not."""
+        return self.form.node.get(key) or self.name_node
+
+    def dependencies(self) -> Iterator[tuple[Job, ...]]:
+        """Everybody it waits for, as sets that may overlap: said, or implied by what it reads."""
+        yield from self.waits
+        for things in (*self.inputs, *self.user_data):
+            yield tuple(self.writers(things))
+
+    def writers(self, things: Iterable[Thing]) -> Iterator[Job]:
+        """Who writes these, but for the job itself."""
+        return (job for job in dict.fromkeys(job for thing in things for job in thing.writers) if job is not self)
+
+
+def read_jobs(workflow: Fields, names: Names, expansion: Expansion) -> dict[str, Job]:
+    """The jobs by their names, in the order of the file."""
+    found: dict[str, Expanded] = {}
+    for form in expansion.forms(workflow, "jobs", JOB, "job"):
+        with expansion.translation.source.noting:
+            found.update({each.name: each for each in expansion.expanded(form, "job", TEXT_KEYS, LIST_KEYS)})
+    steps = names.fit_all(found)
+    return {name: Job(number, steps[name], made) for number, (name, made) in enumerate(found.items(), 1)}
+
+
+def link(jobs: Known[Job], files: Known[Thing], user_data: Known[Thing]) -> None:
+    """Say of each job whom it depends on and what it reads and writes, and of each thing who writes it."""
+    for job in jobs.things.values():
+        job.waits = [*_found(job, jobs, "depends_on", "depends_on_regexes")]
+        job.waits = [others for each in job.waits if (others := _others(each, job))]
+        job.inputs += _found(job, files, "input_files", "input_file_regexes")
+        job.user_data += _found(job, user_data, "input_user_data", "input_user_data_regexes")
+        job.outputs += _found(job, files, "output_files", "output_file_regexes")
+        written = [*job.outputs, *_found(job, user_data, "output_user_data", "output_user_data_regexes")]
+        for thing in dict.fromkeys(thing for things in written for thing in things):
+            thing.writers.append(job)
+
+
+def _others(jobs: tuple[Job, ...], job: Job) -> tuple[Job, ...]:
+    """The jobs without this one: an expression may match the job that has it, and nobody waits for himself."""
+    return tuple(each for each in jobs if each is not job) if job in jobs else jobs
+
+
+def _found(job: Job, known: Known[Any], names: str, patterns: str) -> Iterator[tuple[Any, ...]]:
+    for text, node in job.lists.get(names, ()):
+        yield known.named(text, node)
+    for text, node in job.lists.get(patterns, ()):
+        yield known.matching(text, node)

@@ -1,0 +1,80 @@
+"""Things by their names, and by regular expressions over their names; each expression is asked once."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import Generic, TypeVar
+
+from mulligan.language.nodes import Node, Scalar, Source, shorten
+from mulligan.language.patterns import pattern
+from mulligan.language.regular_expressions import PATTERN
+from mulligan.language.words import did_you_mean
+
+Thing = TypeVar("Thing")
+
+# How an expression begins whose matches all begin alike. What a quantifier follows may be missing.
+_PREFIX = pattern(r"\^([A-Za-z0-9_-]+)(?![A-Za-z0-9_?*{-])")
+# The end of a text in Rust, as Python writes it.
+_RUST_END = pattern(r"(?<!\\)((?:\\\\)*)\\z")
+
+
+class Known(Generic[Thing]):
+    """All jobs, files or user data of a file. What is asked for and is not there is noted once per place."""
+
+    def __init__(self, what: str, things: dict[str, Thing], source: Source, *, is_whole: bool) -> None:
+        self.what = what
+        # Else some have no name that could be read, and what is not there may be one of them.
+        self._is_whole = is_whole
+        self.things = things
+        self._source = source
+        self._matches: dict[str, tuple[Thing, ...]] = {}
+        self._noted: set[int] = set()
+        self._sorted: list[str] = []
+        self._places: dict[str, int] = {}
+
+    def named(self, name: str, node: Node) -> tuple[Thing, ...]:
+        """The one of that name; none where that was noted."""
+        if name in self.things:
+            return (self.things[name],)
+        hint = did_you_mean(name, self.things) or self._hint(name)
+        self._note(f"unknown_{self.what.replace(' ', '_')}", f"there is no {self.what} '{shorten(name)}'", node, hint)
+        return ()
+
+    def _hint(self, name: str) -> str:
+        """What to do about a name with a parameter in it, which nobody has filled in."""
+        return "for several at once use a regular expression" if "{" in name else ""
+
+    def matching(self, text: str, node: Scalar) -> tuple[Thing, ...]:
+        """Those in whose names the expression is found, in their order; the same tuple for the same expression."""
+        if text not in self._matches:
+            with self._source.noting:
+                self._matches[text] = self._searched(text, node)
+        return self._matches.setdefault(text, ())
+
+    def _searched(self, text: str, node: Scalar) -> tuple[Thing, ...]:
+        written = _RUST_END.sub(r"\1\\Z", text)
+        at = Scalar(written, text, node.style, node.line, node.column, node.end_column)
+        search = re.compile(PATTERN.read(at, "the expression", self._source)).search
+        found = tuple(self.things[name] for name in self._candidates(written) if search(name))
+        if not found and self._is_whole:
+            message = f"no {self.what} matches '{shorten(text)}'"
+            raise self._source.refuse(f"unknown_{self.what.replace(' ', '_')}", message, node)
+        return found
+
+    def _candidates(self, text: str) -> list[str]:
+        """The names that may match, in their order: those that begin as the expression does, if that is plain."""
+        prefix = _PREFIX.match(text) if "|" not in text else None
+        if prefix is None:
+            return list(self.things)
+        self._sorted = self._sorted or sorted(self.things)
+        self._places = self._places or {name: place for place, name in enumerate(self.things)}
+        first = bisect_left(self._sorted, prefix.group(1))
+        last = bisect_left(self._sorted, prefix.group(1) + "\U0010ffff")
+        return sorted(self._sorted[first:last], key=self._places.__getitem__)
+
+    def _note(self, code: str, message: str, node: Node, hint: str) -> None:
+        """A name that is made of parameters would be noted for each of their values."""
+        if self._is_whole and id(node) not in self._noted:
+            self._noted.add(id(node))
+            self._source.note(self._source.refuse(code, message, node, hint=hint))

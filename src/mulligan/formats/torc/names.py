@@ -1,0 +1,53 @@
+"""Names that fit: letters, digits, `_` and `-`, and none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mulligan.core.workflow import END
+from mulligan.language.patterns import pattern
+
+_UNFIT = pattern(r"[^A-Za-z0-9_-]")
+_UNFIT_FOR_FILES = pattern(r"[^A-Za-z0-9_]|^(?=\d)")
+_UNFIT_FOR_POLICIES = pattern(r"[^A-Za-z0-9_-]|^(?=[\d-])")
+
+
+class Names:
+    """Gives each thing a name of ours: its own where that fits, else one like it that is free."""
+
+    def __init__(self, unfit: str, taken: Iterable[str] = ()) -> None:
+        self._unfit = pattern(unfit)
+        self.taken = set(taken)
+
+    @classmethod
+    def of_steps(cls) -> Names:
+        """Names of steps. `end` is the one that runs last."""
+        return cls(_UNFIT.pattern, (END,))
+
+    @classmethod
+    def of_files(cls) -> Names:
+        """Names that can be read as a field."""
+        return cls(_UNFIT_FOR_FILES.pattern)
+
+    @classmethod
+    def of_policies(cls) -> Names:
+        """Names of retry policies, which begin with a letter or `_`."""
+        return cls(_UNFIT_FOR_POLICIES.pattern)
+
+    def fit_all(self, names: Iterable[str]) -> dict[str, str]:
+        """A name of ours for each of these. What fits keeps its name, whatever came before it."""
+        names = list(names)
+        fitting = [name for name in names if not self._unfit.search(name) and name not in self.taken]
+        self.taken.update(fitting)
+        found = dict.fromkeys(fitting)
+        return {name: name if name in found else self.fit(name) for name in names}
+
+    def fit(self, name: str) -> str:
+        """A free name as near to this one as can be, taken from now on."""
+        stem = self._unfit.sub("_", name) or "_"
+        found, count = stem, 1
+        while found in self.taken:
+            count += 1
+            found = f"{stem}_{count}"
+        self.taken.add(found)
+        return found

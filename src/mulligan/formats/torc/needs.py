@@ -1,0 +1,97 @@
+"""Whom a step needs: few by their names, many as one group, which is one barrier however many wait at it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from os.path import commonprefix
+from typing import Any
+
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.things import Thing
+from mulligan.formats.translation import made
+from mulligan.language.nodes import Node
+
+# More than these are named by what their names have in common.
+FEW = 8
+# What may follow the beginning that the names of a group share, from the plainest on.
+_ENDINGS = (".*", "[0-9]+", "[0-9_]+", "[a-z]+", "[A-Za-z]+", "[A-Za-z0-9]+", "[A-Za-z0-9-]+")
+
+
+class Groups:
+    """Expressions that match the names of these steps and of no others."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = sorted(names)
+        self._known: dict[tuple[Job, ...], str] = {}
+
+    def expression(self, jobs: tuple[Job, ...]) -> str:
+        """What matches the steps of these jobs, and nothing else."""
+        if jobs not in self._known:
+            self._known[jobs] = self._found([job.step for job in jobs])
+        return self._known[jobs]
+
+    def _found(self, members: list[str]) -> str:
+        prefix = commonprefix([min(members), max(members)])
+        first, last = bisect_left(self._names, prefix), bisect_left(self._names, prefix + "~")
+        alike = self._names[first:last]
+        for ending in _ENDINGS if prefix else ():
+            # Names have no character that means anything in an expression.
+            matched = [name for name in alike if ending == ".*" or re.fullmatch(prefix + ending, name)]
+            if len(matched) == len(members) and set(matched) == set(members):
+                return prefix + ending
+        return "|".join(members)
+
+
+def reads(job: Job) -> tuple[list[Thing], list[tuple[Thing, ...]]]:
+    """The files that the step names as read, and those of which it needs the writers as a group.
+
+    A step that reads needs who writes, and succeeds. Where that is not meant, or would be too many, it says whom it
+    needs, and names only the files that nobody writes, which must be there.
+    """
+    named: list[Thing] = []
+    grouped: list[tuple[Thing, ...]] = []
+    for things in job.inputs:
+        is_many = len(things) > FEW or any(len(thing.writers) > FEW for thing in things)
+        if job.is_cancelled_with_others and not is_many:
+            named += things
+        else:
+            named += [thing for thing in things if not thing.writers]
+            grouped.append(things)
+    return list(dict.fromkeys(named)), grouped
+
+
+def needs(job: Job, groups: Groups, writers: Writers) -> list[Any]:
+    """The entries of the step's `needs`."""
+    found = [(jobs, job.at("depends_on_regexes")) for jobs in job.waits if len(jobs) > FEW]
+    single = {each: job.at("depends_on") for jobs in job.waits if len(jobs) <= FEW for each in jobs}
+    _, files = reads(job)
+    for things in (*files, *job.user_data):
+        jobs = writers.of(things, job)
+        if len(jobs) > FEW:
+            found.append((jobs, job.at("input_file_regexes")))
+        else:
+            single |= dict.fromkeys(jobs, job.at("input_files"))
+    on = None if job.is_cancelled_with_others else "always"
+    entries = [*job.extra_needs, *_single(single, on)]
+    return entries + [made({"match": groups.expression(jobs), "on": on}, at) for jobs, at in dict(found).items()]
+
+
+def _single(jobs: dict[Job, Node], on: str | None) -> Iterator[Any]:
+    for job, at in jobs.items():
+        yield made(job.step if on is None else {"step": job.step, "on": on}, at)
+
+
+class Writers:
+    """Who writes what, asked once per set."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Thing, ...], tuple[Job, ...]] = {}
+
+    def of(self, things: tuple[Thing, ...], reader: Job) -> tuple[Job, ...]:
+        """The jobs that write these, without the reader."""
+        if things not in self._known:
+            self._known[things] = tuple(dict.fromkeys(job for thing in things for job in thing.writers))
+        found = self._known[things]
+        return tuple(job for job in found if job is not reader) if reader in found else found

@@ -1,0 +1,75 @@
+"""What jobs read and write: files, and user data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mulligan.formats.torc.expansion import Expanded, Expansion
+from mulligan.formats.torc.names import Names
+from mulligan.formats.torc.records import FILE, USER_DATA
+from mulligan.formats.translation import Translation
+from mulligan.language.nodes import Node, Scalar, plain, refuse_not_json
+from mulligan.language.shapes import Fields
+
+if TYPE_CHECKING:
+    from mulligan.formats.torc.jobs import Job
+
+
+class Thing:
+    """A file or a piece of user data, with the jobs that write it. `text` is what stands for it in commands."""
+
+    __slots__ = ("is_empty", "key", "name", "name_node", "node", "text", "writers")
+
+    def __init__(
+        self, name: str, key: str, text: str, name_node: Scalar, node: Node, *, is_empty: bool = False
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.text = text
+        self.name_node = name_node
+        self.node = node
+        self.is_empty = is_empty
+        self.writers: list[Job] = []
+
+
+def read_files(workflow: Fields, expansion: Expansion) -> dict[str, Thing]:
+    """The files by their names, those of parameters each."""
+    found: dict[str, Expanded] = {}
+    for form in expansion.forms(workflow, "files", FILE, "file"):
+        with expansion.translation.source.noting:
+            found.update({each.name: each for each in expansion.expanded(form, "file", ("path",))})
+    keys = Names.of_files().fit_all(found)
+    return {name: _file(each, keys[name]) for name, each in found.items()}
+
+
+def _file(each: Expanded, key: str) -> Thing:
+    return Thing(
+        each.name, key, each.texts.get("path", ""), each.name_node, each.form.node.get("path") or each.name_node
+    )
+
+
+def read_user_data(workflow: Fields, expansion: Expansion) -> dict[str, Thing]:
+    """The user data by their names. Without a name nobody can use it."""
+    translation = expansion.translation
+    found: dict[str, Thing] = {}
+    for form in expansion.forms(workflow, "user_data", USER_DATA, "user data"):
+        name = form.get("name")
+        if name is None:
+            translation.warn("user_data", "user data without a name is left out", form.node)
+        elif expansion.is_new("user data", name, form.at("name")):
+            found[name] = _user_data(name, form, translation)
+    return found
+
+
+def _user_data(name: str, form: Fields, translation: Translation) -> Thing:
+    data = form.get("data")
+    name_node = form.at("name")
+    assert isinstance(name_node, Scalar)
+    value: Any = None
+    if data is not None:
+        refuse_not_json(data, translation.source)
+        value = plain(data)
+    text = msgspec.json.encode(value).decode()
+    return Thing(name, name, text, name_node, form.node, is_empty=value is None)
