@@ -13,6 +13,10 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
 _NAME_CHARS_MAX = 60
 
 
+# What `do` of a map binds.
+ITEM_NAMES = frozenset({"item", "index", "output", "outputs"})
+
+
 class Spot(NamedTuple):
     """The place of one command in its list: its name, where it has one, and the expression of what it gives.
 
@@ -73,6 +77,7 @@ class Place(msgspec.Struct, frozen=True):
     `env`: the variables of the workflow's environment, likewise. In shell text they are the shell's own.
     `cwd`: the folder, as a text of ours; None is where the run was started.
     `is_regular`: in a list of a regular workflow, where a Claude handler without more means three attempts.
+    `names`: names of ours that hold here without a field (`item`, `index`, `output`); see ITEM_NAMES.
     """
 
     row: Row
@@ -80,6 +85,7 @@ class Place(msgspec.Struct, frozen=True):
     env: Dict[str, str] = {}
     cwd: str | None = None
     is_regular: bool = False
+    names: frozenset[str] = frozenset()
 
     def knowing(self, variables: Dict[str, str]) -> Place:
         """The same place once more is known."""

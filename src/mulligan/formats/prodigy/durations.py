@@ -1,0 +1,23 @@
+"""Prodigy's durations: a number is seconds, a text has its units (`500ms`, `2m 30s`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mulligan.language.durations import DurationShape
+from mulligan.language.quantities import duration
+
+_BLANK = re.compile(r"(?<=[a-z])\s+(?=\d)")
+
+
+def _seconds(value: Any) -> float:
+    return duration(_BLANK.sub("", value.strip()) if isinstance(value, str) else value)
+
+
+SECONDS = DurationShape("a number of seconds", _seconds, {"anyOf": [{"type": "string"}, {"type": "number"}]})
+
+
+def spelled(seconds: float) -> str:
+    """A duration as our files spell it."""
+    return f"{seconds:g}s" if seconds == round(seconds, 3) and seconds < 1e6 else f"{seconds:f}s"

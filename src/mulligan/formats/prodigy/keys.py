@@ -1,0 +1,326 @@
+"""Every key of a step of Prodigy's, once, with what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.formats.prodigy.durations import SECONDS
+from mulligan.language.action_keys import ANY_TEXT, as_node
+from mulligan.language.shapes import (
+    FLAG,
+    TEXT,
+    Choice,
+    Deferred,
+    Either,
+    Json,
+    Key,
+    ListOf,
+    MapOf,
+    Nothing,
+    Record,
+    Shape,
+    Template,
+    Value,
+    whole,
+)
+
+_NAME = r"[A-Za-z_][\w-]*"
+_NAMES = "letters, digits, '_' and '-'"
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or not value.replace("_", "a").replace("-", "a").isalnum():
+        raise ValueError(value)
+    return value
+
+
+VARIABLE = Value("the name of a variable", _word, {"type": "string"})
+COMMAND_TEXT = Template("a command")
+# A step in any of its forms: read where it stands.
+STEP_FORM: Shape = as_node(Either("a step", text=COMMAND_TEXT, mapping=Deferred(lambda: STEP)))
+STEP_LIST: Shape = as_node(ListOf(STEP_FORM, at_least=1))
+STEPS_FORM: Shape = as_node(Either("a list of steps", text=COMMAND_TEXT, list=STEP_LIST, mapping=STEP_FORM))
+COUNT = whole(1, 1000)
+
+HANDLER = Record(
+    "on_failure",
+    {
+        "shell": Key(as_node(COMMAND_TEXT), "a command of the handler"),
+        "claude": Key(as_node(COMMAND_TEXT), "a prompt of the handler, for the agent"),
+        "commands": Key(STEPS_FORM, "the handler's commands, one after the other"),
+        "strategy": Key(
+            Choice(("recovery", "fallback", "cleanup", "custom")), "what it means that the handler succeeded"
+        ),
+        "timeout": Key(SECONDS, "the time of the whole handler"),
+        "capture": Key(MapOf(as_node(ANY_TEXT), _NAME, names=_NAMES), "variables from the handler's output"),
+        "fail_workflow": Key(FLAG, "false: the workflow goes on although the step still fails"),
+        "handler_failure_fatal": Key(FLAG, "true: a handler that fails stops the run"),
+        "retry_original": Key(FLAG, "true: the command runs again after the handler"),
+        "max_attempts": Key(COUNT, "how often the command runs in all; the handler before each but the first"),
+        "max_retries": Key(whole(0, 1000), "how often the command runs again after the handler"),
+        "commit_required": Key(FLAG, "true: the handler must make a commit"),
+    },
+)
+HANDLER_FORM: Shape = as_node(
+    Either(
+        "a command, a list of commands, true, false, or a mapping",
+        text=COMMAND_TEXT,
+        flag=FLAG,
+        list=STEP_LIST,
+        mapping=HANDLER,
+    )
+)
+
+RETRY_PATTERN = Record("retry_pattern", {"pattern": Key(TEXT, "a text that the message matches", is_required=True)})
+RETRY_ON = ("network", "timeout", "server_error", "rate_limit")
+BACKOFFS = ("fixed", "linear", "exponential", "fibonacci", "custom")
+BACKOFF = Record(
+    "backoff",
+    {
+        "fixed": Key(as_node(Json()), "the same delay each time"),
+        "linear": Key(as_node(Json()), "each delay is longer by 'increment'"),
+        "exponential": Key(as_node(Json()), "each delay is 'base' times as long"),
+        "fibonacci": Key(as_node(Json()), "delays grow by the Fibonacci numbers"),
+        "custom": Key(as_node(Json()), "'delays', one after the other"),
+    },
+    one_of=tuple((name,) for name in BACKOFFS),
+)
+FALLBACK_COMMAND = Record("fallback_command", {"command": Key(COMMAND_TEXT, "what runs instead", is_required=True)})
+FALLBACK = Record("fallback", {"fallback": Key(FALLBACK_COMMAND, "a command in its place", is_required=True)})
+RETRY = Record(
+    "retry",
+    {
+        "attempts": Key(COUNT, "how often it is tried in all (default 3)"),
+        "backoff": Key(Either("a backoff", text=Choice(BACKOFFS[:4]), mapping=BACKOFF), "how delays grow"),
+        "initial_delay": Key(SECONDS, "the first delay (default 1s)"),
+        "max_delay": Key(SECONDS, "no delay is longer (default 30s)"),
+        "jitter": Key(FLAG, "true: delays are spread"),
+        "jitter_factor": Key(as_node(Json()), "by how much (default 0.3)"),
+        "retry_on": Key(
+            ListOf(Either("a kind of error or a pattern", text=Choice(RETRY_ON), mapping=RETRY_PATTERN), or_one=True),
+            "only these failures are tried again",
+        ),
+        "retry_budget": Key(SECONDS, "how long all delays may be together"),
+        "on_failure": Key(
+            as_node(Either("stop, continue or a fallback", text=Choice(("stop", "continue")), mapping=FALLBACK)),
+            "what happens when no attempt is left",
+        ),
+    },
+)
+
+ON_INCOMPLETE = Record(
+    "on_incomplete",
+    {
+        "claude": Key(as_node(COMMAND_TEXT), "a prompt for the agent that completes the work"),
+        "shell": Key(as_node(COMMAND_TEXT), "a command that completes the work"),
+        "commands": Key(STEPS_FORM, "commands that complete the work"),
+        "prompt": Key(as_node(COMMAND_TEXT), "what a person is asked; who agrees lets it pass"),
+        "max_attempts": Key(COUNT, "how often the work is completed and checked again (default 2)"),
+        "fail_workflow": Key(FLAG, "false: the workflow goes on with what there is (default true)"),
+        "commit_required": Key(FLAG, "true: completing it must make a commit"),
+    },
+)
+VALIDATE = Record(
+    "validate",
+    {
+        "shell": Key(as_node(COMMAND_TEXT), "the command that checks"),
+        "command": Key(as_node(COMMAND_TEXT), "the command that checks, under its old name"),
+        "claude": Key(as_node(COMMAND_TEXT), "the prompt of an agent that checks"),
+        "commands": Key(STEPS_FORM, "commands that check, one after the other"),
+        "expected_schema": Key(as_node(Json()), "the JSON Schema of the result"),
+        "threshold": Key(as_node(Json()), "how complete it must be, in percent (default 100)"),
+        "timeout": Key(SECONDS, "the time of the check"),
+        "result_file": Key(as_node(Template("a file")), "where the check writes its result"),
+        "on_incomplete": Key(
+            as_node(Either("a list or a mapping", text=COMMAND_TEXT, list=STEP_LIST, mapping=ON_INCOMPLETE)),
+            "what runs when it is not complete; then it is checked again",
+        ),
+    },
+    one_of=(("shell",), ("command",), ("claude",), ("commands",)),
+)
+VALIDATE_FORM: Shape = as_node(
+    Either("a command, a list of steps or a mapping", text=COMMAND_TEXT, list=STEP_LIST, mapping=VALIDATE)
+)
+
+CHECK = Record(
+    "step_validate_command",
+    {
+        "command": Key(as_node(COMMAND_TEXT), "the command that checks", is_required=True),
+        "expect_output": Key(TEXT, "a regular expression that its output matches"),
+        "expect_exit_code": Key(whole(0, 255), "the exit code that is a success (default 0)"),
+        "command_type": Key(Choice(("shell", "claude", "test")), "what runs it"),
+    },
+)
+AT_LEAST = Record("atleast", {"atleast": Key(COUNT, "how many checks must pass", is_required=True)})
+STEP_VALIDATE = Record(
+    "step_validate",
+    {
+        "commands": Key(
+            ListOf(Either("a check", text=as_node(COMMAND_TEXT), mapping=CHECK), at_least=1),
+            "the checks",
+            is_required=True,
+        ),
+        "success_criteria": Key(
+            Either("all, any or atleast", text=Choice(("all", "any")), mapping=AT_LEAST), "how many must pass"
+        ),
+        "max_attempts": Key(COUNT, "how often it is checked (default 1)"),
+        "retry_delay": Key(SECONDS, "how long to wait between (default 5s)"),
+    },
+)
+
+WRITE_FILE = Record(
+    "write_file",
+    {
+        "path": Key(as_node(Template("a file")), "which file", is_required=True),
+        "content": Key(as_node(ANY_TEXT), "what is in it", is_required=True),
+        "format": Key(Choice(("text", "json", "yaml")), "json and yaml are checked and written neatly"),
+        "mode": Key(as_node(ANY_TEXT), "its permissions, such as 0644"),
+        "create_dirs": Key(FLAG, "true: folders that are missing are made"),
+    },
+)
+OUTPUT_FILE = Record("output_pattern", {"file_pattern": Key(TEXT, "which files", is_required=True)})
+COMMIT_CONFIG = Record(
+    "commit_config",
+    {
+        "message_template": Key(as_node(COMMAND_TEXT), "the message of the commit"),
+        "message_pattern": Key(TEXT, "a regular expression that the message matches"),
+        "sign": Key(FLAG, "true: the commit is signed"),
+        "author": Key(TEXT, "who made it: Name <mail>"),
+        "include_files": Key(ListOf(TEXT, or_one=True), "only these files"),
+        "exclude_files": Key(ListOf(TEXT, or_one=True), "not these files"),
+        "squash": Key(FLAG, "true: one commit of all that the step made"),
+    },
+)
+STREAMS = Record(
+    "capture_streams",
+    {
+        "stdout": Key(FLAG, "true: what it prints (default)"),
+        "stderr": Key(FLAG, "true: also what it prints as errors"),
+        "exit_code": Key(FLAG, "${NAME.exit_code}, which is there in any case"),
+        "success": Key(FLAG, "${NAME.success}, which is there in any case"),
+        "duration": Key(FLAG, "not kept: see 'mulligan show'"),
+    },
+)
+TEST = Record(
+    "test",
+    {
+        "command": Key(as_node(COMMAND_TEXT), "the command", is_required=True),
+        "on_failure": Key(HANDLER_FORM, "as on_failure of a step"),
+    },
+)
+METADATA = Record(
+    "metadata",
+    {
+        "retries": Key(whole(0, 1000), "how often it is tried again"),
+        "timeout": Key(SECONDS, "the time of one attempt"),
+        "continue_on_error": Key(FLAG, "true: its failure does not fail the workflow"),
+        "env": Key(as_node(MapOf(ANY_TEXT)), "environment variables"),
+        "commit_required": Key(FLAG, "true: it must make a commit"),
+        "analysis": Key(as_node(Json()), "analysis before the step, which Prodigy has removed: not honoured"),
+    },
+)
+
+KINDS = ("claude", "shell", "test", "foreach", "write_file", "command")
+_ANALYSIS = Key(as_node(Json()), "analysis before the step, which Prodigy has removed: not honoured")
+STEP = Record(
+    "step",
+    {
+        "name": Key(ANY_TEXT, "its title; alone, with 'args', a Claude command"),
+        "id": Key(ANY_TEXT, "the name of the step"),
+        "claude": Key(as_node(COMMAND_TEXT), "a prompt for the agent claude"),
+        "shell": Key(as_node(COMMAND_TEXT), "a shell command, run by sh"),
+        "test": Key(as_node(Either("a command or a mapping", text=COMMAND_TEXT, mapping=TEST)), "a shell command"),
+        "foreach": Key(
+            as_node(Either("a command, a list, or a mapping", text=COMMAND_TEXT, list=ListOf(Json()), mapping=Json())),
+            "a map over a list, or over the lines that a command prints",
+        ),
+        "write_file": Key(as_node(WRITE_FILE), "writes a file, whole or not at all"),
+        "command": Key(as_node(COMMAND_TEXT), "a Claude command, under its old name"),
+        "analyze": Key(as_node(Json()), "removed by Prodigy: refused"),
+        "goal_seek": Key(as_node(Json()), "removed by Prodigy: refused"),
+        "handler": Key(as_node(Json()), "code inside Prodigy: refused"),
+        "args": Key(as_node(ListOf(ANY_TEXT)), "the arguments of a Claude command"),
+        "options": Key(as_node(Json()), "not honoured"),
+        "metadata": Key(METADATA, "settings of a Claude command"),
+        "parallel": Key(Either("true, false or a number", flag=FLAG, number=COUNT), "how many items at the same time"),
+        "do": Key(STEPS_FORM, "what runs for each item"),
+        "continue_on_error": Key(FLAG, "true: its failure does not fail the workflow"),
+        "max_items": Key(whole(0), "how many items at most"),
+        "capture": Key(VARIABLE, "the variable that has the output"),
+        "capture_format": Key(
+            Choice(("string", "json", "lines", "number", "boolean")), "what is made of the output (default string)"
+        ),
+        "capture_streams": Key(
+            Either("stdout, stderr, both or a mapping", text=Choice(("stdout", "stderr", "both")), mapping=STREAMS),
+            "which streams are the output",
+        ),
+        "capture_output": Key(
+            Either("true, false or the name of a variable", flag=FLAG, text=VARIABLE), "the variable with the output"
+        ),
+        "output_file": Key(as_node(Template("a file")), "a file that gets the output, too"),
+        "timeout": Key(SECONDS, "the time of one attempt"),
+        "working_dir": Key(as_node(Template("a folder")), "the folder it runs in"),
+        "env": Key(as_node(MapOf(ANY_TEXT)), "environment variables"),
+        "on_failure": Key(HANDLER_FORM, "what runs when it fails"),
+        "retry": Key(RETRY, "how often it is tried"),
+        "on_success": Key(STEPS_FORM, "what runs when it has succeeded"),
+        "on_exit_code": Key(
+            as_node(MapOf(STEP_FORM, r"\d+", names="digits")), "what runs for an exit code; it stands in for the step"
+        ),
+        "commit_required": Key(FLAG, "true: it must make a commit"),
+        "commit_config": Key(COMMIT_CONFIG, "what a commit looks like"),
+        "auto_commit": Key(FLAG, "true: what it changed is committed"),
+        "validate": Key(VALIDATE_FORM, "asks whether its work is complete"),
+        "step_validate": Key(
+            as_node(
+                Either(
+                    "a command, a list of commands or a mapping",
+                    text=COMMAND_TEXT,
+                    list=ListOf(COMMAND_TEXT, at_least=1),
+                    mapping=STEP_VALIDATE,
+                )
+            ),
+            "checks after the step",
+        ),
+        "skip_validation": Key(FLAG, "true: nothing is checked"),
+        "validation_timeout": Key(SECONDS, "the time of the checks"),
+        "ignore_validation_failure": Key(FLAG, "true: a check that fails is recorded and does not count"),
+        "when": Key(as_node(Template("a condition", ("string", "boolean"))), "skipped unless this holds"),
+        "outputs": Key(MapOf(OUTPUT_FILE, _NAME, names=_NAMES), "names for files: not honoured"),
+        "analysis": _ANALYSIS,
+    },
+)
+FOREACH = Record(
+    "foreach_mapping",
+    {
+        "foreach": Key(as_node(Json()), "what is listed"),
+        "input": Key(as_node(Json()), "what is listed"),
+        "items": Key(as_node(Json()), "what is listed"),
+        "parallel": STEP.keys["parallel"],
+        "do": STEP.keys["do"],
+        "continue_on_error": STEP.keys["continue_on_error"],
+        "max_items": STEP.keys["max_items"],
+    },
+)
+NOTHING: Shape = Nothing()
+
+RECORDS: tuple[Record, ...] = (
+    STEP,
+    METADATA,
+    TEST,
+    HANDLER,
+    RETRY,
+    RETRY_PATTERN,
+    BACKOFF,
+    FALLBACK,
+    FALLBACK_COMMAND,
+    VALIDATE,
+    ON_INCOMPLETE,
+    STEP_VALIDATE,
+    CHECK,
+    AT_LEAST,
+    WRITE_FILE,
+    OUTPUT_FILE,
+    COMMIT_CONFIG,
+    STREAMS,
+)

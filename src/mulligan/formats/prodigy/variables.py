@@ -1,0 +1,147 @@
+"""Prodigy's variables in text: `${a.b}`, `${a[0]}`, `${v:-default}`, `$VAR`, `$1`. What is not known stays as written.
+
+A variable is known where the place binds it, or a beginning of it: with `item` bound, `${item.path}` is its field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mulligan.formats.prodigy.places import Place
+from mulligan.formats.translation import Translation, literal
+from mulligan.language.nodes import Mapping, Node, Scalar
+
+_FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
+_PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"
+REFERENCE = re.compile(
+    rf"\$(?:\{{(?P<path>{_PATH}|\d+)(?::-(?P<default>[^{{}}]*))?\}}|(?P<bare>[A-Za-z_]\w*|\d))", re.A
+)
+_FIELDS = re.compile(_FIELD, re.A)
+_ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
+# What Prodigy computes when it meets it, and what does the same.
+_COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
+_GIT_CONTEXT = re.compile(
+    r"\$\{(step|workflow)\.(?:files_added|files_modified|files_deleted|files_changed|commits|commit_count|insertions|"
+    r"deletions)\b[^}]*\}"
+)
+
+ARGUMENTS = "inputs.args"
+
+
+class Known(NamedTuple):
+    """A variable of Prodigy's as an expression of ours. `is_field`: what it names may be missing."""
+
+    expression: str
+    is_field: bool
+
+
+def known(path: str, place: Place) -> Known | None:
+    """The expression of a variable; None where nobody has bound it."""
+    if path in place.variables:
+        return Known(place.variables[path], is_field=False)
+    if path == "ARG":
+        return Known(ARGUMENTS, is_field=False)
+    argument = _ARGUMENT.fullmatch(path)
+    if argument:
+        return Known(_argument(int(argument[1])), is_field=False)
+    fields = list(_FIELDS.finditer(path))
+    for field in reversed(fields):
+        beginning = place.variables.get(path[: field.start()])
+        if beginning is not None:
+            return Known(_member(beginning, path[field.start() :]), is_field=True)
+    return None
+
+
+def _argument(number: int) -> str:
+    words = f"{ARGUMENTS}.split(' ')"
+    return f"(size({words}) >= {number} ? {words}[{number - 1}] : '')"
+
+
+def _member(expression: str, fields: str) -> str:
+    """A path behind an expression; `a.0` is `a[0]`, and a name with a hyphen stands in brackets."""
+    is_path = re.fullmatch(r"[\w.\[\]\"-]+", expression) is not None
+    parts = [expression if is_path else f"({expression})"]
+    for field in _FIELDS.findall(fields):
+        name = field.removeprefix(".")
+        if name.isdigit():
+            name = f"[{name}]"
+        elif field.startswith(".") and not _IDENTIFIER.fullmatch(name):
+            name = f'["{name}"]'
+        parts.append(name if name.startswith("[") else f".{name}")
+    return "".join(parts)
+
+
+def text(node: Scalar, place: Place, translation: Translation) -> str:
+    """Text of Prodigy's as text of ours, for every place but shell text."""
+    refuse_unavailable(node, place, translation)
+    return filled(node.text, place)
+
+
+def filled(template: str, place: Place) -> str:
+    """`template` with what is known as expressions of ours, and all else as it is written."""
+    return replaced(template, literal, lambda match: _outside_shell(match, place))
+
+
+def replaced(template: str, between: Callable[[str], str], each: Callable[[re.Match[str]], str]) -> str:
+    """`template` with each reference replaced, and what is between them, too."""
+    pieces, position = [], 0
+    for match in REFERENCE.finditer(template):
+        pieces += [between(template[position : match.start()]), each(match)]
+        position = match.end()
+    return "".join([*pieces, between(template[position:])])
+
+
+def _outside_shell(match: re.Match[str], place: Place) -> str:
+    path, default = match["path"] or match["bare"], match["default"]
+    found = known(path, place) or environment(path, place)
+    if found is None:
+        return literal(match.group() if default is None else default)
+    return f"${{{found.expression if default is None else with_default(found, default)}}}"
+
+
+def environment(path: str, place: Place) -> Known | None:
+    """A variable of the environment: one of the workflow's, or with `env.` before it any."""
+    name = path.removeprefix("env.")
+    if name in place.env:
+        return Known(place.env[name], is_field=False)
+    return Known(path, is_field=True) if path.startswith("env.") else None
+
+
+def with_default(found: Known, default: str) -> str:
+    """The expression with what stands for it where there is nothing."""
+    expression, quoted = found.expression, quote(default)
+    if found.is_field and not expression.endswith("]"):
+        return f"has({expression}) && {expression} != null && {expression} != '' ? {expression} : {quoted}"
+    return f"{expression} == null || {expression} == '' ? {quoted} : {expression}"
+
+
+def quote(words: str) -> str:
+    """A text as an expression."""
+    escaped = words.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"
+
+
+def refuse_unavailable(node: Scalar, place: Place, translation: Translation) -> None:
+    """Refuse what Prodigy would compute in the middle of a text, and what nobody here keeps."""
+    source = translation.source
+    computed = _COMPUTED.search(node.text)
+    if computed:
+        message = f"'{computed.group()}' is computed by Prodigy in the middle of a text"
+        hint = "print it in a shell step with 'capture: NAME', and write ${NAME}"
+        raise source.refuse_in("prodigy", message, node, computed.start(), len(computed.group()), hint=hint)
+    context = _GIT_CONTEXT.search(node.text)
+    if context and context[1] not in place.variables:
+        message = f"'{context.group()}' is not kept here: what changed is in Git"
+        hint = "ask in a shell step, as in 'git diff --name-only HEAD~1', with 'capture: NAME', and write ${NAME}"
+        raise source.refuse_in("prodigy", message, node, context.start(), len(context.group()), hint=hint)
+
+
+def mentions(node: Node, words: re.Pattern[str]) -> bool:
+    """Whether any text in `node` has `words` in it."""
+    if isinstance(node, Scalar):
+        return words.search(node.text) is not None
+    children = [value for _, value in node.items()] if isinstance(node, Mapping) else node.items
+    return any(mentions(child, words) for child in children)
