@@ -87,9 +87,8 @@ def _bounds(rule: Fields) -> dict[str, Any]:
     bounds: dict[str, Any] = {"max_attempts": made(attempts, rule.node.get("max_retries") or rule.node)}
     if rule.get("recovery_script") is not None:
         node = rule.at("recovery_script")
-        bounds["recovery_script"] = mapping(
-            {"shell": node, "timeout": SCRIPT_TIMEOUT, "env": RECOVERY_ENV or None}, node
-        )
+        script = {"shell": node, "timeout": SCRIPT_TIMEOUT, "env": RECOVERY_ENV or None}
+        bounds["recovery_script"] = mapping(script, node)
     return bounds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any
 
 from mulligan.formats.torc.jobs import Job
@@ -33,15 +33,24 @@ class Groups:
         return self._known[jobs]
 
     def _found(self, members: list[str]) -> str:
-        prefix = commonprefix([min(members), max(members)])
-        first, last = bisect_left(self._names, prefix), bisect_left(self._names, prefix + "~")
-        alike = self._names[first:last]
-        for ending in _ENDINGS if prefix else ():
-            # Names have no character that means anything in an expression.
-            matched = [name for name in alike if ending == ".*" or re.fullmatch(prefix + ending, name)]
-            if len(matched) == len(members) and set(matched) == set(members):
-                return prefix + ending
+        """Names have no character that means anything in an expression."""
+        shared = _shared(min(members), max(members))
+        for start in dict.fromkeys((shared.rstrip("0123456789"), shared)):
+            alike = self._alike(start)
+            for ending in _ENDINGS if start else ():
+                matched = alike if ending == ".*" else [name for name in alike if re.fullmatch(start + ending, name)]
+                if len(matched) == len(members) and set(matched) == set(members):
+                    return start + ending
         return "|".join(members)
+
+    def _alike(self, start: str) -> list[str]:
+        """The names that begin so. No character of a name comes after `~`."""
+        return self._names[bisect_left(self._names, start) : bisect_left(self._names, start + "~")]
+
+
+def _shared(one: str, other: str) -> str:
+    """How both begin."""
+    return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def reads(job: Job) -> tuple[list[Thing], list[tuple[Thing, ...]]]:

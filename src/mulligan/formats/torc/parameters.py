@@ -203,7 +203,7 @@ class Texts:
         parts: list[str | tuple[str, str, str]] = []
         position = 0
         for hole in _HOLE.finditer(node.text):
-            mark, name, spec = hole.groups()
+            _, name, spec = hole.groups()
             if name not in self.names or not self._is_ours(hole, node):
                 continue
             parts += [node.text[position : hole.start()], (name, spec or "", hole.group())]

@@ -45,9 +45,8 @@ class Requirements:
             translation.warn("cluster", message, self.form.at("num_nodes"))
         if self.memory and self.memory_bytes < MEMORY_BYTES_MIN:
             message = f"'{self.form.get('name')}' asks for {self.memory}, on which no program lives: it is not a limit"
-            translation.warn(
-                "memory", message, self.form.at("memory"), hint="memory is a limit here: write what it needs"
-            )
+            hint = "memory is a limit here: write what it needs"
+            translation.warn("memory", message, self.form.at("memory"), hint=hint)
             self.memory = ""
 
     def resources(self) -> dict[str, Any]:

@@ -22,15 +22,14 @@ class Thing:
 
     __slots__ = ("is_empty", "key", "name", "name_node", "node", "text", "writers")
 
-    def __init__(
-        self, name: str, key: str, text: str, name_node: Scalar, node: Node, *, is_empty: bool = False
-    ) -> None:
+    def __init__(self, name: str, key: str, text: str, name_node: Scalar, node: Node) -> None:
         self.name = name
         self.key = key
         self.text = text
         self.name_node = name_node
         self.node = node
-        self.is_empty = is_empty
+        # Of user data: it has no value yet.
+        self.is_empty = False
         self.writers: list[Job] = []
 
 
@@ -45,9 +44,8 @@ def read_files(workflow: Fields, expansion: Expansion) -> dict[str, Thing]:
 
 
 def _file(each: Expanded, key: str) -> Thing:
-    return Thing(
-        each.name, key, each.texts.get("path", ""), each.name_node, each.form.node.get("path") or each.name_node
-    )
+    at = each.form.node.get("path") or each.name_node
+    return Thing(each.name, key, each.texts.get("path", ""), each.name_node, at)
 
 
 def read_user_data(workflow: Fields, expansion: Expansion) -> dict[str, Thing]:
@@ -71,5 +69,6 @@ def _user_data(name: str, form: Fields, translation: Translation) -> Thing:
     if data is not None:
         refuse_not_json(data, translation.source)
         value = plain(data)
-    text = msgspec.json.encode(value).decode()
-    return Thing(name, name, text, name_node, form.node, is_empty=value is None)
+    found = Thing(name, name, msgspec.json.encode(value).decode(), name_node, form.node)
+    found.is_empty = value is None
+    return found

@@ -94,7 +94,7 @@ def _described(form: Fields) -> Node | None:
     return form.at("description") if text and text.strip() else None
 
 
-def _files(torc: Torc) -> list[tuple[str, Node, Node]]:
+def _files(torc: Torc) -> list[tuple[str, Node, Node | None]]:
     return [(file.key, file.name_node, scalar(file.text, file.node)) for file in torc.files.things.values()]
 
 
