@@ -72,6 +72,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.CommandCompleted(HANDLER, "a", "handler"),
         e.CommandFailed(HANDLER, "a", "handler", FAILURE),
         e.CommandCancelled(HANDLER, "a", "handler"),
+        e.CommandSkipped(HANDLER, "a", "do"),
         e.MapExpanded("m", 1, [1]),
         e.ItemEntered(ITEM, "m", 0),
         e.ItemCompleted(ITEM, "m", 0),
@@ -176,8 +177,8 @@ def test_a_lawful_fact_leads_where_the_table_says(kind: type[e.Fact], before: st
     evolve(state, entry(fact))
 
     place = state.places.get(subject(fact))
-    # A command that has ended is gone: its parent knows what it gave.
-    is_gone = kind in (e.CommandCompleted, e.CommandFailed, e.CommandCancelled)
+    # A command that has ended, or never began, is gone: its parent knows what it gave.
+    is_gone = kind in (e.CommandCompleted, e.CommandFailed, e.CommandCancelled, e.CommandSkipped)
     assert (place is None) if is_gone else (place is not None and place.status == after)
 
 

@@ -209,6 +209,7 @@ _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
     e.CommandCancelled: _command_ended,
+    e.CommandSkipped: _command_ended,
     e.MapExpanded: _map_expanded,
     e.ItemCompleted: _item_ended,
     e.ItemFailed: _item_ended,

@@ -438,6 +438,15 @@ class CommandCancelled(Fact):
     index: int = 0
 
 
+class CommandSkipped(Fact):
+    """A command of an item whose condition does not hold: it is never a place, and the item goes on without it."""
+
+    place: str
+    parent: str
+    role: Role
+    index: int = 0
+
+
 class MapExpanded(Fact):
     """The items of this visit, in order. `todo` are the indexes that this attempt runs."""
 
@@ -546,6 +555,7 @@ AnyFact = (
     | CommandCompleted
     | CommandFailed
     | CommandCancelled
+    | CommandSkipped
     | MapExpanded
     | ItemEntered
     | ItemCompleted

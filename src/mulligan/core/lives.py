@@ -229,16 +229,29 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.climb = _replace(parent.climb, is_script_open=False, advice=_advice(parent, ended, fact))
     elif fact.role == "handler" and isinstance(fact, e.CommandCompleted):
         parent.climb = _replace(parent.climb, handler_output=fact.output)
-    elif fact.role == "do" and isinstance(fact, e.CommandCompleted):
-        parent.recovered_by = fact.recovered_by or parent.recovered_by
-        # What the item's next command reads as `output`.
-        parent.output = fact.output
+    elif fact.role == "do":
+        _tell_item(parent, fact)
 
 
 def _advice(place: Place, script: Place, fact: Any) -> Any:
     """What the next attempt is told, in the place of our own words on the failure: by one agent to another."""
     is_told = is_agent(place.spec) and is_agent(script.spec) and isinstance(fact, e.CommandCompleted)
     return fact.output if is_told else None
+
+
+def _tell_item(item: Place, fact: Any) -> None:
+    """What the item's next commands read as `output` and `outputs`."""
+    given = None
+    if isinstance(fact, e.CommandCompleted):
+        item.recovered_by = fact.recovered_by or item.recovered_by
+        item.output = given = fact.output
+    item.outputs = (*item.outputs, given)
+
+
+def _command_skipped(state: State, fact: e.CommandSkipped, entry: e.Entry) -> None:
+    item = state.touch(fact.parent)
+    item.output = None
+    item.outputs = (*item.outputs, None)
 
 
 def _map_expanded(state: State, place: Place, fact: e.MapExpanded, entry: e.Entry) -> None:
@@ -286,18 +299,19 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
 
 def _item_completed(state: State, fact: e.ItemCompleted, entry: e.Entry) -> None:
     place = enter(state, fact.place, fact)
-    place.output, place.recovered_by = fact.output, fact.recovered_by
+    place.output, place.outputs, place.recovered_by = fact.output, (), fact.recovered_by
     _leave_item(state, fact.parent, has_failed=False)
 
 
 def _item_failed(state: State, fact: e.ItemFailed, entry: e.Entry) -> None:
     item = enter(state, fact.place, fact)
-    item.failure, item.output = fact.failure, None
+    item.failure, item.output, item.outputs = fact.failure, None, ()
     _leave_item(state, fact.parent, has_failed=True)
 
 
 def _item_cancelled(state: State, fact: e.ItemCancelled, entry: e.Entry) -> None:
-    enter(state, fact.place, fact).output = None
+    item = enter(state, fact.place, fact)
+    item.output, item.outputs = None, ()
     _leave_item(state, fact.parent, has_failed=False)
 
 
@@ -355,6 +369,7 @@ LIVES: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
     e.CommandCancelled: _command_ended,
+    e.CommandSkipped: _command_skipped,
     e.ItemEntered: _item_entered,
     e.ItemCompleted: _item_completed,
     e.ItemFailed: _item_failed,

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import ExpressionFailed
 from . import events as e
-from .failure import Failure
+from .failure import Failure, failure
 from .keys import item_key
-from .life import Facts, enter_command, fault
+from .life import Facts, command_key, enter_command, fault, located
 from .scope import Now
 from .state import Items, Place
 from .workflow import Expression, Map
@@ -155,7 +155,7 @@ def run_items(now: Now, place: Place) -> Facts:
         key = item_key(place.key, index)
         yield e.ItemEntered(key, place.key, index)
         if step.do:
-            yield from enter_command(now, now.state.places[key], "do", 0)
+            yield from _enter_or_skip(now, now.state.places[key], 0)
         else:
             yield e.ItemCompleted(key, place.key, index, items.values[index])
     items = _items(place)
@@ -177,6 +177,26 @@ def may_enter(now: Now, place: Place) -> bool:
     return policy.max_parallel is None or items.running < policy.max_parallel
 
 
+def _enter_or_skip(now: Now, item: Place, index: int) -> Facts:
+    """The item's command, unless its `when` says no. A condition that cannot be evaluated is the command's failure."""
+    when = now.state.step(item.parent).do[index].when
+    if when is None:
+        return enter_command(now, item, "do", index)
+    try:
+        if now.condition(when, item):
+            return enter_command(now, item, "do", index)
+    except ExpressionFailed as error:
+        return _enter_and_fail(now, item, index, error.message)
+    return iter((e.CommandSkipped(command_key(item, "do", index), item.key, "do", index),))
+
+
+def _enter_and_fail(now: Now, item: Place, index: int, message: str) -> Facts:
+    key, attempt = command_key(item, "do", index), item.attempt + 1
+    yield e.CommandEntered(key, item.key, "do", index)
+    found = located(now, now.state.places[key], failure("EXPRESSION_FAILED", message), attempt)
+    yield e.AttemptFailed(key, attempt, found)
+
+
 def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
     """A command of an item has ended: the next one, or the item's end."""
     step = now.state.step(item.parent)
@@ -186,7 +206,7 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
         yield e.ItemFailed(item.key, item.parent, item.index, fact.failure)
     elif index + 1 < len(step.do):
         if now.may_start(item) and not now.state.places[item.parent].phase:
-            yield from enter_command(now, item, "do", index + 1)
+            yield from _enter_or_skip(now, item, index + 1)
         else:
             yield e.ItemCancelled(item.key, item.parent, item.index)
     else:

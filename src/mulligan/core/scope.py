@@ -82,6 +82,9 @@ class Now(msgspec.Struct, eq=False):
                 found[f"env.{name}"] = self._bind(template, place)
         if command.cwd:
             found["cwd"] = self._bind(command.cwd, place)
+        if command.logs:
+            for name, template in command.logs.items():
+                found[f"logs.{name}"] = self.render(template, place)
         return found
 
     def _bind(self, template: Template, place: Place) -> Any:
@@ -168,8 +171,13 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
         found[root] = failure_view(state, place)
     elif root == "output":
         found[root] = nearest_output(state, place)
+    elif root == "outputs":
+        found[root] = next((list(above.outputs) for above in state.ancestors(place) if above.role == "item"), [])
     else:
         _add_item(state, place, root, found)
+        # Not before: in a workflow of old the item may be called so.
+        if root == "attempt" and root not in found:
+            found[root] = attempt_told(state, place)
 
 
 def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
@@ -183,6 +191,16 @@ def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> N
             elif step.map and root == step.map.name and items:
                 found[root] = items.values[above.index]
             return
+
+
+def attempt_told(state: State, place: Place) -> int:
+    """`attempt`, when one is scheduled: its number; of a recovery script, that of the attempt that failed."""
+    return state.places[place.parent].attempt if place.role == "script" else next_attempt(state, place)
+
+
+def next_attempt(state: State, place: Place) -> int:
+    """The number of the attempt that is scheduled next. Those of an item's commands are numbered over the item."""
+    return (state.places[place.parent] if place.role == "do" else place).attempt + 1
 
 
 # -- views ------------------------------------------------------------------------------

@@ -148,6 +148,8 @@ class Place(msgspec.Struct):
     failure_index: int | None = None
     # The event that brought its output, and when: for agents that are told of it.
     given: tuple[int, datetime] | None = None
+    # -- items only: what its commands so far have given, null for one that gave nothing. Empty once it has ended
+    outputs: tuple[Any, ...] = ()
 
     @property
     def is_active(self) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 from . import events as e
 from .crossroads import after_failure, after_success, takes_over
 from .failure import Failure
+from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
@@ -361,6 +362,12 @@ def _command_failed(teller: Teller, fact: e.CommandFailed, at: datetime) -> Iter
         yield fact.place, "failed, which it may", "bad"
 
 
+def _command_skipped(teller: Teller, fact: e.CommandSkipped, at: datetime) -> Iterator[_Sentence]:
+    step = teller.memory.step(step_name(fact.place))
+    when = step.do[fact.index].when if step is not None else None
+    yield fact.place, f"skipped: {when.source if when else 'its condition'} does not hold", "plain"
+
+
 _TOLD_COMMANDS = ("handler", "script")
 
 
@@ -445,6 +452,7 @@ _DETAILS: dict[type[e.Fact], _Details] = {
     e.StepFailed: _edges_after_failure,
     e.CommandCompleted: _command_done,
     e.CommandFailed: _command_failed,
+    e.CommandSkipped: _command_skipped,
     e.UndoStarted: lambda t, f, at: iter([(f.step, "its undo runs", "try")]),
     e.ReportRefused: lambda t, f, at: iter([(f.place, f"a late report on attempt {f.attempt} is ignored", "plain")]),
 }

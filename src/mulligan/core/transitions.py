@@ -48,6 +48,8 @@ PLACE: dict[type[e.Fact], Moves] = {
     # Waiting: an item of an earlier visit whose list was made anew.
     e.ItemEntered: _all("new waiting failed cancelled", "running"),
     e.CommandEntered: {"new": "ready"},
+    # Never a place: its item goes on without it.
+    e.CommandSkipped: {"new": "skipped"},
     e.AttemptScheduled: _all("ready backing_off handling pending_failed", "ready"),
     e.AttemptStarted: {"ready": "running"},
     e.MapExpanded: _stay("running"),

@@ -152,6 +152,10 @@ class Command(_Frozen):
     breaker: str | None = None
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    # Steps and commands of items only: skipped unless this holds.
+    when: Expression | None = None
+    # Paths that lead to what an attempt wrote: of `stdout`, of `stderr`.
+    logs: dict[str, Template] = {}
 
 
 class Need(_Frozen):
@@ -212,7 +216,6 @@ class Step(Command):
     take: Take = "all"
     no_match: Literal["record", "fail"] = "record"
     join: Join = "any"
-    when: Expression | None = None
     map: Map | None = None
     do: tuple[Command, ...] = ()
     triage: Triage | None = None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import ENGINE_ACTIONS, Command, Expression, Handler
+from mulligan.core.scope import reads_secrets
+from mulligan.core.workflow import ENGINE_ACTIONS, Command, Expression, Handler, Template
 from mulligan.language.actions import read_action, shell_action
-from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
+from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, DO_COMMAND, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.policies import read_retry
-from mulligan.language.scope import Scope, condition
+from mulligan.language.scope import Scope, condition, template
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
@@ -42,19 +44,36 @@ def acting(fields: Fields, label: str, scope: Scope) -> dict[str, Any]:
     return {}
 
 
+def read_command_of_item(node: Node, label: str, scope: Scope, settings: Settings) -> Command:
+    """A command of `do`: it may have a condition."""
+    if not isinstance(node, Mapping):
+        return read_command(node, label, scope, settings)
+    fields: Fields = DO_COMMAND.read(node, label, scope.source)
+    said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
+    if "when" in fields:
+        with scope.noting:
+            said["when"] = condition(fields.at("when"), scope)
+    return Command(**said)
+
+
 def read_commands(
-    node: Node, label: str, scope: Scope, settings: Settings, before: Settings | None = None
+    node: Node,
+    label: str,
+    scope: Scope,
+    settings: Settings,
+    before: Settings | None = None,
+    read: Callable[[Node, str, Scope, Settings], Command] = read_command,
 ) -> tuple[Command, ...]:
     """One command or a list of them; `before`, where given, holds for all but the last."""
     if not isinstance(node, Sequence):
-        return (read_command(node, label, scope, settings),)
+        return (read(node, label, scope, settings),)
     if not node.items:
         raise scope.source.refuse("type", f"{label} is an empty list", node)
     commands = []
     for item in node.items:
         own = settings if item is node.items[-1] else before or settings
         with scope.noting:
-            commands.append(read_command(item, f"a command in {label}", scope, own))
+            commands.append(read(item, f"a command in {label}", scope, own))
     return tuple(commands)
 
 
@@ -90,6 +109,9 @@ def _attempt(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
     if "breaker" in fields:
         with scope.noting:
             _check_breaker(fields, scope)
+    if "logs" in fields:
+        with scope.noting:
+            said["logs"] = _logs(fields, scope.in_attempt)
     return said
 
 
@@ -104,6 +126,21 @@ def _check_breaker(fields: Fields, scope: Scope) -> None:
         message = f"a breaker guards what a worker runs, and '{engines}' is nothing that a worker runs"
         hint = "give it to the steps of that workflow" if engines == "workflow" else "remove it"
         raise scope.source.refuse("stray_key", message, fields.key("breaker"), hint=hint)
+
+
+def _logs(fields: Fields, scope: Scope) -> dict[str, Template]:
+    """Where the logs of each attempt are also found, as far as a worker writes any."""
+    strays = [word for word in ("map", *ENGINE_ACTIONS) if word in fields.node.entries]
+    if strays:
+        message = f"'logs' leads to what a worker wrote, and '{strays[0]}' is nothing that a worker runs"
+        hint = "move it into 'do'" if strays[0] == "map" else "remove it"
+        raise scope.source.refuse("stray_key", message, fields.key("logs"), hint=hint)
+    paths = {name: template(node, scope) for name, node in fields["logs"].values.items()}
+    secret = next((name for name, path in paths.items() if reads_secrets(path)), None)
+    if secret:
+        message = "a path with a secret in it would be seen by all"
+        raise scope.source.refuse("secret", message, fields["logs"].at(secret))
+    return paths
 
 
 def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:

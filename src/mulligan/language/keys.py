@@ -95,7 +95,9 @@ RULE_KEYS = {
     "any": Key(FLAG, "matches every failure that is not fatal"),
     "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
     **RULE_BACKOFF,
-    "recovery_script": Key(as_node(SCRIPT), "runs once the retry is reserved and before it starts; ${error} is the failure"),
+    "recovery_script": Key(
+        as_node(SCRIPT), "runs after the retry is reserved and before it starts; the failure is in ${error}"
+    ),
     "adjust": Key(ADJUST, "what the next attempt gets more of"),
 }
 RULE = Record("rule", RULE_KEYS)
@@ -127,6 +129,15 @@ RESOURCES = Record(
 )
 ENV: Shape = MapOf(ANY_TEXT)
 
+_LOG = as_node(Template("a path"))
+LOGS = Record(
+    "logs",
+    {
+        "stdout": Key(_LOG, "leads to what the latest attempt writes to its standard output"),
+        "stderr": Key(_LOG, "leads to what the latest attempt writes to its standard error"),
+    },
+)
+
 HANDLER_FORMS: Shape = Deferred(
     lambda: Either(
         "a command, a list of commands, or a handler",
@@ -137,6 +148,8 @@ HANDLER_FORMS: Shape = Deferred(
 )
 COMMANDS_FORMS: Shape = Deferred(lambda: ListOf(COMMAND_FORMS, or_one=True, at_least=1))
 COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=COMMAND))
+DO_FORMS: Shape = Deferred(lambda: ListOf(DO_COMMAND_FORMS, or_one=True, at_least=1))
+DO_COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a shell command"), mapping=DO_COMMAND))
 
 COMMAND_KEYS = {
     **ACTION_KEYS,
@@ -158,8 +171,14 @@ COMMAND_KEYS = {
     "on_lost": Key(ON_LOST, "what happens when its worker is lost (default rerun)"),
     "affinity": Key(Choice(("host", "any")), "where later commands run (default: the same host)"),
     "breaker": Key(STEP_NAME, "the circuit breaker that guards it"),
+    "logs": Key(LOGS, "paths that lead to what each attempt wrote: {stdout: PATH, stderr: PATH}"),
 }
 COMMAND: Record = ActionRecord("command", COMMAND_KEYS, one_of=_ONE_ACTION)
+DO_COMMAND: Record = ActionRecord(
+    "do_command",
+    {**COMMAND_KEYS, "when": Key(as_node(CONDITION), "skipped unless this holds")},
+    one_of=_ONE_ACTION,
+)
 
 HANDLER_OPTIONS = {
     "commands": Key(COMMANDS_FORMS, "what runs, one after the other"),
@@ -287,7 +306,7 @@ STEP_KEYS = {
     "description": Key(TEXT, "what it is for"),
     **COMMAND_KEYS,
     "map": Key(as_node(MAP), "runs 'do' once per item"),
-    "do": Key(COMMANDS_FORMS, "what runs for each item, one after the other"),
+    "do": Key(DO_FORMS, "what runs for each item, one after the other"),
     "needs": Key(as_node(NEEDS), "steps that must have ended first"),
     "next": Key(as_node(NEXT), "steps that follow"),
     "take": Key(Choice(("all", "first")), "which success edges are taken (default all)"),

@@ -15,14 +15,16 @@ from mulligan.language.words import did_you_mean, listed
 
 # Names that every expression may read, and those that exist in some places only.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})
-LOCAL_ROOTS = frozenset({"error", "output", "index", "matrix"})
+LOCAL_ROOTS = frozenset({"error", "output", "outputs", "index", "matrix", "attempt"})
 _UNKNOWN = {"inputs": "unknown_input", "secrets": "unknown_secret", "files": "unknown_file"}
 _WHERE = {
     "error": "'error' is known in 'on_failure' and 'recovery_script'",
     "output": "'output' is known after the action has run: write steps.NAME.output",
+    "outputs": "'outputs' is known in 'do' of a map: what the item's commands so far have given",
     "index": "'index' is known in 'do' of a map",
     "matrix": "'matrix' is known in a step with 'matrix'",
     "item": "'item' is known in a map",
+    "attempt": "'attempt' is known in what an attempt is given: its action, 'env', 'cwd' and 'logs'",
 }
 NOBODY = ""
 # What the core hands over, see `core.scope`.
@@ -118,6 +120,16 @@ class Scope(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, names=self.names | set(names), may_read_itself=True)
 
     @property
+    def in_attempt(self) -> Scope:
+        """The same place in what an attempt is given: there its number is known."""
+        return msgspec.structs.replace(self, names=self.names | {"attempt"})
+
+    @property
+    def in_shell(self) -> Scope:
+        """The same place in shell text, where `${attempt}` is the script's own variable."""
+        return msgspec.structs.replace(self, names=self.names - {"attempt"})
+
+    @property
     def noting(self) -> Noting:
         return self.draft.source.noting
 
@@ -136,8 +148,8 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def bare_names(self) -> frozenset[str]:
-        """Names that are ours in shell text even without a dot; `${error}` alone stays the shell's own variable."""
-        return self.names - {"error"}
+        """Names that are ours in shell text even without a dot; those that many a script has itself stay its own."""
+        return self.names - {"error", "attempt"}
 
 
 def condition(node: Node, scope: Scope) -> Expression:

@@ -18,7 +18,7 @@ from mulligan.core.workflow import (
 )
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.binding import Values, binder
-from mulligan.language.commands import acting, command_fields, read_command, read_commands
+from mulligan.language.commands import acting, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.keys import STEP
@@ -170,9 +170,8 @@ def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) ->
         return {}
     own = settings.merged(fields, scope)
     mapped, inner = read_map(fields.at("map"), scope, own.for_commands())
-    commands = read_commands(
-        fields.at("do"), "'do'", msgspec.structs.replace(inner, names=inner.names | {"output"}), own
-    )
+    within = msgspec.structs.replace(inner, names=inner.names | {"output", "outputs"})
+    commands = read_commands(fields.at("do"), "'do'", within, own, read=read_command_of_item)
     said = command_fields(fields, scope, settings)
     for key in _OF_THE_COMMANDS:
         said.pop(key, None)
