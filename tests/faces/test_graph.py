@@ -130,8 +130,8 @@ def test_an_unknown_format_is_refused():
     assert (
         result.stderr
         == """\
-error[usage]: invalid value for '--format' / '-f': 'gif' is not one of 'mermaid', 'svg', 'png'
-  how it is used: mulligan graph --help
+error[usage]: 'gif' is neither a picture nor a system
+  there are mermaid, svg, png; and for whose file it is torc, prodigy, noetl, alphred, mulligan
 """
     )
 

@@ -93,6 +93,7 @@ def test_json_of_a_good_file_is_one_object():
     assert json.loads(result.stdout) == {
         "ok": True,
         "file": "release.yaml",
+        "format": "mulligan",
         "name": "release",
         "steps": 3,
         "problems": [],
@@ -107,6 +108,7 @@ def test_json_of_a_bad_file_has_its_problems_and_stderr_is_silent():
     assert json.loads(result.stdout) == {
         "ok": False,
         "file": "nightly.yaml",
+        "format": None,
         "name": None,
         "steps": None,
         "problems": [

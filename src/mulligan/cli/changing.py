@@ -9,12 +9,12 @@ from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.conduct import conduct
 from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_to_the_end
-from mulligan.cli.options import AsJson, Follow, HomeFolder, Inputs, Reason, RunId, service_at, where
+from mulligan.cli.options import AsJson, Follow, HomeFolder, Inputs, Reason, RunId, System, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import show_table
-from mulligan.cli.terminal import complain, show, show_json
-from mulligan.service.definitions import load
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service.definitions import Workflow, load
 from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
 from mulligan.service.verbs import Service
 from mulligan.service.words import counted
@@ -156,6 +156,7 @@ def fork(
     from_step: FromStep,
     inputs: Inputs = None,
     file: Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")] = None,
+    system: System = None,
     dry_run: DryRun = False,
     follows: Annotated[
         bool, Option("--follow/--no-follow", help="Run it to its end here, and show it.", show_default=True)
@@ -169,7 +170,7 @@ def fork(
     """
     with service_at(home) as service:
         given = given_inputs(inputs or [])
-        workflow = load(file) if file else None
+        workflow = _corrected(file, system)
         if workflow is None:
             mention_changed_file(service, run, home)
         # Planned before anything is opened for it: a fork that makes no sense leaves nothing behind.
@@ -186,6 +187,13 @@ def fork(
         complain(f"run {new} is a fork of run {run} from '{from_step}': {_fork_sizes(planned)}")
         _tell_changes(planned)
         return go_on(service, new, is_wanted=False, as_json=as_json, home=home)
+
+
+def _corrected(file: Path | None, system: str | None) -> Workflow | None:
+    """The workflow in the file that was named, if one was."""
+    if file is None and system is not None:
+        raise UsageRefused("--format is about a file", hint="name it: --file FILE")
+    return load(file, named=system) if file else None
 
 
 def _foretell_fork(planned: ForkPlan, *, as_json: bool) -> None:

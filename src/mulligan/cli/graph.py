@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from mulligan.cli.files import write_file
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
-from mulligan.service.definitions import Workflow, load
+from mulligan.service.definitions import FORMATS, OURS, Workflow, load
 from mulligan.service.drawings import draw_mermaid, draw_svg, drawn_links, picture_json
 
-Format = Literal["mermaid", "svg", "png"]
+PICTURES = ("mermaid", "svg", "png")
 # What Mermaid allows where nobody has set `maxEdges`, which a diagram cannot do for itself.
 _MERMAID_EDGES_MAX = 500
-_SUFFIXES: dict[str, Format] = {
+_SUFFIXES = {
     ".svg": "svg",
     ".png": "png",
     ".mmd": "mermaid",
@@ -28,19 +28,25 @@ _SUFFIXES: dict[str, Format] = {
 
 def graph(
     file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
-    form: Annotated[
-        Format | None,
-        Option("--format", "-f", help="By default what OUT ends in, else mermaid.", show_default=False),
+    forms: Annotated[
+        list[str] | None,
+        Option(
+            "--format", "-f", metavar="WORD", help="mermaid, svg or png: else what OUT ends in. Or whose file it is."
+        ),
     ] = None,
     out: Annotated[Path | None, Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print the nodes and links as one JSON object.")] = False,
 ) -> None:
-    """Draw a workflow as Mermaid, SVG or PNG."""
-    workflow = load(file)
+    """Draw a workflow as Mermaid, SVG or PNG.
+
+    --format may be given twice: once for the picture, once for the system that the file is of, where that is not told.
+    """
+    picture, system = _meant(forms or [])
+    workflow = load(file, named=system)
     if as_json:
         show_json(picture_json(workflow))
         return
-    form = _format(form, out)
+    form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {file.stem}.png")
     if form == "mermaid" and drawn_links(workflow) > _MERMAID_EDGES_MAX:
@@ -48,7 +54,20 @@ def graph(
     _put(_drawn(workflow, form), out)
 
 
-def _format(asked: Format | None, out: Path | None) -> Format:
+def _meant(words: list[str]) -> tuple[str | None, str | None]:
+    """The picture and the system that were asked for. A word is one or the other, and each is said once."""
+    pictures = [word for word in words if word in PICTURES]
+    systems = [word for word in words if word not in PICTURES]
+    if unknown := [word for word in systems if word not in FORMATS and word != OURS]:
+        hint = f"there are {', '.join(PICTURES)}; and for whose file it is {', '.join(FORMATS)}, {OURS}"
+        raise UsageRefused(f"'{unknown[0]}' is neither a picture nor a system", hint=hint)
+    for alike in (pictures, systems):
+        if len(alike) > 1:
+            raise UsageRefused(f"'{alike[0]}' and '{alike[1]}' cannot both be", hint="leave one of them out")
+    return next(iter(pictures), None), next(iter(systems), None)
+
+
+def _format(asked: str | None, out: Path | None) -> str:
     """The format asked for, else what the file's name ends in. A name that says otherwise is refused."""
     suffix = out.suffix.lower() if out else ""
     named = _SUFFIXES.get(suffix)
@@ -67,7 +86,7 @@ def _put(data: bytes, out: Path | None) -> None:
     complain(f"wrote {out}")
 
 
-def _drawn(workflow: Workflow, form: Format) -> bytes:
+def _drawn(workflow: Workflow, form: str) -> bytes:
     if form == "mermaid":
         return draw_mermaid(workflow).encode()
     drawing = draw_svg(workflow)

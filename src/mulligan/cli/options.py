@@ -24,6 +24,10 @@ Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why: it is reco
 Inputs = Annotated[
     list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be given several times.")
 ]
+System = Annotated[
+    str | None,
+    Option("--format", metavar="SYSTEM", help="Whose file it is: torc, prodigy, noetl, alphred. Else it is told."),
+]
 Follow = Annotated[
     bool | None, Option("--follow/--no-follow", help="Drive the run on, and show it; by default on a terminal.")
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.conduct import conduct
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, service_at
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
@@ -26,15 +26,17 @@ def run(
     home: HomeFolder = None,
     parallel: Parallel = None,
     wait: Wait = "10m",
+    system: System = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
 
+    Files of Torc, Prodigy, NoETL and Alphred run as they are: which it is is told by what is in it, or by --format.
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
     for a person, and 130 if it was interrupted: then `mulligan resume` goes on with it.
     """
     wait_seconds = duration(wait)
-    examined = examine(file)
+    examined = examine(file, named=system)
     for warning in examined.warnings:
         complain(warning.render())
     prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))

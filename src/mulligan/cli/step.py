@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, service_at
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, System, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
@@ -53,6 +53,7 @@ def step(
     command: Annotated[
         int | None, Option("--command", metavar="N", help="Which command: else the first with a handler.")
     ] = None,
+    system: System = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -63,7 +64,7 @@ def step(
     step is taken to have failed as --error says: its handler really runs, and what it would make of the step is told.
     The exit code is 1 if the failure climbs on.
     """
-    workflow = load(file)
+    workflow = load(file, named=system)
     kept = stand_ins(workflow, step, _results(results or ()))
     if handler:
         trial = _handler_trial(workflow, step, item, command)

@@ -5,23 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from mulligan.cli.options import System
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import LanguageError, Problem
-from mulligan.service.definitions import Examined, Workflow, edges_count, examine
+from mulligan.service.definitions import FORMATS, OURS, Examined, Workflow, edges_count, examine
 
 _SHOWN = ("message", "file", "line", "column", "hint")
 
 
 def validate(
     files: Annotated[list[Path], Argument(metavar="FILE...", help="Workflow files.")],
+    system: System = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object, or an array for several files.")] = False,
 ) -> int:
     """Check workflow files and say what is wrong, and where.
 
-    Nothing is run. The exit code is 0 if all files are good, warnings or not, and 2 if any is refused.
+    Nothing is run. Files of Torc, Prodigy, NoETL and Alphred are checked as they are.
+    The exit code is 0 if all files are good, warnings or not, and 2 if any is refused.
     """
-    verdicts = [_verdict(path) for path in files]
+    verdicts = [_verdict(path, system) for path in files]
     if as_json:
         answers = [_as_json(path, verdict) for path, verdict in zip(files, verdicts, strict=True)]
         show_json(answers[0] if len(answers) == 1 else answers)
@@ -31,9 +34,9 @@ def validate(
     return 2 if any(isinstance(verdict, LanguageError) for verdict in verdicts) else 0
 
 
-def _verdict(path: Path) -> Examined | LanguageError:
+def _verdict(path: Path, system: str | None) -> Examined | LanguageError:
     try:
-        return examine(path)
+        return examine(path, named=system)
     except LanguageError as refused:
         return refused
 
@@ -44,7 +47,13 @@ def _tell(path: Path, verdict: Examined | LanguageError) -> None:
         return
     for warning in verdict.warnings:
         complain(warning.render())
-    show(f"{path}: ok, {_size(verdict.workflow)}")
+    show(f"{path}: ok, {_whose(verdict.workflow)}{_size(verdict.workflow)}")
+
+
+def _whose(workflow: Workflow) -> str:
+    """Which system the file is of, where it is not ours."""
+    name = FORMATS.get(workflow.origin, "")
+    return f"{'an' if name.startswith('A') else 'a'} {name} file: " if name else ""
 
 
 def _size(workflow: Workflow) -> str:
@@ -58,12 +67,14 @@ def _counted(word: str, count: int) -> str:
 
 def _as_json(path: Path, verdict: Examined | LanguageError) -> dict[str, Any]:
     if isinstance(verdict, LanguageError):
-        found = {"ok": False, "file": str(path), "name": None, "steps": None}
-        return {**found, "problems": list(map(_problem_as_json, verdict.problems)), "warnings": []}
+        found = {"ok": False, "file": str(path), "format": None, "name": None, "steps": None}
+        return {**found, "problems": list(map(problem_as_json, verdict.problems)), "warnings": []}
     workflow, warnings = verdict
-    found = {"ok": True, "file": str(path), "name": workflow.name, "steps": len(workflow.steps)}
-    return {**found, "problems": [], "warnings": list(map(_problem_as_json, warnings))}
+    whose = {"file": str(path), "format": workflow.origin or OURS}
+    found = {"ok": True, **whose, "name": workflow.name, "steps": len(workflow.steps)}
+    return {**found, "problems": [], "warnings": list(map(problem_as_json, warnings))}
 
 
-def _problem_as_json(problem: Problem) -> dict[str, Any]:
+def problem_as_json(problem: Problem) -> dict[str, Any]:
+    """A problem or a warning as `--json` has it."""
     return {"code": problem.shown_code, **{field: getattr(problem, field) for field in _SHOWN}}

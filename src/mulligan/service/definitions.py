@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from ..core.workflow import Workflow
 from ..errors import InputInvalid
-from ..formats import FORMATS, Examined, convert, examine, load
+from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, load
 from ..language import quantities as q
 from ..language.schema import schema
 
-__all__ = ["FORMATS", "Examined", "Workflow", "convert", "duration", "edges_count", "examine", "load", "schema", "size"]
+__all__ = [
+    "FORMATS",
+    "OURS",
+    "Converted",
+    "Examined",
+    "Workflow",
+    "convert",
+    "duration",
+    "edges_count",
+    "examine",
+    "load",
+    "schema",
+    "size",
+]
 
 
 def edges_count(workflow: Workflow) -> int:

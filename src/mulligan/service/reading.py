@@ -21,7 +21,7 @@ from ..core.turn import fold
 from ..core.views import run_json
 from ..core.workflow import Workflow, decode, encode, version
 from ..errors import MulliganError, UnknownRun, UnknownStep
-from ..formats import load
+from ..formats import OURS, load
 from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
 from .artifacts import located
@@ -102,8 +102,9 @@ class Reading:
         started = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
         if not isinstance(started, e.RunStarted) or digest_of(started.file) in ("", started.digest):
             return ""
+        origin = self._workflow(run_id).origin or OURS
         try:
-            return started.file if version(encode(load(started.file))) != started.version else ""
+            return started.file if version(encode(load(started.file, named=origin))) != started.version else ""
         except MulliganError:
             # In the middle of being corrected: nothing that could be run.
             return ""
