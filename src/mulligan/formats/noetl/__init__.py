@@ -1,11 +1,62 @@
-"""NoETL's files into ours."""
+"""NoETL's playbooks into workflows of ours: the dialect with `case`, the one with arcs, and what is easy of the oldest.
+
+A step becomes one of ours with the action `noetl`, which knows NoETL's templates and tools; arcs become edges, loops
+maps, called playbooks child runs. What a failure leads to is an edge: a failure can be handled here.
+"""
 
 from __future__ import annotations
 
-from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node
+from typing import Any
+
+from mulligan.formats.noetl.keys import RECORDS
+from mulligan.formats.noetl.plan import Plan
+from mulligan.formats.noetl.playbook import Playbook, read_playbook
+from mulligan.formats.noetl.texts import output_of
+from mulligan.formats.noetl.workload import inputs, workload_of
+from mulligan.formats.translation import Translation, mapping
+from mulligan.language.nodes import Enough, Mapping, Node
+
+__all__ = ["RECORDS", "translate"]
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of NoETL's as the tree of one of ours."""
-    raise translation.source.refuse("format", "files of NoETL are not read yet", root)
+    """The tree of a playbook as the tree of a workflow of ours."""
+    playbook = read_playbook(root, translation)
+    if playbook is None or translation.source.problems:
+        raise Enough
+    plan = Plan(playbook.steps, playbook.final, workload_of(playbook.workload), playbook.credentials, translation)
+    plan.must_match = bool(playbook.spec.get("no_next_is_error"))
+    steps = plan.steps(playbook.entry)
+    end = plan.end(playbook.final) if playbook.final is not None else None
+    if translation.source.problems:
+        raise Enough
+    return mapping(
+        {**_about(playbook), **_named_things(playbook), "steps": steps, "end": end, "outputs": _outputs(plan)}, root
+    )
+
+
+def _about(playbook: Playbook) -> dict[str, Any]:
+    metadata = playbook.fields.get("metadata")
+    said = {**playbook.fields.values, **(metadata.values if metadata is not None else {})}
+    description = metadata.node.get("description") if metadata is not None else playbook.fields.node.get("description")
+    return {"name": _text(said.get("name") or said.get("path")), "description": description}
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _named_things(playbook: Playbook) -> dict[str, Any]:
+    secrets = {name: {"env": named} for name, named in playbook.credentials.secrets.items()}
+    return {"inputs": inputs(playbook.fields) or None, "secrets": secrets or None}
+
+
+def _outputs(plan: Plan) -> dict[str, Any]:
+    """What a playbook that calls this one may take: the last step's result, or that of a step that it names."""
+    routes = {name: output_of(names.route) for name, names in plan.names.items()}
+    leaves = [output_of(place.name) for place in reversed(plan.places) if place.action and not place.links]
+    others = [output for output in reversed(routes.values()) if output not in leaves]
+    candidates = ", ".join([*(leaf for leaf in leaves if leaf in routes.values()), *others, '{"result": null}'])
+    last = f"[{candidates}].filter(o, o != null)[0].result"
+    steps = {name: f"${{{output} == null ? null : {output}.result}}" for name, output in routes.items()}
+    return {"result": f"${{{last}}}", "steps": steps}

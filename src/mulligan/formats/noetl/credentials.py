@@ -1,0 +1,86 @@
+"""Credentials: NoETL keeps them under names, and so do we. A name is a secret of the environment's, `NOETL_NAME`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan.formats.noetl.texts import has_templates, input_name, texts, workload_name
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
+from mulligan.language.shapes import Fields
+
+_KEYCHAIN = re.compile(r"\bkeychain\.([A-Za-z_]\w*)|\bkeychain\[['\"]([^'\"]+)['\"]\]")
+# Where a mapping under `auth` names one credential; without these it maps names to credentials.
+_NAMING = ("credential", "key", "name", "secret")
+
+
+class Credentials:
+    """The credentials that a playbook names, and who names them."""
+
+    def __init__(self, workload: dict[str, Any], source: Source) -> None:
+        self._workload = workload
+        self._source = source
+        self.secrets: dict[str, str] = {}
+
+    def used_by(self, *nodes: Node | None) -> dict[str, str] | None:
+        """For the `auth` of an action: each credential by its name. None where there is none."""
+        names = dict.fromkeys(name for node in nodes if node is not None for name in self._named(node))
+        return {name: f"${{secrets.{self._secret(name)}}}" for name in names} or None
+
+    def _secret(self, name: str) -> str:
+        secret = input_name(name)
+        self.secrets.setdefault(secret, variable(name))
+        return secret
+
+    def _named(self, node: Node) -> Iterator[str]:
+        for text in texts(node):
+            yield from (found[1] or found[2] for found in _KEYCHAIN.finditer(text))
+        yield from self._of_tools(node)
+
+    def _of_tools(self, node: Node) -> Iterator[str]:
+        """What stands under `auth` (or `credentials`), at any depth: tools stand in lists, and in each other."""
+        if isinstance(node, Sequence):
+            for item in node.items:
+                yield from self._of_tools(item)
+        elif isinstance(node, Mapping):
+            for key, value in node.items():
+                if key.text in ("auth", "credentials"):
+                    yield from self._under_auth(value)
+                else:
+                    yield from self._of_tools(value)
+
+    def _under_auth(self, node: Node) -> Iterator[str]:
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            yield self._resolved(node)
+        elif isinstance(node, Mapping):
+            named = [value for key in _NAMING if (value := node.get(key)) is not None]
+            for value in named or [value for _, value in node.items()]:
+                yield from self._under_auth(value)
+
+    def _resolved(self, node: Scalar) -> str:
+        """The name; one that the workload holds is the one that stands there."""
+        if not has_templates(node):
+            return node.text
+        key = workload_name(node.text)
+        value = self._workload.get(key) if key else None
+        if isinstance(value, str) and value.strip() and "{{" not in value:
+            return value
+        message = f"which credential '{node.text}' is must be known when the file is read"
+        hint = "write its name, or a key of 'workload' that has it: \"{{ workload.NAME }}\""
+        raise self._source.refuse("noetl", message, node, hint=hint)
+
+
+def variable(name: str) -> str:
+    """The environment variable that a credential is looked for in."""
+    return f"NOETL_{input_name(name).upper().lstrip('_')}"
+
+
+def refuse_clear(keychain: tuple[Fields, ...], source: Source) -> None:
+    """What a keychain entry says in clear would be in the log of every run."""
+    for entry in keychain:
+        if entry.get("kind") == "static" and "name" in entry:
+            name = str(entry["name"])
+            message = f"the keychain entry '{name}' holds its values in clear"
+            hint = f"put them into the variable {variable(name)} as JSON, and remove 'kind: static'"
+            source.note(source.refuse("noetl", message, entry.key("kind"), hint=hint))

@@ -1,0 +1,367 @@
+"""A playbook as steps of ours: one for each of its own, and small ones beside where it takes more than one.
+
+A loop is a step that lists the items, the map, and one that gathers; a playbook that is called is a step that makes
+its inputs, the child run, and one that goes on; what a failure leads to is decided by a step `NAME_on_error`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mulligan.core.workflow import END
+from mulligan.formats.noetl.calls import Call, read_call
+from mulligan.formats.noetl.credentials import Credentials
+from mulligan.formats.noetl.routes import Router, written
+from mulligan.formats.noetl.steps import Step
+from mulligan.formats.noetl.texts import fitted, foreign, has_templates, output_of, quoted, words
+from mulligan.formats.translation import Translation, made
+from mulligan.language.nodes import Mapping, Node, Sequence, plain
+from mulligan.language.reach import Reach
+
+# Arcs that lead back go round until one leads on: pages, polls. This many times is a mistake.
+MAX_VISITS = 1000
+_ITEM = "item"
+
+
+class Names(msgspec.Struct, frozen=True):
+    """What the parts of a step are called: where arcs lead to, what works, what goes on, what a failure leads to."""
+
+    entry: str
+    own: str
+    route: str
+    trouble: str
+
+
+class Place(msgspec.Struct, eq=False):
+    """A step of ours on the way. `action` is its `noetl`, to which what it has seen is added at the end."""
+
+    name: str
+    at: Node
+    body: dict[str, Any]
+    action: dict[str, Any] | None = None
+    # The texts that say what it reads.
+    reads: tuple[Node | None, ...] = ()
+    next: list[Any] = []
+
+    @property
+    def links(self) -> list[str]:
+        targets = [edge["to"] if isinstance(edge, dict) else edge for edge in self.next]
+        return [target for target in targets if target != END]
+
+
+class Plan:
+    """The steps of ours that stand for those of a playbook."""
+
+    def __init__(
+        self, steps: list[Step], final: Step | None, workload: Any, credentials: Credentials, translation: Translation
+    ) -> None:
+        self._steps = steps
+        self._final = final
+        self._workload = workload
+        self._credentials = credentials
+        self._source = translation.source
+        self._translation = translation
+        self.must_match = False
+        self._calls = self._read_calls()
+        self.names = self._named()
+        self.places: list[Place] = []
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def _read_calls(self) -> dict[str, Call]:
+        found: dict[str, Call] = {}
+        for step in self._steps:
+            if step.tools.child is not None:
+                with self._source.noting:
+                    found[step.name] = read_call(step.tools.child, step.input, self._source)
+        self._warn_of_waiting(found)
+        return found
+
+    def _warn_of_waiting(self, calls: dict[str, Call]) -> None:
+        """Once: it is the same for all of them."""
+        first = next((step for step in self._steps if _is_unwaited(calls.get(step.name))), None)
+        if first is not None and first.tools.child is not None:
+            message = "the step waits for the playbook that it calls, which NoETL does only with 'return_step'"
+            self._translation.warn("noetl", message, first.tools.child.fields.key("kind"))
+
+    def _named(self) -> dict[str, Names]:
+        taken = {END}
+        owns: dict[str, str] = {}
+        for step in self._steps:
+            owns[step.name] = fitted(step.name, taken)
+            taken.add(owns[step.name])
+        return {step.name: self._parts(step, owns[step.name], taken) for step in self._steps}
+
+    def _parts(self, step: Step, own: str, taken: set[str]) -> Names:
+        entry = route = own
+        call = self._calls.get(step.name)
+        if step.loop is not None and not _is_written_out(step.loop.over):
+            entry = self._beside(f"{own}_items", taken)
+        elif step.loop is None and call is not None and call.is_rendered:
+            entry = self._beside(f"{own}_input", taken)
+        if step.loop is not None or call is not None:
+            route = self._beside(f"{own}_done", taken)
+        return Names(entry, own, route, self._beside(f"{own}_on_error", taken))
+
+    def _beside(self, name: str, taken: set[str]) -> str:
+        found = fitted(name, taken)
+        taken.add(found)
+        return found
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def steps(self, entry: Step) -> list[Mapping]:
+        """All of them, in the order of the playbook."""
+        for step in self._steps:
+            self._add(step)
+        reach = Reach({place.name: place.links for place in self.places})
+        self._show_what_was(reach)
+        rounds = reach.holding((place.name, place.name) for place in self.places)
+        entered = {target for place in self.places for target in place.links}
+        start = self.names[entry.name].entry
+        return [
+            self._written(place, (place.name, place.name) in rounds, place.name == start and start in entered)
+            for place in self.places
+        ]
+
+    def _written(self, place: Place, is_in_loop: bool, is_start: bool) -> Mapping:
+        said = {
+            "step": place.name,
+            **place.body,
+            "max_visits": MAX_VISITS if is_in_loop else None,
+            "start": True if is_start else None,
+            "next": place.next or None,
+        }
+        node = made(said, place.at)
+        assert isinstance(node, Mapping)
+        return node
+
+    def _add(self, step: Step) -> None:
+        names = self.names[step.name]
+        if step.loop is not None:
+            self._add_loop(step, names)
+        elif step.tools.child is not None:
+            self._add_call(step, names)
+        else:
+            self._add_plain(step, names)
+        after = step.router.after_failure()
+        if any(not self._is_final(arc.to) for arc in after.targets):
+            self._add_trouble(step, after, names)
+
+    def _add_plain(self, step: Step, names: Names) -> None:
+        action = self._action(
+            step, names.own, tool=self._tool(step), input=_copied(step.input), set=_copied(step.set), **_routes(step)
+        )
+        body = {**self._about(step), "noetl": action, **self._life(step), **self._leading(step)}
+        self._put(names.own, step, body, action, *self._texts(step), next=self._edges(step.router))
+
+    def _add_loop(self, step: Step, names: Names) -> None:
+        loop = step.loop
+        assert loop is not None
+        items: Any = f"{output_of(names.entry)}.result"
+        if names.entry != names.own:
+            action = self._action(step, names.entry, render=foreign(loop.over))
+            body = {"description": f"the items of '{step.name}'", "noetl": action}
+            self._put(names.entry, step, body, action, loop.over, next=[names.own])
+        else:
+            items = foreign(loop.over)
+        item = {"name": loop.iterator, "value": f"${{{_ITEM}}}", "index": "${index}", "length": _length(items)}
+        commands, inner, reads = self._commands(step, item)
+        mapped = {
+            "over": f"${{{items}}}" if isinstance(items, str) else items,
+            "as": _ITEM,
+            "max_parallel": loop.max_parallel,
+            "max_items": loop.max_items,
+            "on_item_failure": {"best_effort": "collect", "fail_fast": "stop"}.get(step.after_failure),
+        }
+        body = {**self._about(step), "map": mapped, "do": commands}
+        self._put(names.own, step, body, inner, *reads, next=[names.route])
+        self._add_gathering(step, names, loop=f"${{{self._results(step, names)}}}")
+
+    def _commands(self, step: Step, item: dict[str, Any]) -> tuple[list[Any], dict[str, Any] | None, list[Node | None]]:
+        """What is done for each item; the action among it that reads, and what."""
+        own_set = step.set if _is_of_items(step) else None
+        call = self._calls.get(step.name)
+        if call is None:
+            action = self._action(
+                step, "", tool=self._tool(step), input=_copied(step.input), item=item, set=_copied(own_set)
+            )
+            return [{"noetl": action, **self._life(step)}], action, [*self._texts(step), own_set]
+        if not call.is_rendered:
+            return [{"workflow": call.action("")}], None, []
+        action = self._action(step, "", render=call.rendered, item=item)
+        return [{"noetl": action}, {"workflow": call.action("output")}], action, [call.rendered]
+
+    def _results(self, step: Step, names: Names) -> str:
+        """The output of the map; what each child run gave is what its item gave."""
+        call, output = self._calls.get(step.name), output_of(names.own)
+        if call is None:
+            return output
+        given = f'r == null ? null : {{"result": {call.result_in("r")}}}'
+        kept = ", ".join(f'"{key}": {output}.{key}' for key in ("total", "succeeded", "failed", "failures"))
+        return f'{{{kept}, "results": {output}.results.map(r, {given})}}'
+
+    def _add_call(self, step: Step, names: Names) -> None:
+        call = self._calls.get(step.name)
+        if call is None:
+            return  # why not was noted
+        if call.is_rendered:
+            action = self._action(step, names.entry, render=call.rendered)
+            body = {"description": f"what '{step.name}' is called with", "noetl": action}
+            self._put(names.entry, step, body, action, call.rendered, next=[names.own])
+        inputs = f"{output_of(names.entry)}" if call.is_rendered else ""
+        body = {**self._about(step), "workflow": call.action(inputs), **self._life(step)}
+        self._put(names.own, step, body, None, next=[names.route])
+        self._add_gathering(step, names, result=f"${{{call.result_in(output_of(names.own))}}}")
+
+    def _add_gathering(self, step: Step, names: Names, **given: Any) -> None:
+        """What goes on after a loop or a child run."""
+        own_set = None if step.loop is not None and _is_of_items(step) else step.set
+        action = self._action(step, names.route, **given, set=_copied(own_set), **_routes(step))
+        body = {"description": f"where '{step.name}' goes on", "noetl": action, **self._leading(step)}
+        reads = (own_set, *step.router.cases, *_conditions(step.router))
+        self._put(names.route, step, body, action, *reads, next=self._edges(step.router))
+
+    def _add_trouble(self, step: Step, after: Router, names: Names) -> None:
+        """What a failure leads to: where none of its ways is taken the failure stays what it was."""
+        for place in self.places:
+            if place.name in (names.entry, names.own):
+                place.next.append({"to": names.trouble, "on": "failure"})
+        action = self._action(step, names.trouble, failure="${failure}", **_routes_of(after, step))
+        body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
+        reads = (*after.cases, *_conditions(after))
+        self._put(names.trouble, step, body, action, *reads, next=self._edges(after))
+
+    def _put(
+        self,
+        name: str,
+        step: Step,
+        body: dict[str, Any],
+        action: dict[str, Any] | None,
+        *reads: Node | None,
+        next: list[Any],
+    ) -> None:
+        if action is not None:
+            action["auth"] = self._credentials.used_by(*reads)
+        self.places.append(Place(name, step.at, body, action, reads, next))
+
+    def end(self, final: Step) -> Mapping | None:
+        """The step that runs last; None where it does nothing."""
+        if not final.tools.all:
+            return None
+        action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
+        reads = self._texts(final)
+        action["auth"] = self._credentials.used_by(*reads)
+        action["seen"] = self._seen(final.name, reads, {step.name for step in self._steps})
+        node = made({"description": final.description or None, "noetl": action, **self._life(final)}, final.at)
+        assert isinstance(node, Mapping)
+        return node
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _action(self, step: Step, place: str, **said: Any) -> dict[str, Any]:
+        """A `noetl` of ours, its keys in the order in which one reads them."""
+        order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "seen", "auth", "set")
+        said["workload"] = self._workload
+        said["name"] = step.name if place != step.name else None
+        return {key: said.get(key) for key in ("name", *order, "cases", "next")}
+
+    def _tool(self, step: Step) -> Node | None:
+        node = step.tools.node
+        return foreign(node) if node is not None else None
+
+    def _texts(self, step: Step) -> tuple[Node | None, ...]:
+        return (step.tools.node, step.input, step.set, *step.router.cases, *_conditions(step.router))
+
+    def _about(self, step: Step) -> dict[str, Any]:
+        own = self.names[step.name].own
+        said = step.description if own == step.name else f"{step.name}: {step.description}".rstrip(": ")
+        return {"description": said or None}
+
+    def _life(self, step: Step) -> dict[str, Any]:
+        return {"timeout": step.timeout, "retry": step.retry}
+
+    def _leading(self, step: Step) -> dict[str, Any]:
+        must_match = (step.router.must_match or self.must_match) and bool(step.router.targets)
+        is_allowed = step.after_failure == "best_effort" and step.loop is None
+        if is_allowed and not step.router.is_plain:
+            message = "'failure: best_effort' is not honoured on a step whose arcs have conditions"
+            self._translation.warn("noetl", message, step.at, hint="add an arc for its failure")
+        return {
+            "no_match": "fail" if must_match else None,
+            "continue_on_error": True if is_allowed and step.router.is_plain else None,
+        }
+
+    def _edges(self, router: Router) -> list[Any]:
+        targets = dict.fromkeys(arc.to for arc in router.targets)
+        if router.is_plain:
+            return [self.names[to].entry for to in targets if not self._is_final(to)]
+        return [{"to": self._entry(to), "when": f"{quoted(to)} in output.next"} for to in targets]
+
+    def _entry(self, name: str) -> str:
+        return END if self._is_final(name) else self.names[name].entry
+
+    def _is_final(self, name: str) -> bool:
+        return name not in self.names
+
+    # -- what a step has seen ------------------------------------------------------------------------------------------
+
+    def _show_what_was(self, reach: Reach) -> None:
+        """Each place is given what it reads of the steps that lead to it, and all that they may have set."""
+        pairs = [(self.names[step.name].route, place.name) for place in self.places for step in self._steps]
+        held = reach.holding(pair for pair in pairs if pair[0] != pair[1] or pair[0])
+        for place in self.places:
+            if place.action is not None:
+                before = {step.name for step in self._steps if (self.names[step.name].route, place.name) in held}
+                place.action["seen"] = self._seen(place.name, place.reads, before)
+
+    def _seen(self, reader: str, reads: tuple[Node | None, ...], before: set[str]) -> dict[str, str] | None:
+        named = words(*reads)
+        is_all = "context" in named
+        shown = [step for step in self._steps if step.name in before]
+        shown = [step for step in shown if is_all or step.is_setter or step.name in named or _split(step.name) <= named]
+        return {step.name: f"${{{output_of(self.names[step.name].route)}}}" for step in shown} or None
+
+
+def _is_unwaited(call: Call | None) -> bool:
+    return call is not None and call.return_step is None
+
+
+def _split(name: str) -> set[str]:
+    """A name that no word can be, such as one with blanks: it is read if all its words are there."""
+    return words(made(name, Mapping(0, 0)))
+
+
+def _copied(node: Node | None) -> Node | None:
+    return foreign(node) if node is not None else None
+
+
+def _routes(step: Step) -> dict[str, Any]:
+    """What the action has to decide; nothing where all ways are taken and none of them sets anything."""
+    router = step.router
+    is_idle = router.is_plain and all(arc.set is None and arc.args is None for arc in router.arcs)
+    return {} if is_idle else _routes_of(router, step)
+
+
+def _routes_of(router: Router, step: Step) -> dict[str, Any]:
+    cases = [foreign(case) for case in router.cases]
+    return {"cases": cases or None, "next": written(router, step.at) if router.arcs else None}
+
+
+def _conditions(router: Router) -> list[Node | None]:
+    return [node for arc in router.arcs for node in (arc.when, arc.set, arc.args)]
+
+
+def _is_written_out(over: Node) -> bool:
+    return isinstance(over, Sequence) and not has_templates(over)
+
+
+def _is_of_items(step: Step) -> bool:
+    """Whether what a loop sets is about its items, and not about all of them."""
+    return step.loop is not None and not {"iter", step.loop.iterator}.isdisjoint(words(step.set))
+
+
+def _length(items: Any) -> Any:
+    return f"${{size({items})}}" if isinstance(items, str) else len(plain(items))

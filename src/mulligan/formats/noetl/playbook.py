@@ -1,0 +1,185 @@
+"""A playbook read whole: which dialect it is, which of its steps run, where it starts and where it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mulligan.core.workflow import END
+from mulligan.formats.noetl.credentials import Credentials, refuse_clear
+from mulligan.formats.noetl.keys import PLAYBOOK
+from mulligan.formats.noetl.steps import Reader, Step
+from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
+from mulligan.formats.noetl.tools import Workbook
+from mulligan.formats.translation import Translation
+from mulligan.language.nodes import Mapping, Node, Scalar, Source, plain, shorten
+from mulligan.language.shapes import Fields
+from mulligan.language.words import did_you_mean
+
+START = "start"
+_OLDEST = "noetl.io/v1"
+_NEWEST = "noetl.io/v10"
+# Keys of a step that only the newer dialect has, and those that only the older ones have.
+_NEWER = frozenset({"spec", "set"})
+_OLDER = frozenset({"case", "vars", "args", "type", "retry", "save", "sink", "data"})
+
+
+class Playbook(msgspec.Struct, eq=False):
+    """What a file says. `steps` are those that can be reached from `entry`; `final` runs last and is none of them."""
+
+    fields: Fields
+    workload: dict[str, Any]
+    steps: list[Step]
+    entry: Step
+    final: Step | None
+    credentials: Credentials
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What `executor.spec` says."""
+        return _executor_spec(self.fields)
+
+
+def read_playbook(root: Node, translation: Translation) -> Playbook | None:
+    """The playbook in a tree; None where so much is wrong that nothing can be made of it. What is wrong is noted."""
+    source = translation.source
+    fields: Fields = PLAYBOOK.read(root, "the playbook", source)
+    _check_executor(fields, translation)
+    refuse_clear(fields.get("keychain", ()), source)
+    workload = _workload(fields)
+    reader = Reader(_is_newer(fields), workload, Workbook(fields.get("workbook", ()), translation), translation)
+    steps = _steps(fields.get("workflow", ()), reader, source)
+    if not steps:
+        return None
+    entry, final = _entry(steps, fields, source), _final(steps, fields, source)
+    if final is entry:
+        final = None
+    reached = _reached(entry, final, steps, translation)
+    return Playbook(fields, workload, reached, entry, final, Credentials(workload, source))
+
+
+def _is_newer(fields: Fields) -> bool:
+    """Which dialect it is: told by what its steps say, since the version does not tell."""
+    version = fields.get("apiVersion", "")
+    if version == _OLDEST:
+        return False
+    said = [node for node in fields.get("workflow", ()) if isinstance(node, Mapping)]
+    if version == _NEWEST or any(isinstance(node.get("next"), Mapping) and _has_arcs(node) for node in said):
+        return True
+    keys = {key for node in said for key in node.entries}
+    if not keys.isdisjoint(_NEWER) or any(isinstance(node.get("loop"), Mapping) and _has_spec(node) for node in said):
+        return True
+    return keys.isdisjoint(_OLDER) and not any(_is_older(node) for node in said)
+
+
+def _has_arcs(step: Mapping) -> bool:
+    following = step.get("next")
+    return isinstance(following, Mapping) and ("arcs" in following.entries or "spec" in following.entries)
+
+
+def _has_spec(step: Mapping) -> bool:
+    loop = step.get("loop")
+    return isinstance(loop, Mapping) and "spec" in loop.entries
+
+
+def _is_older(step: Mapping) -> bool:
+    """Whether the step has a `next`, a loop or a tool as the older dialects write it."""
+    following, loop = step.get("next"), step.get("loop")
+    is_older_loop = isinstance(loop, Mapping) and ("mode" in loop.entries or "collection" in loop.entries)
+    return following is not None or is_older_loop or isinstance(step.get("tool"), Scalar)
+
+
+def _workload(fields: Fields) -> dict[str, Any]:
+    return {key: plain(node) for key, node in (fields.get("workload") or {}).items()}
+
+
+def _steps(nodes: tuple[Node, ...], reader: Reader, source: Source) -> list[Step]:
+    found: dict[str, Step] = {}
+    for node in nodes:
+        with source.noting:
+            step = reader.read(node)
+            if step is None:
+                continue
+            if step.name in found:
+                raise source.refuse("duplicate_step", f"there are two steps '{shorten(step.name)}'", step.at)
+            found[step.name] = step
+    return list(found.values())
+
+
+# -- where it starts and ends ------------------------------------------------------------------------------------------
+
+
+def _executor_spec(fields: Fields) -> dict[str, Any]:
+    executor = fields.get("executor")
+    return executor["spec"].values if executor is not None and "spec" in executor else {}
+
+
+def _entry(steps: list[Step], fields: Fields, source: Source) -> Step:
+    named = _named("entry_step", steps, fields, source)
+    return named or next((step for step in steps if step.name == START), steps[0])
+
+
+def _final(steps: list[Step], fields: Fields, source: Source) -> Step | None:
+    """What runs last: the step that is said to, else `end`. One that does more than an `end` of ours is none."""
+    named = _named("final_step", steps, fields, source)
+    found = named or next((step for step in steps if step.name.lower() == END), None)
+    if named is not None and not named.can_be_end:
+        message = f"'{named.name}' is to run last, so it has no 'next', no 'loop' and no playbook"
+        source.note(source.refuse("noetl", message, named.at))
+    return found if found is not None and found.can_be_end else None
+
+
+def _named(key: str, steps: list[Step], fields: Fields, source: Source) -> Step | None:
+    name = _executor_spec(fields).get(key)
+    if name is None:
+        return None
+    found = next((step for step in steps if step.name == str(name)), None)
+    if found is None:
+        at = fields["executor"]["spec"].at(key)
+        hint = did_you_mean(str(name), [step.name for step in steps])
+        source.note(source.refuse("unknown_step", f"there is no step '{shorten(str(name))}'", at, hint=hint))
+    return found
+
+
+def _reached(entry: Step, final: Step | None, steps: list[Step], translation: Translation) -> list[Step]:
+    """The steps that something leads to, in the order of the file. The others never run, in NoETL either."""
+    known = {step.name: step for step in steps}
+    reached: set[str] = set()
+    ahead = [entry]
+    while ahead:
+        step = ahead.pop()
+        if step.name in reached:
+            continue
+        reached.add(step.name)
+        ahead += [known[arc.to] for arc in step.router.targets if arc.to in known]
+    for step in steps:
+        _refuse_unknown_targets(step, known, translation.source)
+        if step.name not in reached and step is not final:
+            message = f"nothing leads to step '{step.name}', so it never runs and is left out"
+            translation.warn("noetl", message, step.at)
+    return [step for step in steps if step.name in reached and step is not final]
+
+
+def _refuse_unknown_targets(step: Step, known: dict[str, Step], source: Source) -> None:
+    for arc in step.router.targets:
+        if arc.to not in known and arc.to.lower() != END:
+            message = f"step '{step.name}' leads to '{shorten(arc.to)}', which is not a step"
+            source.note(source.refuse("unknown_step", message, arc.at, hint=did_you_mean(arc.to, known)))
+
+
+def _check_executor(fields: Fields, translation: Translation) -> None:
+    """Refuse what needs a tool that is not there; say what is not honoured."""
+    executor = fields.get("executor")
+    if executor is None:
+        return
+    source = translation.source
+    if "requires" in executor:
+        for name in executor["requires"].get("tools", ()):
+            if name not in TOOLS:
+                hint = MISSING_TOOLS.get(name) or did_you_mean(name, TOOLS)
+                at = executor["requires"].at("tools")
+                source.note(source.refuse("noetl", f"the tool '{shorten(name)}' is not there", at, hint=hint))
+    if "policy" in _executor_spec(fields):
+        message = "'policy' of 'executor.spec' is not honoured"
+        translation.warn("noetl", message, executor["spec"].key("policy"))

@@ -1,0 +1,115 @@
+"""Retries: as the older dialects write them, and as rules of a tool. The waiting is done by ours, and is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mulligan.formats.noetl.tool_keys import RETRY
+from mulligan.formats.translation import made
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
+from mulligan.language.shapes import Fields
+
+# What NoETL does where `retry: true` says no more.
+ATTEMPTS_DEFAULT = 3
+DELAY_DEFAULT = 1.0
+FACTOR_DEFAULT = 2.0
+# The action says when it is enough: how often may stand in a template.
+ATTEMPTS_MAX = 1000
+_JITTER = 0.1
+
+
+class Retries(msgspec.Struct, frozen=True, eq=False):
+    """What the step's own `retry` is, and the rules that the tool gets where a retry has a condition."""
+
+    policy: dict[str, Any]
+    rules: tuple[Node, ...] = ()
+
+
+def read_retry(node: Node, source: Source) -> Retries | None:
+    """`retry: 3`, `true`, a mapping, or a list of mappings with conditions. None where there is none."""
+    if isinstance(node, Scalar):
+        return _short(node, source)
+    entries = [RETRY.read(one, "'retry'", source) for one in (node.items if isinstance(node, Sequence) else [node])]
+    if not entries:
+        return None
+    policy = _policy(entries[0])
+    conditions = [_condition(entry) for entry in entries]
+    if conditions == [None]:
+        return Retries(policy)
+    attempts = [_figures(entry)[0] for entry in entries]
+    policy = {"any": True, **policy, "max_retries": max(attempts) - 1}
+    rules = [_rule(entry, when, count) for entry, when, count in zip(entries, conditions, attempts, strict=True)]
+    return Retries(policy, tuple(rules))
+
+
+def _short(node: Scalar, source: Source) -> Retries | None:
+    if node.value is True:
+        return Retries(_as_policy(ATTEMPTS_DEFAULT, DELAY_DEFAULT, FACTOR_DEFAULT))
+    if node.value is False or node.value is None:
+        return None
+    if type(node.value) is int and 1 <= node.value <= ATTEMPTS_MAX:
+        return Retries(_as_policy(node.value, DELAY_DEFAULT, FACTOR_DEFAULT))
+    message = f"'retry' is {describe(node)}, a number of attempts, true, a mapping or a list is expected"
+    raise source.refuse("type", message, node)
+
+
+def _condition(entry: Fields) -> Node | None:
+    return entry.node.get("when") or entry.node.get("retry_when")
+
+
+def _figures(entry: Fields) -> tuple[int, float, float]:
+    """How often it is called in all, the first delay, and how much longer each further one is."""
+    said = {**entry.values, **(entry["then"].values if "then" in entry else {})}
+    delay = said.get("initial_delay", said.get("delay", DELAY_DEFAULT))
+    factor = said.get("backoff_multiplier", said.get("backoff", FACTOR_DEFAULT))
+    return said.get("max_attempts", ATTEMPTS_DEFAULT), delay, factor
+
+
+def _policy(entry: Fields) -> dict[str, Any]:
+    said = {**entry.values, **(entry["then"].values if "then" in entry else {})}
+    policy = _as_policy(*_figures(entry))
+    if "max_delay" in said:
+        policy["max_delay"] = seconds(said["max_delay"])
+    if said.get("jitter"):
+        policy["jitter"] = _JITTER
+    return policy
+
+
+def _as_policy(attempts: int, delay: float, factor: float) -> dict[str, Any]:
+    return {"max_retries": attempts - 1, "delay": seconds(delay), "factor": factor}
+
+
+def _rule(entry: Fields, when: Node | None, attempts: int) -> Node:
+    """A rule of the tool that says whether; the step's own policy says when."""
+    then = {"do": "retry", "attempts": attempts}
+    said = {"when": when, "then": then} if when is not None else {"else": {"then": then}}
+    return made(said, entry.node)
+
+
+def granted(rules: Iterator[Mapping]) -> dict[str, Any] | None:
+    """The `retry` of a step whose tool has rules: the action asks for each retry, and says how long to wait."""
+    most = 0
+    for rule in rules:
+        if (then := _then(rule)) is not None and _is(then.get("do"), "retry"):
+            attempts = then.get("attempts")
+            given = attempts.value if isinstance(attempts, Scalar) else None
+            most = max(most, given - 1 if type(given) is int else ATTEMPTS_MAX)
+    return {"any": True, "max_retries": most, "delay": "0s"} if most > 0 else None
+
+
+def _then(rule: Mapping) -> Mapping | None:
+    otherwise = rule.get("else")
+    found = otherwise.get("then") if isinstance(otherwise, Mapping) else rule.get("then")
+    return found if isinstance(found, Mapping) else None
+
+
+def _is(node: Node | None, word: str) -> bool:
+    return isinstance(node, Scalar) and node.value == word
+
+
+def seconds(value: float) -> str:
+    """A number of seconds as a duration of ours."""
+    return f"{value:g}s"

@@ -1,0 +1,191 @@
+"""Where a step goes on: arcs, `next` and `case` of the dialects as one list of arcs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from mulligan.formats.noetl.keys import CASE, TARGET, THEN
+from mulligan.formats.noetl.texts import foreign, joined_or, texts
+from mulligan.formats.translation import Translation, made, scalar
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
+from mulligan.language.shapes import Fields
+
+# What a condition reads that is asked after a failure. One that reads none of it is about successes.
+_OF_FAILURES = re.compile(r"\b(?:error|failed|failure|event|status\w*|http)\b")
+_WHOLE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
+
+
+class Arc(msgspec.Struct, frozen=True, eq=False):
+    """A way on. `at` is where its target is named."""
+
+    to: str
+    at: Node
+    when: Node | None = None
+    set: Node | None = None
+    args: Node | None = None
+
+    @property
+    def plain(self) -> dict[str, Node | str | None]:
+        return {"step": scalar(self.to, self.at), "when": self.when, "set": self.set, "args": self.args}
+
+
+class Router(msgspec.Struct, frozen=True, eq=False):
+    """The ways on of a step. `cases` come first, and what they decide is decided."""
+
+    arcs: tuple[Arc, ...] = ()
+    mode: str = "inclusive"
+    must_match: bool = False
+    cases: tuple[Mapping, ...] = ()
+    # Whom the cases lead to.
+    called: tuple[Arc, ...] = ()
+
+    @property
+    def targets(self) -> tuple[Arc, ...]:
+        return (*self.arcs, *self.called)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all its ways are taken after every success."""
+        return not self.cases and all(arc.when is None for arc in self.arcs)
+
+    def after_failure(self) -> Router:
+        """The ways that speak of failures: an arc without a condition is not taken after one."""
+        cases = tuple(case for case in self.cases if _speaks_of_failure(case.get("when")))
+        called = tuple(arc for case in cases for arc in _called(case))
+        arcs = tuple(arc for arc in self.arcs if arc.when is not None and _speaks_of_failure(arc.when))
+        return Router(arcs, self.mode, cases=cases, called=called)
+
+
+def _speaks_of_failure(when: Node | None) -> bool:
+    return any(_OF_FAILURES.search(text) for text in texts(when))
+
+
+# -- the newer dialect -------------------------------------------------------------------------------------------------
+
+
+def read_router(form: Fields, translation: Translation) -> Router:
+    """`next: {spec, arcs}`."""
+    spec = form.get("spec")
+    mode = spec.get("mode", "exclusive") if spec else "exclusive"
+    arcs = [_arc(arc) for arc in form.get("arcs", ()) if "step" in arc]
+    if spec and "policy" in spec:
+        translation.warn("noetl", "'policy' of 'next.spec' is not honoured", spec.key("policy"))
+    for arc in form.get("arcs", ()):
+        if "spec" in arc:
+            translation.warn("noetl", "'spec' of an arc is not honoured", arc.key("spec"))
+    if mode == "exclusive":
+        arcs = _up_to_the_first_without(arcs, translation)
+    return Router(tuple(arcs), mode, must_match=bool(spec) and spec.get("on_no_match") == "fail")
+
+
+def _arc(form: Fields) -> Arc:
+    at = form.at("step")
+    return Arc(str(form["step"]), at, when=form.node.get("when"), set=form.node.get("set"))
+
+
+def _up_to_the_first_without(arcs: list[Arc], translation: Translation) -> list[Arc]:
+    """Of exclusive arcs nobody asks those after one that always holds."""
+    first = next((index for index, arc in enumerate(arcs) if arc.when is None), len(arcs))
+    for arc in arcs[first + 1 :]:
+        message = f"the arc to '{arc.to}' is never taken: the one to '{arcs[first].to}' before it has no 'when'"
+        translation.warn("noetl", message, arc.at, hint="move it up, or write 'mode: inclusive'")
+    return arcs[: first + 1]
+
+
+# -- the older dialects ------------------------------------------------------------------------------------------------
+
+
+def read_next(node: Node | None, cases: tuple[Fields, ...], source: Source) -> Router:
+    """`next: NAME`, a list of them, or of `{step, args}` and `{when, then}`; and the cases before it."""
+    arcs = tuple(_targets(node, source)) if node is not None else ()
+    kept = tuple(case.node for case in cases if "when" in case and "then" in case)
+    for case in kept:
+        _check_then(case, source)
+    called = tuple(arc for case in kept for arc in _called(case))
+    return Router(arcs, "inclusive", cases=kept, called=called)
+
+
+def _targets(node: Node, source: Source) -> Iterator[Arc]:
+    conditions: list[str] = []
+    for entry in node.items if isinstance(node, Sequence) else [node]:
+        with source.noting:
+            yield from _entry(entry, conditions, source)
+
+
+def _entry(node: Node, conditions: list[str], source: Source) -> Iterator[Arc]:
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        yield Arc(node.value, node)
+        return
+    if not isinstance(node, Mapping):
+        message = f"an entry of 'next' is {describe(node)}, the name of a step or a mapping is expected"
+        raise source.refuse("type", message, node)
+    form: Fields = TARGET.read(node, "an entry of 'next'", source)
+    when = node.get("when")
+    if when is not None:
+        conditions.append(_bare(when))
+    if "step" in form:
+        yield Arc(str(form["step"]), form.at("step"), when=when, args=_arguments(node))
+    if "then" in form:
+        yield from (_under(arc, when) for arc in _targets(form.at("then"), source))
+    if "else" in form:
+        otherwise = scalar(f"{{{{ not ({joined_or(conditions)}) }}}}", form.at("else")) if conditions else None
+        yield from (_under(arc, otherwise) for arc in _targets(form.at("else"), source))
+    if not any(key in form for key in ("step", "then", "else")):
+        raise source.refuse("missing_key", "the entry of 'next' names no step", node, hint="add 'step: …'")
+
+
+def _under(arc: Arc, when: Node | None) -> Arc:
+    return msgspec.structs.replace(arc, when=when) if arc.when is None else arc
+
+
+def _bare(when: Node) -> str:
+    """What stands between the braces of a condition."""
+    text = when.text if isinstance(when, Scalar) else "false"
+    found = _WHOLE.fullmatch(text)
+    return found[1].strip() if found else text
+
+
+def _arguments(node: Mapping) -> Node | None:
+    return next((found for key in ("args", "input", "data") if (found := node.get(key)) is not None), None)
+
+
+def read_cases(node: Node, source: Source) -> tuple[Fields, ...]:
+    return tuple(CASE.read(case, "a case", source) for case in node.items) if isinstance(node, Sequence) else ()
+
+
+def _check_then(case: Mapping, source: Source) -> None:
+    for then in _thens(case):
+        with source.noting:
+            THEN.read(then, "'then'", source)
+
+
+def _thens(case: Mapping) -> list[Node]:
+    then = case.get("then")
+    return then.items if isinstance(then, Sequence) else [then] if then is not None else []
+
+
+def _called(case: Mapping) -> Iterator[Arc]:
+    """The steps that a case leads to, with `next` or `call`."""
+    for then in _thens(case):
+        if not isinstance(then, Mapping):
+            continue
+        for key in ("next", "call"):
+            node = then.get(key)
+            if node is not None:
+                yield from _case_targets(node)
+
+
+def _case_targets(node: Node) -> Iterator[Arc]:
+    for entry in node.items if isinstance(node, Sequence) else [node]:
+        if isinstance(entry, Scalar) and isinstance(entry.value, str):
+            yield Arc(entry.value, entry)
+        elif isinstance(entry, Mapping) and isinstance(named := entry.get("step"), Scalar):
+            yield Arc(named.text, named)
+
+
+def written(router: Router, at: Node) -> Node:
+    """The ways on as the action takes them."""
+    return foreign(made({"mode": router.mode, "arcs": [arc.plain for arc in router.arcs]}, at))

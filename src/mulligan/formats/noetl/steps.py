@@ -1,0 +1,156 @@
+"""The steps of a playbook, of whatever dialect, as one kind of thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mulligan.formats.noetl.keys import OLDER_STEP, STEP
+from mulligan.formats.noetl.loops import Loop, read_loop
+from mulligan.formats.noetl.retries import read_retry, seconds
+from mulligan.formats.noetl.routes import Router, read_next, read_router
+from mulligan.formats.noetl.texts import words
+from mulligan.formats.noetl.tools import Tools, Workbook, input_of
+from mulligan.formats.translation import Translation, made
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
+from mulligan.language.shapes import Fields
+
+
+class Step(msgspec.Struct, eq=False):
+    """A step as the playbook means it. `at` is where its name stands."""
+
+    name: str
+    at: Node
+    node: Mapping
+    tools: Tools
+    router: Router
+    description: str = ""
+    input: Node | None = None
+    loop: Loop | None = None
+    set: Node | None = None
+    timeout: Node | None = None
+    # What `spec.policy.failure` says: best_effort, fail_fast or nothing.
+    after_failure: str = ""
+    retry: dict[str, Any] | None = None
+
+    @property
+    def is_setter(self) -> bool:
+        """Whether it may set anything that others read."""
+        arcs = any(arc.set is not None or arc.args is not None for arc in self.router.arcs)
+        spec = [tool.node.get("spec") for tool in self.tools.all]
+        return self.set is not None or arcs or not {"set", "args"}.isdisjoint(words(*self.router.cases, *spec))
+
+    @property
+    def can_be_end(self) -> bool:
+        """Whether it is what an `end` of ours can do: one action, from which no way leads on."""
+        return not self.router.targets and self.loop is None and self.tools.child is None
+
+
+class Reader:
+    """Reads the steps of one playbook."""
+
+    def __init__(self, is_newer: bool, workload: dict[str, Any], book: Workbook, translation: Translation) -> None:
+        self._is_newer = is_newer
+        self._workload = workload
+        self._book = book
+        self._translation = translation
+        self._source = translation.source
+
+    def read(self, node: Node) -> Step | None:
+        """A step; None where it is not even clear which."""
+        if not isinstance(node, Mapping):
+            message = f"an entry of 'workflow' is {describe(node)}, a mapping with 'step: NAME' is expected"
+            raise self._source.refuse("type", message, node)
+        named = node.get("step")
+        name = named.text if isinstance(named, Scalar) else ""
+        label = f"step '{shorten(name)}'" if name else "the step"
+        form: Fields = (STEP if self._is_newer else OLDER_STEP).read(node, label, self._source)
+        if "step" not in form or named is None:
+            return None
+        step = self._newer(form, named, label) if self._is_newer else self._older(form, named, label)
+        if form.get("desc"):
+            step.description = str(form["desc"])
+        if "loop" in form:
+            step.loop = read_loop(form["loop"], self._workload, self._source)
+        return step
+
+    def _newer(self, form: Fields, named: Node, label: str) -> Step:
+        tools = self._book.tools(form.node, label)
+        router = read_router(form["next"], self._translation) if "next" in form else Router()
+        step = self._step(form, named, tools, router)
+        step.input, step.set = form.node.get("input"), form.node.get("set")
+        if "output" in form:
+            self._translation.warn("noetl", "'output' of a step is not honoured", form.key("output"))
+        if "spec" in form:
+            self._read_spec(form["spec"], step)
+        return step
+
+    def _step(self, form: Fields, named: Node, tools: Tools, router: Router) -> Step:
+        timeout = duration(tools.timeout, self._source) if tools.timeout is not None else None
+        return Step(str(form["step"]), named, form.node, tools, router, retry=tools.retry, timeout=timeout)
+
+    def _read_spec(self, spec: Fields, step: Step) -> None:
+        if "timeout" in spec:
+            step.timeout = duration(spec.at("timeout"), self._source)
+        policy = spec.get("policy")
+        if policy is None:
+            return
+        for key in ("admit", "lifecycle", "emit"):
+            if key in policy:
+                self._translation.warn("noetl", f"'{key}' of a step's policy is not honoured", policy.key(key))
+        if "failure" in policy:
+            step.after_failure = self._after_failure(policy.at("failure"))
+
+    def _after_failure(self, node: Node) -> str:
+        mode = node.get("mode") if isinstance(node, Mapping) else node
+        if isinstance(mode, Scalar) and mode.value in ("best_effort", "fail_fast"):
+            return str(mode.value)
+        message = f"'failure' is {describe(node)}; 'best_effort' or 'fail_fast' is expected"
+        raise self._source.refuse("choice", message, node)
+
+    def _older(self, form: Fields, named: Node, label: str) -> Step:
+        tools = self._book.tools(form.node, label)
+        router = read_next(form.node.get("next"), form.get("case", ()), self._source)
+        step = self._step(form, named, tools, router)
+        step.input = input_of(form.node)
+        if (kept := form.node.get("vars")) is not None:
+            step.set = self._set(kept)
+        if "timeout" in form:
+            step.timeout = duration(form.at("timeout"), self._source)
+        if "assert" in form:
+            self._translation.warn("noetl", "'assert' is not honoured", form.key("assert"))
+        self._read_case_retry(step)
+        return step
+
+    def _set(self, node: Node) -> Node:
+        """`vars` of the older dialects: what they name is read as `vars.NAME`."""
+        if not isinstance(node, Mapping):
+            raise self._source.refuse("type", f"'vars' is {describe(node)}, a mapping is expected", node)
+        return made({f"vars.{key.text}": value for key, value in node.items()}, node)
+
+    def _read_case_retry(self, step: Step) -> None:
+        """A case that says `retry`: the action asks for it, and the step's policy grants it and waits."""
+        found = [node for case in step.router.cases for node in _retries(case)]
+        for node in found:
+            retries = read_retry(node, self._source)
+            if retries is None:
+                continue
+            most = max(retries.policy["max_retries"], (step.retry or {}).get("max_retries", 0))
+            step.retry = {"any": True, **retries.policy, "max_retries": most}
+
+
+def _retries(case: Mapping) -> list[Node]:
+    then = case.get("then")
+    thens = then.items if isinstance(then, Sequence) else [then]
+    return [node for one in thens if isinstance(one, Mapping) and (node := one.get("retry")) is not None]
+
+
+def duration(node: Node, source: Source) -> Node:
+    """A time as ours: NoETL counts in seconds."""
+    if not isinstance(node, Scalar) or isinstance(node.value, bool) or "{{" in node.text:
+        message = f"a time is {describe(node)}, a number of seconds is expected"
+        raise source.refuse("type", message, node)
+    if isinstance(node.value, int | float):
+        return made(seconds(node.value), node)
+    return made(f"{node.text}s" if node.text.strip().isdecimal() else node.text, node)

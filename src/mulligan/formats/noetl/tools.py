@@ -1,0 +1,247 @@
+"""Tools: one or a list of them, each of a kind that is there, with its own keys and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mulligan.formats.noetl.keys import OLDER_STEP
+from mulligan.formats.noetl.retries import Retries, granted, read_retry
+from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
+from mulligan.formats.translation import Translation, made
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten
+from mulligan.language.shapes import Fields
+from mulligan.language.words import did_you_mean, listed
+
+# What the action does not look at: it is honoured elsewhere, or makes no difference.
+_NOT_FOR_THE_ACTION = ("desc", "output", "retry", "pool", "version")
+# Keys of a step of the oldest dialect that are its tool's.
+_OF_THE_TOOL = frozenset(OLDER_STEP.keys) - {
+    *("step", "desc", "args", "loop", "tool", "vars", "case", "next", "retry", "timeout", "input", "type", "data"),
+    "assert",
+}
+# Names that older files have for the input of a tool.
+_INPUTS = ("args", "data", "with", "input")
+
+
+class Tool(msgspec.Struct, eq=False):
+    """One tool: its kind, and its mapping as the action takes it."""
+
+    kind: str
+    node: Mapping
+    fields: Fields
+
+
+class Tools(msgspec.Struct, eq=False):
+    """What a step does. `retry` is its own policy, where its only tool asks for one."""
+
+    all: tuple[Tool, ...] = ()
+    is_pipeline: bool = False
+    retry: dict[str, Any] | None = None
+    timeout: Node | None = None
+
+    @property
+    def child(self) -> Tool | None:
+        """The tool, where it is another playbook."""
+        return self.all[0] if len(self.all) == 1 and self.all[0].kind == "playbook" else None
+
+    @property
+    def node(self) -> Node | None:
+        """As the action takes it."""
+        if not self.all:
+            return None
+        return made([tool.node for tool in self.all], self.all[0].node) if self.is_pipeline else self.all[0].node
+
+
+class Workbook:
+    """Tools that steps call by name."""
+
+    def __init__(self, entries: tuple[Fields, ...], translation: Translation) -> None:
+        self._tools = {str(entry["name"]): entry.at("tool") for entry in entries if "name" in entry and "tool" in entry}
+        self._translation = translation
+
+    def tools(self, step: Mapping, label: str) -> Tools:
+        """What the step does: its `tool`, or what stands for it in the oldest dialect."""
+        node = step.get("tool")
+        if isinstance(node, Sequence):
+            return self._pipeline(node, label)
+        if not isinstance(node, Mapping):
+            node = _of_the_step(step, node)
+        if node is None:
+            return Tools()
+        return self._single(node, step, label)
+
+    def _single(self, node: Mapping, step: Mapping, label: str) -> Tools:
+        tool = self._tool(node, label)
+        written = node.get("retry") or step.get("retry")
+        retries = read_retry(written, self._translation.source) if written is not None else None
+        if retries is not None and retries.rules:
+            tool.node = _with_rules(tool.node, retries)
+        retry = retries.policy if retries else granted(_rules(tool.node))
+        return Tools((tool,), retry=retry, timeout=_timeout(tool))
+
+    def _pipeline(self, node: Sequence, label: str) -> Tools:
+        source = self._translation.source
+        found: list[Tool] = []
+        for item in node.items:
+            with source.noting:
+                if not isinstance(item, Mapping):
+                    raise source.refuse("type", f"a tool of {label} is {describe(item)}, a mapping is expected", item)
+                found.append(self._tool(item, label))
+        for tool in found:
+            if tool.kind == "playbook":
+                message = f"a playbook is called by a step of its own, and {label} has a list of tools"
+                source.note(source.refuse("noetl", message, tool.fields.key("kind")))
+            if "retry" in tool.fields:
+                hint = "write it as a rule of 'spec.policy'"
+                source.note(
+                    source.refuse("noetl", "'retry' is not for a list of tools", tool.fields.key("retry"), hint=hint)
+                )
+        self._refuse_twice(found)
+        return Tools(tuple(found), is_pipeline=True)
+
+    def _refuse_twice(self, found: list[Tool]) -> None:
+        names: set[str] = set()
+        for tool in found:
+            name = str(tool.fields.get("name", ""))
+            if name and name in names:
+                message = f"there are two tools called '{name}' in this list"
+                self._translation.source.note(self._translation.source.refuse("noetl", message, tool.fields.at("name")))
+            names.add(name)
+
+    # -- one of them ---------------------------------------------------------------------------------------------------
+
+    def _tool(self, node: Mapping, label: str) -> Tool:
+        kind, at = self._kind(node, label)
+        fields: Fields = TOOLS[kind].read(node, f"the tool '{kind}' of {label}", self._translation.source)
+        self._warn(fields)
+        if kind == "workbook":
+            return self._from_workbook(fields, at, label)
+        return Tool(kind, _for_the_action(node, kind), fields)
+
+    def _kind(self, node: Mapping, label: str) -> tuple[str, Node]:
+        source, written = self._translation.source, node.get("kind")
+        if not isinstance(written, Scalar) or not isinstance(written.value, str):
+            raise source.refuse("missing_key", f"the tool of {label} has no 'kind'", node, hint=_labelled(node))
+        kind = written.value.strip().lower()
+        if kind in MISSING_TOOLS:
+            message = f"the tool '{kind}' is not there"
+            raise source.refuse("noetl", message, written, hint=MISSING_TOOLS[kind])
+        if kind not in TOOLS:
+            hint = did_you_mean(kind, TOOLS) or f"there are {listed(TOOLS, 'and')}"
+            raise source.refuse("noetl", f"there is no tool '{shorten(written.text)}'", written, hint=hint)
+        return kind, written
+
+    def _warn(self, fields: Fields) -> None:
+        output = fields.get("output")
+        if output is not None and "select" in output:
+            message = "'output.select' is not honoured: the result is there whole"
+            self._translation.warn("noetl", message, output.key("select"))
+        policy = fields["spec"].get("policy") if "spec" in fields else None
+        for key in ("before", "after", "finally"):
+            if policy is not None and key in policy:
+                self._translation.warn("noetl", f"'{key}' of a policy is not honoured", policy.key(key))
+
+    def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:
+        source = self._translation.source
+        if "name" not in fields:
+            message = f"the tool 'workbook' of {label} has no 'name'"
+            raise source.refuse("missing_key", message, fields.node, hint="add 'name: …'")
+        name = str(fields["name"])
+        book = self._tools.get(name)
+        if book is None:
+            hint = did_you_mean(name, self._tools) or "add it under 'workbook:'"
+            raise source.refuse("noetl", f"there is no '{shorten(name)}' in the workbook", fields.at("name"), hint=hint)
+        if not isinstance(book, Mapping) or _is_workbook(book):
+            raise source.refuse("noetl", "an entry of the workbook is one tool, and not of the workbook", book)
+        tool = self._tool(book, f"'{name}' of the workbook")
+        given = merged(input_of(book), input_of(fields.node))
+        if given is not None:
+            tool.node = _with(tool.node, "input", given, without=_INPUTS)
+        return tool
+
+
+def _is_workbook(node: Mapping) -> bool:
+    kind = node.get("kind")
+    return isinstance(kind, Scalar) and kind.value == "workbook"
+
+
+def _labelled(node: Mapping) -> str:
+    """The documented form `label: {kind: …}`, which NoETL itself refuses."""
+    if len(node.entries) == 1:
+        ((key, value),) = node.items()
+        if isinstance(value, Mapping) and "kind" in value.entries:
+            return f"write '{{name: {key.text}, kind: …}}'"
+    return "add 'kind: …'"
+
+
+def _of_the_step(step: Mapping, tool: Node | None) -> Mapping | None:
+    """The tool of a step of the oldest dialect: its kind is a text, its keys are the step's."""
+    kind = tool if isinstance(tool, Scalar) and isinstance(tool.value, str) else step.get("type")
+    if not isinstance(kind, Scalar) or not isinstance(kind.value, str):
+        return None
+    node = Mapping(kind.line, kind.column)
+    node.entries["kind"] = (step.key("tool") if tool is not None else step.key("type"), kind)
+    node.entries.update({key: entry for key, entry in step.entries.items() if key in _OF_THE_TOOL})
+    return node
+
+
+def _for_the_action(node: Mapping, kind: str) -> Mapping:
+    """The mapping without what the action does not look at; its input under one name."""
+    found = Mapping(node.line, node.column)
+    renamed = {"data": "args", "with": "args"} if kind in ("python", "postgres") else {}
+    for key, (place, value) in node.entries.items():
+        if key == "spec":
+            value = _only_rules(value)
+        if key not in _NOT_FOR_THE_ACTION and value is not None:
+            found.entries[renamed.get(key, key)] = (place, value)
+    return found
+
+
+def _only_rules(spec: Node) -> Any:
+    policy = spec.get("policy") if isinstance(spec, Mapping) else None
+    rules = policy.get("rules") if isinstance(policy, Mapping) else None
+    return made({"policy": {"rules": rules}}, spec) if rules is not None else None
+
+
+def _with(node: Mapping, key: str, value: Node, *, without: tuple[str, ...] = ()) -> Mapping:
+    found = Mapping(node.line, node.column)
+    found.entries = {word: entry for word, entry in node.entries.items() if word not in without}
+    found.entries[key] = (Scalar(key, key, "", value.line, value.column, value.column + 1), value)
+    return found
+
+
+def _with_rules(node: Mapping, retries: Retries) -> Mapping:
+    return _with(node, "spec", made({"policy": {"rules": list(retries.rules)}}, node))
+
+
+def _rules(node: Mapping) -> Iterator[Mapping]:
+    spec = node.get("spec")
+    policy = spec.get("policy") if isinstance(spec, Mapping) else None
+    rules = policy.get("rules") if isinstance(policy, Mapping) else None
+    yield from (rule for rule in (rules.items if isinstance(rules, Sequence) else ()) if isinstance(rule, Mapping))
+
+
+def input_of(node: Mapping) -> Node | None:
+    found: Node | None = None
+    for key in _INPUTS:
+        found = merged(found, node.get(key))
+    return found
+
+
+def merged(first: Node | None, second: Node | None) -> Node | None:
+    """Both mappings as one, of which the second wins."""
+    if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+        return second if second is not None else first
+    found = Mapping(first.line, first.column)
+    found.entries = {**first.entries, **second.entries}
+    return found
+
+
+def _timeout(tool: Tool) -> Node | None:
+    spec = tool.fields.get("spec")
+    if spec is not None and "timeout" in spec:
+        return spec.at("timeout")
+    return tool.fields.node.get("timeout") if tool.kind == "playbook" else None
