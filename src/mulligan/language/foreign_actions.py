@@ -21,7 +21,7 @@ NOETL = ActionPlugin(
         "loop": "of a step that follows a loop: the output of the map, whose results are its own",
         "set": "what is set when it has ended well: {ctx.x: …, vars.y: …}; templates",
         "cases": "what is done by what has happened: [{when, then}]",
-        "next": "where it goes on: {mode: exclusive | inclusive, must_match: false, arcs: [{step, when, set, args}]}",
+        "next": "where it goes on: {mode: exclusive | inclusive, arcs: [{step, when, set, args}]}",
         "auth": "credentials by name: {pg: ${secrets.pg}}",
         "failure": "of a step that a failure led to: ${failure}. It fails in turn where no arc takes it up",
     },

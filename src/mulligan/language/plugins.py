@@ -16,7 +16,6 @@ import msgspec
 from mulligan.language.shapes import Deferred, Either, Json, Key, Record, Shape, Template
 from mulligan.plugins import ActionPlugin
 
-
 OWN_PACKAGE = "mulligan"
 
 

@@ -50,21 +50,21 @@ def run(
     try:
         return _run(address, query, params, read_only, rows == "json")
     except StepError as error:
-        veiled = _veiled(error, address)
+        shown = veiled(error, address)
         # Whoever reads the log of the step finds all of it there, with the line and the caret.
-        print(veiled.message, file=sys.stderr)
-        raise veiled from None
+        print(shown.message, file=sys.stderr)
+        raise shown from None
 
 
 def _run(
     address: Address, query: object, params: object, is_read_only: bool, is_kept: bool
 ) -> Encoded | dict[str, int]:
-    database = _database(address.kind)
+    database = database_of(address.kind)
     if not isinstance(query, str):
         raise invalid(f"'query' is of type '{type(query).__name__}', and text is expected")
     found = statements(query, database.DIALECT)
     values = named(found, params, database.DIALECT)
-    _refuse_odd(found)
+    refuse_odd(found)
     rows: Encoded | None = None
     with database.opened(address.place, is_read_only) as session:
         for statement in found:
@@ -74,7 +74,7 @@ def _run(
     return rows if rows is not None and is_kept else {"rowcount": session.changed}
 
 
-def _database(kind: str) -> Database:
+def database_of(kind: str) -> Database:
     """Imported by who needs it: nobody else waits for it, or has to have it."""
     try:
         return cast(Database, importlib.import_module(f"mulligan.worker.databases.{kind}"))
@@ -83,7 +83,8 @@ def _database(kind: str) -> Database:
         raise invalid(message) from None
 
 
-def _refuse_odd(found: list[Statement]) -> None:
+def refuse_odd(found: list[Statement]) -> None:
+    """INPUT_INVALID where there is nothing to do, or a statement that would end the transaction."""
     if not found:
         raise invalid("the query is empty")
     for words in (statement.words for statement in found):
@@ -92,7 +93,7 @@ def _refuse_odd(found: list[Statement]) -> None:
             raise invalid(f"a step is one transaction, and '{words[0].lower()}' in its query would make it another")
 
 
-def _veiled(error: StepError, address: Address) -> StepError:
+def veiled(error: StepError, address: Address) -> StepError:
     """The failure without the password, wherever a database has repeated it."""
     details = {
         name: address.veiled(value) if isinstance(value, str) else value for name, value in error.details.items()

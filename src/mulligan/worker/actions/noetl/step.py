@@ -4,7 +4,83 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan import StepError
 
-def run(**said: Any) -> dict[str, Any]:
+from . import failures
+from .calling import again, carried_out, outcome_names, tries_before, unsatisfied
+from .context import Context, result_of
+from .routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
+from .templates import filled
+
+_NOTHING = {"kind": "noop"}
+_ABSENT = object()
+
+
+def run(
+    *,
+    tool: Any = None,
+    render: Any = _ABSENT,
+    result: Any = _ABSENT,
+    loop: dict[str, Any] | None = None,
+    set: dict[str, Any] | None = None,
+    cases: list[dict[str, Any]] | None = None,
+    next: dict[str, Any] | None = None,
+    failure: dict[str, Any] | None = None,
+    **known: Any,
+) -> dict[str, Any]:
     """The envelope {result, ctx, next, status} of the step. StepError where it fails."""
-    return {"result": None, "ctx": {}, "next": [], "status": "ok"}
+    context = Context(**known)
+    routes = Routes(context, cases, next)
+    if failure is not None:
+        return _routed(failure, context, routes)
+    if loop is not None:
+        result = _gathered(loop, context)
+    elif render is not _ABSENT:
+        result = filled(render, context.names())
+    if result is not _ABSENT:
+        now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
+    else:
+        (result, now), events = _done(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
+    context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
+    return _envelope(result, context, routes.taken(events, now))
+
+
+def _done(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, Any]]:
+    """What the tool gave, and the names that tell of it. A case may want it called again, however it went."""
+    tries = tries_before()
+    try:
+        result, output = carried_out(tool, context)
+    except StepError as error:
+        deed = routes.retry(AFTER_FAILURE[0], outcome_names(None, failures.view(error), tries + 1))
+        raise again(error, deed, tries) if deed else error from None
+    now = {**outcome_names(result, None, tries + 1), "output": output}
+    if deed := routes.retry(AFTER_SUCCESS[0], now):
+        raise again(unsatisfied(context), deed, tries)
+    return result, now
+
+
+def _envelope(result: Any, context: Context, following: list[str], status: str = "ok") -> dict[str, Any]:
+    return {"result": result, "ctx": context.set_here, "next": following, "status": status}
+
+
+def _routed(failure: dict[str, Any], context: Context, routes: Routes) -> dict[str, Any]:
+    """Where a failure leads. One that nothing takes up fails this step as well, and stays unhandled."""
+    error = StepError(
+        str(failure.get("code") or "EXCEPTION"),
+        str(failure.get("message") or ""),
+        retryable=False,
+        details=dict(failure.get("details") or {}),
+    )
+    view = failures.view(error)
+    following = routes.taken(AFTER_FAILURE, outcome_names(None, view, 1), is_failure=True)
+    if not following:
+        raise error
+    return _envelope({"status": "error", "error": view}, context, following, "error")
+
+
+def _gathered(loop: dict[str, Any], context: Context) -> dict[str, Any]:
+    """What the items of a loop gave, in their order, and how many went well."""
+    outputs = loop.get("results") or []
+    context.take_over(outputs)
+    stats = {"total": loop.get("total", len(outputs)), "success": loop.get("succeeded"), "failed": loop.get("failed")}
+    return {"results": [result_of(output) for output in outputs], "stats": stats}

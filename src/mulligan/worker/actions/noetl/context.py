@@ -1,0 +1,134 @@
+"""What the templates of a step read: the workload, what steps gave and set, the item, and what has just happened."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+from . import versions
+from .answers import answer
+from .credentials import Credentials
+from .templates import Names, filled
+from .tools import SECRET
+from .versions import ARGS, CTX, VARS, Settings
+
+_ENVELOPE = frozenset({"result", "ctx", "next", "status"})
+_PREFIXES = {"ctx": CTX, "workload": CTX, "step": CTX, "vars": VARS}
+
+
+class Context:
+    """The names of one step, as they are now: what is set is seen by the next template."""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        workload: dict[str, Any] | None = None,
+        seen: dict[str, Any] | None = None,
+        item: dict[str, Any] | None = None,
+        auth: dict[str, Any] | None = None,
+        input: dict[str, Any] | None = None,
+    ) -> None:
+        self.step = name or os.environ.get("MULLIGAN_STEP", "")
+        self.credentials = Credentials(auth or {})
+        self._workload = workload or {}
+        self._seen = seen or {}
+        self._item = item or {}
+        before = versions.merged(_entries(envelope) for envelope in self._seen.values())
+        self._settings = Settings(before, self.step, self._item.get("index", 0))
+        self._iter = self._of_item()
+        self.given: dict[str, Any] = {}
+        self.given = {**versions.values(before, ARGS).get(self.step, {}), **filled(input or {}, self.names())}
+
+    @property
+    def set_here(self) -> versions.Entries:
+        """What this step has set, for its envelope."""
+        return self._settings.own
+
+    def names(self, **now: Any) -> dict[str, Any]:
+        """All names; `now` is what is known at this moment only."""
+        ctx = {**self._workload, **versions.values(self._settings.all, CTX)}
+        steps = {name: self._result(envelope) for name, envelope in self._seen.items() if envelope is not None}
+        return {
+            **ctx,
+            **{name.replace("-", "_"): result for name, result in steps.items()},
+            **steps,
+            **self._of_loop(),
+            **self.given,
+            **self._of_run(),
+            "ctx": ctx,
+            "workload": ctx,
+            "vars": versions.values(self._settings.all, VARS),
+            "iter": self._iter,
+            "input": self.given,
+            "args": self.given,
+            "steps": steps,
+            "keychain": self.credentials.by_name(),
+            **now,
+        }
+
+    def set(self, said: dict[str, Any] | None, names: Names) -> None:
+        """Fill in and keep what is to be set: `ctx.x`, `vars.x`, `iter.x`; a bare name is of ctx."""
+        for key, value in filled(said or {}, names).items():
+            prefix, dot, name = str(key).partition(".")
+            if prefix == "iter" and dot:
+                self._iter[name] = value
+            elif dot and prefix in _PREFIXES:
+                self._settings.put(_PREFIXES[prefix], name, value)
+            else:
+                self._settings.put(CTX, str(key), value)
+
+    def hand(self, step: str, args: dict[str, Any]) -> None:
+        """Give arguments to a step that follows."""
+        self._settings.put(ARGS, step, args)
+
+    def take_over(self, outputs: list[Any]) -> None:
+        """What the items of a loop have set is set by the loop."""
+        self._settings.take_over(versions.merged(_entries(output) for output in outputs))
+
+    def event(self, name: str, payload: Any) -> dict[str, Any]:
+        at = datetime.now(UTC).isoformat()
+        return {"name": name, "payload": payload, "step": self.step, "timestamp": at}
+
+    def _result(self, envelope: Any) -> Any:
+        result = result_of(envelope)
+        if isinstance(result, dict) and result.keys() == {SECRET}:
+            value = self.credentials.of(result[SECRET])
+            return answer({"value": value, "secret_value": value, "data": value})
+        return answer(result)
+
+    def _of_item(self) -> dict[str, Any]:
+        if not self._item:
+            return {}
+        index, length = self._item.get("index", 0), self._item.get("length")
+        place = {"_index": index, "_first": index == 0, "_last": length is not None and index == length - 1}
+        return {self._item.get("name", "item"): self._item.get("value"), **place}
+
+    def _of_loop(self) -> dict[str, Any]:
+        if not self._item:
+            return {}
+        index = self._item.get("index", 0)
+        count = {"index": index, "first": index == 0, "length": self._item.get("length"), "done": False}
+        name = self._item.get("name", "item")
+        old = {"index": index, "count": index + 1, "size": self._item.get("length"), "item": self._item.get("value")}
+        return {"loop": count, "loop_index": index, "_loop": old, name: self._item.get("value")}
+
+    def _of_run(self) -> dict[str, Any]:
+        run_id = os.environ.get("MULLIGAN_RUN_ID", "")
+        job = {"uuid": run_id, "execution_id": run_id, "id": run_id}
+        return {"execution_id": run_id, "job": job, "catalog_id": os.environ.get("MULLIGAN_WORKFLOW", "")}
+
+
+def result_of(output: Any) -> Any:
+    """What a step gave: what is in its envelope, or all of it where it has none, as of a playbook that was called."""
+    return output["result"] if _is_envelope(output) else output
+
+
+def _entries(output: Any) -> versions.Entries:
+    found: versions.Entries = output.get("ctx", {}) if _is_envelope(output) else {}
+    return found
+
+
+def _is_envelope(output: Any) -> bool:
+    return isinstance(output, dict) and "result" in output and output.keys() <= _ENVELOPE

@@ -1,0 +1,103 @@
+"""Credentials by name: what the step was handed for them, as the tools need it. None of it is ever shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from mulligan import StepError
+
+_TOKENS = ("token", "access_token", "bearer_token", "api_token", "id_token")
+_USERS = ("username", "user", "login")
+
+
+class Credentials:
+    """What `auth` of the action holds: a JSON object, an address of a database, or a token, each by its name."""
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        self._said = said
+
+    def by_name(self) -> dict[str, Any]:
+        """All of them, as `keychain` in templates."""
+        return {name: self.of(name) for name in self._said}
+
+    def of(self, name: str) -> Any:
+        """The fields of a credential, or its text. INPUT_INVALID where the step was handed none of that name."""
+        if name not in self._said:
+            raise refused(f"there is no credential '{name}' for this step")
+        value = self._said[name]
+        fields = _object(value)
+        if fields is None:
+            return value
+        # As NoETL keeps it: what it is called and what kind it is, around the fields themselves.
+        inner = fields.get("data")
+        return {"type": fields.get("type"), **inner} if isinstance(inner, dict) else fields
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def named(auth: Any, credentials: Credentials) -> Any:
+    """What an `auth` of a tool stands for: a name, or a mapping that has one beside other fields."""
+    if isinstance(auth, str):
+        return credentials.of(auth)
+    if not isinstance(auth, dict):
+        raise refused("'auth' is the name of a credential, or a mapping")
+    inner = next((auth[key] for key in ("credential", "key", "name") if isinstance(auth.get(key), str)), None)
+    if inner is None:
+        return auth
+    found = credentials.of(inner)
+    fields = found if isinstance(found, dict) else {"token": found}
+    return {**fields, **{key: auth[key] for key in ("type", "header") if key in auth}}
+
+
+def authorization(found: Any) -> dict[str, str]:
+    """The header that a request gets. A plain text is a token."""
+    if isinstance(found, str):
+        return {"authorization": f"Bearer {found}"}
+    fields = dict(found)
+    if isinstance(header := fields.get("header"), str) and (value := _first(fields, "value", "api_key", *_TOKENS)):
+        return {header.lower(): value}
+    if token := _first(fields, *_TOKENS):
+        return {"authorization": f"Bearer {token}"}
+    if api_key := fields.get("api_key"):
+        return {"x-api-key": str(api_key)}
+    raise refused("the credential has neither a token nor a user")
+
+
+def basic(found: Any) -> dict[str, str] | None:
+    """The user and the password, where that is what the credential is."""
+    if not isinstance(found, dict) or _first(found, *_TOKENS):
+        return None
+    user = _first(found, *_USERS)
+    return {"user": user, "password": str(found.get("password") or "")} if user else None
+
+
+def database_address(found: Any) -> str:
+    """The address of a PostgreSQL server, from its fields or as it was given."""
+    if isinstance(found, str):
+        return found
+    if address := _first(found, "dsn", "connection_string", "url", "uri"):
+        return address
+    host = _first(found, "db_host", "host", "hostname") or "localhost"
+    port = _first(found, "db_port", "port") or "5432"
+    name = _first(found, "db_name", "dbname", "database", "db")
+    user, password = _first(found, "db_user", "user", "username"), _first(found, "db_password", "password")
+    secret = f":{quote(password, safe='')}" if password else ""
+    who = f"{quote(user, safe='')}{secret}@" if user else ""
+    return f"postgresql://{who}{quote(host, safe='')}:{port}/{quote(name, safe='')}"
+
+
+def _first(fields: dict[str, Any], *names: str) -> str:
+    return next((str(fields[name]) for name in names if fields.get(name) not in (None, "")), "")
+
+
+def refused(message: str) -> StepError:
+    return StepError("INPUT_INVALID", message, retryable=False)

@@ -1,0 +1,120 @@
+"""Where a step goes on: G2's `case`, then the arcs of `next`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan import StepError
+
+from .context import Context
+from .policy import Deed, seconds
+from .templates import filled, filled_text, holds
+
+# What happens after a call, in this order. What comes first and leads somewhere counts.
+AFTER_SUCCESS = ("call.done", "step.exit")
+AFTER_LOOP = ("loop.done", "call.done", "step.exit")
+AFTER_FAILURE = ("call.error",)
+
+
+class Routes:
+    """The cases and arcs of one step, asked once it is known how it went."""
+
+    def __init__(self, context: Context, cases: list[dict[str, Any]] | None, following: dict[str, Any] | None) -> None:
+        self._context = context
+        self._cases = cases or []
+        self._next = following or {}
+
+    def taken(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False) -> list[str]:
+        """The steps that follow, each once."""
+        found = self._of_cases(events, now) or self._of_arcs(events[0], now, is_failure)
+        return list(dict.fromkeys(found))
+
+    def retry(self, event: str, now: dict[str, Any]) -> Deed | None:
+        """What a case says of trying again, where the first that holds says so."""
+        names = self._names(event, now)
+        for case in self._cases:
+            if holds(case.get("when", True), names):
+                return next((_deed(deed["retry"], names) for deed in _deeds(case) if "retry" in deed), None)
+        return None
+
+    def _of_cases(self, events: tuple[str, ...], now: dict[str, Any]) -> list[str]:
+        """The first event for which a case leads somewhere. A case acts once, whatever else happens."""
+        done: set[int] = set()
+        for event in events:
+            at = next((at for at in range(len(self._cases)) if self._holds(at, event, now)), None)
+            if at is None or at in done:
+                continue
+            done.add(at)
+            if found := [name for deed in _deeds(self._cases[at]) for name in self._act(deed, event, now)]:
+                return found
+        return []
+
+    def _holds(self, at: int, event: str, now: dict[str, Any]) -> bool:
+        return holds(self._cases[at].get("when", True), self._names(event, now))
+
+    def _act(self, deed: dict[str, Any], event: str, now: dict[str, Any]) -> Iterator[str]:
+        names = self._names(event, now)
+        self._context.set(deed.get("set"), names)
+        self._context.set({f"vars.{name}": value for name, value in (deed.get("vars") or {}).items()}, names)
+        if "fail" in deed:
+            raise _refusal(deed["fail"], names)
+        for arc in _arcs(deed.get("next")):
+            yield self._follow(arc, names)
+
+    def _of_arcs(self, event: str, now: dict[str, Any], is_failure: bool) -> Iterator[str]:
+        """An arc without a condition is for what went well."""
+        is_first = self._next.get("mode", "exclusive") == "exclusive"
+        for arc in self._next.get("arcs") or []:
+            if is_failure and arc.get("when") is None:
+                continue
+            names = self._names(event, now)
+            if holds(True if arc.get("when") is None else arc["when"], names):
+                yield self._follow(arc, names)
+                if is_first:
+                    return
+
+    def _follow(self, arc: dict[str, Any], names: dict[str, Any]) -> str:
+        step = filled_text(str(arc["step"]), names)
+        self._context.set(arc.get("set"), names)
+        if arc.get("args"):
+            self._context.hand(step, filled(arc["args"], names))
+        return step
+
+    def _names(self, event: str, now: dict[str, Any]) -> dict[str, Any]:
+        payload = now.get("output") or {}
+        return self._context.names(**{**now, "event": self._context.event(event, payload)})
+
+
+def _deeds(case: dict[str, Any]) -> list[dict[str, Any]]:
+    then = case.get("then") or []
+    return then if isinstance(then, list) else [then]
+
+
+def _arcs(said: Any) -> list[dict[str, Any]]:
+    entries = said if isinstance(said, list) else [said] if said else []
+    return [entry if isinstance(entry, dict) else {"step": entry} for entry in entries]
+
+
+def _refusal(said: Any, names: dict[str, Any]) -> StepError:
+    told = filled(said, names)
+    message = told.get("message") if isinstance(told, dict) else told
+    return StepError("VALIDATION_FAILED", str(message or "a case of the step says that it failed"), retryable=False)
+
+
+def _deed(said: Any, names: dict[str, Any]) -> Deed:
+    """G2's words for a retry: `max_attempts` counts all calls; short forms are a number, or true."""
+    told = filled(said, names)
+    if not isinstance(told, dict):
+        told = {"max_attempts": 3 if isinstance(told, bool) or told is None else told}
+    delay = told.get("initial_delay", told.get("delay", 0))
+    factor = told.get("backoff_multiplier", told.get("backoff", 1))
+    most = told.get("max_delay")
+    return Deed(
+        "retry",
+        attempts=int(told.get("max_attempts", 3)),
+        backoff="exponential",
+        delay=seconds(delay),
+        factor=float(factor) if isinstance(factor, int | float) else 2.0,
+        max_delay=None if most is None else seconds(most),
+    )

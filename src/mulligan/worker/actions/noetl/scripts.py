@@ -1,0 +1,34 @@
+"""Texts that stand elsewhere: in a file, or in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from .call import Call
+from .credentials import refused
+from .templates import filled_text
+
+
+def decoded(text: Any, key: str) -> str:
+    """A text that was written in base64."""
+    try:
+        return base64.b64decode(str(text), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise refused(f"'{key}' is no text in base64") from None
+
+
+def script_text(script: Any, call: Call) -> str:
+    """The text of a script: inline, or in a file, relative to where the run was called."""
+    said = script if isinstance(script, dict) else {"uri": script}
+    source = said.get("source") or {}
+    if source.get("type") == "inline" or "code" in source:
+        return str(source.get("code", ""))
+    path = filled_text(str(said.get("uri") or source.get("uri") or ""), call.names).removeprefix("file://")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise refused(f"the script '{path}' cannot be read: {reason.lower()}") from None

@@ -1,0 +1,88 @@
+"""`postgres` and `duckdb`: the statements of a tool as one transaction. Its result is {rows, row_count, columns}."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from mulligan import StepError
+
+from ...databases.address import Address, read_address
+from ...databases.statements import Statement, statements
+from .. import sql
+from .call import Call
+from .credentials import database_address, named, refused
+from .scripts import decoded, script_text
+from .templates import filled, filled_text
+
+_TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
+# Where a playbook says nothing, its steps share a file, as in NoETL.
+_SHARED_FILE = "noetl.duckdb"
+
+
+def postgres(tool: dict[str, Any], call: Call) -> Any:
+    auth = filled(tool.get("auth"), call.names)
+    if not auth:
+        raise refused("the tool 'postgres' has no 'auth', which names the credential of its database")
+    address = database_address(named(auth, call.credentials))
+    if not address.startswith(("postgresql://", "postgres://")):
+        raise refused("the credential of a 'postgres' tool is an address such as postgresql://…, or its fields")
+    return _run(read_address(address), tool, call)
+
+
+def duckdb(tool: dict[str, Any], call: Call) -> Any:
+    said = filled_text(str(tool.get("database") or ""), call.names)
+    place = said or os.path.join(os.environ.get("MULLIGAN_OUTPUT_DIR", "."), _SHARED_FILE)
+    return _run(read_address(f"duckdb:///{place}"), tool, call)
+
+
+def _run(address: Address, tool: dict[str, Any], call: Call) -> Any:
+    try:
+        return _result(_executed(address, _query(tool, call)))
+    except StepError as error:
+        veiled = sql.veiled(error, address)
+        print(veiled.message, file=sys.stderr)
+        raise veiled from None
+
+
+def _query(tool: dict[str, Any], call: Call) -> str:
+    """All commands as one text, with their values in it, as NoETL has it: nothing is bound."""
+    if "script" in tool:
+        return filled_text(script_text(tool["script"], call), call.names)
+    for key in _TEXTS:
+        if f"{key}_b64" in tool:
+            return filled_text(decoded(tool[f"{key}_b64"], f"{key}_b64"), call.names)
+        if key in tool:
+            said = tool[key] if isinstance(tool[key], list) else [tool[key]]
+            return ";\n".join(filled_text(str(text).strip().rstrip(";"), call.names) for text in said)
+    raise refused(f"the tool '{tool.get('kind')}' has no 'command'")
+
+
+def _executed(address: Address, query: str) -> list[dict[str, Any]]:
+    """What each statement gave. All of it is kept, or nothing."""
+    database = sql.database_of(address.kind)
+    found = statements(query, database.DIALECT)
+    sql.refuse_odd(found)
+    with database.opened(address.place, False) as session:
+        given = [_given(session, statement) for statement in found]
+        session.commit()
+    return given
+
+
+def _given(session: sql.Session, statement: Statement) -> dict[str, Any]:
+    before = session.changed
+    statement.spots = []  # a ':name' is the query's own text: nothing is bound here
+    rows = session.execute(statement, {}, True)
+    if rows is None:
+        return {"status": "success", "row_count": session.changed - before}
+    found = json.loads(rows)
+    columns = list(found[0]) if found else []
+    return {"status": "success", "rows": found, "row_count": len(found), "columns": columns}
+
+
+def _result(given: list[dict[str, Any]]) -> dict[str, Any]:
+    """The last one, and beside it the earlier ones as NoETL numbers them."""
+    *earlier, last = given
+    return {**last, **{f"command_{at}": found for at, found in enumerate(earlier)}}
