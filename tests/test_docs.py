@@ -22,9 +22,12 @@ from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parser import app
 from mulligan.core.failure import CODES
 from mulligan.errors import LanguageError
-from mulligan.language import load
+from mulligan.formats import load
+from mulligan.formats.recognition import recognised
+from mulligan.language.document import parse
 from mulligan.language.expressions import check, evaluate
 from mulligan.language.keys import STEP, WORKFLOW
+from mulligan.language.nodes import Refusal, Source
 from mulligan.language.reference import records, reference
 from mulligan.language.shell import ShellRefused, rewrite
 
@@ -118,8 +121,15 @@ def dead_links(page: Path, text: str) -> Iterator[str]:
 
 
 def is_workflow(block: Block) -> bool:
-    """Whether it starts with a key that stands at the top of a file; other blocks are parts of one."""
-    return block.text.partition(":")[0] in WORKFLOW.keys
+    """Whether it is a file of somebody's, or starts with a key that stands at the top of ours; others are parts."""
+    return block.text.partition(":")[0] in WORKFLOW.keys or is_foreign(block)
+
+
+def is_foreign(block: Block) -> bool:
+    try:
+        return recognised(parse(Source(block.text, named(block)))) != ""
+    except Refusal:
+        return False
 
 
 def workflow_blocks() -> list[Block]:
@@ -269,7 +279,7 @@ def test_the_page_for_the_troubled_has_every_failure_code() -> None:
 
 
 def test_every_page_is_named_in_an_index() -> None:
-    indexes = (DOCS / "README.md", ROOT / "README.md")
+    indexes = (DOCS / "README.md", DOCS / "formats/README.md", ROOT / "README.md")
 
     reached = {(index.parent / link).resolve() for index in indexes for link in links(index.read_text("utf-8"))}
 

@@ -26,19 +26,22 @@ _SYNTAXES = {
 }
 
 
-def examine(path: str | Path, *, named: str | None = None) -> Examined:
-    """The checked workflow in anybody's file, with its warnings. `named` is the system it is of, else it is told."""
+def examine(path: str | Path, *, named: str | None = None, text: str | None = None) -> Examined:
+    """The checked workflow in anybody's file, with its warnings; `text` stands for what is in it.
+
+    `named` is the system that it is of; else that is told by what is in it.
+    """
     reading = _reading(Path(path), named)
     try:
-        return loading.examine(path, read=reading)
+        return loading.examine(path, text=text, read=reading)
     except LanguageError as refused:
         first, *others = refused.problems
         raise LanguageError([reading.advised(first), *others]) from None
 
 
-def load(path: str | Path, *, named: str | None = None) -> Workflow:
+def load(path: str | Path, *, named: str | None = None, text: str | None = None) -> Workflow:
     """The checked workflow in anybody's file."""
-    return examine(path, named=named).workflow
+    return examine(path, named=named, text=text).workflow
 
 
 class Converted(NamedTuple):
