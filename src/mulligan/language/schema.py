@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.errors import Refused
-from mulligan.language.keys import COMMAND, END, HANDLER, OVER_RECORD, STEP, WORKFLOW
+from mulligan.language.keys import COMMAND, DO_COMMAND, END, HANDLER, OVER_RECORD, SCRIPT_RECORD, STEP, WORKFLOW
 from mulligan.language.plugins import Plugin, find, names
 from mulligan.language.shapes import Definitions
 from mulligan.plugins import Unusable
 
 # Where an action may stand.
-ACTING = (STEP, COMMAND, HANDLER, OVER_RECORD, END)
+ACTING = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
