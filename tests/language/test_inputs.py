@@ -56,6 +56,18 @@ def test_a_text_becomes_a_value_of_the_inputs_type(name: str, given: Any, value:
     assert check_inputs(WORKFLOW, {name: given})[name] == value
 
 
+ANYTHING = load_text("inputs: {it: {type: any, default: null}}\nsteps: [{step: a, shell: make}]")
+
+
+@pytest.mark.parametrize(("given", "value"), [("3", 3), ("null", None), ("[1]", [1]), ("plain", "plain"), (None, None)])
+def test_an_input_of_any_type_takes_what_there_is(given: Any, value: Any) -> None:
+    assert check_inputs(ANYTHING, {"it": given}) == {"it": value}
+
+
+def test_an_input_of_any_type_may_be_null_where_nobody_gives_it() -> None:
+    assert check_inputs(ANYTHING, {}) == {"it": None}
+
+
 def test_a_text_stays_a_text_where_one_is_asked_for() -> None:
     assert check_inputs(REQUIRED, {"who": "3"}) == {"who": "3"}
 

@@ -230,7 +230,7 @@ class Step(Command):
 class Input(_Frozen):
     """A typed input. Required where `has_default` is false."""
 
-    type: Literal["string", "integer", "number", "boolean", "array", "object"] = "string"
+    type: Literal["string", "integer", "number", "boolean", "array", "object", "any"] = "string"
     default: Any = None
     has_default: bool = False
     enum: tuple[Any, ...] = ()

@@ -15,6 +15,8 @@ from mulligan.language.scalars import resolve
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 
+# Whatever there is, and nothing: where only what reads it can say what it should be.
+ANY = "any"
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -27,6 +29,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 def fits(value: Any, type_name: str) -> bool:
     """Whether a JSON value is of the type; true is no number."""
+    if type_name == ANY:
+        return True
     return isinstance(value, _TYPES[type_name]) and (type_name == "boolean" or not isinstance(value, bool))
 
 
@@ -162,4 +166,5 @@ def _example(type_name: str) -> str:
         "boolean": "true or false",
         "array": "a list such as [1, 2]",
         "object": 'a mapping such as {"a": 1}',
+        ANY: "a value",
     }[type_name]

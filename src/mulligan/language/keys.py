@@ -36,7 +36,7 @@ from mulligan.language.shapes import (
 
 # What runs is left to end by itself.
 FINISH = "finish"
-INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object")
+INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object", "any")
 
 CODES = Key(ListOf(MATCHED_CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
 EXIT_CODES = Key(ListOf(EXIT_CODE, or_one=True, at_least=1), "exit codes that match")
