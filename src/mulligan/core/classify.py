@@ -41,6 +41,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     is_past_deadline: bool = False
     # It ended well, and has no output all the same: why.
     output_warning: str = ""
+    # Why a path that the step asked for does not lead to its log.
+    log_warning: str = ""
 
 
 _NOTHING_WRONG = Outcome()
@@ -67,6 +69,8 @@ def _unread(outcome: Outcome, found: Failure | None) -> Iterator[Failure]:
     """What it gave and nobody has; what it said of itself and nobody could read, where it failed for another reason."""
     if outcome.output_warning:
         yield failure("OUTPUT_INVALID", outcome.output_warning, severity="warning")
+    if outcome.log_warning:
+        yield failure("OUTPUT_MISSING", outcome.log_warning, severity="warning")
     in_words = f"$MULLIGAN_ERROR {outcome.report_error}"
     if outcome.report_error and found is not None and found.message != in_words:
         yield failure("OUTPUT_INVALID", in_words, severity="warning")

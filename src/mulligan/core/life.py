@@ -20,7 +20,7 @@ from .durations import moment, wait_seconds
 from .failure import Failure, failure
 from .lives import is_agent, is_engines_own
 from .routes import goes_back, has_no_route, success_edges
-from .scope import Now, filled
+from .scope import Now, filled, next_attempt
 from .state import Place, State
 from .workflow import END
 
@@ -56,8 +56,7 @@ def _item_of(state: State, place: Place) -> int | None:
 
 def schedule(now: Now, place: Place, cause: str) -> Facts:
     """The next attempt, with the values its expressions give. One that cannot be evaluated has failed."""
-    # Attempts of a command of an item are numbered over the item.
-    attempt = (now.state.places[place.parent] if place.role == "do" else place).attempt + 1
+    attempt = next_attempt(now.state, place)
     if place.spec.deadline is not None and _is_past(now, place, place.spec.deadline):
         found = located(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))

@@ -19,6 +19,8 @@ from .workflow import AGENT, Capture, Command, Resources, Secret
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
+# The bindings that no shell text reads by their name.
+_NOT_READ = ("env.", "logs.")
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +77,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     # the values that are known. By the names of the bindings: `env.NAME`, `cwd`, and what the holes of `params` name.
     late: dict[str, list[Any]] = {}
     bound: dict[str, Any] = {}
+    # Paths that are to lead to its logs: of `stdout`, of `stderr`.
+    logs: dict[str, Any] = {}
+    # How many attempts of this visit have failed before it.
+    tries: int = 0
 
     @property
     def is_small(self) -> bool:
@@ -137,6 +143,8 @@ def task(state: State, key: str) -> Task:
         told,
         late,
         {name: value for name, value in place.bindings.items() if name not in late} if late else {},
+        {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
+        place.climb.tries,
     )
 
 
@@ -183,7 +191,7 @@ def _item(state: State, place: Place) -> int | None:
 
 def _environment(kind: str, params: dict[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
     """The names that a shell text reads, and `env`: the bindings, but for those that fill params."""
-    others = {name: value for name, value in bindings.items() if name != "cwd" and not name.startswith("env.")}
+    others = {name: value for name, value in bindings.items() if name != "cwd" and not name.startswith(_NOT_READ)}
     found = {}
     if kind == "shell" and others:
         fed = holes(params)

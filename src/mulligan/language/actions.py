@@ -56,7 +56,7 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     _refuse_strays(fields, kind, scope)
     if kind not in fields:
         return None
-    action = _READERS.get(kind, _plugin)(fields.at(kind), fields, scope)
+    action = _READERS.get(kind, _plugin)(fields.at(kind), fields, scope.in_attempt)
     if kind in ENGINE_ACTIONS:
         _refuse_secrets(action, fields.key(kind), scope)
     return action
@@ -96,7 +96,7 @@ def shell_action(node: Node, scope: Scope, interpreter: str | None = None) -> Ac
 
 def _refuse_values(node: Scalar, program: str, scope: Scope) -> None:
     """In the text of a program that is no shell `${NAME}` is no variable, and a value never becomes text."""
-    ours = ROOTS | scope.known
+    ours = ROOTS | scope.in_shell.known
     if found := next((found for found in _HOLE.finditer(node.text) if found[1] in ours), None):
         message = f"'{program}' is no shell that reads variables as '${{NAME}}', so no value can stand in its text"
         hint = "hand it over under 'env:'"
@@ -107,7 +107,7 @@ def _rewritten(node: Scalar, scope: Scope) -> tuple[str, Bindings]:
     try:
         rewritten = rewrite(node.text, scope.bare_names, ROOTS | {"matrix"} if scope.matrix else ROOTS)
     except UnknownName as unknown:
-        hint = hint_for_name(unknown.name, unknown.source, scope)
+        hint = hint_for_name(unknown.name, unknown.source, scope.in_shell)
         raise scope.source.refuse_in(
             "shell", unknown.message, node, unknown.offset, unknown.length, hint=hint
         ) from None

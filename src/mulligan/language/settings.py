@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
         """These settings with what a place says itself on top; what is wrong with it is noted."""
         if not any(key in fields for key in _KEYS):
             return self
+        scope = scope.in_attempt
         return Settings(
             capture=fields["capture"] if isinstance(fields.get("capture"), str) else self.capture,
             env={**self.env, **read_env(fields.at("env"), scope)} if "env" in fields else self.env,

@@ -71,6 +71,11 @@ def report(task: Task, outcome: Outcome, output: Any = None, ended: Ended | None
     )
 
 
+def warned(report: TaskEnded, warning: str) -> TaskEnded:
+    """The same, with what is to be known of its logs."""
+    return msgspec.structs.replace(report, outcome=msgspec.structs.replace(report.outcome, log_warning=warning))
+
+
 def untold(ended: Ended) -> str:
     """Why nobody knows the result of a step whose child has ended; "" where how that ended says it."""
     if ended.exit_code == 0 and not ended.why:

@@ -24,7 +24,7 @@ from .actions.kinds import SPAWNED, called
 from .children import Answer, Child, ChildBroke, ChildRaves, Step
 from .descriptors import take_all
 from .desk import Desk
-from .ended import CANNOT_START, Ended, not_started, unable
+from .ended import CANNOT_START, Ended, not_started, unable, warned
 from .endings import Endings, never_started
 from .environment import of_worker
 from .flood import LOG_BYTES_MAX, Flood
@@ -290,6 +290,8 @@ class LocalHands:
         self._wanting.discard(token)
         self.unreserve(running.lease.task)
         if isinstance(report, TaskEnded):
+            if running.log_warning:
+                report = warned(report, running.log_warning)
             report = self._passage.outward(running.own, report)
         self._desk.clear(running)
         self._done.append((running.lease, report))

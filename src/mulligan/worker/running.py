@@ -32,3 +32,5 @@ class Running(msgspec.Struct):
     pipes: VeiledLogs | None = None
     # Started without the shell that it was written for.
     is_direct: bool = False
+    # Why a path does not lead to its logs as it was asked for; "" where all do, or none was.
+    log_warning: str = ""

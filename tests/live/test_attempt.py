@@ -1,0 +1,47 @@
+"""`attempt` and `logs`, live: each attempt gets its own number, and its logs can be found under the user's names."""
+
+from __future__ import annotations
+
+from .runner import Live
+
+RETRIED = """
+name: retried
+defaults: {env: {N: "${attempt}"}}
+steps:
+  - step: a
+    shell: 'echo "try $N"; [ $N = $MULLIGAN_ATTEMPT ] && [ $N = 3 ]'
+    retry: {max_retries: 2, recovery_script: 'echo $N >> scripts'}
+    logs: {stdout: "logs/a-${run.id}-${run.round}-${attempt}.o"}
+  - step: items
+    needs: [a]
+    map: {over: [x, y]}
+    do:
+      - {shell: 'echo "$N"', logs: {stdout: "logs/${item}.o"}}
+      - python: |
+          def main(n):
+              return n
+        args: {n: "${attempt}"}
+  - step: warned
+    needs: [items]
+    shell: "true"
+    logs: {stderr: "logs"}
+"""
+
+
+def test_every_attempt_knows_its_number_and_has_its_own_log(live: Live) -> None:
+    ran = live.run(RETRIED)
+
+    assert ran.status == "completed"
+    stem = f"logs/a-{ran.run_id}-1"
+    assert [live.lines(f"{stem}-{number}.o") for number in (1, 2, 3)] == [["try 1"], ["try 2"], ["try 3"]]
+    assert live.lines("scripts") == ["1", "2"]
+    assert [live.lines(f"logs/{name}.o") for name in ("x", "y")] == [["1"], ["1"]]
+    assert ran.steps["items"]["output"]["results"] == [2, 2]
+
+
+def test_a_path_that_cannot_be_made_is_a_warning_of_the_step(live: Live) -> None:
+    ran = live.run(RETRIED)
+
+    (warning,) = ran.steps["warned"]["warnings"]
+    assert warning["message"] == "no link at 'logs' leads to its stderr: there is a file that is no link"
+    assert ran.steps["warned"]["status"] == "completed"

@@ -1,0 +1,68 @@
+"""Paths of the user's that lead to the logs of an attempt."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from .work import Work
+
+
+def test_each_path_leads_to_what_the_attempt_wrote(work: Work) -> None:
+    work.run_shell("echo out; echo err >&2", logs={"stdout": "a/b/job.o", "stderr": str(work.folder / "job.e")})
+
+    assert (work.folder / "a/b/job.o").read_text() == "out\n"
+    assert (work.folder / "job.e").read_text() == "err\n"
+    assert os.readlink(work.folder / "a/b/job.o").startswith(str(work.home))
+
+
+def test_an_attempt_that_wrote_nothing_has_logs_all_the_same(work: Work) -> None:
+    work.run_shell("true", logs={"stdout": "job.o", "stderr": "job.e"})
+
+    assert (work.folder / "job.o").read_text() == (work.folder / "job.e").read_text() == ""
+
+
+@pytest.mark.parametrize("printed", ["print('hi')", "pass"])
+def test_a_python_step_has_them_too(work: Work, printed: str) -> None:
+    work.run_python(f"def main(): {printed}", logs={"stdout": "job.o", "stderr": "job.e"})
+
+    assert (work.folder / "job.o").read_text() == ("hi\n" if "hi" in printed else "")
+    assert (work.folder / "job.e").read_text() == ""
+
+
+def test_the_next_attempt_takes_the_path_over(work: Work) -> None:
+    work.run_shell("echo one", place="a", attempt=1, logs={"stdout": "job.o"})
+
+    work.run_shell("echo two", place="a", attempt=2, logs={"stdout": "job.o"})
+
+    assert (work.folder / "job.o").read_text() == "two\n"
+    assert sorted(path.name for path in work.folder.iterdir()) == ["job.o"]
+
+
+def test_a_path_that_cannot_be_made_is_a_warning_and_no_failure(work: Work) -> None:
+    (work.folder / "file").write_text("mine")
+
+    ended = work.run_shell("echo done", logs={"stdout": "file/job.o", "stderr": "file"})
+
+    assert ended.output == "done"
+    assert ended.outcome.exit_code == 0
+    assert ended.outcome.log_warning == (
+        "no link at 'file/job.o' leads to its stdout: not a directory; "
+        "no link at 'file' leads to its stderr: there is a file that is no link"
+    )
+    assert (work.folder / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("path", ["", "  ", "a\0b", None, 5, {"a": 1}])
+def test_what_is_no_path_is_a_warning(work: Work, path: object) -> None:
+    ended = work.run_shell("true", logs={"stdout": path})
+
+    assert ended.outcome.log_warning == f"no link at '{path}' leads to its stdout: it is no path"
+
+
+def test_a_step_without_them_leaves_no_trace_where_the_run_was_called(work: Work) -> None:
+    work.run_shell("echo one")
+
+    assert list(Path(work.folder).iterdir()) == []
