@@ -13,7 +13,7 @@ import msgspec
 from mulligan.core.workflow import END
 from mulligan.formats.noetl.calls import Call, read_call
 from mulligan.formats.noetl.credentials import Credentials
-from mulligan.formats.noetl.routes import Router, written
+from mulligan.formats.noetl.routes import Router, written, written_cases
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import fitted, foreign, has_templates, output_of, quoted, words
 from mulligan.formats.translation import Translation, made
@@ -199,7 +199,7 @@ class Plan:
         call, output = self._calls.get(step.name), output_of(names.own)
         if call is None:
             return output
-        given = f'r == null ? null : {{"result": {call.result_in("r")}}}'
+        given = f"r == null ? null : {call.result_in('r')}"
         kept = ", ".join(f'"{key}": {output}.{key}' for key in ("total", "succeeded", "failed", "failures"))
         return f'{{{kept}, "results": {output}.results.map(r, {given})}}'
 
@@ -254,7 +254,7 @@ class Plan:
         action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
         reads = self._texts(final)
         action["auth"] = self._credentials.used_by(*reads)
-        action["seen"] = self._seen(final.name, reads, {step.name for step in self._steps})
+        action["seen"] = self._seen(reads, {step.name for step in self._steps})
         node = made({"description": final.description or None, "noetl": action, **self._life(final)}, final.at)
         assert isinstance(node, Mapping)
         return node
@@ -310,14 +310,13 @@ class Plan:
 
     def _show_what_was(self, reach: Reach) -> None:
         """Each place is given what it reads of the steps that lead to it, and all that they may have set."""
-        pairs = [(self.names[step.name].route, place.name) for place in self.places for step in self._steps]
-        held = reach.holding(pair for pair in pairs if pair[0] != pair[1] or pair[0])
+        held = reach.holding((self.names[step.name].route, place.name) for place in self.places for step in self._steps)
         for place in self.places:
             if place.action is not None:
                 before = {step.name for step in self._steps if (self.names[step.name].route, place.name) in held}
-                place.action["seen"] = self._seen(place.name, place.reads, before)
+                place.action["seen"] = self._seen(place.reads, before)
 
-    def _seen(self, reader: str, reads: tuple[Node | None, ...], before: set[str]) -> dict[str, str] | None:
+    def _seen(self, reads: tuple[Node | None, ...], before: set[str]) -> dict[str, str] | None:
         named = words(*reads)
         is_all = "context" in named
         shown = [step for step in self._steps if step.name in before]
@@ -346,8 +345,7 @@ def _routes(step: Step) -> dict[str, Any]:
 
 
 def _routes_of(router: Router, step: Step) -> dict[str, Any]:
-    cases = [foreign(case) for case in router.cases]
-    return {"cases": cases or None, "next": written(router, step.at) if router.arcs else None}
+    return {"cases": written_cases(router) or None, "next": written(router, step.at) if router.arcs else None}
 
 
 def _conditions(router: Router) -> list[Node | None]:

@@ -35,14 +35,11 @@ def read_retry(node: Node, source: Source) -> Retries | None:
     entries = [RETRY.read(one, "'retry'", source) for one in (node.items if isinstance(node, Sequence) else [node])]
     if not entries:
         return None
-    policy = _policy(entries[0])
     conditions = [_condition(entry) for entry in entries]
     if conditions == [None]:
-        return Retries(policy)
-    attempts = [_figures(entry)[0] for entry in entries]
-    policy = {"any": True, **policy, "max_retries": max(attempts) - 1}
-    rules = [_rule(entry, when, count) for entry, when, count in zip(entries, conditions, attempts, strict=True)]
-    return Retries(policy, tuple(rules))
+        return Retries(_policy(entries[0]))
+    rules = tuple(_rule(entry, when) for entry, when in zip(entries, conditions, strict=True))
+    return Retries(asked(max(_figures(entry)[0] for entry in entries)), rules)
 
 
 def _short(node: Scalar, source: Source) -> Retries | None:
@@ -82,22 +79,36 @@ def _as_policy(attempts: int, delay: float, factor: float) -> dict[str, Any]:
     return {"max_retries": attempts - 1, "delay": seconds(delay), "factor": factor}
 
 
-def _rule(entry: Fields, when: Node | None, attempts: int) -> Node:
-    """A rule of the tool that says whether; the step's own policy says when."""
-    then = {"do": "retry", "attempts": attempts}
-    said = {"when": when, "then": then} if when is not None else {"else": {"then": then}}
-    return made(said, entry.node)
+def _rule(entry: Fields, when: Node | None) -> Node:
+    """A rule of the tool: whether there is a retry is for the action to say, and when."""
+    attempts, delay, factor = _figures(entry)
+    then = {"do": "retry", "attempts": attempts, "backoff": "exponential", "delay": delay, "factor": factor}
+    said = {**entry.values, **(entry["then"].values if "then" in entry else {})}
+    then["max_delay"] = said.get("max_delay")
+    return made({"when": when, "then": then} if when is not None else {"else": {"then": then}}, entry.node)
+
+
+def asked(attempts: int) -> dict[str, Any]:
+    """The policy of a step whose action asks for each retry, and says how long to wait."""
+    return {"any": True, "max_retries": attempts - 1, "delay": "0s"}
 
 
 def granted(rules: Iterator[Mapping]) -> dict[str, Any] | None:
-    """The `retry` of a step whose tool has rules: the action asks for each retry, and says how long to wait."""
-    most = 0
+    """The `retry` of a step whose tool has rules."""
+    most = 1
     for rule in rules:
         if (then := _then(rule)) is not None and _is(then.get("do"), "retry"):
             attempts = then.get("attempts")
             given = attempts.value if isinstance(attempts, Scalar) else None
-            most = max(most, given - 1 if type(given) is int else ATTEMPTS_MAX)
-    return {"any": True, "max_retries": most, "delay": "0s"} if most > 0 else None
+            most = max(most, _attempts(given))
+    return asked(most) if most > 1 else None
+
+
+def _attempts(given: Any) -> int:
+    """How often at most; where only the action knows, as often as anybody may."""
+    if given is None:
+        return ATTEMPTS_DEFAULT
+    return given if type(given) is int else ATTEMPTS_MAX
 
 
 def _then(rule: Mapping) -> Mapping | None:

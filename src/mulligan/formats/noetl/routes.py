@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -14,7 +15,9 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, des
 from mulligan.language.shapes import Fields
 
 # What a condition reads that is asked after a failure. One that reads none of it is about successes.
-_OF_FAILURES = re.compile(r"\b(?:error|failed|failure|event|status\w*|http)\b")
+_OF_FAILURES = re.compile(r"\b(?:error|errors|failed|failure)\b")
+_OF_EITHER = re.compile(r"\b(?:status\w*|http)\b")
+_OF_SUCCESSES = re.compile(r"\b(?:call\.done|loop\.done|step\.exit)\b|==\s*['\"](?:ok|success|completed)\b")
 _WHOLE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
 
 
@@ -44,7 +47,7 @@ class Router(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def targets(self) -> tuple[Arc, ...]:
-        return (*self.arcs, *self.called)
+        return (*self.called, *self.arcs)
 
     @property
     def is_plain(self) -> bool:
@@ -60,7 +63,10 @@ class Router(msgspec.Struct, frozen=True, eq=False):
 
 
 def _speaks_of_failure(when: Node | None) -> bool:
-    return any(_OF_FAILURES.search(text) for text in texts(when))
+    said = " ".join(texts(when))
+    if _OF_FAILURES.search(said):
+        return True
+    return bool(_OF_EITHER.search(said)) and not _OF_SUCCESSES.search(said)
 
 
 # -- the newer dialect -------------------------------------------------------------------------------------------------
@@ -184,6 +190,16 @@ def _case_targets(node: Node) -> Iterator[Arc]:
             yield Arc(entry.value, entry)
         elif isinstance(entry, Mapping) and isinstance(named := entry.get("step"), Scalar):
             yield Arc(named.text, named)
+
+
+def written_cases(router: Router) -> list[Node]:
+    """The cases as the action takes them, in which a step that is called is one that follows."""
+    return [foreign(made({"when": case.get("when"), "then": _following(case)}, case)) for case in router.cases]
+
+
+def _following(case: Mapping) -> list[Any]:
+    thens = [then for then in _thens(case) if isinstance(then, Mapping)]
+    return [{"next" if key.text == "call" else key.text: value for key, value in then.items()} for then in thens]
 
 
 def written(router: Router, at: Node) -> Node:

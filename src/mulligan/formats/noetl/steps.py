@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.loops import Loop, read_loop
-from mulligan.formats.noetl.retries import read_retry, seconds
+from mulligan.formats.noetl.retries import asked, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, read_next, read_router
 from mulligan.formats.noetl.texts import words
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
@@ -131,13 +131,10 @@ class Reader:
 
     def _read_case_retry(self, step: Step) -> None:
         """A case that says `retry`: the action asks for it, and the step's policy grants it and waits."""
-        found = [node for case in step.router.cases for node in _retries(case)]
-        for node in found:
-            retries = read_retry(node, self._source)
-            if retries is None:
-                continue
-            most = max(retries.policy["max_retries"], (step.retry or {}).get("max_retries", 0))
-            step.retry = {"any": True, **retries.policy, "max_retries": most}
+        found = [read_retry(node, self._source) for case in step.router.cases for node in _retries(case)]
+        granted = [retries.policy["max_retries"] for retries in found if retries is not None]
+        if granted:
+            step.retry = asked(1 + max(granted))
 
 
 def _retries(case: Mapping) -> list[Node]:

@@ -9,7 +9,7 @@ from mulligan.formats.translation import mapping
 from mulligan.language.nodes import Mapping, Node, plain
 from mulligan.language.shapes import Fields
 
-_TYPES = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"))
+_TYPES = ((bool, "boolean"), (int, "number"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"))
 
 
 def inputs(fields: Fields) -> dict[str, Mapping]:
