@@ -172,7 +172,7 @@ TOOLS: dict[str, Dialect] = {
             "cmd": "what it runs",
             "cmds": "what it runs, several",
             "params": "values that are bound",
-            "database": "the file of the database (default: in memory)",
+            "database": "the file of the database (default: one that the steps of the run share)",
             "credentials": "'auth' of the oldest dialect",
         },
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .credentials import Credentials
@@ -11,17 +11,17 @@ from .templates import Names, filled
 
 @dataclass(frozen=True)
 class Call:
-    """`names` is what its templates read, `given` the input of its step, rendered."""
+    """`names` is what its templates read, `given` what it is handed by name: both are its own."""
 
     step: str
     names: Names
     credentials: Credentials
     given: dict[str, Any] = field(default_factory=dict)
 
-    def arguments(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """The values for the tool, by name: its step's, its `args`, its `input`; the later win."""
-        found = dict(self.given)
+    def of(self, tool: dict[str, Any]) -> Call:
+        """The call of this tool: what its step was given, its `args`, its `input`; the later win."""
+        given = dict(self.given)
         for key in ("args", "input"):
             said = filled(tool.get(key) or {}, self.names)
-            found.update(said if isinstance(said, dict) else {"input": said})
-        return found
+            given.update(said if isinstance(said, dict) else {"input": said})
+        return replace(self, given=given, names={**self.names, **given, "input": given, "args": given})

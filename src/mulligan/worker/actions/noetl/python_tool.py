@@ -25,23 +25,30 @@ from ...complaint import exit_status
 from . import failures
 from .answers import plain
 from .call import Call
-from .credentials import refused
+from .credentials import named, refused
 from .scripts import decoded, script_text
-from .templates import parsed
+from .templates import filled, parsed
 
 _WRAPPER = "__step__"
 _STUB = {"status": "success"}
 # NoETL's word for a failure that is returned, and where its reason stands.
 _FAILED = frozenset({"error", "failed"})
 _REASONS = ("error", "message", "reason")
+_OF_CLOUDS = {
+    "access_key_id": "AWS_ACCESS_KEY_ID",
+    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "region": "AWS_DEFAULT_REGION",
+    "connection_string": "AZURE_STORAGE_CONNECTION_STRING",
+}
 
 
 def run(tool: dict[str, Any], call: Call) -> Any:
     """What the code gives, as JSON. EXCEPTION where it raises, or returns a status 'error' or 'failed'."""
-    given = {name: parsed(value) if isinstance(value, str) else value for name, value in call.arguments(tool).items()}
+    given = {name: parsed(value) if isinstance(value, str) else value for name, value in call.given.items()}
     code = _code(tool, call)
     program, is_wrapped = _program(code, _filename(call, code), given)
     names = {**_known(call), **_libraries(tool), **_identifiers(given), "input_data": given}
+    os.environ.update(_variables(tool, call))
     try:
         return _checked(plain(_result(program, is_wrapped, names, given, call)))
     except StepError:
@@ -181,6 +188,20 @@ def _imported(module: str, name: str) -> Any:
     if not name:
         return found
     return getattr(found, name) if hasattr(found, name) else importlib.import_module(f"{module}.{name}")
+
+
+def _variables(tool: dict[str, Any], call: Call) -> dict[str, str]:
+    """`auth`: what the libraries of clouds look for in the environment. The child puts it back when the step ends."""
+    auth = filled(tool.get("auth"), call.names)
+    if not auth:
+        return {}
+    found = named(auth, call.credentials)
+    fields = found if isinstance(found, dict) else {}
+    variables = {variable: str(fields[name]) for name, variable in _OF_CLOUDS.items() if fields.get(name)}
+    if not variables:
+        reason = "the credential of a 'python' tool has nothing that becomes an environment variable"
+        raise refused(f"{reason}: hand it over under 'input', as {{{{ keychain.NAME }}}}")
+    return variables
 
 
 def _keywords(main: Any, given: dict[str, Any], call: Call) -> dict[str, Any]:

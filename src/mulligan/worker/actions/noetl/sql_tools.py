@@ -10,10 +10,12 @@ from typing import Any
 from mulligan import StepError
 
 from ...databases.address import Address, read_address
+from ...databases.parameters import named
 from ...databases.statements import Statement, statements
 from .. import sql
+from . import credentials
 from .call import Call
-from .credentials import database_address, named, refused
+from .credentials import database_address, refused
 from .scripts import decoded, script_text
 from .templates import filled, filled_text
 
@@ -26,13 +28,15 @@ def postgres(tool: dict[str, Any], call: Call) -> Any:
     auth = filled(tool.get("auth"), call.names)
     if not auth:
         raise refused("the tool 'postgres' has no 'auth', which names the credential of its database")
-    address = database_address(named(auth, call.credentials))
+    address = database_address(credentials.named(auth, call.credentials))
     if not address.startswith(("postgresql://", "postgres://")):
         raise refused("the credential of a 'postgres' tool is an address such as postgresql://…, or its fields")
     return _run(read_address(address), tool, call)
 
 
 def duckdb(tool: dict[str, Any], call: Call) -> Any:
+    if tool.get("auth") or tool.get("credentials"):
+        raise refused("the tool 'duckdb' attaches nothing by itself: write 'attach' in its command")
     said = filled_text(str(tool.get("database") or ""), call.names)
     place = said or os.path.join(os.environ.get("MULLIGAN_OUTPUT_DIR", "."), _SHARED_FILE)
     return _run(read_address(f"duckdb:///{place}"), tool, call)
@@ -40,7 +44,7 @@ def duckdb(tool: dict[str, Any], call: Call) -> Any:
 
 def _run(address: Address, tool: dict[str, Any], call: Call) -> Any:
     try:
-        return _result(_executed(address, _query(tool, call)))
+        return _result(_executed(address, _query(tool, call), filled(tool.get("params"), call.names)))
     except StepError as error:
         veiled = sql.veiled(error, address)
         print(veiled.message, file=sys.stderr)
@@ -48,7 +52,7 @@ def _run(address: Address, tool: dict[str, Any], call: Call) -> Any:
 
 
 def _query(tool: dict[str, Any], call: Call) -> str:
-    """All commands as one text, with their values in it, as NoETL has it: nothing is bound."""
+    """All commands as one text, with the values of its templates in it, as NoETL has it."""
     if "script" in tool:
         return filled_text(script_text(tool["script"], call), call.names)
     for key in _TEXTS:
@@ -60,21 +64,24 @@ def _query(tool: dict[str, Any], call: Call) -> str:
     raise refused(f"the tool '{tool.get('kind')}' has no 'command'")
 
 
-def _executed(address: Address, query: str) -> list[dict[str, Any]]:
-    """What each statement gave. All of it is kept, or nothing."""
+def _executed(address: Address, query: str, params: Any) -> list[dict[str, Any]]:
+    """What each statement gave. All of it is kept, or nothing. Only `params` are bound."""
     database = sql.database_of(address.kind)
     found = statements(query, database.DIALECT)
     sql.refuse_odd(found)
+    if params is None:
+        for statement in found:
+            statement.spots = []  # a ':name' is the query's own
+    values = named(found, params, database.DIALECT)
     with database.opened(address.place, False) as session:
-        given = [_given(session, statement) for statement in found]
+        given = [_given(session, statement, values) for statement in found]
         session.commit()
     return given
 
 
-def _given(session: sql.Session, statement: Statement) -> dict[str, Any]:
+def _given(session: sql.Session, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
     before = session.changed
-    statement.spots = []  # a ':name' is the query's own text: nothing is bound here
-    rows = session.execute(statement, {}, True)
+    rows = session.execute(statement, values, True)
     if rows is None:
         return {"status": "success", "row_count": session.changed - before}
     found = json.loads(rows)

@@ -34,7 +34,7 @@ def call_tool(tool: dict[str, Any], call: Call) -> Any:
     module, _, function = _TOOLS[kind].partition(":")
     run = getattr(importlib.import_module(f"{__package__}.{module}"), function)
     try:
-        return run(tool, call)
+        return run(tool, call.of(tool))
     except StepError as error:
         raise failures.of_tool(error, kind).with_traceback(error.__traceback__) from None
 
