@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.formats.prodigy.keys import WRITE_FILE
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.shell_text import script
 from mulligan.formats.prodigy.variables import text
@@ -64,6 +63,3 @@ def _mode(form: Fields, translation: Translation) -> str:
         message = f"'mode' is {describe(node)}, permissions such as 0644 are expected"
         raise translation.source.refuse("type", message, node)
     return digits
-
-
-__all__ = ["WRITE_FILE", "agent", "either", "is_prompt", "shell", "write_file"]

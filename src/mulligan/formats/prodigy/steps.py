@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
-from mulligan.formats.prodigy.places import Place
-from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Node, Sequence
+import msgspec
+
+from mulligan.formats.prodigy import actions
+from mulligan.formats.prodigy.captures import after, captured_format, redirection
+from mulligan.formats.prodigy.checks import checks
+from mulligan.formats.prodigy.commits import remembering, warn_of_squash
+from mulligan.formats.prodigy.durations import spelled
+from mulligan.formats.prodigy.exits import exits
+from mulligan.formats.prodigy.handlers import Handled, command_list, handler
+from mulligan.formats.prodigy.keys import KINDS, STEP, TEST, WRITE_FILE
+from mulligan.formats.prodigy.loops import loop
+from mulligan.formats.prodigy.places import Place, Spot, Unread
+from mulligan.formats.prodigy.retries import retry
+from mulligan.formats.prodigy.shell_text import PUT_TOGETHER, SCRIPT_VARIABLE
+from mulligan.formats.prodigy.variables import mentions, text
+from mulligan.formats.prodigy.whens import condition
+from mulligan.formats.translation import Translation, made, mapping
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
+from mulligan.language.shapes import Fields
+from mulligan.language.words import listed
+
+# A handler that reads what its command printed.
+_READS_OUTPUT = re.compile(r"\$\{(?:shell|test|last)\.output")
+_REMOVED = {
+    "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
+    "goal_seek": "Prodigy has removed 'goal_seek': use 'validate' with 'threshold' and 'on_incomplete'",
+    "handler": "'handler' is code inside Prodigy: run it as a command",
+}
+# What belongs to the step before it, where it stands alone in the list.
+_ATTACHED = ("on_failure", "validate", "on_success", "step_validate")
 
 
 class Translated(NamedTuple):
@@ -19,11 +47,332 @@ class Translated(NamedTuple):
     place: Place
 
 
-def command(step: Node, place: Place, translation: Translation) -> Translated:
-    """One step of Prodigy's, in any of its forms, as commands of ours (most often one)."""
-    raise NotImplementedError
-
-
 def commands(steps: Sequence, place: Place, translation: Translation) -> Translated:
     """A list of Prodigy's steps. An `on_failure:` or `validate:` that stands alone belongs to the step before it."""
-    raise NotImplementedError
+    found: list[dict[str, Any]] = []
+    for step in joined(steps, translation):
+        with translation.source.noting:
+            translated = command(step, place, translation)
+            found += translated.commands
+            place = translated.place
+    return Translated(found, place)
+
+
+def joined(steps: Sequence, translation: Translation) -> list[Node]:
+    """The steps of a list, each with what stands behind it and belongs to it."""
+    found: list[Node] = []
+    for step in steps.items:
+        with translation.source.noting:
+            if isinstance(step, Mapping) and step.entries and all(word in _ATTACHED for word in step.entries):
+                _attach(step, found, translation)
+            else:
+                found.append(step)
+    return found
+
+
+def _attach(step: Mapping, found: list[Node], translation: Translation) -> None:
+    word = next(iter(step.entries))
+    if not found:
+        message = f"'{word}' stands alone, and there is no step before it that it belongs to"
+        raise translation.source.refuse("prodigy", message, step.key(word))
+    owner = _as_mapping(found[-1])
+    for word, entry in step.entries.items():
+        if word in owner.entries:
+            message = f"the step before it has '{word}' already"
+            raise translation.source.refuse("prodigy", message, entry[0])
+    joint = Mapping(owner.line, owner.column)
+    joint.entries = {**owner.entries, **step.entries}
+    found[-1] = joint
+
+
+def _as_mapping(step: Node) -> Mapping:
+    """A step that is a text, in the form that can have keys."""
+    if isinstance(step, Mapping):
+        return step
+    assert isinstance(step, Scalar)
+    return mapping({"claude": made(_slashed(step.text), step)}, step)
+
+
+def command(step: Node, place: Place, translation: Translation) -> Translated:
+    """One step of Prodigy's, in any of its forms, as commands of ours (most often one)."""
+    if isinstance(step, Scalar) and isinstance(step.value, str) and step.value.strip():
+        return _worded(step, place, translation)
+    form: Fields = STEP.read(step, "a step", translation.source)
+    _refuse_removed(form, translation)
+    kind = _kind(form, translation)
+    _warn_of_unheard(form, translation)
+    return _Draft(form, kind, place, translation).translated()
+
+
+def _worded(step: Scalar, place: Place, translation: Translation) -> Translated:
+    """A step that is a text: a Claude command; in a handler a shell command, unless it begins with a slash."""
+    if isinstance(place.row, Unread):
+        return Translated([_settled(actions.either(step, place, translation), place)], place)
+    prompt = made(_slashed(step.text), step)
+    assert isinstance(prompt, Scalar)
+    spot = place.row.take(_first_word(step.text))
+    keys = {"step": spot.name or None, **actions.agent(prompt, place, translation)}
+    return Translated([_settled(keys, place)], after(None, "claude", spot, place))
+
+
+def _settled(keys: dict[str, Any], place: Place) -> dict[str, Any]:
+    """The keys of a command with the folder that holds where it stands. A handler's command has its step's."""
+    if "cwd" not in keys and not isinstance(place.row, Unread):
+        keys["cwd"] = place.cwd
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _slashed(words: str) -> str:
+    return words if words.lstrip().startswith("/") else f"/{words.lstrip()}"
+
+
+def _first_word(prompt: str) -> str:
+    word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
+    return word.lstrip("/") if word.startswith("/") or " " not in prompt.strip() else "claude"
+
+
+def _refuse_removed(form: Fields, translation: Translation) -> None:
+    for key, why in _REMOVED.items():
+        if key in form:
+            message, _, hint = why.partition(": ")
+            raise translation.source.refuse("prodigy", message, form.key(key), hint=hint)
+
+
+def _kind(form: Fields, translation: Translation) -> str:
+    kinds = [kind for kind in KINDS if kind in form.node.entries]
+    if len(kinds) > 1:
+        message = f"a step does one thing, and this one has {listed(kinds, 'and')}"
+        raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="make two steps of it")
+    if kinds:
+        return kinds[0]
+    if "name" in form:
+        return "name"
+    message, hint = "the step does nothing", f"add one of {listed(KINDS[:5])}"
+    raise translation.source.refuse("prodigy", message, form.node, hint=hint)
+
+
+def _warn_of_unheard(form: Fields, translation: Translation) -> None:
+    """Say what of a step is not honoured."""
+    for key, why in (
+        ("analysis", "'analysis' is not honoured: Prodigy has removed it"),
+        ("outputs", "'outputs' is not honoured: nothing reads it"),
+        ("options", "'options' is not honoured: write them into the arguments"),
+    ):
+        if key in form:
+            translation.warn("prodigy", why, form.key(key))
+    warn_of_squash(form.get("commit_config"), translation)
+
+
+class _Draft:
+    """One step on its way: what it says, where it stands, and what it is called there."""
+
+    def __init__(self, form: Fields, kind: str, place: Place, translation: Translation) -> None:
+        self.form = form
+        self.kind = {"test": "shell", "command": "claude", "name": "claude"}.get(kind, kind)
+        self.written_as = kind
+        self.place = place
+        self.translation = translation
+        self.title = self._title()
+        self.before: list[dict[str, Any]] = []
+        if form.get("commit_required") or self.metadata.get("commit_required"):
+            self._remember()
+        self.spot: Spot = place.row.take(self.title)
+        self.action = self._action()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        found = self.form.get("metadata")
+        return found.values if isinstance(found, Fields) else {}
+
+    def _title(self) -> str:
+        for key in ("id", "name"):
+            node = self.form.node.get(key)
+            if isinstance(node, Scalar) and node.text.strip():
+                return node.text.strip()
+        node = self.form.node.get(self.written_as)
+        return _first_word(node.text) if self.kind == "claude" and isinstance(node, Scalar) else self.kind
+
+    def _remember(self) -> None:
+        spot = self.place.row.take(f"{self.title}_before")
+        at = self.form.node.get("commit_required") or self.form.node
+        self.before.append(_settled({"step": spot.name or None, **remembering(at)}, self.place))
+
+    def translated(self) -> Translated:
+        handled = self._handled()
+        keys: dict[str, Any] = {
+            "step": self.spot.name or None,
+            "description": self._description(),
+            "when": self._when(),
+            **self.action,
+            **captured_format(self.form),
+            **self._limits(),
+            "validate": checks(self.form, self._called(), self.place, self.translation, _nested),
+            "on_success": self._on_success(),
+            "on_failure": handled.on_failure,
+        }
+        if handled.continue_on_error or self._may_fail():
+            keys["continue_on_error"] = True
+        keys |= exits(self.form, keys, self.place, self.translation, command)
+        place = after(self.form, self.kind, self.spot, self.place)
+        place = place.knowing({name: _of_handler(name, self.spot) for name in handled.captured if self.spot.output})
+        return Translated([*self.before, self._remarked(_settled(keys, self.place))], place)
+
+    def _called(self) -> str:
+        return f"'{self.title}'"
+
+    def _description(self) -> str | None:
+        return (
+            None if not self.spot.name or self.title in (self.spot.name, self.kind) else self.title.replace("${", "$${")
+        )
+
+    def _when(self) -> Any:
+        if "when" not in self.form:
+            return None
+        node = self.form.at("when")
+        if isinstance(self.place.row, Unread):
+            message = "a command of a handler has no 'when'"
+            raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint="ask in the command")
+        return made(condition(node, self.place, self.translation), node)
+
+    # What it does
+
+    def _action(self) -> dict[str, Any]:
+        if self.kind == "foreach":
+            return self._loop()
+        if self.kind == "write_file":
+            form = WRITE_FILE.read(self.form.at("write_file"), "'write_file'", self.translation.source)
+            return actions.write_file(form, self.place, self.translation)
+        return self._shell() if self.kind == "shell" else self._claude()
+
+    def _claude(self) -> dict[str, Any]:
+        node = self.form.node.entries[self.written_as][1]
+        assert isinstance(node, Scalar)
+        if self.written_as != "claude":
+            slashed = made(_slashed(node.text), node)
+            assert isinstance(slashed, Scalar)
+            node = slashed
+        return actions.agent(node, self.place, self.translation, self._arguments())
+
+    def _arguments(self) -> str:
+        node = self.form.node.get("args")
+        if not isinstance(node, Sequence):
+            return ""
+        words = [text(each, self.place, self.translation) for each in node.items if isinstance(each, Scalar)]
+        return "".join(f" {word}" for word in words)
+
+    def _shell(self) -> dict[str, Any]:
+        node = self.form.at(self.written_as)
+        if isinstance(node, Mapping):
+            node = TEST.read(node, "'test'", self.translation.source).at("command")
+        assert isinstance(node, Scalar)
+        action = actions.shell(node, self.place, self.translation)
+        found = action["shell"]
+        assert isinstance(found, Scalar)
+        script = redirection(self.form) + found.text
+        failing = self._failing()
+        if failing is not None and mentions(failing, _READS_OUTPUT):
+            script = _telling(script)
+        return {**action, "shell": found if script == found.text else made(script, node)}
+
+    def _loop(self) -> dict[str, Any]:
+        found = loop(self.form, self.spot, self.place, self.translation)
+        self.before += found.before
+        do = found.do if isinstance(found.do, Sequence) else made([found.do], found.do)
+        assert isinstance(do, Sequence)
+        return {"map": found.keys, "do": commands(do, found.place, self.translation).commands}
+
+    # Under which conditions
+
+    def _limits(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"env": self._env(), "cwd": self._folder()}
+        timeout = self.form.get("timeout", self.metadata.get("timeout"))
+        if timeout is not None:
+            said["timeout"] = made(spelled(timeout), self.form.node.get("timeout") or self.form.node)
+        if "retry" in self.form:
+            said["retry"] = made(retry(self.form["retry"], self.translation), self.form.at("retry"))
+        elif self.metadata.get("retries"):
+            said["retry"] = self.metadata["retries"]
+        return {key: value for key, value in said.items() if value is not None}
+
+    def _env(self) -> dict[str, Any] | None:
+        node = self.form.node.get("env") or self.metadata.get("env")
+        own = self.action.get("env", {})
+        if not isinstance(node, Mapping):
+            return own or None
+        return {**{name: self._text(value) for name, (_, value) in node.entries.items()}, **own}
+
+    def _text(self, node: Node) -> Node:
+        if not isinstance(node, Scalar):
+            message = f"a variable of 'env' is {describe(node)}, a text is expected"
+            raise self.translation.source.refuse("type", message, node)
+        return made(text(node, self.place, self.translation), node) if node.value is not None else node
+
+    def _folder(self) -> Node | None:
+        node = self.form.node.get("working_dir")
+        if not isinstance(node, Scalar):
+            return None
+        folder = text(node, self.place, self.translation)
+        is_below = self.place.cwd is not None and not folder.startswith(("/", "~", "$"))
+        return made(f"{self.place.cwd}/{folder}" if is_below else folder, node)
+
+    # What follows
+
+    def _failing(self) -> Node | None:
+        """The `on_failure` of the step, wherever it stands."""
+        node = self.form.node.get("on_failure")
+        inner = self.form.node.get("test")
+        return inner.get("on_failure") if node is None and isinstance(inner, Mapping) else node
+
+    def _handled(self) -> Handled:
+        node = self._failing()
+        own = Handled() if node is None else handler(node, self.place, self.translation, _nested)
+        return own if own.on_failure else self._fallback(own)
+
+    def _fallback(self, own: Handled) -> Handled:
+        """What `retry` says about the time when no attempt is left."""
+        node = self.form["retry"].node.get("on_failure") if "retry" in self.form else None
+        if isinstance(node, Scalar) and node.value == "continue":
+            return Handled(continue_on_error=True)
+        if not isinstance(node, Mapping):
+            return own
+        inner = node.get("fallback")
+        word = inner.get("command") if isinstance(inner, Mapping) else None
+        if not isinstance(word, Scalar):
+            return own
+        commands = _nested(word, msgspec.structs.replace(self.place, row=Unread()), self.translation)
+        return Handled({"strategy": "fallback", "commands": commands}, own.continue_on_error)
+
+    def _may_fail(self) -> bool:
+        is_map = self.kind == "foreach"
+        return bool(self.metadata.get("continue_on_error") or (self.form.get("continue_on_error") and not is_map))
+
+    def _on_success(self) -> list[dict[str, Any]] | None:
+        node = self.form.node.get("on_success")
+        if node is None:
+            return None
+        inner = msgspec.structs.replace(self.place, row=Unread(), names=self.place.names | {"output"}, is_regular=False)
+        said = {"last.output": "output", f"{self.kind}.output": "output"}
+        return command_list(node, inner.knowing(said), self.translation, _nested)
+
+    def _remarked(self, keys: dict[str, Any]) -> dict[str, Any]:
+        env = keys.get("env")
+        if isinstance(env, dict) and SCRIPT_VARIABLE in env:
+            self.translation.remark(keys["shell"], PUT_TOGETHER)
+        return keys
+
+
+def _nested(step: Node, place: Place, translation: Translation) -> list[dict[str, Any]]:
+    return command(step, place, translation).commands
+
+
+def _of_handler(name: str, spot: Spot) -> str:
+    """A variable that the handler captured: nothing where it had nothing to do."""
+    return f"(type({spot.output}) == map ? {spot.output}.{name} : null)"
+
+
+def _telling(script: str) -> str:
+    """The script with what it printed at the end of its errors, too, where it fails: there its handler finds it."""
+    return (
+        f"_said=$(\n{script}\n)\n_code=$?\nprintf '%s\\n' \"$_said\"\n"
+        "[ $_code -eq 0 ] || printf '%s\\n' \"$_said\" >&2\nexit $_code"
+    )

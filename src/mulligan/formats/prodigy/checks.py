@@ -1,0 +1,280 @@
+"""What is asked after a step: `validate`, `step_validate`, commits, and the file that gets its output.
+
+They become one chain of checks: each is the `validate` of the one before it, so the first that fails ends it, and its
+failure is the step's. Prodigy's `validate` is the last: what completes the work (`on_incomplete`) is its handler, which
+runs before it is checked again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from mulligan.formats.prodigy import actions
+from mulligan.formats.prodigy.commits import automatic, committing, named, requirement
+from mulligan.formats.prodigy.durations import spelled
+from mulligan.formats.prodigy.handlers import Translate, command_list, handling
+from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE
+from mulligan.formats.prodigy.places import Place, Unread
+from mulligan.formats.prodigy.variables import text
+from mulligan.formats.translation import Translation, made
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
+from mulligan.language.shapes import Fields
+
+JUDGE = "mulligan.formats.prodigy.validation:judge"
+CHECK = "mulligan.formats.prodigy.validation:check"
+INCOMPLETE_ATTEMPTS = 2
+_DETAILS = "error.cause[0].details"
+
+
+def _detail(name: str, otherwise: str) -> str:
+    """What the judge said of the work that is not complete; a check that failed by itself says nothing."""
+    return f"(size(error.cause) > 0 && has({_DETAILS}.{name}) ? {_DETAILS}.{name} : {otherwise})"
+
+
+VALIDATION_VARIABLES = {
+    "validation.completion": _detail("completion", "0"),
+    "validation.completion_percentage": _detail("completion", "0"),
+    "validation.missing": _detail("missing", "error.message"),
+    "validation.gaps": _detail("gaps", "''"),
+    "validation.status": _detail("status", "'failed'"),
+    "validation.attempt_number": "error.attempt",
+}
+
+
+def checks(
+    form: Fields, title: str, place: Place, translation: Translation, translate: Translate
+) -> dict[str, Any] | None:
+    """The chain of checks of a step; None where nothing is asked."""
+    after = msgspec.structs.replace(place, row=Unread(), names=place.names | {"output"})
+    chain: list[dict[str, Any]] = []
+    if "output_file" in form:
+        chain.append(_written(form.at("output_file"), after, translation))
+    chain += _of_commits(form, title, after, translation)
+    if form.get("skip_validation"):
+        return chained(chain)
+    if "step_validate" in form:
+        with translation.source.noting:
+            chain += _limited(step_validate(form.at("step_validate"), after, translation), form)
+    if "validate" in form:
+        with translation.source.noting:
+            chain += _limited([validate(form.at("validate"), after, translation, translate)], form)
+    return chained(chain)
+
+
+def chained(commands: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Commands one after the other, as the check of a step."""
+    chain: dict[str, Any] | None = None
+    for command in reversed(commands):
+        chain = {**command, "validate": chain} if chain else command
+    return chain
+
+
+def _limited(commands: list[dict[str, Any]], form: Fields) -> list[dict[str, Any]]:
+    """With what the step says about all of its checks."""
+    said: dict[str, Any] = {}
+    if "validation_timeout" in form:
+        said["timeout"] = spelled(form["validation_timeout"])
+    if form.get("ignore_validation_failure"):
+        said["continue_on_error"] = True
+    return [{**said, **command} if "timeout" in command else {**command, **said} for command in commands]
+
+
+def _written(node: Node, after: Place, translation: Translation) -> dict[str, Any]:
+    assert isinstance(node, Scalar)
+    path = made(text(node, after, translation), node)
+    args = {"path": path, "content": "${output}", "create_dirs": True}
+    return {"python": {"call": actions.WRITE}, "args": args}
+
+
+def _of_commits(form: Fields, title: str, after: Place, translation: Translation) -> list[dict[str, Any]]:
+    config = form.get("commit_config")
+    found = []
+    if form.get("auto_commit"):
+        found.append(automatic(form.at("auto_commit"), title, config, after, translation))
+    if form.get("commit_required"):
+        found.append(requirement(form.at("commit_required"), title))
+    if config is not None and "message_pattern" in config:
+        found.append(named(config))
+    return found
+
+
+# -- validate ------------------------------------------------------------------------------
+
+
+def validate(node: Node, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
+    """Prodigy's `validate` as one check."""
+    if isinstance(node, Mapping) and not _is_step(node):
+        return _judged(VALIDATE.read(node, "'validate'", translation.source), place, translation, translate)
+    if isinstance(node, Scalar) and not isinstance(node.value, str):
+        message = f"'validate' is {describe(node)}, a command, a list of steps or a mapping is expected"
+        raise translation.source.refuse("type", message, node)
+    found = chained(command_list(node, place, translation, translate))
+    if found is None:
+        raise translation.source.refuse("prodigy", "'validate' is an empty list", node)
+    return found
+
+
+def _is_step(node: Mapping) -> bool:
+    """A step like any other, whose own keys say more than those of `validate`."""
+    return not all(word in VALIDATE.keys for word in node.entries) and any(
+        word in node.entries for word in ("shell", "claude")
+    )
+
+
+def _judged(form: Fields, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
+    """A check whose result is read: how complete the work is, in percent."""
+    commands = _checking(form, place, translation, translate)
+    if not commands:
+        return {}
+    *before, last = commands
+    last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, place, translation)}}
+    if "timeout" in form:
+        last["timeout"] = spelled(form["timeout"])
+    if "on_incomplete" in form:
+        last |= _incomplete(form.at("on_incomplete"), place, translation, translate)
+    whole = chained([*before, last])
+    assert whole is not None
+    return whole
+
+
+def _checking(form: Fields, place: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
+    if "commands" in form:
+        return command_list(form.at("commands"), place, translation, translate)
+    kind = next((kind for kind in ("shell", "command", "claude") if kind in form), None)
+    if kind is None:
+        message = "'validate' has nothing that checks"
+        hint = "add 'shell', 'claude' or 'commands'"
+        raise translation.source.refuse("prodigy", message, form.node, hint=hint)
+    node = form.at(kind)
+    assert isinstance(node, Scalar)
+    read = actions.agent if kind == "claude" else actions.either
+    return [read(node, place, translation)]
+
+
+def _judge_args(form: Fields, place: Place, translation: Translation) -> dict[str, Any]:
+    args: dict[str, Any] = {"output": "${output}"}
+    if "threshold" in form:
+        args["threshold"] = _percent(form.at("threshold"), translation)
+    if "result_file" in form:
+        node = form.at("result_file")
+        assert isinstance(node, Scalar)
+        args["result_file"] = made(text(node, place, translation), node)
+    if "expected_schema" in form:
+        args["expected_schema"] = made(_literally(plain(form.at("expected_schema"))), form.at("expected_schema"))
+    return args
+
+
+def _percent(node: Node, translation: Translation) -> Node:
+    is_number = isinstance(node, Scalar) and type(node.value) in (int, float)
+    if not is_number or not isinstance(node, Scalar) or not 0 <= node.value <= 100:
+        message = f"'threshold' is {describe(node)}, a number from 0 to 100 is expected"
+        raise translation.source.refuse("type", message, node)
+    return made(node.value, node)
+
+
+def _literally(value: Any) -> Any:
+    """A value in which nothing is filled in."""
+    if isinstance(value, dict):
+        return {key: _literally(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_literally(inner) for inner in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value
+
+
+def _incomplete(node: Node, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
+    """What runs when the work is not complete, before it is checked again."""
+    inner = handling(place).knowing(VALIDATION_VARIABLES)
+    if not isinstance(node, Mapping):
+        commands = command_list(node, inner, translation, translate)
+        return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
+    form = ON_INCOMPLETE.read(node, "'on_incomplete'", translation.source)
+    said: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
+    commands = _completing(form, inner, translation, translate)
+    if commands:
+        said["on_failure"] = {"commands": commands}
+        if "prompt" not in form:
+            said["on_failure"]["rerun"] = form.get("max_attempts", INCOMPLETE_ATTEMPTS)
+    return said
+
+
+def _completing(form: Fields, inner: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
+    if "commands" in form:
+        commands = command_list(form.at("commands"), inner, translation, translate)
+    elif "prompt" in form:
+        node = form.at("prompt")
+        assert isinstance(node, Scalar)
+        return [{"approve": made(text(node, inner, translation), node)}]
+    else:
+        commands = [_completed(form, kind, inner, translation) for kind in ("shell", "claude") if kind in form]
+    return committing(commands, form.node) if form.get("commit_required") and commands else commands
+
+
+def _completed(form: Fields, kind: str, inner: Place, translation: Translation) -> dict[str, Any]:
+    node = form.at(kind)
+    assert isinstance(node, Scalar)
+    return actions.agent(node, inner, translation) if kind == "claude" else actions.either(node, inner, translation)
+
+
+# -- step_validate ------------------------------------------------------------------------------
+
+
+def step_validate(node: Node, place: Place, translation: Translation) -> list[dict[str, Any]]:
+    """Checks after a step: commands that must all succeed, unless a mapping says otherwise."""
+    if isinstance(node, Mapping):
+        return [_counted(STEP_VALIDATE.read(node, "'step_validate'", translation.source), place, translation)]
+    nodes = node.items if isinstance(node, Sequence) else [node]
+    found = []
+    for each in nodes:
+        if not isinstance(each, Scalar) or not isinstance(each.value, str):
+            message = f"a check of 'step_validate' is {describe(each)}, a command is expected"
+            raise translation.source.refuse("type", message, each)
+        found.append(actions.either(each, place, translation))
+    return found
+
+
+def _counted(form: Fields, place: Place, translation: Translation) -> dict[str, Any]:
+    """Checks of which some must pass, each with what it is expected to give."""
+    listed = [_expectation(each, place, translation) for each in form.get("commands", ())]
+    criteria = form.get("success_criteria", "all")
+    if isinstance(criteria, Fields):
+        needed = criteria.get("atleast", 1)
+    else:
+        needed = 1 if criteria == "any" else len(listed)
+    said: dict[str, Any] = {
+        "python": {"call": CHECK},
+        "args": {"checks": made(listed, form.node), "needed": needed},
+    }
+    attempts = form.get("max_attempts", 1)
+    if attempts > 1:
+        said["retry"] = {"max_retries": attempts - 1, "delay": spelled(form.get("retry_delay", 5.0))}
+    return said
+
+
+def _expectation(check: Node | Fields, place: Place, translation: Translation) -> dict[str, Any]:
+    node = check.at("command") if isinstance(check, Fields) else check
+    assert isinstance(node, Scalar)
+    is_claude = isinstance(check, Fields) and check.get("command_type") == "claude"
+    if is_claude or actions.is_prompt(node):
+        message = f"{describe(node)} is for the agent, and checks that are counted run in the shell"
+        hint = "make it a 'validate: {claude: …}'"
+        raise translation.source.refuse("prodigy", message, node, hint=hint)
+    said: dict[str, Any] = {"command": made(text(node, place, translation), node)}
+    if isinstance(check, Fields):
+        if "expect_output" in check:
+            said["expect_output"] = made(_pattern(check, translation).replace("${", "$${"), check.at("expect_output"))
+        if "expect_exit_code" in check:
+            said["expect_exit_code"] = check["expect_exit_code"]
+    return said
+
+
+def _pattern(check: Fields, translation: Translation) -> str:
+    pattern: str = check["expect_output"]
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        message = f"'expect_output' is '{pattern}', which is no regular expression: {error}"
+        raise translation.source.refuse("type", message, check.at("expect_output")) from None
+    return pattern
