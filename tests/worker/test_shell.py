@@ -97,6 +97,7 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         error_code="TIMEOUT",
         return_code=9,
         context="what happened",
+        tries=1,
     )
 
     found = dict(line.split("=", 1) for line in work.run(lease).output.split("\n"))
@@ -109,6 +110,7 @@ def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
         "MULLIGAN_ITEM": "3",
         "MULLIGAN_VISIT": "5",
         "MULLIGAN_ATTEMPT": "2",
+        "MULLIGAN_RETRY": "1",
         "MULLIGAN_ERROR_CODE": "TIMEOUT",
         "MULLIGAN_RETURN_CODE": "9",
         "MULLIGAN_OUTPUT_DIR": f"{work.home}/runs/7/output",

@@ -9,7 +9,7 @@ from .folders import Sides
 
 # What only some tasks have: a worker that a step has started must not hand on what that step was told.
 _OF_SOME = (
-    *("MULLIGAN_ITEM", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT"),
+    *("MULLIGAN_ITEM", "MULLIGAN_RETRY", "MULLIGAN_ERROR_CODE", "MULLIGAN_RETURN_CODE", "MULLIGAN_FAILURE_CONTEXT"),
     *("MULLIGAN_PROMPT_FILE", "MULLIGAN_CONTEXT_FILE", "MULLIGAN_MODEL", "MULLIGAN_MEMORY"),
 )
 
@@ -38,6 +38,8 @@ def of_task(lease: Lease, sides: Sides, output_folder: str) -> dict[str, str]:
     }
     if task.item is not None:
         values["MULLIGAN_ITEM"] = str(task.item)
+    if task.tries:
+        values["MULLIGAN_RETRY"] = str(task.tries)
     if task.error_code:
         values["MULLIGAN_ERROR_CODE"] = task.error_code
     if task.return_code is not None:
