@@ -1,11 +1,6 @@
-"""Alphred's files into ours."""
+"""Alphred's files into ours: `keys` says what may stand in them, `tree` reads them, `steps` makes ours of that."""
 
-from __future__ import annotations
+from mulligan.formats.alphred.keys import RECORDS
+from mulligan.formats.alphred.workflow import translate
 
-from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node
-
-
-def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Alphred's as the tree of one of ours."""
-    raise translation.source.refuse("format", "files of Alphred are not read yet", root)
+__all__ = ["RECORDS", "translate"]

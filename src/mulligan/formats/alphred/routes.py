@@ -1,0 +1,115 @@
+"""The edges of a node as the `next` of its step: an exclusive choice, and what it means that nothing fits.
+
+Alphred fails a run in which a reviewer approves and only `changes_requested` has an edge, and its own template is such
+a workflow. What people mean by it: `approved` ends the path well, every other word that nobody waits for is a failure
+of the node, and so is a missing one where all edges ask for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mulligan.core.workflow import END
+from mulligan.formats.alphred import contracts
+from mulligan.formats.alphred.guards import Guard, read_guard
+from mulligan.formats.alphred.tree import TreeEdge, TreeNode
+from mulligan.formats.translation import mapping, scalar
+from mulligan.language.nodes import Node, Scalar, Source
+
+# What a person who is asked says no with.
+_REFUSALS = ("changes_requested", contracts.BLOCKED, "retry")
+
+StepOf = Callable[[str], str]
+
+
+@dataclass(slots=True)
+class Routes:
+    """What a step says of what follows it, and what its agent is told of that. `next` is None where nothing does."""
+
+    next: list[Node] | Node | None
+    keys: dict[str, Any] = field(default_factory=dict)
+    contract: str = ""
+
+
+def routes(node: TreeNode, step_of: StepOf, source: Source, *, is_json: bool) -> Routes:
+    """The `next` of a node's step. `step_of` names the step that an edge to a node leads to."""
+    if node.kind == "human":
+        return _of_person(node, step_of, source)
+    guarded = _guarded(node, source, is_json=is_json)
+    edges: list[Node] = [_edge(edge, step_of(edge.target), guard) for edge, guard in guarded]
+    is_open = all(guard is not None for _, guard in guarded) and bool(guarded)
+    words = [word for _, guard in guarded if guard for word in guard.words]
+    asks = any(guard.is_on_decision for _, guard in guarded if guard)
+    keys: dict[str, Any] = {}
+    if is_open and asks and not any(guard and guard.only_word == contracts.APPROVED for _, guard in guarded):
+        when = f'output.decision == "{contracts.APPROVED}"'
+        edges.append(mapping({"to": END, "when": when}, guarded[-1][0].at))
+    if is_open and asks:
+        keys["validate"] = "output.decision != null"
+    if len(edges) > 1:
+        keys["take"] = "first"
+    if is_open:
+        keys["no_match"] = "fail"
+    return Routes(
+        _next(node, edges, step_of),
+        keys,
+        contracts.routing(words, is_json=is_json, has_default=not is_open) if asks else "",
+    )
+
+
+def _guarded(node: TreeNode, source: Source, *, is_json: bool) -> list[tuple[TreeEdge, Guard | None]]:
+    """Its success edges with their guards. Behind one that has none, no edge is ever taken: that is said."""
+    found: list[tuple[TreeEdge, Guard | None]] = []
+    for edge in node.leaving("success"):
+        if found and found[-1][1] is None:
+            message = (
+                f"the edge from '{node.key}' to '{edge.target}' is never taken: the one to '{found[-1][0].target}' "
+            )
+            source.warn("edge", message + "has no guard and comes first", edge.at)
+            continue
+        with source.noting:
+            guard = None if edge.guard is None else read_guard(edge.guard, source, is_json=is_json)
+            found.append((edge, guard))
+    return found
+
+
+def _edge(edge: TreeEdge, to: str, guard: Guard | None) -> Node:
+    return mapping({"to": to, "when": guard.text}, edge.at) if guard else scalar(to, edge.at)
+
+
+def _next(node: TreeNode, edges: list[Node], step_of: StepOf) -> list[Node] | Node | None:
+    """Success edges, then those on failure; one that is a name alone stands without a list."""
+    found = [*edges, *_on_failure(node, step_of)]
+    if len(found) == 1 and isinstance(found[0], Scalar):
+        return found[0]
+    return found or None
+
+
+def _on_failure(node: TreeNode, step_of: StepOf) -> list[Node]:
+    return [mapping({"to": step_of(edge.target), "on": "failure"}, edge.at) for edge in node.leaving("failure")]
+
+
+# -- a person --------------------------------------------------------------------------------------------------------
+
+
+def _of_person(node: TreeNode, step_of: StepOf, source: Source) -> Routes:
+    """A person says yes, which is the decision `approved`, or no, which is a failure with a code of its own."""
+    edges = []
+    for edge in node.leaving("success"):
+        with source.noting:
+            edges.append(_after_answer(node, edge, step_of(edge.target), source))
+    is_choice = sum(isinstance(edge, Scalar) for edge in edges) > 1
+    return Routes(_next(node, edges, step_of), {"take": "first"} if is_choice else {})
+
+
+def _after_answer(node: TreeNode, edge: TreeEdge, to: str, source: Source) -> Node:
+    word = contracts.APPROVED if edge.guard is None else read_guard(edge.guard, source, is_json=False).only_word
+    if word == contracts.APPROVED:
+        return scalar(to, edge.at)
+    if word in _REFUSALS:
+        return mapping({"to": to, "on": "failure", "codes": ["APPROVAL_REFUSED"]}, edge.at)
+    message = f"node '{node.key}' is a person's, who says yes or no, and this guard asks for something else"
+    hint = "compare 'decision' by '==' with 'approved' or 'changes_requested'"
+    raise source.refuse("guard", message, edge.guard or edge.at, hint=hint)

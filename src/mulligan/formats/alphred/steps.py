@@ -1,0 +1,257 @@
+"""Nodes into steps: an agent, a person's approval, or the four steps that a spawner with its subtasks comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from typing import Any
+
+from mulligan.formats.alphred import contracts
+from mulligan.formats.alphred.recovery import retry
+from mulligan.formats.alphred.routes import Routes, routes
+from mulligan.formats.alphred.tree import Tree, TreeNode
+from mulligan.formats.translation import Translation, literal, made, mapping, scalar
+from mulligan.language.nodes import Mapping, Source
+from mulligan.language.patterns import pattern
+from mulligan.language.shapes import Fields
+
+# As often as Alphred takes any step of a run at all: no loop that ended there ends earlier with us.
+VISITS_MAX = 1_000
+_CALLS = "mulligan.formats.alphred.subtasks"
+_SUBTASK = "subtask"
+_IDENTIFIER = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_VARIABLES = {
+    "approvalPolicy": "ALPHRED_APPROVAL_POLICY",
+    "sandboxMode": "ALPHRED_SANDBOX_MODE",
+    "networkAccessEnabled": "ALPHRED_NETWORK_ACCESS",
+    "additionalDirectories": "ALPHRED_ADDITIONAL_DIRECTORIES",
+    "webSearchMode": "ALPHRED_WEB_SEARCH_MODE",
+}
+
+
+class Steps:
+    """The steps of one tree, in its order. `revisited` are the nodes that a loop may lead to again."""
+
+    def __init__(self, tree: Tree, starts: set[str], revisited: set[str], translation: Translation) -> None:
+        self._tree = tree
+        self._starts = starts
+        self._revisited = revisited
+        self._translation = translation
+        self._source: Source = translation.source
+        # Of each spawner that has a join: its map of subtasks, and the step that tells the join of them.
+        self._batches = {
+            node.key: (tree.names.fit(f"{node.step}_subtasks"), tree.names.fit(f"{node.step}_told"))
+            for node in tree.nodes.values()
+            if node.role == "spawner"
+        }
+        self._has_warned = False
+
+    def all(self) -> list[Mapping]:
+        found: list[Mapping] = []
+        for node in self._tree.nodes.values():
+            with self._source.noting:
+                found += self._of_node(node)
+        return found
+
+    def _of_node(self, node: TreeNode) -> list[Mapping]:
+        if node.kind == "tool":
+            message = f"node '{node.key}' is a tool, and Alphred has not said yet what one does"
+            hint = "make it an agent, or convert the file and write a shell, http or python step in its place"
+            raise self._source.refuse("tool", message, node.fields.at(_type_key(node)), hint=hint)
+        self._check_role(node)
+        if node.kind == "human":
+            return [self._approval(node)]
+        self._check_agent(node)
+        return self._spawning(node) if node.role == "spawner" else [self._agent(node)]
+
+    def _check_role(self, node: TreeNode) -> None:
+        if node.kind == "agent":
+            return
+        if node.role != "standard":
+            message = f"node '{node.key}' is a {node.role}, which only an agent can be"
+            raise self._source.refuse("role", message, node.fields.at("nodeRole"), hint="write 'standard'")
+        if node.fields.get("executionPermissions") is not None:
+            message = f"node '{node.key}' has executionPermissions, which only an agent can have"
+            key = node.fields.key("executionPermissions")
+            raise self._source.refuse("permissions", message, key, hint="remove them")
+
+    def _check_agent(self, node: TreeNode) -> None:
+        if not node.fields.get("provider"):
+            message = f"node '{node.key}' has no provider, so nobody knows which agent is asked"
+            self._source.note(self._source.refuse("provider", message, node.key_at, hint='add "provider": "claude"'))
+        if not node.prompt.strip():
+            message = f"node '{node.key}' has no prompt"
+            self._source.note(
+                self._source.refuse("prompt", message, node.prompt_at, hint="say what the agent is to do")
+            )
+
+    # -- the kinds of steps
+
+    def _approval(self, node: TreeNode) -> Mapping:
+        message = literal(node.prompt.strip() or node.title or node.key)
+        return self._step(node, {"approve": {"message": message}}, self._routes(node, is_json=False))
+
+    def _agent(self, node: TreeNode) -> Mapping:
+        is_json = node.fields.get("reportArtifactContentType") == "json"
+        following = self._routes(node, is_json=is_json)
+        asked = [node.prompt, contracts.json_answer() if is_json else "", following.contract]
+        agent = self._asking(node, asked, answer="json" if is_json else None, **self._told(node))
+        return self._step(node, {"agent": agent, "retry": retry(node), "env": self._env(node)}, following)
+
+    def _spawning(self, node: TreeNode) -> list[Mapping]:
+        """The spawner, its subtasks one after the other, and what the join is told of them."""
+        self._check_spawner(node)
+        subtasks, told = self._batches[node.key]
+        asked = [node.prompt, contracts.spawner(node.max_children)]
+        agent = self._asking(node, asked, answer="json", **self._told(node))
+        step = {
+            "agent": agent,
+            "validate": self._call(node, "check", answer="${output.json}", most=node.max_children, taken=self._keys()),
+            "retry": retry(node),
+            "env": self._env(node),
+        }
+        return [
+            self._step(node, step, self._routes(node, is_json=True)),
+            self._subtasks(node, subtasks, told),
+            self._telling(node, subtasks, told),
+        ]
+
+    def _subtasks(self, node: TreeNode, name: str, told: str) -> Mapping:
+        own = {"provider": node.fields.get("provider"), "model": _literal_or_none(node.fields.get("model"))}
+        over = self._call(node, "listed", **self._batch(node), **own)
+        child = {
+            "provider": f"${{{_SUBTASK}.provider}}",
+            "model": f"${{{_SUBTASK}.model}}",
+            "prompt": f"${{{_SUBTASK}.prompt}}",
+        }
+        step = {
+            "step": name,
+            "map": {"over": over, "as": _SUBTASK, "max_parallel": 1, "on_item_failure": "collect"},
+            "do": [{"agent": child, "retry": retry(node, f"${{{_SUBTASK}.prompt}}"), "env": self._env(node)}],
+            "max_visits": self._max_visits(node),
+            "next": told,
+        }
+        return mapping(step, node.fields.node)
+
+    def _telling(self, node: TreeNode, subtasks: str, told: str) -> Mapping:
+        batch = {**self._batch(node), "outcome": f"${{{_step(subtasks)}.output}}"}
+        [join] = node.leaving("success")
+        step = {
+            "step": told,
+            **self._call(node, "told", **batch),
+            "max_visits": self._max_visits(node),
+            "next": scalar(self._tree.nodes[join.target].step, join.at),
+        }
+        return mapping(step, node.fields.node)
+
+    def _check_spawner(self, node: TreeNode) -> None:
+        edges = node.leaving("success")
+        if len(edges) != 1:
+            message = f"spawner '{node.key}' has {len(edges)} success edges, and one, to its join, is expected"
+            at = edges[1].at if len(edges) > 1 else node.key_at
+            raise self._source.refuse("spawner", message, at)
+        target = self._tree.nodes[edges[0].target]
+        if target.role != "join":
+            message = f"spawner '{node.key}' leads to '{target.key}', which is no join"
+            raise self._source.refuse("spawner", message, edges[0].at, hint="""give that node "nodeRole": "join\"""")
+        if edges[0].guard is not None:
+            message = f"spawner '{node.key}' answers with its subtasks alone, so no guard of its edge can hold"
+            raise self._source.refuse("spawner", message, edges[0].guard, hint="""write "auto": true in its place""")
+
+    # -- their parts
+
+    def _step(self, node: TreeNode, said: Dict[str, Any], following: Routes) -> Mapping:
+        head = {"step": scalar(node.step, node.key_at), "description": self._description(node)}
+        tail = {"max_visits": self._max_visits(node), "start": True if node.key in self._starts else None}
+        # Its own check, of the form of its answer, comes before that of its decision.
+        return mapping({**head, **said, **{**following.keys, **said}, **tail, "next": following.next}, node.fields.node)
+
+    def _description(self, node: TreeNode) -> str | None:
+        """What it was called, where that is more than its name here says."""
+        if node.title and node.title != node.step:
+            return node.title
+        return node.key if node.key != node.step else None
+
+    def _routes(self, node: TreeNode, *, is_json: bool) -> Routes:
+        if node.role == "spawner":
+            subtasks, _ = self._batches[node.key]
+            return routes(node, lambda key: self._after_spawner(node, key, subtasks), self._source, is_json=is_json)
+        return routes(node, lambda key: self._tree.nodes[key].step, self._source, is_json=is_json)
+
+    def _after_spawner(self, node: TreeNode, key: str, subtasks: str) -> str:
+        is_join = any(edge.target == key for edge in node.leaving("success"))
+        return subtasks if is_join else self._tree.nodes[key].step
+
+    def _asking(self, node: TreeNode, parts: list[str], **others: Any) -> Mapping:
+        prompt = "\n\n".join(part.strip("\n") for part in parts if part)
+        model = node.fields.get("model")
+        said = {
+            "provider": node.fields.get("provider"),
+            "model": scalar(literal(model), node.fields.at("model")) if model else None,
+            "prompt": scalar(literal(prompt), node.prompt_at),
+            **others,
+        }
+        return mapping(said, node.fields.node)
+
+    def _told(self, node: TreeNode) -> dict[str, Any]:
+        """Of a join: what it is told of the subtasks, in the place of what the step before it gave."""
+        spawners = [
+            other.key
+            for other in self._tree.nodes.values()
+            if other.role == "spawner" and any(edge.target == node.key for edge in other.leaving("success"))
+        ]
+        if not spawners:
+            return {}
+        texts = [f"${{{_step(self._batches[key][1])}.output}}" for key in spawners]
+        return {"context": "\n\n".join(texts), "upstream": False}
+
+    def _batch(self, node: TreeNode) -> dict[str, Any]:
+        own = _step(node.step)
+        return {"answer": f"${{{own}.output.json}}", "spawner": literal(node.key), "visit": f"${{{own}.visits}}"}
+
+    def _keys(self) -> list[str]:
+        return [literal(key) for key in self._tree.nodes]
+
+    def _call(self, node: TreeNode, function: str, **args: Any) -> dict[str, Any]:
+        return {"python": {"call": f"{_CALLS}:{function}"}, "args": made(args, node.fields.node)}
+
+    def _max_visits(self, node: TreeNode) -> int | None:
+        return VISITS_MAX if node.key in self._revisited else None
+
+    def _env(self, node: TreeNode) -> Mapping | None:
+        said: Fields | None = node.fields.get("executionPermissions")
+        values = {name: _as_variable(said.get(key)) for key, name in _VARIABLES.items()} if said else {}
+        env = mapping(values, node.fields.at("executionPermissions")) if any(values.values()) else None
+        if env is not None and not self._has_warned:
+            self._has_warned = True
+            self._warn_permissions(node, env)
+        return env
+
+    def _warn_permissions(self, node: TreeNode, env: Mapping) -> None:
+        provider = node.fields.get("provider") or ""
+        variable = f"MULLIGAN_AGENT_{provider.upper().replace('-', '_')}"
+        message = "executionPermissions become variables: what an agent may do, the command of its provider decides"
+        hint = f"name one that reads $ALPHRED_SANDBOX_MODE and the others in {variable}"
+        key = node.fields.key("executionPermissions")
+        self._translation.warn("permissions", message, key, hint=hint, above=env)
+
+
+def _step(name: str) -> str:
+    """A step as expressions name it."""
+    return f"steps.{name}" if _IDENTIFIER.fullmatch(name) else f'steps["{name}"]'
+
+
+def _type_key(node: TreeNode) -> str:
+    return "nodeType" if "nodeType" in node.fields else "type"
+
+
+def _literal_or_none(text: str | None) -> str | None:
+    return literal(text) if text else None
+
+
+def _as_variable(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return literal("\n".join(value)) if value else None
+    return value

@@ -1,0 +1,132 @@
+"""Subtasks: what a spawner's answer has to be, what becomes of it, and what its join is told of them.
+
+Called by workers, from the steps that a spawner becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mulligan import StepError
+from mulligan.core.context import CONTEXT_CHARS_MAX, UPSTREAM_CHARS_MAX, UPSTREAM_OUTPUTS_MAX, head_tail
+
+ROWS_CHARS_MAX = 8_000
+PREVIEW_CHARS_MAX = 160
+
+_TEXTS = ("title", "prompt")
+_OPTIONAL_TEXTS = ("nodeKey", "provider", "model")
+_KNOWN = {*_TEXTS, *_OPTIONAL_TEXTS, "metadata"}
+
+
+# -- the spawner's check ---------------------------------------------------------------------------------------------
+
+
+def check(answer: Any, most: int, taken: Sequence[str]) -> None:
+    """Raise what is wrong with a spawner's answer, if anything is. `taken` are the keys of the workflow's nodes."""
+    problem = next(_problems(answer, most, taken), "")
+    if problem:
+        raise StepError("SPAWNER_OUTPUT_INVALID", f"SPAWNER_OUTPUT_INVALID: {problem}")
+
+
+def _problems(answer: Any, most: int, taken: Sequence[str]) -> Iterator[str]:
+    if not isinstance(answer, dict):
+        yield 'the answer is no object such as {"schemaVersion": 1, "subtasks": []}'
+        return
+    if answer.get("schemaVersion") != 1 or isinstance(answer["schemaVersion"], bool):
+        yield "'schemaVersion' is not 1"
+    subtasks = answer.get("subtasks")
+    if not isinstance(subtasks, list):
+        yield "'subtasks' is no list"
+        return
+    if len(subtasks) > most:
+        yield f"there are {len(subtasks)} subtasks, and {most} are the most"
+    for number, subtask in enumerate(subtasks, start=1):
+        yield from _problems_of_one(subtask, f"subtask {number}")
+    yield from _clashes(subtasks, taken)
+
+
+def _problems_of_one(subtask: Any, label: str) -> Iterator[str]:
+    if not isinstance(subtask, dict):
+        yield f"{label} is no object"
+        return
+    for key in _TEXTS:
+        if not isinstance(subtask.get(key), str) or not subtask[key].strip():
+            yield f"{label} has no '{key}'"
+    for key in _OPTIONAL_TEXTS:
+        if subtask.get(key) is not None and (not isinstance(subtask[key], str) or not subtask[key].strip()):
+            yield f"'{key}' of {label} is no text"
+    unknown = sorted(set(subtask) - _KNOWN)
+    if unknown:
+        yield f"{label} has '{unknown[0]}', which is no key of a subtask"
+
+
+def _clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
+    seen = set(taken)
+    for subtask in subtasks:
+        key = subtask.get("nodeKey") if isinstance(subtask, dict) else None
+        if isinstance(key, str):
+            if key in seen:
+                yield f"the nodeKey '{key}' is there already"
+            seen.add(key)
+
+
+# -- the list of the map ---------------------------------------------------------------------------------------------
+
+
+def listed(
+    answer: dict[str, Any], spawner: str, visit: int, provider: str | None = None, model: str | None = None
+) -> list[dict[str, Any]]:
+    """The subtasks of a checked answer, each with all that it needs: what it does not say is the spawner's."""
+    return [
+        {
+            "nodeKey": subtask.get("nodeKey") or f"{spawner}__{visit}__{number}",
+            "title": subtask["title"],
+            "prompt": subtask["prompt"],
+            "provider": subtask.get("provider") or provider,
+            # A model is one of a provider's: that of the spawner is no model of another one.
+            "model": subtask.get("model") or (model if subtask.get("provider") in (None, provider) else None) or "",
+            "metadata": subtask.get("metadata"),
+        }
+        for number, subtask in enumerate(answer["subtasks"], start=1)
+    ]
+
+
+# -- what the join is told -------------------------------------------------------------------------------------------
+
+
+def told(answer: dict[str, Any], spawner: str, visit: int, outcome: dict[str, Any]) -> str:
+    """A row for each subtask, then what they said: of four at most, those that failed first, then the newest."""
+    subtasks = listed(answer, spawner, visit)
+    failed = {failure["index"]: failure for failure in outcome["failures"]}
+    ended = [_ended(one, failed.get(index), outcome["results"][index]) for index, one in enumerate(subtasks)]
+    rows, _ = head_tail("\n".join(map(_row, ended)), ROWS_CHARS_MAX)
+    head = [f"subtasks.{key}: {count}" for key, count in _counts(outcome).items()]
+    return "\n".join([*head, "subtask_rows:", rows, *_reports(ended)])
+
+
+def _counts(outcome: dict[str, Any]) -> dict[str, int]:
+    total, succeeded, failed = outcome["total"], outcome["succeeded"], outcome["failed"]
+    return {"total": total, "terminal": succeeded + failed, "succeeded": succeeded, "failed": failed}
+
+
+def _ended(subtask: dict[str, Any], failure: dict[str, Any] | None, result: Any) -> dict[str, str]:
+    if failure is not None:
+        return {"key": subtask["nodeKey"], "status": "failed", "said": f"{failure['code']}: {failure['message']}"}
+    said = result.get("content") if isinstance(result, dict) else None
+    return {"key": subtask["nodeKey"], "status": "completed", "said": said if isinstance(said, str) else ""}
+
+
+def _row(ended: dict[str, str]) -> str:
+    preview = " ".join(ended["said"].split())[:PREVIEW_CHARS_MAX]
+    return f"- node_key: {ended['key']}; status: {ended['status']}; preview: {preview}"
+
+
+def _reports(ended: list[dict[str, str]]) -> Iterator[str]:
+    order = sorted(range(len(ended)), key=lambda index: (ended[index]["status"] != "failed", -index))
+    room = CONTEXT_CHARS_MAX - ROWS_CHARS_MAX
+    for one in (ended[index] for index in order[:UPSTREAM_OUTPUTS_MAX]):
+        text, cut = head_tail(one["said"], min(UPSTREAM_CHARS_MAX, room))
+        room -= cut.included_chars
+        if text:
+            yield f"\nreport of {one['key']} ({one['status']}):\n{text}"
