@@ -66,8 +66,18 @@ class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _worded(one: Heard) -> UpstreamOutput:
-    text, kind = _as_text(one.output)
+    text, kind = _as_text(_answered(one.output))
     return UpstreamOutput(one.step, one.visit, one.attempt, one.entered_seq, one.output_seq, one.given_at, text, kind)
+
+
+# What an agent answers with that has nothing to say but a text; `json` is that text again.
+_ANSWER = {"content", "decision", "tokens"}
+
+
+def _answered(output: Any) -> Any:
+    """The text of such an answer: as JSON it would be longer, and hard to read."""
+    is_answer = isinstance(output, dict) and _ANSWER <= output.keys() <= {*_ANSWER, "json"}
+    return output["content"] if is_answer and isinstance(output["content"], str) else output
 
 
 def _as_text(value: Any) -> tuple[str, ContentType]:
@@ -108,7 +118,7 @@ def _handled(state: State, place: Place) -> FailedSource | None:
         attempt=failing.attempt,
         max_retries=sum(rule.max_retries for rule in failing.spec.rules),
         retries_used=sum(failing.climb.retries.values()),
-        reason=failing.climb.verdict,
+        reason=failing.climb.verdict or ("retry_scheduled" if helper.role == "script" else ""),
         failure=failure,
         entered_seq=failing.entered_seq,
         failure_seq=failing.climb.failure_seq,
