@@ -104,6 +104,12 @@ def test_the_context_stands_before_the_prompt_byte_for_byte(agents: Agents):
     assert content(report) == f"{ours}\n\n{own}\n\n{BETWEEN}\n\nmend it"
 
 
+def test_a_command_of_the_agents_own_stands_alone_and_its_context_is_a_file(agents: Agents):
+    report = agents.run('cat; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', "/mend it", told=TOLD)
+
+    assert content(report) == f"/mend it\n--\n{TOLD.text(7)}"
+
+
 def test_prompt_and_context_are_files_as_well(agents: Agents):
     report = agents.run('cat "$MULLIGAN_PROMPT_FILE"; echo; echo --; cat "$MULLIGAN_CONTEXT_FILE"', told=TOLD)
 

@@ -105,14 +105,18 @@ def _nobody(provider: str, reason: str) -> str:
 
 
 def _write_prompt(task: Task, sides: Sides) -> None:
-    """The same in two files and, one after the other, on its standard input: a file too, so it may leave it unread."""
+    """The same in two files and, one after the other, on its standard input: a file too, so it may leave it unread.
+
+    What begins with a slash is a command of the agent's own, and would be none behind a context: it stands alone.
+    """
     prompt = as_text(task.params["prompt"])
     if not prompt.strip():
         raise InputInvalid("the prompt is empty")
     context = (task.told or Briefing(task.place)).text(task.run_id, task.params.get("context"))
     write_side(sides.prompt, prompt)
     write_side(sides.told, context)
-    write_side(sides.stdin, f"{context}\n\n{BETWEEN}\n\n{prompt}" if context else prompt)
+    is_alone = not context or prompt.startswith("/")
+    write_side(sides.stdin, prompt if is_alone else f"{context}\n\n{BETWEEN}\n\n{prompt}")
 
 
 # -- what came of it -------------------------------------------------------------------------------------------------
