@@ -75,6 +75,12 @@ def test_attempts_that_are_used_up_are_told_as_such():
     assert grounds(run) == [("any failure", "max_attempts is used up, 2 of 2")]
 
 
+def test_attempts_of_a_rule_that_are_used_up_are_told_as_its_own():
+    run = parked(Rule(any=True, max_attempts=2)).fail("a", 42).fail("a", 42)
+
+    assert grounds(run) == [("any failure", "its max_attempts is used up, 2 of 2")]
+
+
 def test_a_deadline_that_leaves_no_time_is_told_as_such():
     run = parked(Rule(any=True), deadline=1e-9).fail("a", 42)
 

@@ -172,6 +172,42 @@ def test_a_specific_rule_that_is_used_up_does_not_fall_back_to_the_catch_all():
     assert run.status == "failed"
 
 
+def test_max_attempts_of_a_rule_counts_the_attempts_that_other_rules_granted():
+    """Torc: the attempts of a job are counted once, whichever rule is asked."""
+    rules = (Rule(exit_codes=(10,), max_retries=9, max_attempts=3), Rule(exit_codes=(11,), max_retries=9))
+
+    run = run_of(*rules).fail("a", 11).fail("a", 10).fail("a", 10)
+
+    assert granted(run) == [(1, 1), (0, 1)]
+    assert run.passed[0] == ("retry", "rule_attempts_exhausted")
+
+
+def test_a_rule_whose_attempts_are_used_up_does_not_stop_another():
+    rules = (Rule(exit_codes=(10,), max_retries=9, max_attempts=1), Rule(exit_codes=(11,), max_retries=9))
+
+    run = run_of(*rules).fail("a", 11).fail("a", 11).fail("a", 10)
+
+    assert granted(run) == [(1, 1), (1, 2)]
+    assert run.passed[0] == ("retry", "rule_attempts_exhausted")
+
+
+def test_one_attempt_of_a_rule_is_no_retry():
+    run = run_of(Rule(any=True, max_attempts=1)).fail("a", 1)
+
+    assert granted(run) == []
+    assert run.passed[0] == ("retry", "rule_attempts_exhausted")
+
+
+def test_a_new_visit_has_new_attempts_of_a_rule():
+    rules = (Rule(any=True, max_retries=9, max_attempts=2),)
+    flow = workflow(step("a", rules=rules, next=[edge("fix", on="failure", then="rerun")]), step("fix"))
+
+    run = History(flow).start().fail("a").fail("a").ok("fix").fail("a").ok("a")
+
+    assert granted(run) == [(0, 1), (0, 1)]
+    assert run.status == "completed"
+
+
 def test_max_attempts_bounds_all_rules_together():
     rules = (Rule(exit_codes=(10,), max_retries=5), Rule(any=True, max_retries=5))
 
@@ -398,10 +434,13 @@ KINDS = st.sampled_from(
     ]
 )
 RULES = st.builds(
-    lambda kind, max_retries, delay: Rule(**kind, max_retries=max_retries, backoff=Backoff(delay=delay)),
+    lambda kind, max_retries, delay, max_attempts: Rule(
+        **kind, max_retries=max_retries, backoff=Backoff(delay=delay), max_attempts=max_attempts
+    ),
     KINDS,
     st.integers(0, 3),
     st.sampled_from([0.0, 5.0]),
+    st.none() | st.integers(1, 3),
 )
 
 
@@ -425,6 +464,9 @@ def test_retries_never_exceed_the_budget_of_the_rule_that_matched(rules, outcome
         assert numbers == list(range(1, len(numbers) + 1))
         assert len(numbers) <= rule.max_retries
     assert max_attempts is None or len(used) < max_attempts
+    # The first retry is granted after the first attempt, and so on; what was lost was no attempt.
+    for attempts, (index, _) in enumerate(used, 1):
+        assert rules[index].max_attempts is None or attempts < rules[index].max_attempts
     attempts = [fact.attempt for fact in run.facts(e.AttemptScheduled)]
     assert attempts == list(range(1, len(attempts) + 1))
 

@@ -87,12 +87,17 @@ def test_each_rule_is_told_by_what_it_is_for_and_what_it_gives():
         ({"rules": retry(0)}, {}, "a: the rule for any failure: no retries"),
         ({"rules": retry(9), "max_attempts": 1}, {}, "a: max_attempts is used up: 1"),
         (
+            {"rules": (Rule(any=True, max_attempts=1),)},
+            {},
+            "a: the rule for any failure: no retry after 1 attempt",
+        ),
+        (
             {"rules": retry(9, delay=60), "deadline": 30.0},
             {},
             "a: its deadline of 30s leaves no time for a retry",
         ),
     ],
-    ids=["none matches", "fatal", "none granted", "max_attempts", "deadline"],
+    ids=["none matches", "fatal", "none granted", "max_attempts", "max_attempts of a rule", "deadline"],
 )
 def test_why_there_is_no_retry_is_told(fields: dict, outcome: dict, said: str):
     run = History(workflow(step("a", **fields))).start()

@@ -82,6 +82,20 @@ def test_a_rule_alone_that_bounds_its_attempts_has_a_retry_for_each(written: str
     assert [rule.max_retries for rule in found.rules] == [retries]
 
 
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [
+        ("{exit_codes: [1], max_attempts: 5}", Rule(exit_codes=(1,), max_retries=4, max_attempts=5)),
+        ("{any: true, max_attempts: 1}", Rule(any=True, max_retries=0, max_attempts=1)),
+        ("{any: true, max_attempts: 5, max_retries: 2}", Rule(any=True, max_retries=2, max_attempts=5)),
+    ],
+)
+def test_a_rule_of_several_may_bound_the_attempts_by_itself(written: str, rule: Rule) -> None:
+    found = step(f"shell: make\nretry: {{rules: [{written}], max_attempts: 9}}")
+
+    assert (found.rules, found.max_attempts) == ((rule,), 9)
+
+
 def test_a_steps_own_deadline_wins_over_its_policys() -> None:
     found = step("shell: make\nretry: {max_retries: 1, deadline: 1h}\ndeadline: 2h")
 

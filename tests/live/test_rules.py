@@ -81,6 +81,10 @@ steps:
   - step: together
     shell: exit $(( 8 - MULLIGAN_ATTEMPT % 2 ))
     retry: {max_attempts: 2, rules: [{exit_codes: [7], max_retries: 5}, {exit_codes: [8], max_retries: 5}]}
+  # The attempts that its other rule granted count, too.
+  - step: of_one_rule
+    shell: exit $(( 8 - MULLIGAN_ATTEMPT % 2 ))
+    retry: {rules: [{exit_codes: [7], max_retries: 5}, {exit_codes: [8], max_retries: 5, max_attempts: 4}]}
   - {step: by_default, shell: exit 1, retry: true}
   - {step: a_number, shell: exit 1, retry: 1}
   - {step: none, shell: exit 1, retry: 0}
@@ -94,6 +98,7 @@ def test_a_budget_is_per_rule_and_max_attempts_bounds_all_rules_together(live: L
     assert {name: step["attempts"] for name, step in ran.steps.items()} == {
         "per_rule": 4,
         "together": 2,
+        "of_one_rule": 4,
         "by_default": 4,
         "a_number": 2,
         "none": 1,
@@ -101,6 +106,7 @@ def test_a_budget_is_per_rule_and_max_attempts_bounds_all_rules_together(live: L
     }
     assert passed(ran, "per_rule") == ["retries_exhausted"]
     assert passed(ran, "together") == ["attempts_exhausted"]
+    assert passed(ran, "of_one_rule") == ["rule_attempts_exhausted"]
     assert passed(ran, "by_default") == ["retries_exhausted"]
     assert passed(ran, "unmatched") == ["no_rule"]
     assert ran.steps["per_rule"]["failure"]["message"] == "attempt 4"

@@ -61,6 +61,8 @@ def _spent(spec: Command, climb: Climb, index: int) -> str:
     """Why the rule that was asked granted nothing."""
     if climb.verdict == "attempts_exhausted":
         return f"max_attempts is used up, {climb.tries} of {spec.max_attempts}"
+    if climb.verdict == "rule_attempts_exhausted":
+        return f"its max_attempts is used up, {climb.tries} of {spec.rules[index].max_attempts}"
     if climb.verdict == "deadline_passed":
         return "the deadline leaves no time for a retry"
     return f"used up, {climb.retries.get(index, 0)} of {spec.rules[index].max_retries}"

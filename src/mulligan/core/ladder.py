@@ -135,6 +135,8 @@ def match(rules: tuple[Rule, ...], failure: Failure) -> int | None:
 def _refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> str:
     """Why a rule that matches grants nothing any more; empty if it does."""
     spec = place.spec
+    if rule.max_attempts is not None and place.climb.tries >= rule.max_attempts:
+        return "rule_attempts_exhausted"
     if number > rule.max_retries:
         return "retries_exhausted"
     if spec.max_attempts is not None and place.climb.tries >= spec.max_attempts:

@@ -20,7 +20,7 @@ from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
 from .words import counted, label, quoted, rule_is_for, span, until, what, with_more
-from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Workflow
+from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
 # Of a command's text.
@@ -288,7 +288,7 @@ def _retry(teller: Teller, fact: e.RetryScheduled, at: datetime) -> _Said:
 
 def _passed(teller: Teller, fact: e.RungPassed, at: datetime) -> _Said:
     spec, failure = teller.memory.spec(fact.place), teller.memory.failure(fact.place)
-    if fact.reason in ("no_rule", "retries_exhausted"):
+    if fact.reason in ("no_rule", "retries_exhausted", "rule_attempts_exhausted"):
         text = _no_retry(fact.reason, spec, failure)
     elif fact.reason == "reruns_exhausted" and fact.rung == "retry":
         text = f"lost more than {RERUNS_AFTER_LOSS_MAX} times: that is a failure now"
@@ -307,8 +307,13 @@ def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str
     index = match(rules, failure) if failure is not None else None
     if index is None:
         return "its retries are used up"
-    most = rules[index].max_retries
-    return f"the rule for {rule_is_for(rules[index])}: {f'no retry left of {most}' if most else 'no retries'}"
+    return f"the rule for {rule_is_for(rules[index])}: {_spent(reason, rules[index])}"
+
+
+def _spent(reason: str, rule: Rule) -> str:
+    if reason == "rule_attempts_exhausted":
+        return f"no retry after {counted(rule.max_attempts or 0, 'attempt')}"
+    return f"no retry left of {rule.max_retries}" if rule.max_retries else "no retries"
 
 
 def _limit(reason: str, spec: Command | None) -> str:

@@ -107,6 +107,8 @@ class Rule(_Frozen):
     backoff: Backoff = Backoff()
     recovery_script: Command | None = None
     adjust: Adjust | None = None
+    # It grants nothing once the visit has had so many attempts, by whatever rule.
+    max_attempts: int | None = None
 
 
 class Handler(_Frozen):

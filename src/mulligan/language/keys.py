@@ -100,7 +100,15 @@ RULE_KEYS = {
     ),
     "adjust": Key(ADJUST, "what the next attempt gets more of"),
 }
-RULE = Record("rule", RULE_KEYS)
+RULE = Record(
+    "rule",
+    {
+        **RULE_KEYS,
+        "max_attempts": Key(
+            whole(1, 1_000_000), "grants nothing once there were so many attempts, by whatever rule (1: no retry)"
+        ),
+    },
+)
 POLICY = Record(
     "policy",
     {

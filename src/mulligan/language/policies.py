@@ -74,11 +74,13 @@ def _rule(form: Fields, scope: Scope, settings: Settings, *, is_alone: bool = Fa
         backoff=read_backoff(form),
         recovery_script=script,
         adjust=_adjust(form["adjust"], scope) if "adjust" in form else None,
+        # Of one that stands alone it bounds the place, which is the same.
+        max_attempts=None if is_alone else form.get("max_attempts"),
     )
 
 
 def _max_retries(form: Fields) -> int:
-    """As many as it says; else what the attempts leave, where a rule that stands alone bounds those."""
+    """As many as it says; else what the attempts leave, where it bounds those."""
     attempts: int = form.get("max_attempts", MAX_RETRIES_DEFAULT + 1)
     retries: int = form.get("max_retries", attempts - 1)
     return retries

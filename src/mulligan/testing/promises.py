@@ -124,8 +124,9 @@ def promise_3_retries_within_budget(seen: Seen, entry: e.Entry) -> None:
     if last is not None and last.is_fatal and last.code not in rule.codes:
         raise seen.broken("promise 3", f"{last.code} is fatal, and no rule of '{fact.place}' names it", entry)
     tries = seen.tries.get(fact.place, 0)
-    if spec.max_attempts is not None and tries >= spec.max_attempts:
-        raise seen.broken("promise 3", f"'{fact.place}' has had {tries} tries of {spec.max_attempts}", entry)
+    for most in (spec.max_attempts, rule.max_attempts):
+        if most is not None and tries >= most:
+            raise seen.broken("promise 3", f"'{fact.place}' has had {tries} tries of {most}", entry)
     if spec.deadline is not None and fact.due >= seen.entered_at[fact.place] + timedelta(seconds=spec.deadline):
         raise seen.broken("promise 3", f"the retry of '{fact.place}' is due after its deadline", entry)
 

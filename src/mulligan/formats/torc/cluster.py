@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.records import MONITOR, SCHEDULER
-from mulligan.formats.translation import Translation, mapping
+from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, describe, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
@@ -18,7 +18,7 @@ _COMPUTE_NODE = "compute_node_"
 _SET_BY_TORC = ("partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name")
 
 
-def kept(form: Fields, jobs: Iterable[Job], translation: Translation) -> Mapping | None:
+def kept(form: Fields, jobs: Iterable[Job], actions: list[Node], translation: Translation) -> Mapping | None:
     """What our file keeps of it under `x-torc`, as it was written."""
     _check_monitor(form, translation)
     schedulers = _schedulers(form, translation.source)
@@ -27,6 +27,8 @@ def kept(form: Fields, jobs: Iterable[Job], translation: Translation) -> Mapping
     words = [*_KEPT, *(word for word in form.values if word.startswith(_COMPUTE_NODE))]
     found: dict[str, Any] = {word: form.at(word) for word in words if form.get(word) is not None}
     _warn(found, form, translation)
+    if actions:
+        found["actions"] = made(actions, form.at("actions"))
     return mapping(found, form.node) if found else None
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.job import Job, Thing
 from mulligan.formats.torc.matching import Known
-from mulligan.formats.torc.things import Thing
 from mulligan.formats.translation import literal, scalar
 from mulligan.language.nodes import Node, Scalar, Source
 from mulligan.language.patterns import pattern

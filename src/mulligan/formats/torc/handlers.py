@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.formats.torc.environment import RECOVERY_ENV
-from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT
 from mulligan.formats.translation import Translation, made, mapping

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from mulligan.formats.torc.jobs import Job
-from mulligan.formats.torc.things import Thing
+from mulligan.formats.torc.job import Job, Thing
 from mulligan.formats.translation import made
 from mulligan.language.nodes import Node
 

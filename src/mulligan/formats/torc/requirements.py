@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.durations import duration
-from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Node, Scalar, Sequence, Source, describe

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from mulligan.formats.torc.expansion import Expanded, Expansion
+from mulligan.formats.torc.job import Thing
 from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.records import FILE, USER_DATA
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Node, Scalar, plain, refuse_not_json
+from mulligan.language.nodes import Scalar, plain, refuse_not_json
 from mulligan.language.shapes import Fields
-
-if TYPE_CHECKING:
-    from mulligan.formats.torc.jobs import Job
-
-
-class Thing:
-    """A file or a piece of user data, with the jobs that write it. `text` is what stands for it in commands."""
-
-    __slots__ = ("is_empty", "key", "name", "name_node", "node", "text", "writers")
-
-    def __init__(self, name: str, key: str, text: str, name_node: Scalar, node: Node) -> None:
-        self.name = name
-        self.key = key
-        self.text = text
-        self.name_node = name_node
-        self.node = node
-        # Of user data: it has no value yet.
-        self.is_empty = False
-        self.writers: list[Job] = []
 
 
 def read_files(workflow: Fields, expansion: Expansion) -> dict[str, Thing]:

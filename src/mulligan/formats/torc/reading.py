@@ -1,0 +1,64 @@
+"""A file of Torc's that was read: its jobs, files and user data, and who waits for whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.formats.torc.commands import add_named, refuse_valueless
+from mulligan.formats.torc.expansion import Expansion
+from mulligan.formats.torc.jobs import link, read_jobs
+from mulligan.formats.torc.matching import Known
+from mulligan.formats.torc.names import Names
+from mulligan.formats.torc.things import read_files, read_user_data
+from mulligan.formats.translation import Translation
+from mulligan.language.nodes import Mapping
+from mulligan.language.shapes import Fields
+
+
+class Torc:
+    """A file of Torc's that was read, and the parts of ours that grow from it.
+
+    `environment` and `actions` add to it: to `defaults`, to the entries and needs of jobs, and steps of their own
+    before and after those of the jobs.
+    """
+
+    def __init__(self, form: Fields, translation: Translation) -> None:
+        self.form = form
+        self.translation = translation
+        self.source = translation.source
+        self.names = Names.of_steps()
+        expansion = Expansion(_mapping(form, "parameters"), translation)
+        files, user_data = read_files(form, expansion), read_user_data(form, expansion)
+        jobs = read_jobs(form, self.names, expansion)
+        self.files = Known("file", files, self.source, is_whole="file" not in expansion.broken)
+        self.user_data = Known("user data", user_data, self.source, is_whole="user data" not in expansion.broken)
+        self.jobs = Known("job", jobs, self.source, is_whole="job" not in expansion.broken)
+        self.defaults: dict[str, Any] = {}
+        self.inputs: dict[str, Any] = {}
+        self.before: list[Mapping] = []
+        self.after: list[Mapping] = []
+        self.end: Mapping | None = None
+        # Those of a cluster, as they were written.
+        self.kept_actions: list[Node] = []
+
+    def link(self) -> None:
+        """Find what the jobs name: each other, files, user data."""
+        for job in self.jobs.things.values():
+            add_named(job, self.files, self.user_data)
+        link(self.jobs, self.files, self.user_data)
+        refuse_valueless(self.jobs, self.source)
+        self._warn_of_written_user_data()
+
+    def _warn_of_written_user_data(self) -> None:
+        written = next((thing for thing in self.user_data.things.values() if thing.writers), None)
+        if written is not None:
+            job = written.writers[0]
+            message = f"nobody can write user data here: that '{job.name}' writes '{written.name}' says only who waits"
+            hint = "let the job write a file, and those that wait read it"
+            at = job.form.node.get("output_user_data") or job.at("output_user_data_regexes")
+            self.translation.warn("user_data", message, at, hint=hint)
+
+
+def _mapping(form: Fields, key: str) -> Mapping | None:
+    node = form.at(key) if form.get(key) is not None else None
+    return node if isinstance(node, Mapping) else None
