@@ -151,3 +151,20 @@ def test_a_closed_loop_starts_at_its_first_step_or_at_the_one_that_says_so(
 
     assert [fact.step for fact in ran.facts(e.StepEntered) if fact.step != "end"] == entered
     assert ran.status == "completed"
+
+
+def test_a_step_in_a_loop_reads_what_it_gave_the_time_before(live: Live):
+    ran = live.run(
+        """
+        name: counting
+        steps:
+          - step: count
+            python: |
+              def main(before):
+                  return [*(before or []), len(before or [])]
+            args: {before: "${steps.count.output}"}
+            next: [{to: count, when: size(output) < 3}]
+        """
+    )
+
+    assert ran.steps["count"]["output"] == [0, 1, 2]

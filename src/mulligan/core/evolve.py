@@ -163,6 +163,8 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
         place.items = None
     place.visit = fact.visit
     place.entered_at, place.entered_seq = entry.at, entry.seq
+    if place.output is not None:
+        place.before = place.output
     place.climb, place.failure, place.output = NO_CLIMB, None, None
     if state.run.adjustments:
         place.climb = fresh_climb(state, place.key, place.spec)

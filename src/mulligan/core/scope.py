@@ -152,7 +152,7 @@ def names(state: State, place: Place, reads: Iterable[str], extra: Mapping[str, 
         elif root == "steps":
             steps = found.setdefault("steps", {})
             for name in state.graph.nodes if rest == "*" else (rest,):
-                steps[name] = step_view(state, name)
+                steps[name] = step_view(state, name, place)
         elif root not in found:
             _add(state, place, root, found)
     return found
@@ -206,12 +206,16 @@ def next_attempt(state: State, place: Place) -> int:
 # -- views ------------------------------------------------------------------------------
 
 
-def step_view(state: State, name: str) -> dict[str, Any]:
-    """A step as expressions see it: `steps.NAME.output` and the rest."""
+def step_view(state: State, name: str, reader: Place | None = None) -> dict[str, Any]:
+    """A step as expressions see it: `steps.NAME.output` and the rest.
+
+    A step in a loop that reads itself before it has given anything reads what its last visit gave.
+    """
     place = state.places[name]
+    is_itself = reader is not None and state.step_of(reader) is place
     record = None if place.failure_index is None else state.failures[place.failure_index]
     return {
-        "output": place.output,
+        "output": place.before if is_itself and place.output is None else place.output,
         "status": place.status,
         "failure": error_view(place.failure) if place.failure else None,
         "visits": place.visit,

@@ -150,6 +150,8 @@ class Place(msgspec.Struct):
     given: tuple[int, datetime] | None = None
     # -- items only: what its commands so far have given, null for one that gave nothing. Empty once it has ended
     outputs: tuple[Any, ...] = ()
+    # -- steps only: what its last visit that gave anything gave, for a loop that goes on from there
+    before: Any = None
 
     @property
     def is_active(self) -> bool:

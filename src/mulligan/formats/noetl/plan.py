@@ -254,7 +254,7 @@ class Plan:
         action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
         reads = self._texts(final)
         action["auth"] = self._credentials.used_by(*reads)
-        action["seen"] = self._seen(reads, {step.name for step in self._steps})
+        action["seen"] = self._seen(reads, {step.name: self._sources(step) for step in self._steps})
         node = made({"description": final.description or None, "noetl": action, **self._life(final)}, final.at)
         assert isinstance(node, Mapping)
         return node
@@ -310,18 +310,36 @@ class Plan:
 
     def _show_what_was(self, reach: Reach) -> None:
         """Each place is given what it reads of the steps that lead to it, and all that they may have set."""
-        held = reach.holding((self.names[step.name].route, place.name) for place in self.places for step in self._steps)
+        sources = {step.name: self._sources(step) for step in self._steps}
+        held = reach.holding(
+            (source, place.name) for place in self.places for found in sources.values() for source in found
+        )
         for place in self.places:
             if place.action is not None:
-                before = {step.name for step in self._steps if (self.names[step.name].route, place.name) in held}
+                before = {
+                    name: [source for source in found if (source, place.name) in held]
+                    for name, found in sources.items()
+                }
                 place.action["seen"] = self._seen(place.reads, before)
 
-    def _seen(self, reads: tuple[Node | None, ...], before: set[str]) -> dict[str, str] | None:
+    def _sources(self, step: Step) -> list[str]:
+        """Where the envelope of a step is: after a success, and after a failure that leads somewhere."""
+        names = self.names[step.name]
+        return [name for name in (names.route, names.trouble) if any(place.name == name for place in self.places)]
+
+    def _seen(self, reads: tuple[Node | None, ...], before: dict[str, list[str]]) -> dict[str, str] | None:
         named = words(*reads)
-        is_all = "context" in named
-        shown = [step for step in self._steps if step.name in before]
-        shown = [step for step in shown if is_all or step.is_setter or step.name in named or _split(step.name) <= named]
-        return {step.name: f"${{{output_of(self.names[step.name].route)}}}" for step in shown} or None
+        shown = [step for step in self._steps if before[step.name] and self._is_read(step, named)]
+        return {step.name: f"${{{_first_of(before[step.name])}}}" for step in shown} or None
+
+    def _is_read(self, step: Step, named: set[str]) -> bool:
+        return "context" in named or step.is_setter or step.name in named or _split(step.name) <= named
+
+
+def _first_of(sources: list[str]) -> str:
+    """What the first of these places gave that gave anything."""
+    outputs = [output_of(name) for name in sources]
+    return outputs[0] if len(outputs) == 1 else f"{outputs[0]} == null ? {outputs[1]} : {outputs[0]}"
 
 
 def _is_unwaited(call: Call | None) -> bool:
