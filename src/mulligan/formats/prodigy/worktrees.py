@@ -1,0 +1,285 @@
+"""Worktrees, in a worker: each run and each item works in its own, on its own branch, and is merged when it is done.
+
+Outside of a repository (or in one without a commit, in a folder that Git ignores, without Git) all work in place.
+
+Every function may be called again, whatever came of the call before: it finds what is there and goes on. Nothing that
+was changed is ever lost: what a step left uncommitted is committed before it is merged, a worktree is removed only when
+its branch is merged, and files of the user's that are not committed stay as they are.
+
+The user's checkout is never in the middle of a merge: a branch takes up what it is merged into first, in its own
+worktree, so conflicts are there, and the checkout only goes forward.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mulligan import StepError
+from mulligan.formats.prodigy.git import Git, alone_in, is_installed
+
+# In what Git keeps of a worktree: it was made whole, by us. Gone with it.
+_MARK = "mulligan.json"
+_FORWARD_TRIES_MAX = 3
+Work = dict[str, Any]
+
+
+def open_run(run: int) -> Work:
+    """Where the run works: `folder`, `worktree`, `branch`, what it came from (`checkout`, `target`), `session`."""
+    here = os.getcwd()
+    session = f"run-{run}"
+    in_place = {"folder": here, "worktree": "", "branch": "", "checkout": here, "target": "", "session": session}
+    if not is_installed() or not _is_tracked(Git(here)):
+        return in_place
+    checkout = Git(Git(here)("rev-parse", "--show-toplevel"))
+    work = {
+        **in_place,
+        "worktree": str(_worktrees() / session),
+        "prefix": Git(here)("rev-parse", "--show-prefix").rstrip("/"),
+        "checkout": checkout.folder,
+        "target": checkout.branch,
+    }
+    with alone_in(checkout):
+        return _opened(work, f"mulligan/{session}", checkout("rev-parse", "HEAD"))
+
+
+def open_item(run: Work, index: int) -> Work:
+    """Where an item works: what the run has so far, in a worktree of its own."""
+    if not run["branch"]:
+        return run
+    session = f"{run['session']}-item-{index}"
+    with alone_in(Git(run["checkout"])):
+        of_run = _of_run(run)
+        _commit_leftovers(of_run, run)
+        work = {**run, "worktree": str(_worktrees() / session), "target": run["branch"], "session": session}
+        return _opened(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
+
+
+def merge_item(run: Work, item: Work, result: Any = None) -> Any:
+    """Merge an item into its run, and give its `result`. Items come one at a time."""
+    if not item["branch"]:
+        return result
+    with alone_in(Git(run["checkout"])):
+        of_run = _of_run(run)
+        if Path(item["worktree"]).exists():
+            _commit_leftovers(of_run, run)
+            _take_up(
+                item, run["branch"], f"mulligan items {_number(run)} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
+            )
+            of_run("merge", "--quiet", "--ff-only", item["branch"])
+        _remove(item)
+    return result
+
+
+def merge_run(run: Work) -> Work:
+    """Merge the run into the branch that was checked out when it started, and remove its worktree."""
+    if not run["branch"]:
+        return {"merged_into": "", "commits": 0, "kept": []}
+    checkout = Git(run["checkout"])
+    with alone_in(checkout):
+        before = _count(checkout, run["target"] or "HEAD")
+        if Path(run["worktree"]).exists():
+            _forward(checkout, run)
+        _remove(run)
+    after = _count(checkout, run["target"] or "HEAD")
+    return {"merged_into": run["target"], "commits": after - before, "kept": _kept(run)}
+
+
+def close_run(run: Work) -> Work:
+    """After merge steps of the user's own: remove the worktree if its branch is merged, else leave it."""
+    if not run["branch"]:
+        return {"merged_into": "", "kept": []}
+    checkout = Git(run["checkout"])
+    target = run["target"] or "HEAD"
+    with alone_in(checkout):
+        is_there = Path(run["worktree"]).exists()
+        is_dirty = is_there and bool(Git(run["worktree"])("status", "--porcelain"))
+        is_merged = not is_dirty and checkout.holds("merge-base", "--is-ancestor", run["branch"], target)
+        if not is_there or is_merged:
+            _remove(run)
+    return {"merged_into": target if is_merged else "", "kept": _kept(run)}
+
+
+# -- making ----------------------------------------------------------------------------------------------------------
+
+
+def _is_tracked(git: Git) -> bool:
+    """In a checkout that has a commit to start from, in a folder that is part of it."""
+    is_checkout = git.asks("rev-parse", "--is-inside-work-tree") == "true"
+    return is_checkout and git.holds("rev-parse", "--verify", "HEAD") and not git.holds("check-ignore", ".")
+
+
+def _worktrees() -> Path:
+    """Below the home of the runs. $MULLIGAN_OUTPUT_DIR is HOME/runs/N/output."""
+    return Path(os.environ["MULLIGAN_OUTPUT_DIR"]).parents[2] / "worktrees"
+
+
+def _opened(work: Work, branch: str, start: str) -> Work:
+    """The worktree as it is, if it was made whole; else made anew. Nothing has worked in one that was not."""
+    worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
+    found = _mark(worktree)
+    if found is not None:
+        return found
+    _clear(worktree, checkout)
+    checkout.asks("branch", "--delete", branch)  # refused where there is work on it
+    branch = _free(checkout, branch)
+    worktree.parent.mkdir(parents=True, exist_ok=True)
+    checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
+    _fetch_submodules(worktree, checkout)
+    folder = worktree / work["prefix"]
+    folder.mkdir(parents=True, exist_ok=True)
+    work = {**work, "branch": branch, "folder": str(folder)}
+    _write_mark(worktree, work)
+    return work
+
+
+def _mark(worktree: Path) -> Work | None:
+    if not worktree.is_dir() or Git(worktree).asks("rev-parse", "--show-toplevel") != str(worktree.resolve()):
+        return None
+    mark = Git(worktree).own_folder / _MARK
+    found: Work | None = json.loads(mark.read_text()) if mark.exists() else None
+    return found
+
+
+def _write_mark(worktree: Path, work: Work) -> None:
+    mark = Git(worktree).own_folder / _MARK
+    new = mark.with_suffix(".new")
+    new.write_text(json.dumps(work))
+    new.replace(mark)
+
+
+def _clear(worktree: Path, checkout: Git) -> None:
+    """Remove what is left of a worktree that was being made or removed when its process died."""
+    if worktree.exists():
+        checkout.asks("worktree", "remove", "--force", "--force", str(worktree))
+        shutil.rmtree(worktree, ignore_errors=True)
+    checkout("worktree", "prune")
+
+
+def _free(checkout: Git, branch: str) -> str:
+    """A name that no branch has. One that is there may hold work of a run of another home."""
+    names = set(checkout("for-each-ref", "--format=%(refname:short)", "refs/heads/").splitlines())
+    name, count = branch, 1
+    while name in names:
+        count += 1
+        name = f"{branch}-{count}"
+    return name
+
+
+def _fetch_submodules(worktree: Path, checkout: Git) -> None:
+    """Those that the checkout has."""
+    if (worktree / ".gitmodules").exists() and Path(checkout.folder, ".git/modules").is_dir():
+        Git(worktree)("submodule", "--quiet", "update", "--init", "--recursive")
+
+
+def _of_run(run: Work) -> Git:
+    """Git in the run's worktree; made again, where the run was merged and goes on in another round."""
+    worktree, checkout = Path(run["worktree"]), Git(run["checkout"])
+    _unlock(worktree)
+    if _mark(worktree) is None:
+        _clear(worktree, checkout)
+        is_there = checkout.holds("rev-parse", "--verify", f"refs/heads/{run['branch']}")
+        what = (run["branch"],) if is_there else (run["target"] or "HEAD", "-b", run["branch"])
+        checkout("worktree", "add", "--quiet", str(worktree), *what)
+        Path(run["folder"]).mkdir(parents=True, exist_ok=True)
+        _write_mark(worktree, run)
+    return Git(worktree)
+
+
+# -- merging ---------------------------------------------------------------------------------------------------------
+
+
+def _unlock(worktree: Path) -> None:
+    """A lock in a worktree of ours is left over: whoever held it was one of us, and would hold ours, too."""
+    if worktree.is_dir():
+        (Git(worktree).own_folder / "index.lock").unlink(missing_ok=True)
+
+
+def _commit_leftovers(git: Git, work: Work) -> None:
+    git.commit_all(f"What {work['session']} left uncommitted")
+
+
+def _take_up(work: Work, base: str, then: str) -> None:
+    """Bring what is in `base` into the branch. A conflict is a failure, and the branch stays as it was."""
+    worktree = Path(work["worktree"])
+    _unlock(worktree)
+    git = Git(worktree)
+    unsolved = git.paths("diff", "--name-only", "--diff-filter=U")
+    if not unsolved:
+        _commit_leftovers(git, work)
+    conflicts = unsolved or git.merge(base)
+    if conflicts:
+        raise StepError("MERGE_CONFLICT", _conflict(work, base, conflicts, then), retryable=False, details=_place(work))
+
+
+def _conflict(work: Work, base: str, conflicts: list[str], then: str) -> str:
+    files = ", ".join(f"'{path}'" for path in conflicts[:5]) + (" and others" if len(conflicts) > 5 else "")
+    return (
+        f"{files} changed both on '{work['branch']}' and on '{base}': "
+        f"merge '{base}' in {work['worktree']} and commit, then: {then}"
+    )
+
+
+def _place(work: Work) -> Work:
+    return {"worktree": work["worktree"], "branch": work["branch"]}
+
+
+def _number(run: Work) -> str:
+    return str(run["session"]).removeprefix("run-")
+
+
+def _forward(checkout: Git, run: Work) -> None:
+    """The branch that was checked out goes forward to the run's, wherever the user is by now."""
+    for tried in range(_FORWARD_TRIES_MAX):
+        _take_up(run, run["target"] or checkout("rev-parse", "HEAD"), f"mulligan retry {_number(run)}")
+        try:
+            if checkout.branch == run["target"]:
+                checkout("merge", "--quiet", "--ff-only", run["branch"])
+            else:
+                checkout("fetch", "--quiet", ".", f"{run['branch']}:{_target_of(run)}")
+            return
+        except StepError as refused:
+            # Somebody else may have committed meanwhile: then there is more to take up.
+            is_last = tried == _FORWARD_TRIES_MAX - 1
+            if is_last or "overwritten" in refused.message or "fast-forward" not in refused.message:
+                raise _blocked(run, refused) from None
+
+
+def _target_of(run: Work) -> str:
+    if not run["target"]:
+        message = f"no branch was checked out when the run started, and one is now: its work is on '{run['branch']}'"
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_place(run))
+    return str(run["target"])
+
+
+def _blocked(run: Work, refused: StepError) -> StepError:
+    then = f"commit or put away what is in the way, then: mulligan retry {_number(run)}"
+    message = f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}': {refused.message}\n{then}"
+    return StepError("MERGE_BLOCKED", message, retryable=False, details=_place(run))
+
+
+# -- removing --------------------------------------------------------------------------------------------------------
+
+
+def _remove(work: Work) -> None:
+    """Remove a worktree and its branch, which is merged."""
+    checkout = Git(work["checkout"])
+    _clear(Path(work["worktree"]), checkout)
+    checkout.asks("branch", "--delete", "--force", work["branch"])
+
+
+def _kept(run: Work) -> list[str]:
+    """The worktrees of the run that are still there: of items that failed, of a branch that is not merged."""
+    stem = Path(run["worktree"])
+    return sorted(str(path) for path in stem.parent.glob(f"{stem.name}*") if _is_of(path.name, stem.name))
+
+
+def _is_of(name: str, session: str) -> bool:
+    return name == session or name.startswith(f"{session}-item-")
+
+
+def _count(checkout: Git, branch: str) -> int:
+    return int(checkout("rev-list", "--count", branch))
