@@ -13,8 +13,10 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut
 from mulligan.cli.terminal import UsageRefused, complain, show, show_bytes, show_json
 from mulligan.service.logs import event_lines, step_logs
+from mulligan.service.noetl_log import noetl_events
 from mulligan.service.reading import AttemptLog
 
+_NOETL = "noetl"
 _DETAIL_CHARS_MAX = 60
 # A large run has a million events: each is not worth a write of its own.
 _LINES_AT_ONCE = 1000
@@ -71,13 +73,25 @@ def _as_json(run_id: int, step: str, log: AttemptLog) -> dict[str, Any]:
     return {"run_id": run_id, "step": step, "place": log.place, "attempt": log.attempt, **written}
 
 
-def events(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
+def events(
+    run: RunId,
+    named_as: Annotated[
+        str | None, Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Print the events of a run, one a line.
 
     With --json they come as they are kept.
     """
+    if named_as not in (None, _NOETL):
+        raise UsageRefused(f"events have no names of '{named_as}'", hint=f"there is '{_NOETL}'")
     with service_at(home) as service:
-        lines = (line.decode() if as_json else _told(json.loads(line)) for line in event_lines(service, run))
+        if named_as:
+            lines = (json.dumps(line, ensure_ascii=False) for line in noetl_events(service.events(run)))
+        else:
+            lines = (line.decode() if as_json else _told(json.loads(line)) for line in event_lines(service, run))
         while some := list(islice(lines, _LINES_AT_ONCE)):
             show("\n".join(some))
 
