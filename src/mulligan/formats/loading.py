@@ -113,8 +113,8 @@ class _Reading:
         """The first problem of a file that is nobody's, with what may be said about whose it could be."""
         if not self._advice:
             return problem
-        hint = f"{problem.hint}; {self._advice}" if problem.hint else self._advice
-        return msgspec.structs.replace(problem, hint=hint)
+        said = f"{problem.hint} {self._advice}" if problem.hint.endswith("?") else f"{problem.hint}; {self._advice}"
+        return msgspec.structs.replace(problem, hint=said if problem.hint else self._advice)
 
     def _translated(self, root: Node, source: Source) -> Node:
         translate: Translate = import_module(f"mulligan.formats.{source.origin}").translate

@@ -52,7 +52,7 @@ def advice(root: Node) -> str:
     if isinstance(steps, Sequence) and any(_says(step, _SAME_IN_BOTH) for step in steps.items):
         return "in a file of Prodigy's steps have none: --format prodigy"
     if root.entries.keys() & WORKFLOW.keys.keys() <= {"name", "description"}:
-        return f"we read our own files, and those of {', '.join(FORMATS.values())}: this is none of them"
+        return "this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred"
     return ""
 
 

@@ -32,6 +32,7 @@ _NOT_PLAIN = pattern(r":\s|:$|\s#")
 _NOT_PLAIN_IN_FLOW = pattern(r"[,\[\]{}:?#]")
 _ESCAPED = pattern(r"[\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 _NOT_IN_A_BLOCK = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+_UNPRINTABLE = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff\ufffe\uffff]")
 _NUMBER = pattern(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 # Words of YAML 1.1 that some of its readers know and PyYAML does not.
 _WORDS_OF_SOME = frozenset("yYnN")
@@ -136,7 +137,7 @@ def _apart(groups: list[list[str]]) -> list[str]:
 def _comment(texts: list[str], indent: int) -> list[str]:
     """Texts as comments. Each line of them begins one."""
     start = " " * indent + "# "
-    said = [_ESCAPED.sub(_escape, line) for text in texts for line in text.splitlines()]
+    said = [_UNPRINTABLE.sub("\ufffd", line) for text in texts for line in text.splitlines()]
     room = _REMARK_WIDTH - len(start)
     parts = (wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""] for line in said)
     return [(start + part).rstrip() for lines in parts for part in lines]

@@ -1,0 +1,206 @@
+"""`mulligan convert`, and `--format`: other systems' files at the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .commands import Said, mulligan, workflow
+
+TORC = """\
+name: sweep
+jobs:
+  - name: prepare
+    command: echo ready
+  - name: work
+    command: echo done
+    depends_on: [prepare]
+"""
+OURS = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"
+NAMELESS = "name: nightly\nsteps:\n  - shell: echo one\n  - shell: echo two\n"
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def steps(said: Said) -> dict[str, str]:
+    assert said.code == 0, said.err
+    return {name: step["status"] for name, step in said.json["steps"].items()}
+
+
+# Convert
+
+
+def test_what_is_written_runs_as_the_file_does() -> None:
+    as_it_is = mulligan("run", workflow(TORC, "sweep.yaml"), "--json")
+
+    said = mulligan("convert", "sweep.yaml", "-o", "ours.yaml")
+
+    assert (said.code, said.out, said.err.splitlines()[-1]) == (0, "", "wrote ours.yaml")
+    assert Path("ours.yaml").read_text().startswith("# Converted from sweep.yaml (Torc) by `mulligan convert`.\n")
+    assert steps(mulligan("run", "ours.yaml", "--json")) == steps(as_it_is)
+
+
+def test_it_is_written_to_standard_output_where_no_file_is_named() -> None:
+    mulligan("convert", workflow(TORC, "sweep.yaml"), "-o", "ours.yaml")
+
+    said = mulligan("convert", "sweep.yaml")
+
+    assert (said.code, said.out) == (0, Path("ours.yaml").read_text())
+
+
+def test_as_json_the_text_comes_with_what_is_known_of_it() -> None:
+    text = mulligan("convert", workflow(TORC, "sweep.yaml")).out
+
+    said = mulligan("convert", "sweep.yaml", "--json")
+
+    assert (said.code, said.err) == (0, "")
+    assert {**said.json, "warnings": []} == {
+        "file": "sweep.yaml",
+        "format": "torc",
+        "out": None,
+        "text": text,
+        "warnings": [],
+    }
+
+
+def test_a_file_of_ours_is_written_as_it_is() -> None:
+    said = mulligan("convert", workflow(OURS, "hello.yaml"))
+
+    assert said == (0, OURS, "'hello.yaml' is a file of ours already: it is written as it is\n")
+
+
+def test_a_python_file_is_ours() -> None:
+    text = "from mulligan import Workflow\n\nflow = Workflow('hello')\nflow.step('greet', shell='echo hello')\n"
+
+    said = mulligan("convert", workflow(text, "hello.py"))
+
+    assert said == (0, text, "'hello.py' is a file of ours already: it is written as it is\n")
+
+
+def test_a_file_without_a_name_of_its_own_keeps_that_of_its_file() -> None:
+    workflow("- shell: echo one\n", "nightly.yml")
+
+    said = mulligan("convert", "nightly.yml")
+
+    assert said.out.splitlines()[2] == "name: nightly"
+
+
+def test_the_file_itself_is_never_written() -> None:
+    said = mulligan("convert", workflow(TORC, "sweep.yaml"), "-o", "../" + Path.cwd().name + "/sweep.yaml")
+
+    assert (said.code, Path("sweep.yaml").read_text()) == (2, TORC)
+    assert said.err == (
+        f"error[usage]: '../{Path.cwd().name}/sweep.yaml' is the file itself\n  name another one for what is written\n"
+    )
+
+
+def test_what_is_refused_is_not_written() -> None:
+    workflow(TORC.replace("[prepare]", "[prepaer]"), "sweep.yaml")
+
+    said = mulligan("convert", "sweep.yaml", "-o", "ours.yaml")
+
+    assert (said.code, Path("ours.yaml").exists()) == (2, False)
+    assert "sweep.yaml:7:18: " in said.err and "did you mean 'prepare'?" in said.err
+
+
+# --format
+
+
+def test_a_file_that_could_be_anybodys_is_read_as_it_is_said_to_be() -> None:
+    workflow(NAMELESS, "nightly.yaml")
+
+    told = mulligan("validate", "nightly.yaml")
+    said = mulligan("run", "nightly.yaml", "--format", "prodigy", "--json")
+
+    assert (told.code, "--format prodigy" in told.err) == (2, True)
+    assert set(steps(said).values()) == {"completed"}
+
+
+def test_validate_says_whose_file_it_is() -> None:
+    said = mulligan("validate", workflow(TORC, "sweep.yaml"))
+
+    assert (said.code, said.out) == (0, "sweep.yaml: ok, a Torc file: 2 steps, 1 edge, 1 input\n")
+
+
+def test_validate_says_whose_file_it_is_in_json_too() -> None:
+    said = mulligan("validate", "--json", workflow(TORC, "sweep.yaml"))
+
+    assert (said.json["ok"], said.json["format"]) == (True, "torc")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "sweep.yaml"),
+        ("validate", "sweep.yaml"),
+        ("step", "sweep.yaml", "work"),
+        ("convert", "sweep.yaml"),
+        ("fork", "1", "--from", "work", "--file", "sweep.yaml"),
+    ],
+)
+def test_a_system_that_nobody_knows_is_refused_with_those_that_there_are(words: tuple[str, ...]) -> None:
+    mulligan("run", workflow(TORC, "sweep.yaml"))
+
+    said = mulligan(*words, "--format", "airflow")
+
+    assert said == (
+        2,
+        "",
+        "error[input.invalid]: 'airflow' is no system whose files can be read\n"
+        "  there are torc, prodigy, noetl, alphred, and mulligan for our own\n",
+    )
+
+
+def test_one_step_of_a_foreign_file_runs_alone() -> None:
+    said = mulligan("step", workflow(TORC, "sweep.yaml"), "work", "--format", "torc")
+
+    assert (said.code, said.out) == (0, "done\n")
+
+
+def test_a_fork_may_take_a_corrected_foreign_file() -> None:
+    mulligan("run", workflow(TORC.replace("echo done", "exit 3"), "sweep.yaml"))
+
+    workflow(TORC, "corrected.yaml")
+    said = mulligan("fork", "1", "--from", "work", "--file", "corrected.yaml", "--format", "torc", "--json")
+
+    assert steps(said) == {"prepare": "completed", "work": "completed"}
+
+
+def test_a_fork_without_a_file_has_no_format() -> None:
+    mulligan("run", workflow(TORC, "sweep.yaml"))
+
+    said = mulligan("fork", "1", "--from", "work", "--format", "torc")
+
+    assert said == (2, "", "error[usage]: --format is about a file\n  name it: --file FILE\n")
+
+
+def test_a_graph_may_be_told_both_the_picture_and_the_system() -> None:
+    workflow(TORC, "sweep.yaml")
+
+    said = mulligan("graph", "sweep.yaml", "--format", "torc", "--format", "mermaid")
+
+    assert (said.code, said.out) == (0, mulligan("graph", "sweep.yaml").out)
+
+
+@pytest.mark.parametrize("words", [("svg", "png"), ("torc", "noetl")])
+def test_a_graph_is_told_each_of_them_once(words: tuple[str, str]) -> None:
+    said = mulligan("graph", workflow(TORC, "sweep.yaml"), "--format", words[0], "--format", words[1])
+
+    assert said == (
+        2,
+        "",
+        f"error[usage]: '{words[0]}' and '{words[1]}' cannot both be\n  leave one of them out\n",
+    )
+
+
+def test_a_file_that_has_changed_is_read_as_what_the_run_took_it_for() -> None:
+    mulligan("run", workflow(NAMELESS.replace("echo two", "exit 3"), "nightly.yaml"), "--format", "prodigy")
+
+    workflow("# the same again\n" + Path("nightly.yaml").read_text(), "nightly.yaml")
+    same = mulligan("retry", "1", "--dry-run")
+    workflow(NAMELESS, "nightly.yaml")
+    changed = mulligan("retry", "1", "--dry-run")
+
+    assert "note: 'nightly.yaml' has changed" not in same.err
+    assert "note: 'nightly.yaml' has changed" in changed.err

@@ -1,0 +1,181 @@
+"""Whose a file is: told by what is in it, and never a file of ours for anybody else's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mulligan.errors import InputInvalid, LanguageError
+from mulligan.formats import examine
+from mulligan.formats.recognition import FORMATS, checked, recognised
+from mulligan.language.document import decode, parse
+from mulligan.language.nodes import Source
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+OURS = sorted(EXAMPLES.glob("*.yaml"))
+
+FOREIGN = [
+    # Torc: its jobs; a file that lost them is still its.
+    ("torc", "name: sweep\njobs: []"),
+    ("torc", "name: sweep\njobs:\n  - {name: a, command: echo}"),
+    ("torc", "name: sweep\nfailure_handlers: []"),
+    ("torc", "name: sweep\njobs:\nresource_requirements: []"),
+    # NoETL: its apiVersion, or its list of steps, which have our word for a name.
+    ("noetl", "apiVersion: noetl.io/v1"),
+    ("noetl", "apiVersion: noetl.io/v2\nkind: Playbook\nworkflow: [{step: start}]"),
+    ("noetl", "metadata: {name: x}\nworkflow: [{step: start, next: [{step: end}]}]"),
+    # Alphred: the draft, what is left of one, and the older form.
+    ("alphred", '{"treeKey": "design"}'),
+    ("alphred", '{"name": "x", "nodes": [], "edges": []}'),
+    ("alphred", '{"name": "x", "version": 1, "phases": [{"name": "a"}]}'),
+    # Prodigy: the forms of a regular workflow.
+    ("prodigy", "- shell: make"),
+    ("prodigy", "- claude: /fix"),
+    ("prodigy", "- /prodigy-code-review"),
+    ("prodigy", "- prodigy-lint"),
+    ("prodigy", "- name: prodigy-lint\n- shell: make"),
+    ("prodigy", "commands:\n  - shell: make"),
+    ("prodigy", "name: x\ntasks:\n  - name: Build\n    shell: make"),
+    ("prodigy", "steps:\n  - shell: make\n  - claude: /fix"),
+    ("prodigy", "steps:\n  - /fix"),
+    # Prodigy: MapReduce, with or without its mode.
+    ("prodigy", "name: x\nmode: mapreduce\nmap: {input: a.json}"),
+    ("prodigy", "name: x\nmap:\n  input: a.json\n  agent_template: [{shell: echo}]"),
+]
+# Ours, and nobody's, whatever words of others are in it.
+NOT_FOREIGN = [
+    "steps:\n  - {step: a, shell: echo}",
+    # Keys of others in a file of ours are slips, and refused as such.
+    "jobs: []\nsteps:\n  - {step: a, shell: echo}",
+    "steps:\n  - {shell: echo}\n  - {step: a, claude: /fix}",
+    "name: x",
+    "steps: []",
+    "steps:\n  - shell: make",
+    "jobs: {build: {steps: []}}",
+    "workflow: child.yaml",
+    "nodes: 3",
+    "mode: fast\nsteps:\n  - {step: a, shell: echo}",
+    "- hosts: all\n  tasks: []",
+    "- a\n- b",
+    "a text",
+    "42",
+]
+
+
+@pytest.mark.parametrize(("system", "text"), FOREIGN)
+def test_a_file_is_told_by_what_is_in_it(system: str, text: str) -> None:
+    assert recognised(parse(Source(text, "x.yaml"))) == system
+
+
+@pytest.mark.parametrize("text", NOT_FOREIGN)
+def test_what_is_ours_or_nobodys_is_nobody_elses(text: str) -> None:
+    assert recognised(parse(Source(text, "x.yaml"))) == ""
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
+def test_no_example_of_ours_is_taken_for_another_systems(path: Path) -> None:
+    assert recognised(parse(decode(path.read_bytes(), str(path)))) == ""
+
+
+def test_a_large_file_of_ours_is_told_by_its_first_step() -> None:
+    root = parse(Source("steps:\n  - {step: a, shell: echo}\n" + "  - {shell: echo}\n" * 10, "x.yaml"))
+    steps = root.get("steps")  # type: ignore[union-attr]
+    steps.items = _OnlyTheFirst(steps.items)  # type: ignore[union-attr]
+
+    assert recognised(root) == ""
+
+
+class _OnlyTheFirst(list):  # type: ignore[type-arg]
+    """A list of which nobody may look at more than one entry."""
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        yield self[0]
+        raise AssertionError("the second one was looked at")
+
+
+# What is said where nobody knows it
+
+
+def refusal(text: str, named: str | None = None) -> str:
+    with pytest.raises(LanguageError) as refused:
+        examine("build.yaml", text=text, named=named)
+    return refused.value.render()
+
+
+def test_steps_without_names_may_be_prodigys() -> None:
+    assert (
+        refusal("steps:\n  - shell: make\n  - shell: make test\n")
+        == """\
+error[language.missing_key]: build.yaml:2:5: the step has no name
+  2 |   - shell: make
+    |     ^ add 'step: NAME'; in a file of Prodigy's steps have none: --format prodigy
+error[language.missing_key]: build.yaml:3:5: the step has no name
+  3 |   - shell: make test
+    |     ^ add 'step: NAME'"""
+    )
+
+
+def test_a_list_may_be_prodigys() -> None:
+    assert (
+        refusal("- lint\n- fix\n")
+        == """\
+error[language.type]: build.yaml:1:1: a workflow is a mapping, and this is a list
+  1 | - lint
+    | ^ put the list under 'steps:'; if these are Prodigy's steps: --format prodigy"""
+    )
+
+
+def test_a_file_of_nobody_whom_we_know_is_told_so() -> None:
+    assert (
+        refusal("name: ci\njobs:\n  build: {runs-on: x}\n")
+        == """\
+error[language.unknown_key]: build.yaml:2:1: 'jobs' is not a key of the workflow
+  2 | jobs:
+    | ^^^^ did you mean 'steps'? this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred"""
+    )
+
+
+def test_a_file_of_ours_that_is_refused_is_told_nothing_of_others() -> None:
+    assert (
+        refusal("steps:\n  - {step: a, shell: echo, claude: /fix}\n")
+        == """\
+error[language.unknown_key]: build.yaml:2:28: 'claude' is not a key of step 'a'
+  2 |   - {step: a, shell: echo, claude: /fix}
+    |                            ^^^^^^ did you mean 'agent'?"""
+    )
+
+
+def test_our_own_name_makes_any_file_one_of_ours() -> None:
+    assert "'jobs' is not a key of the workflow" in refusal("name: x\njobs: []\n", named="mulligan")
+
+
+@pytest.mark.parametrize("system", FORMATS)
+def test_a_file_that_is_not_of_the_system_named_is_refused_with_its_place(system: str) -> None:
+    said = refusal(json.dumps({"steps": [{"step": "a", "shell": "echo"}]}), named=system)
+
+    assert said.startswith("error[language.") and "build.yaml:1:" in said
+
+
+@pytest.mark.parametrize("system", FORMATS)
+def test_a_python_file_is_of_no_other_system(system: str, tmp_path: Path) -> None:
+    path = tmp_path / "build.py"
+    path.write_text("import mulligan\n")
+
+    with pytest.raises(LanguageError) as refused:
+        examine(path, named=system)
+
+    assert refused.value.render() == (
+        f"error[language.format]: {path}: this is a Python file, and {FORMATS[system]} has none"
+    )
+
+
+def test_a_system_that_nobody_knows_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InputInvalid) as refused:
+        checked("airflow")
+
+    assert (refused.value.message, refused.value.hint) == (
+        "'airflow' is no system whose files can be read",
+        "there are torc, prodigy, noetl, alphred, and mulligan for our own",
+    )
