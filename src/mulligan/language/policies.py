@@ -36,7 +36,13 @@ def read_policy(name: str, node: Node, scope: Scope, settings: Settings) -> Retr
     if found is None:
         hint = did_you_mean(name, policies.entries if policies else ()) or "declare it under 'retry_policies:'"
         raise scope.source.refuse("unknown_policy", f"there is no retry policy '{name}'", node, hint=hint)
-    return _policy(POLICY.read(found, f"retry policy '{name}'", scope.source), scope, settings)
+    known: dict[str, Retry] = scope.draft.plain_policies
+    if name in known:
+        return known[name]
+    retry = _policy(POLICY.read(found, f"retry policy '{name}'", scope.source), scope, settings)
+    if not scope.source.problems and not any(rule.recovery_script for rule in retry.rules):
+        known[name] = retry
+    return retry
 
 
 def _policy(form: Fields, scope: Scope, settings: Settings) -> Retry:

@@ -78,6 +78,8 @@ class Draft(msgspec.Struct):
     files: dict[str, str] = {}
     breakers: dict[str, Breaker] = {}
     policies: Mapping | None = None
+    # Those that mean the same wherever they are used, read.
+    plain_policies: dict[str, Any] = {}
     handlers: Mapping | None = None
     # Names that some map of the file binds: anywhere else they are a slip.
     item_names: frozenset[str] = frozenset()

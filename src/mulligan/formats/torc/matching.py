@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 from mulligan.language.nodes import Node, Scalar, Source, shorten
@@ -15,8 +18,30 @@ Thing = TypeVar("Thing")
 
 # How an expression begins whose matches all begin alike. What a quantifier follows may be missing.
 _PREFIX = pattern(r"\^([A-Za-z0-9_-]+)(?![A-Za-z0-9_?*{-])")
+# What matches within one line whatever stands in the others: no group, and no class that has a line break in it.
+_WITHIN_LINES = pattern(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
 # The end of a text in Rust, as Python writes it.
 _RUST_END = pattern(r"(?<!\\)((?:\\\\)*)\\z")
+
+
+class _Lines:
+    """Names as the lines of one text, which is searched as a whole."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._text = "\n".join(names)
+        self._starts = list(accumulate((len(name) + 1 for name in names), initial=0))
+        self.has_breaks = len(names) != self._text.count("\n") + 1
+
+    def matched(self, expression: str) -> Iterator[str]:
+        search = re.compile(expression, re.MULTILINE).search
+        position = 0
+        while found := search(self._text, position):
+            line = bisect_right(self._starts, found.start()) - 1
+            yield self._names[line]
+            position = self._starts[line + 1]
+            if position > len(self._text):
+                return
 
 
 class Known(Generic[Thing]):
@@ -55,12 +80,24 @@ class Known(Generic[Thing]):
     def _searched(self, text: str, node: Scalar) -> tuple[Thing, ...]:
         written = _RUST_END.sub(r"\1\\Z", text)
         at = Scalar(written, text, node.style, node.line, node.column, node.end_column)
-        search = re.compile(PATTERN.read(at, "the expression", self._source)).search
-        found = tuple(self.things[name] for name in self._candidates(written) if search(name))
+        expression: str = PATTERN.read(at, "the expression", self._source)
+        found = tuple(self.things[name] for name in self._matched(expression))
         if not found and self._is_whole:
             message = f"no {self.what} matches '{shorten(text)}'"
             raise self._source.refuse(f"unknown_{self.what.replace(' ', '_')}", message, node)
         return found
+
+    def _matched(self, expression: str) -> Iterator[str]:
+        """The names in which it is found. Thousands of jobs may have one each: it is not asked of every name."""
+        if _WITHIN_LINES.fullmatch(expression) and not self._lines.has_breaks:
+            yield from self._lines.matched(expression)
+        else:
+            search = re.compile(expression).search
+            yield from (name for name in self._candidates(expression) if search(name))
+
+    @cached_property
+    def _lines(self) -> _Lines:
+        return _Lines(list(self.things))
 
     def _candidates(self, text: str) -> list[str]:
         """The names that may match, in their order: those that begin as the expression does, if that is plain."""
