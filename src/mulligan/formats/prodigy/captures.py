@@ -22,22 +22,38 @@ def redirection(form: Fields) -> str:
     return {"both": _BOTH, "stderr": _ERRORS}.get(streams or "", "")
 
 
-def captured_format(form: Fields) -> dict[str, Any]:
-    """Our `capture`: what is made of the output."""
+def captured_format(form: Fields, kind: str) -> dict[str, Any]:
+    """Our `capture`: what is made of the output. An agent's answer is an object in any case."""
     found = _FORMATS.get(form.get("capture_format", "string"))
-    return {"capture": found} if found else {}
+    return {"capture": found} if found and kind != "claude" else {}
 
 
-def after(form: Fields | None, kind: str, spot: Spot, place: Place) -> Place:
-    """The place once the step has run: what it gave is in Prodigy's variables."""
+def answers_json(form: Fields) -> bool:
+    """Whether an agent has to answer with JSON."""
+    return form.get("capture_format") in ("json", "number")
+
+
+def said_by_agent(output: str, field: str = "content") -> str:
+    """What an agent said. Where a handler stands in for it the output is that of the handler."""
+    return f"(type({output}) == map && has({output}.{field}) ? {output}.{field} : {output})"
+
+
+def after(form: Fields | None, kind: str, spot: Spot, place: Place, *, is_certain: bool) -> Place:
+    """The place once the step has run: what it gave is in Prodigy's variables.
+
+    `is_certain`: nobody reads it unless the step's own command has done its work.
+    """
     if not spot.output:
         return place
-    value = _value(form, spot)
+    value = _value(form, kind, spot.output, is_certain=is_certain)
     said = {"last.output": value}
     if kind in ("shell", "claude"):
         said[f"{kind}.output"] = value
     for name in _names(form):
-        said |= _captured(name, value, spot, form)
+        said |= {name: value, f"{name}.stdout": value}
+        said |= _ending(name, spot, is_certain=is_certain)
+        if form is not None and redirection(form):
+            said[f"{name}.stderr"] = value
     return place.knowing(said)
 
 
@@ -48,24 +64,29 @@ def _names(form: Fields | None) -> list[str]:
     return [name for name in named if isinstance(name, str)]
 
 
-def _value(form: Fields | None, spot: Spot) -> str:
-    if form is not None and form.get("capture_format") == "boolean":
-        words = "['true', 'yes', '1', 'on']"
-        return f"({spot.output} != null && {spot.output}.trim().lowerAscii() in {words})"
-    return spot.output
-
-
-def _captured(name: str, value: str, spot: Spot, form: Fields | None) -> dict[str, str]:
-    """A variable, and what is known about how it came about."""
-    step = step_path(spot.name)
-    said = {name: value, f"{name}.stdout": value}
-    if spot.name:
-        said[f"{name}.success"] = f"({step}.status == 'completed')"
-        failed = f"{step}.failure != null && {step}.failure.exit_code != null ? {step}.failure.exit_code : 1"
-        said[f"{name}.exit_code"] = f"({step}.status == 'completed' ? 0 : {failed})"
-    else:
-        said[f"{name}.success"] = f"({spot.output} != null)"
-        said[f"{name}.exit_code"] = f"({spot.output} != null ? 0 : 1)"
-    if form is not None and redirection(form):
-        said[f"{name}.stderr"] = value
+def _value(form: Fields | None, kind: str, output: str, *, is_certain: bool) -> str:
+    wanted = "string" if form is None else form.get("capture_format", "string")
+    said = output
+    if kind == "claude":
+        field = "json" if form is not None and answers_json(form) else "content"
+        said = f"{output}.{field}" if is_certain else said_by_agent(output, field)
+    if wanted == "boolean":
+        return f"({output} != null && {said}.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"
+    if wanted == "lines" and kind == "claude":
+        return f"{said}.split('\\n')"
     return said
+
+
+def _ending(name: str, spot: Spot, *, is_certain: bool) -> dict[str, str]:
+    """How the step ended: of an item's command it is only known whether it gave something."""
+    if is_certain:
+        return {f"{name}.success": "true", f"{name}.exit_code": "0"}
+    if not spot.name:
+        said = {"success": f"({spot.output} != null)", "exit_code": f"({spot.output} != null ? 0 : 1)"}
+        return {f"{name}.{field}": expression for field, expression in said.items()}
+    step = step_path(spot.name)
+    failed = f"{step}.failure != null && {step}.failure.exit_code != null ? {step}.failure.exit_code : 1"
+    return {
+        f"{name}.success": f"({step}.status == 'completed')",
+        f"{name}.exit_code": f"({step}.status == 'completed' ? 0 : {failed})",
+    }

@@ -45,13 +45,13 @@ VALIDATION_VARIABLES = {
 
 
 def checks(
-    form: Fields, title: str, place: Place, translation: Translation, translate: Translate
+    form: Fields, kind: str, title: str, place: Place, translation: Translation, translate: Translate
 ) -> dict[str, Any] | None:
     """The chain of checks of a step; None where nothing is asked."""
     after = msgspec.structs.replace(place, row=Unread(), names=place.names | {"output"})
     chain: list[dict[str, Any]] = []
     if "output_file" in form:
-        chain.append(_written(form.at("output_file"), after, translation))
+        chain.append(_written(form.at("output_file"), kind, after, translation))
     chain += _of_commits(form, title, after, translation)
     if form.get("skip_validation"):
         return chained(chain)
@@ -82,11 +82,16 @@ def _limited(commands: list[dict[str, Any]], form: Fields) -> list[dict[str, Any
     return [{**said, **command} if "timeout" in command else {**command, **said} for command in commands]
 
 
-def _written(node: Node, after: Place, translation: Translation) -> dict[str, Any]:
+def _written(node: Node, kind: str, after: Place, translation: Translation) -> dict[str, Any]:
     assert isinstance(node, Scalar)
     path = made(text(node, after, translation), node)
-    args = {"path": path, "content": "${output}", "create_dirs": True}
+    args = {"path": path, "content": _given(kind), "create_dirs": True}
     return {"python": {"call": actions.WRITE}, "args": args}
+
+
+def _given(kind: str) -> str:
+    """What a command gave, for the check behind it."""
+    return "${output.content}" if kind == "claude" else "${output}"
 
 
 def _of_commits(form: Fields, title: str, after: Place, translation: Translation) -> list[dict[str, Any]]:
@@ -130,7 +135,7 @@ def _judged(form: Fields, place: Place, translation: Translation, translate: Tra
     if not commands:
         return {}
     *before, last = commands
-    last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, place, translation)}}
+    last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, place, translation)}}
     if "timeout" in form:
         last["timeout"] = spelled(form["timeout"])
     if "on_incomplete" in form:
@@ -154,8 +159,8 @@ def _checking(form: Fields, place: Place, translation: Translation, translate: T
     return [read(node, place, translation)]
 
 
-def _judge_args(form: Fields, place: Place, translation: Translation) -> dict[str, Any]:
-    args: dict[str, Any] = {"output": "${output}"}
+def _judge_args(form: Fields, last: dict[str, Any], place: Place, translation: Translation) -> dict[str, Any]:
+    args: dict[str, Any] = {"output": _given("claude" if "agent" in last else "shell")}
     if "threshold" in form:
         args["threshold"] = _percent(form.at("threshold"), translation)
     if "result_file" in form:

@@ -9,9 +9,10 @@ Its documents disagree with each other, and its four executors with its document
 | a text, a list of texts or of steps | each in turn | the step is recovered | fails |
 | `{commands, strategy}` | the commands | by the strategy | fails, unless `fail_workflow: false` |
 | `{shell}`, `{claude}` | the command | the step is recovered | fails, unless `fail_workflow: false` |
-| the same with `max_attempts: N`, `max_retries: N` or `retry_original` | the command | the step's own command runs again | |
-| | | | goes on, unless `fail_workflow: true`; in an item: fails, unless `false` |
-| `{claude}` in a regular workflow | as with `max_attempts: 3` | | as above |
+| the same, `max_attempts`, `max_retries` or `retry_original` | the command | the step's own runs again | goes on (a) |
+| `{claude}` in a regular workflow | the command | as with `max_attempts: 3` | goes on (a) |
+
+(a) Unless `fail_workflow: true`. In an item, in `reduce` and in `merge` it fails, unless `fail_workflow: false`.
 
 `max_attempts` counts all runs of the step's command, `max_retries` those after the first. A strategy: `recovery` and
 `fallback` complete the step; `cleanup` leaves the failure as it is; `custom` is `recovery`, since what its commands
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from mulligan.formats.prodigy.captures import said_by_agent
 from mulligan.formats.prodigy.commits import committing
 from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.keys import HANDLER_FORM
@@ -73,9 +75,7 @@ def handler(node: Node, place: Place, translation: Translation, translate: Trans
 
 def handling(place: Place) -> Place:
     """The place of a handler's commands."""
-    return msgspec.structs.replace(
-        place.knowing(ERROR_VARIABLES), row=Unread(), names=place.names - {"output"}, is_regular=False
-    )
+    return msgspec.structs.replace(place.knowing(ERROR_VARIABLES), row=Unread(), is_regular=False)
 
 
 def command_list(node: Node, place: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
@@ -156,4 +156,4 @@ def _captured(form: Fields, name: str, inner: Place) -> str:
     node = form["capture"][name]
     text = filled(node.text, inner)
     is_expression = text.startswith("${") and text.endswith("}") and text.count("${") == 1
-    return text[2:-1] if is_expression else "output"
+    return text[2:-1] if is_expression else said_by_agent("output")

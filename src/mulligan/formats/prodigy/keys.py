@@ -21,6 +21,7 @@ from mulligan.language.shapes import (
     Shape,
     Template,
     Value,
+    number,
     whole,
 )
 
@@ -95,7 +96,7 @@ RETRY = Record(
         "initial_delay": Key(SECONDS, "the first delay (default 1s)"),
         "max_delay": Key(SECONDS, "no delay is longer (default 30s)"),
         "jitter": Key(FLAG, "true: delays are spread"),
-        "jitter_factor": Key(as_node(Json()), "by how much (default 0.3)"),
+        "jitter_factor": Key(number(0, 2), "by how much (default 0.3)"),
         "retry_on": Key(
             ListOf(Either("a kind of error or a pattern", text=Choice(RETRY_ON), mapping=RETRY_PATTERN), or_one=True),
             "only these failures are tried again",
@@ -222,7 +223,7 @@ METADATA = Record(
 
 KINDS = ("claude", "shell", "test", "foreach", "write_file", "command")
 _ANALYSIS = Key(as_node(Json()), "analysis before the step, which Prodigy has removed: not honoured")
-STEP = Record(
+STEP: Record = Record(
     "step",
     {
         "name": Key(ANY_TEXT, "its title; alone, with 'args', a Claude command"),

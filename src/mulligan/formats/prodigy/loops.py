@@ -36,10 +36,9 @@ def loop(form: Fields, spot: Spot, place: Place, translation: Translation) -> Lo
     if "do" not in own:
         raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
     before, over, total, extra = _over(listed, spot, place, translation)
-    parallel = own.get("parallel", 1)
     keys = {
         "over": over,
-        "max_parallel": {True: PARALLEL_DEFAULT, False: 1}.get(parallel, parallel),
+        "max_parallel": _parallel(own),
         "max_items": own.get("max_items"),
         "on_item_failure": "collect" if own.get("continue_on_error") else "stop",
         **extra,
@@ -47,6 +46,11 @@ def loop(form: Fields, spot: Spot, place: Place, translation: Translation) -> Lo
     variables = {"item": "item", "index": "index", "total": _bounded(total, own.get("max_items"))}
     inner = msgspec.structs.replace(place.knowing(variables), row=Commands(), names=ITEM_NAMES, is_regular=False)
     return Loop(before, keys, own.at("do"), inner)
+
+
+def _parallel(own: Fields) -> int:
+    said = own.get("parallel", False)
+    return (PARALLEL_DEFAULT if said else 1) if isinstance(said, bool) else int(said)
 
 
 def _refuse_elsewhere(form: Fields, place: Place, translation: Translation) -> None:
@@ -59,9 +63,8 @@ def _refuse_elsewhere(form: Fields, place: Place, translation: Translation) -> N
 def _listed(own: Fields, translation: Translation) -> Node:
     found = [key for key in ("foreach", "input", "items") if key in own]
     if len(found) != 1:
-        raise translation.source.refuse(
-            "prodigy", "'foreach' does not say what is listed", own.node, hint="add 'items: […]'"
-        )
+        message = "'foreach' does not say what is listed"
+        raise translation.source.refuse("prodigy", message, own.node, hint="add 'items: […]'")
     return own.at(found[0])
 
 
@@ -89,4 +92,6 @@ def _item(node: Node, translation: Translation) -> Any:
 
 
 def _bounded(total: str, most: int | None) -> str:
-    return total if most is None else f"({total} < {most} ? {total} : {most})"
+    if most is None or total.isdigit():
+        return total if most is None else str(min(int(total), most))
+    return f"({total} < {most} ? {total} : {most})"

@@ -28,19 +28,16 @@ PARAMETER = Record(
         "validation": Key(as_node(Json()), "not honoured"),
     },
 )
+_PARAMETER = Either("a parameter", text=as_node(TEXT), mapping=PARAMETER)
 PARAMETER_LISTS = Record(
     "parameters",
     {
-        "required": Key(
-            ListOf(Either("a parameter", text=as_node(TEXT), mapping=PARAMETER)), "those without a default"
-        ),
-        "optional": Key(
-            ListOf(Either("a parameter", text=as_node(TEXT), mapping=PARAMETER)), "those that may be left out"
-        ),
+        "required": Key(ListOf(_PARAMETER), "those without a default"),
+        "optional": Key(ListOf(_PARAMETER), "those that may be left out"),
     },
 )
 PARAMETERS = as_node(Either("lists of parameters, or a mapping of them", mapping=PARAMETER_LISTS))
-_BY_NAME = MapOf(Either("a parameter", text=as_node(TEXT), mapping=PARAMETER))
+_BY_NAME = MapOf(_PARAMETER)
 RECORDS = (PARAMETER, PARAMETER_LISTS)
 
 
@@ -59,9 +56,8 @@ def parameters(form: Fields, place: Place, translation: Translation) -> tuple[di
     if not isinstance(node, Mapping):
         message = f"'parameters' is {describe(node)}, a mapping is expected"
         raise translation.source.refuse("type", message, node)
-    inputs = dict(
-        _listed(node, translation) if set(node.entries) <= {"required", "optional"} else _named(node, translation)
-    )
+    read = _listed if set(node.entries) <= {"required", "optional"} else _named
+    inputs = dict(read(node, translation))
     return inputs, place.knowing({name: f"inputs.{name}" for name in inputs})
 
 

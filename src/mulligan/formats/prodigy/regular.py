@@ -77,5 +77,5 @@ def at_of(step: dict[str, Any], otherwise: Node) -> Node:
         if isinstance(value, dict):
             return at_of(value, otherwise)
         if not isinstance(value, str | bool | int | float | list | None):
-            return value  # type: ignore[no-any-return]
+            return value
     return otherwise

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from mulligan.formats.prodigy.durations import SECONDS, spelled
-from mulligan.formats.translation import Translation
+from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, plain
 from mulligan.language.shapes import Fields, Key, ListOf, Record, number
 
@@ -46,7 +46,7 @@ def _rule(matched: str | Fields, retries: int, backoff: dict[str, Any]) -> dict[
     if matched == "timeout":
         # Ours is told by its code; the others only by what they say.
         return {"pattern": f"{_PATTERNS['timeout']}|took longer than", "max_retries": retries, **backoff}
-    pattern = _PATTERNS[matched] if isinstance(matched, str) else matched["pattern"]
+    pattern = _PATTERNS[matched] if isinstance(matched, str) else made(matched["pattern"], matched.at("pattern"))
     return {"pattern": pattern, "max_retries": retries, **backoff}
 
 

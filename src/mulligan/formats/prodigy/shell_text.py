@@ -17,6 +17,7 @@ from mulligan.formats.prodigy.variables import (
     ARGUMENTS,
     environment,
     filled,
+    is_constant,
     known,
     refuse_unavailable,
     replaced,
@@ -89,6 +90,8 @@ def _in_shell(match: re.Match[str], place: Place, own: frozenset[str]) -> str:
     found = None if path in own or path.isdigit() else known(path, place)
     if found is None:
         return _kept(match, place)
+    if is_constant(found.expression):
+        return found.expression
     if default is None:
         return f"${{{found.expression}}}"
     if not found.is_field and _PLAIN_PATH.fullmatch(found.expression):
@@ -113,8 +116,11 @@ def _quoted(naive: str, place: Place) -> str | None:
         if _is_command(spot, naive, end):
             return None
         if spot.danger == SINGLE_QUOTES:
-            pieces += [naive[position:start], "'\"", naive[start:end], "\"'"]
-            position = end
+            # Next to the quote of the file's the two would stand around nothing.
+            is_first, is_last = naive[start - 1] == "'", naive[end : end + 1] == "'"
+            pieces += [naive[position : start - is_first], '"' if is_first else "'\"", naive[start:end]]
+            pieces.append('"' if is_last else "\"'")
+            position = end + is_last
     text = "".join([*pieces, naive[position:]])
     return None if any(spot.danger for spot in scan(text, names).spots) else text
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.formats.prodigy import actions
-from mulligan.formats.prodigy.captures import after, captured_format, redirection
+from mulligan.formats.prodigy.captures import after, answers_json, captured_format, redirection
 from mulligan.formats.prodigy.checks import checks
 from mulligan.formats.prodigy.commits import remembering, warn_of_squash
 from mulligan.formats.prodigy.durations import spelled
@@ -112,7 +112,7 @@ def _worded(step: Scalar, place: Place, translation: Translation) -> Translated:
     assert isinstance(prompt, Scalar)
     spot = place.row.take(_first_word(step.text))
     keys = {"step": spot.name or None, **actions.agent(prompt, place, translation)}
-    return Translated([_settled(keys, place)], after(None, "claude", spot, place))
+    return Translated([_settled(keys, place)], after(None, "claude", spot, place, is_certain=True))
 
 
 def _settled(keys: dict[str, Any], place: Place) -> dict[str, Any]:
@@ -173,6 +173,7 @@ class _Draft:
         self.place = place
         self.translation = translation
         self.title = self._title()
+        self._refuse_unread()
         self.before: list[dict[str, Any]] = []
         if form.get("commit_required") or self.metadata.get("commit_required"):
             self._remember()
@@ -197,6 +198,14 @@ class _Draft:
         at = self.form.node.get("commit_required") or self.form.node
         self.before.append(_settled({"step": spot.name or None, **remembering(at)}, self.place))
 
+    def _refuse_unread(self) -> None:
+        """Refuse to capture what no other command can read."""
+        named = [key for key in ("capture", "capture_output") if isinstance(self.form.get(key), str)]
+        if named and isinstance(self.place.row, Unread):
+            message = "what a command of a handler prints is read by no other command"
+            hint = "'capture: {NAME: output}' beside the handler's 'commands' keeps what the last one prints"
+            raise self.translation.source.refuse("prodigy", message, self.form.key(named[0]), hint=hint)
+
     def translated(self) -> Translated:
         handled = self._handled()
         keys: dict[str, Any] = {
@@ -204,26 +213,27 @@ class _Draft:
             "description": self._description(),
             "when": self._when(),
             **self.action,
-            **captured_format(self.form),
+            **captured_format(self.form, self.kind),
             **self._limits(),
-            "validate": checks(self.form, self._called(), self.place, self.translation, _nested),
+            "validate": checks(self.form, self.kind, self.title, self.place, self.translation, _nested),
             "on_success": self._on_success(),
             "on_failure": handled.on_failure,
         }
         if handled.continue_on_error or self._may_fail():
             keys["continue_on_error"] = True
         keys |= exits(self.form, keys, self.place, self.translation, command)
-        place = after(self.form, self.kind, self.spot, self.place)
+        place = after(self.form, self.kind, self.spot, self.place, is_certain=self._is_certain())
         place = place.knowing({name: _of_handler(name, self.spot) for name in handled.captured if self.spot.output})
         return Translated([*self.before, self._remarked(_settled(keys, self.place))], place)
 
-    def _called(self) -> str:
-        return f"'{self.title}'"
+    def _is_certain(self) -> bool:
+        """Whether what comes after it runs only if its own command has done its work."""
+        doubtful = ("when", "on_failure", "on_exit_code", "continue_on_error", "metadata", "retry", "test")
+        return not any(key in self.form.node.entries for key in doubtful)
 
     def _description(self) -> str | None:
-        return (
-            None if not self.spot.name or self.title in (self.spot.name, self.kind) else self.title.replace("${", "$${")
-        )
+        is_said = not self.spot.name or self.title in (self.spot.name, self.kind)
+        return None if is_said else self.title
 
     def _when(self) -> Any:
         if "when" not in self.form:
@@ -251,7 +261,10 @@ class _Draft:
             slashed = made(_slashed(node.text), node)
             assert isinstance(slashed, Scalar)
             node = slashed
-        return actions.agent(node, self.place, self.translation, self._arguments())
+        action = actions.agent(node, self.place, self.translation, self._arguments())
+        if answers_json(self.form):
+            action["agent"]["answer"] = "json"
+        return action
 
     def _arguments(self) -> str:
         node = self.form.node.get("args")
@@ -351,7 +364,8 @@ class _Draft:
         if node is None:
             return None
         inner = msgspec.structs.replace(self.place, row=Unread(), names=self.place.names | {"output"}, is_regular=False)
-        said = {"last.output": "output", f"{self.kind}.output": "output"}
+        given = "output.content" if self.kind == "claude" else "output"
+        said = {"last.output": given, f"{self.kind}.output": given}
         return command_list(node, inner.knowing(said), self.translation, _nested)
 
     def _remarked(self, keys: dict[str, Any]) -> dict[str, Any]:

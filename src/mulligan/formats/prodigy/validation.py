@@ -20,6 +20,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "number": (int, float),
     "null": type(None),
 }
+_FENCED = re.compile(r"```(?:json)?\n(.*?)\n```", re.DOTALL)
 _DONE = ("complete", "completed", "success", "passed")
 
 
@@ -60,8 +61,10 @@ def _result(output: Any, result_file: str) -> Any:
             raise StepError(INCOMPLETE, f"what the check wrote to '{result_file}' is no JSON: {error}") from None
     if not isinstance(output, str):
         return output
+    # As agents like to hand over JSON.
+    fenced = _FENCED.search(output)
     try:
-        return json.loads(output)
+        return json.loads(fenced[1] if fenced else output)
     except ValueError:
         return output
 
@@ -69,7 +72,7 @@ def _result(output: Any, result_file: str) -> Any:
 def _completion(result: dict[str, Any]) -> float:
     said = result.get("completion_percentage", result.get("completion"))
     if isinstance(said, int | float) and not isinstance(said, bool):
-        return float(said)
+        return int(said) if said == int(said) else said
     is_done = result.get("status", "complete") in _DONE and not result.get("missing")
     return 100.0 if is_done else 0.0
 

@@ -23,6 +23,7 @@ _ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
 # What Prodigy computes when it meets it, and what does the same.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
+_UNKEPT = re.compile(r"\$\{([A-Za-z_][\w-]*)\.(stderr|duration)\b[^}]*\}", re.A)
 _GIT_CONTEXT = re.compile(
     r"\$\{(step|workflow)\.(?:files_added|files_modified|files_deleted|files_changed|commits|commit_count|insertions|"
     r"deletions)\b[^}]*\}"
@@ -77,6 +78,11 @@ def _member(expression: str, fields: str) -> str:
 def text(node: Scalar, place: Place, translation: Translation) -> str:
     """Text of Prodigy's as text of ours, for every place but shell text."""
     refuse_unavailable(node, place, translation)
+    for match in REFERENCE.finditer(node.text):
+        path = match["path"] or ""
+        if "." in path and match["default"] is None and not (known(path, place) or environment(path, place)):
+            message = f"'{match.group()}' is not known here, and stays as it is written"
+            translation.source.warn_in("prodigy", message, node, match.start(), len(match.group()))
     return filled(node.text, place)
 
 
@@ -99,7 +105,14 @@ def _outside_shell(match: re.Match[str], place: Place) -> str:
     found = known(path, place) or environment(path, place)
     if found is None:
         return literal(match.group() if default is None else default)
+    if is_constant(found.expression):
+        return found.expression
     return f"${{{found.expression if default is None else with_default(found, default)}}}"
+
+
+def is_constant(expression: str) -> bool:
+    """Whether it can stand in a text as it is: to the shell `${2}` would be something else."""
+    return expression.isdigit() or expression in ("true", "false")
 
 
 def environment(path: str, place: Place) -> Known | None:
@@ -126,17 +139,36 @@ def quote(words: str) -> str:
 
 def refuse_unavailable(node: Scalar, place: Place, translation: Translation) -> None:
     """Refuse what Prodigy would compute in the middle of a text, and what nobody here keeps."""
-    source = translation.source
-    computed = _COMPUTED.search(node.text)
-    if computed:
-        message = f"'{computed.group()}' is computed by Prodigy in the middle of a text"
-        hint = "print it in a shell step with 'capture: NAME', and write ${NAME}"
-        raise source.refuse_in("prodigy", message, node, computed.start(), len(computed.group()), hint=hint)
-    context = _GIT_CONTEXT.search(node.text)
-    if context and context[1] not in place.variables:
-        message = f"'{context.group()}' is not kept here: what changed is in Git"
-        hint = "ask in a shell step, as in 'git diff --name-only HEAD~1', with 'capture: NAME', and write ${NAME}"
-        raise source.refuse_in("prodigy", message, node, context.start(), len(context.group()), hint=hint)
+    for pattern, is_kept, why, hint in _UNAVAILABLE:
+        for found in pattern.finditer(node.text):
+            if not is_kept(found, place):
+                message = f"'{found.group()}' {why}"
+                raise translation.source.refuse_in(
+                    "prodigy", message, node, found.start(), len(found.group()), hint=hint
+                )
+
+
+_UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Place], bool], str, str], ...] = (
+    (
+        _COMPUTED,
+        lambda found, place: False,
+        "is computed by Prodigy in the middle of a text",
+        "print it in a shell step with 'capture: NAME', and write ${NAME}",
+    ),
+    (
+        _GIT_CONTEXT,
+        lambda found, place: found[1] in place.variables,
+        "is not kept here: what changed is in Git",
+        "ask in a shell step, as in 'git diff --name-only HEAD~1', with 'capture: NAME', and write ${NAME}",
+    ),
+    (
+        _UNKEPT,
+        # A variable that is no captured one may have such a field.
+        lambda found, place: f"{found[1]}.stdout" not in place.variables or found.group()[2:-1] in place.variables,
+        "is not kept",
+        "with 'capture_streams: both' what it prints as errors is in ${NAME}; 'mulligan show' knows how long it took",
+    ),
+)
 
 
 def mentions(node: Node, words: re.Pattern[str]) -> bool:

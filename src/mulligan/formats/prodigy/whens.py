@@ -162,16 +162,11 @@ def _is_true(operand: _Operand) -> str:
 
 
 def _compared(left: _Operand, operator: str, right: _Operand) -> str:
+    """As text where a side is one, or where two variables are the same or not; else as numbers."""
     kinds = {left.kind, right.kind}
-    if "number" in kinds and "text" not in kinds:
-        return f"{_number(left)} {operator} {_number(right)}"
-    if operator in ("==", "!="):
+    if "text" in kinds or ("number" not in kinds and operator in ("==", "!=")):
         return f"{_text(left)} {operator} {_text(right)}"
-    return (
-        f"{_number(left)} {operator} {_number(right)}"
-        if "text" not in kinds
-        else f"{_text(left)} {operator} {_text(right)}"
-    )
+    return f"{_number(left)} {operator} {_number(right)}"
 
 
 def _number(operand: _Operand) -> str:
