@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import traceback
 from typing import Any
 
 from mulligan import StepError
@@ -76,9 +75,9 @@ def of_tool(error: StepError, source: str) -> StepError:
 def of_exception(error: BaseException, source: str) -> StepError:
     """What code of the playbook raised, with the way that led there."""
     name = type(error).__name__
-    text = "".join(traceback.format_exception_only(type(error), error)).strip().rpartition("\n")[2]
+    text = _shown(error)
     details = {"exception_type": name, "kind": _kind_of_exception(error)}
-    found = of_tool(StepError("EXCEPTION", text if text.startswith(name) else name, details=details), source)
+    found = of_tool(StepError("EXCEPTION", f"{name}: {text}" if text else name, details=details), source)
     return found.with_traceback(error.__traceback__)
 
 
@@ -112,6 +111,13 @@ def _kind(error: StepError, source: str) -> str:
     if error.code == "HTTP_4XX":
         return _BY_STATUS.get(error.details.get("status", 0), "client_error")
     return _BY_CODE.get(error.code, "unknown")
+
+
+def _shown(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # it is the playbook's own class, and may do anything
+        return "it cannot be shown"
 
 
 def _kind_of_exception(error: BaseException) -> str:

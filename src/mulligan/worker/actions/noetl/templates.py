@@ -63,7 +63,7 @@ def holds(condition: Any, names: Names) -> bool:
     expression = _only_expression(source) or (source if not is_template(source) else "")
     known = {**{name: Absent(obj=None, name=name) for name in _OPTIONAL}, **names}
     if expression:
-        found = _carefully(condition, lambda: _is_true(_condition(expression)(known)))
+        found = _carefully(condition, lambda: _is_true(_condition(condition, expression)(known)))
     else:
         found = _carefully(condition, lambda: _is_true(_joined(_conditional(source).generate(known))))
     return bool(found)
@@ -84,14 +84,14 @@ def _value(text: str, names: Names) -> Any:
     expression = _only_expression(text)
     if not expression:
         return _told(filled_text(text, names), text)
-    compiled = _expression(expression)
+    compiled = _expression(text, expression)
     value = _carefully(text, lambda: _defined(compiled(dict(names))))
     return value if _PATH.fullmatch(expression) else _told(value, text)
 
 
 def _defined(value: Any) -> Any:
     if isinstance(value, Undefined):
-        raise UndefinedError(value._undefined_message)
+        value._fail_with_undefined_error()
     return plain(value)
 
 
@@ -184,13 +184,13 @@ def _conditional(text: str) -> Template:
 
 
 @lru_cache(maxsize=1024)
-def _expression(source: str) -> TemplateExpression:
-    return _compiled(source, lambda: VALUES.compile_expression(source, undefined_to_none=False))
+def _expression(text: str, source: str) -> TemplateExpression:
+    return _compiled(text, lambda: VALUES.compile_expression(source, undefined_to_none=False))
 
 
 @lru_cache(maxsize=1024)
-def _condition(source: str) -> TemplateExpression:
-    return _compiled(source, lambda: CONDITIONS.compile_expression(source, undefined_to_none=False))
+def _condition(text: str, source: str) -> TemplateExpression:
+    return _compiled(text, lambda: CONDITIONS.compile_expression(source, undefined_to_none=False))
 
 
 def _compiled(text: str, work: Callable[[], Any]) -> Any:
