@@ -1,0 +1,308 @@
+"""Prodigy's filters: what an item must be like, as a function of it.
+
+    score >= 5 && (status == 'open' || contains(tags, 'urgent')) && !is_null(owner.name) && path matches '\\.rs$'
+
+A field that is not there is null, and what cannot be compared does not hold. `item.` before a field may be left out.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+Value = Callable[[Any], Any]
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<number>-?\d+(?:\.\d+)?(?![\w.]))
+    | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<operator>&&|\|\||==|!=|<=|>=|[<>!()\[\],=])
+    | (?P<word>[@$]?\.?[A-Za-z_][\w-]*(?:\.[A-Za-z_0-9][\w-]*|\[-?\d+\])*|@)
+    )""",
+    re.X | re.A,
+)
+_STEP = re.compile(r"\.?([A-Za-z_0-9][\w-]*)|\[(-?\d+)\]", re.A)
+_ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_WORDS = {"and": "&&", "or": "||", "not": "!", "=": "=="}
+
+
+class GrammarRefused(Exception):
+    """The text is no filter, path or order: why, and where in it."""
+
+    def __init__(self, message: str, offset: int, length: int = 1) -> None:
+        super().__init__(message)
+        self.message, self.offset, self.length = message, offset, length
+
+
+def condition(text: str) -> Callable[[Any], bool]:
+    """What the text says of an item. GrammarRefused where it says nothing."""
+    reader = _Reader(text)
+    found = reader.alternatives()
+    reader.expect_end()
+    return lambda item: _holds(found(item))
+
+
+def _holds(value: Any) -> bool:
+    return bool(value)
+
+
+# -- fields ----------------------------------------------------------------------------------------------------------
+
+
+def field(path: str) -> Value:
+    """The field of an item that a path names: null where it is not there."""
+    steps = [name if name else int(number) for name, number in _STEP.findall(path.lstrip("$@"))]
+
+    def find(item: Any) -> Any:
+        value = item
+        for step in _within(steps, item):
+            value = _member(value, step)
+        return value
+
+    return find
+
+
+def _within(steps: list[str | int], item: Any) -> list[str | int]:
+    """The path below the item: the word `item` is the item itself, unless that has a field of that name."""
+    if not steps or steps[0] != "item" or (isinstance(item, dict) and "item" in item):
+        return steps
+    below = steps[1:]
+    # A line that a command printed is `{"item": line}` to Prodigy, and the line to us.
+    return [] if below == ["item"] and not isinstance(item, dict | list) else below
+
+
+def _member(value: Any, step: str | int) -> Any:
+    if isinstance(value, dict):
+        return value.get(str(step))
+    if isinstance(value, list) and str(step).lstrip("-").isdigit():
+        index = int(step)
+        return value[index] if -len(value) <= index < len(value) else None
+    return None
+
+
+# -- functions -------------------------------------------------------------------------------------------------------
+
+
+def _contains(whole: Any, part: Any) -> bool:
+    if isinstance(whole, str):
+        return isinstance(part, str) and part in whole
+    return isinstance(whole, list | dict) and part in whole
+
+
+def _length(value: Any) -> int | None:
+    return len(value) if isinstance(value, str | list | dict) else None
+
+
+def _matches(value: Any, pattern: Any) -> bool:
+    return isinstance(value, str) and isinstance(pattern, str) and re.search(pattern, value) is not None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "contains": (2, _contains),
+    "starts_with": (2, lambda value, part: isinstance(value, str) and value.startswith(str(part))),
+    "ends_with": (2, lambda value, part: isinstance(value, str) and value.endswith(str(part))),
+    "is_null": (1, lambda value: value is None),
+    "is_not_null": (1, lambda value: value is not None),
+    "is_number": (1, _is_number),
+    "is_string": (1, lambda value: isinstance(value, str)),
+    "is_bool": (1, lambda value: isinstance(value, bool)),
+    "is_array": (1, lambda value: isinstance(value, list)),
+    "is_object": (1, lambda value: isinstance(value, dict)),
+    "length": (1, _length),
+    "matches": (2, _matches),
+}
+
+
+def _is_equal(left: Any, right: Any) -> bool:
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _is_ordered(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
+    if _is_number(left) and _is_number(right):
+        return compare(left, right)
+    return isinstance(left, str) and isinstance(right, str) and compare(left, right)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads a filter from left to right; `!` binds closest, then comparisons, then `&&`, then `||`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._tokenised()
+        self._at = 0
+
+    def _tokenised(self) -> list[re.Match[str]]:
+        text, position, found = self._text.rstrip(), 0, []
+        while position < len(text):
+            token = _TOKEN.match(text, position)
+            if token is None:
+                start = position + len(text[position:]) - len(text[position:].lstrip())
+                raise GrammarRefused(f"'{text[start]}' is not expected in a filter", start)
+            found.append(token)
+            position = token.end()
+        return found
+
+    def _peek(self) -> str:
+        if self._at >= len(self._tokens):
+            return ""
+        words = self._tokens[self._at].group().strip()
+        return _WORDS.get(words.lower(), words)
+
+    def _take(self) -> re.Match[str]:
+        if self._at >= len(self._tokens):
+            raise GrammarRefused("the filter ends too early", max(0, len(self._text.rstrip()) - 1))
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _expect(self, words: str) -> None:
+        token = self._take()
+        if token.group().strip() != words:
+            raise self._unexpected(token)
+
+    def expect_end(self) -> None:
+        if self._at < len(self._tokens):
+            raise self._unexpected(self._tokens[self._at])
+
+    def _unexpected(self, token: re.Match[str]) -> GrammarRefused:
+        words = token.group().strip()
+        return GrammarRefused(f"'{words}' is not expected in a filter here", token.end() - len(words), len(words))
+
+    def alternatives(self) -> Value:
+        found = self._conjunction()
+        while self._peek() == "||":
+            self._take()
+            found = _either(found, self._conjunction())
+        return found
+
+    def _conjunction(self) -> Value:
+        found = self._negation()
+        while self._peek() == "&&":
+            self._take()
+            found = _both(found, self._negation())
+        return found
+
+    def _negation(self) -> Value:
+        if self._peek() == "!":
+            self._take()
+            inner = self._negation()
+            return lambda item: not _holds(inner(item))
+        return self._comparison()
+
+    def _comparison(self) -> Value:
+        left, sign = self._operand(), self._peek()
+        if sign in ("==", "!="):
+            self._take()
+            right, is_wanted = self._operand(), sign == "=="
+            return lambda item: _is_equal(left(item), right(item)) == is_wanted
+        if sign in _ORDERINGS:
+            self._take()
+            compare, other = _ORDERINGS[sign], self._operand()
+            return lambda item: _is_ordered(compare, left(item), other(item))
+        if sign.lower() == "in":
+            self._take()
+            choices = self._list()
+            return lambda item: any(_is_equal(left(item), choice(item)) for choice in choices)
+        if sign.lower() == "matches":
+            self._take()
+            pattern = self._pattern()
+            return lambda item: _matches(left(item), pattern)
+        return left
+
+    def _list(self) -> list[Value]:
+        self._expect("[")
+        found: list[Value] = []
+        while self._peek() != "]":
+            if found:
+                self._expect(",")
+            found.append(self._operand())
+        self._take()
+        return found
+
+    def _pattern(self) -> str:
+        token = self._take()
+        if not token["text"]:
+            raise self._unexpected(token)
+        return self._checked(token)
+
+    def _checked(self, token: re.Match[str]) -> str:
+        """A regular expression as it is written: its backslashes are its own."""
+        pattern = token["text"][1:-1]
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            start = token.end() - len(token["text"])
+            raise GrammarRefused(f"{token['text']} is no pattern: {error}", start, len(token["text"])) from None
+        return pattern
+
+    def _operand(self) -> Value:
+        token = self._take()
+        if token["number"]:
+            return _constant(float(token["number"]) if "." in token["number"] else int(token["number"]))
+        if token["text"]:
+            return _constant(re.sub(r"\\(.)", r"\1", token["text"][1:-1]))
+        if token["word"]:
+            return self._word(token)
+        if token["operator"] == "(":
+            inner = self.alternatives()
+            self._expect(")")
+            return inner
+        raise self._unexpected(token)
+
+    def _word(self, token: re.Match[str]) -> Value:
+        word = token["word"]
+        if self._peek() == "(":
+            return self._call(token)
+        if word.lower() in _CONSTANTS:
+            return _constant(_CONSTANTS[word.lower()])
+        return field(word)
+
+    def _call(self, token: re.Match[str]) -> Value:
+        name = token["word"]
+        start = token.end() - len(name)
+        if name not in FUNCTIONS:
+            raise GrammarRefused(f"there is no function '{name}' in filters", start, len(name))
+        count, function = FUNCTIONS[name]
+        arguments = self._arguments(is_pattern_second=name == "matches")
+        if len(arguments) != count:
+            wanted = f"{count} argument{'s' if count > 1 else ''}"
+            raise GrammarRefused(f"'{name}' takes {wanted}, and here it has {len(arguments)}", start, len(name))
+        return lambda item: function(*(argument(item) for argument in arguments))
+
+    def _arguments(self, *, is_pattern_second: bool) -> list[Value]:
+        self._expect("(")
+        found: list[Value] = []
+        while self._peek() != ")":
+            if found:
+                self._expect(",")
+            if is_pattern_second and len(found) == 1:
+                found.append(_constant(self._pattern()))
+            else:
+                found.append(self.alternatives())
+        self._take()
+        return found
+
+
+def _constant(value: Any) -> Value:
+    return lambda item: value
+
+
+def _either(left: Value, right: Value) -> Value:
+    return lambda item: _holds(left(item)) or _holds(right(item))
+
+
+def _both(left: Value, right: Value) -> Value:
+    return lambda item: _holds(left(item)) and _holds(right(item))
