@@ -93,7 +93,7 @@ class _Reading:
         self.remarks: dict[int, list[str]] = {}
 
     def __call__(self, source: Source) -> Node:
-        root = _parsed(source)
+        root = parsed(source)
         origin = self._origin(root, source)
         if not origin:
             return root
@@ -131,7 +131,8 @@ class _Reading:
         return ours
 
 
-def _parsed(source: Source) -> Node:
+def parsed(source: Source) -> Node:
+    """What anybody's file says, as a tree, whatever it is written in."""
     syntax = _SYNTAXES.get(Path(source.file).suffix.lower())
     if syntax is None:
         return parse(source)

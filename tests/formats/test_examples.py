@@ -1,0 +1,198 @@
+"""Everything in examples/formats/ is true: it runs as it is, ends as `runs.yaml` beside it says, and so does what
+`convert` makes of it.
+
+    sweep.yaml: {ends: completed, steps: {work_1: completed}, files: {out/result.txt: "42"}}
+
+| key | what it says |
+|---|---|
+| `ends` | `completed`, `failed`, `cancelled`, or `waiting`: for a person |
+| `exit_code` | where it is another than that of the end |
+| `inputs`, `env` | what the run is given, and what is in the environment of its worker; PORT is that of a server |
+| `git` | true: it runs in a repository in which all of the folder is committed |
+| `steps`, `outputs` | how these steps end, and what these outputs are |
+| `files` | what is in these files then, but for a last newline; null: there is no such file |
+| `not_run` | in place of all the others: why it is only loaded, and converted |
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from mulligan.core.workflow import Workflow, encode
+from mulligan.errors import LanguageError
+from mulligan.formats import FORMATS, convert, examine, load
+from mulligan.language.document import decode, parse
+from mulligan.language.drawing import draw_mermaid
+from mulligan.language.nodes import plain
+
+from ..live.runner import Live, Ran
+from ..worker.web import as_json, serving
+
+FOLDER = Path(__file__).parent.parent.parent / "examples" / "formats"
+RUNS = "runs.yaml"
+KEYS = {"ends", "exit_code", "inputs", "env", "git", "steps", "outputs", "files", "not_run"}
+EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4}
+SUFFIXES = {".yaml", ".yml", ".json", ".json5", ".kdl"}
+
+
+class Example(NamedTuple):
+    """A file, and what `runs.yaml` says of it."""
+
+    path: Path
+    says: dict[str, Any]
+
+    @property
+    def system(self) -> str:
+        return self.path.parent.name
+
+
+def said_in(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / RUNS
+    found: dict[str, dict[str, Any]] = plain(parse(decode(path.read_bytes(), str(path))))
+    return found
+
+
+def examples() -> list[Example]:
+    folders = [FOLDER / system for system in FORMATS]
+    return [Example(one / name, says) for one in folders if one.exists() for name, says in said_in(one).items()]
+
+
+EXAMPLES = examples()
+each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one.system}/{one.path.name}")
+each_system = pytest.mark.parametrize("system", [system for system in FORMATS if (FOLDER / system).exists()])
+
+
+# The folders
+
+
+@each_system
+def test_a_system_has_six_examples_that_run(system: str) -> None:
+    run = [one for one in EXAMPLES if one.system == system and "ends" in one.says]
+
+    assert len(run) >= 6
+
+
+@each_system
+def test_every_workflow_in_the_folder_of_a_system_is_one_that_is_spoken_of(system: str) -> None:
+    folder = FOLDER / system
+
+    files = [path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name != RUNS]
+
+    assert {path.name for path in files if is_workflow(path)} == set(said_in(folder))
+
+
+def is_workflow(path: Path) -> bool:
+    try:
+        return load(path).origin != ""
+    except LanguageError:
+        # A workflow that is refused, or the data of one: which, the test of each example tells.
+        return path.name in said_in(path.parent)
+
+
+@each_example
+def test_what_is_said_of_an_example_is_something_that_is_asked(example: Example) -> None:
+    assert example.says.keys() <= KEYS
+    assert ("ends" in example.says) != ("not_run" in example.says)
+
+
+# The files
+
+
+@each_example
+def test_an_example_is_told_by_what_is_in_it(example: Example) -> None:
+    workflow = examine(example.path).workflow
+
+    assert workflow.origin == example.system
+
+
+@each_example
+def test_what_is_converted_is_the_same_workflow(example: Example, tmp_path: Path) -> None:
+    shutil.copytree(example.path.parent, tmp_path, dirs_exist_ok=True)
+    ours = tmp_path / "converted-by-a-test.yaml"
+
+    ours.write_text(convert(example.path).text, encoding="utf-8")
+
+    assert without_origin(load(ours)) == without_origin(load(example.path))
+    assert load(ours).origin == ""
+
+
+def without_origin(workflow: Workflow) -> Any:
+    """All that is known of a workflow but whose file it was. What has none is one of ours, and runs as such."""
+    return json.loads(encode(msgspec.structs.replace(workflow, origin="")))
+
+
+@each_example
+def test_an_example_can_be_drawn(example: Example) -> None:
+    workflow = load(example.path)
+
+    assert all(step.name in draw_mermaid(workflow) for step in workflow.steps)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [one for one in EXAMPLES if "ends" in one.says],
+    ids=lambda one: f"{one.system}/{one.path.name}",
+)
+def test_an_example_ends_as_it_says(example: Example, live_file: Live) -> None:
+    ran = run(live_file, example)
+
+    says = example.says
+    assert (ran.status if ran.exit_code != EXIT_CODES["waiting"] else "waiting") == says["ends"], told(ran)
+    assert ran.exit_code == says.get("exit_code", EXIT_CODES[says["ends"]])
+    assert {name: ran.steps[name]["status"] for name in says.get("steps", {})} == says.get("steps", {}), told(ran)
+    assert {name: ran.shown["outputs"].get(name) for name in says.get("outputs", {})} == says.get("outputs", {})
+    assert {name: content(live_file.folder / name) for name in says.get("files", {})} == says.get("files", {})
+
+
+def run(live: Live, example: Example) -> Ran:
+    """In a folder that has all that the example's folder has."""
+    shutil.copytree(example.path.parent, live.folder, dirs_exist_ok=True)
+    says = example.says
+    if says.get("git"):
+        commit_all(live.folder)
+    with serving(as_json("{}", 503), as_json('{"results": [1, 2]}')) as web, environment(says.get("env", {}), web.port):
+        inputs = with_port(says.get("inputs", {}), web.port)
+        return live.run(live.folder / example.path.name, inputs=inputs, wait_seconds=60.0)
+
+
+def with_port(values: Any, port: int) -> Any:
+    return json.loads(json.dumps(values).replace("PORT", str(port)))
+
+
+@contextmanager
+def environment(variables: dict[str, str], port: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        # A server on this machine is asked directly.
+        for name, value in {"NO_PROXY": "*", **with_port(variables, port)}.items():
+            patch.setenv(name, value)
+        yield
+
+
+def commit_all(folder: Path) -> None:
+    for words in (
+        "init -q -b main",
+        "config user.name Tester",
+        "config user.email tester@example.org",
+        "config commit.gpgsign false",
+        "add -A",
+        "commit -q -m all",
+    ):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+
+
+def content(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8").removesuffix("\n") if path.exists() else None
+
+
+def told(ran: Ran) -> str:
+    """What helps whoever reads that a test has failed."""
+    return "\n".join(ran.story)
