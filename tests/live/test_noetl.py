@@ -1,0 +1,136 @@
+"""The action `noetl`, live: its retries are the engine's, its routes are edges, and it tells nobody's secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import events as e
+
+from .runner import Live
+from .test_secrets import FORMS, SECRET, kept
+
+# Each visit of `call` fails twice, and a rule allows three calls in all. `MULLIGAN_RETRY` counts within the visit.
+VISITS = """
+name: visits
+steps:
+  - step: call
+    noetl:
+      tool:
+        kind: python
+        code: |
+          tries = int(os.environ.get('MULLIGAN_RETRY', 0))
+          if tries < 2:
+              raise ConnectionError('not yet')
+          result = {'tries': tries, 'visit': int(os.environ['MULLIGAN_VISIT'])}
+        spec:
+          policy:
+            rules:
+              - when: "{{ output.error.kind == 'connection' }}"
+                then: {do: retry, attempts: 3, delay: 0.01, backoff: linear}
+      set: {ctx.pages: "{{ ctx.pages | default([]) + [result.visit] }}"}
+      seen: {call: "${steps.call.output}"}
+      next:
+        arcs:
+          - {step: call, when: "{{ result.visit < 3 }}"}
+          - {step: done}
+    retry: {max_retries: 2, delay: 0s}
+    next:
+      - {to: call, when: "'call' in output.next"}
+      - {to: done, when: "'done' in output.next"}
+  - step: done
+    noetl: {render: "{{ ctx.pages }}", seen: {call: "${steps.call.output}"}}
+"""
+
+
+def test_a_rule_has_its_calls_anew_with_every_visit_and_what_was_set_grows(live: Live) -> None:
+    ran = live.run(VISITS)
+
+    assert ran.status == "completed"
+    assert ran.steps["call"]["attempts"] == 9
+    assert ran.steps["call"]["output"]["result"] == {"tries": 2, "visit": 3}
+    assert ran.steps["done"]["output"]["result"] == [1, 2, 3]
+    scheduled = ran.entries(e.RetryScheduled, place="call")
+    delays = [round((entry.fact.due - entry.at).total_seconds(), 3) for entry in scheduled]  # type: ignore[attr-defined]
+    assert delays == [0.01, 0.02] * 3
+
+
+EXHAUSTED = """
+name: exhausted
+steps:
+  - step: call
+    noetl:
+      tool:
+        kind: shell
+        cmds: [exit 3]
+        spec: {policy: {rules: [{when: "{{ output.error.exit_code == 3 }}", then: {do: retry, attempts: 2}}]}}
+    retry: {max_retries: 9, delay: 0s}
+    next: {to: call_on_error, on: failure}
+  - step: call_on_error
+    noetl:
+      name: call
+      failure: ${failure}
+      next: {arcs: [{step: never}, {step: mend, when: "{{ error.exit_code == EXIT }}"}]}
+    next: {to: mend, when: "'mend' in output.next"}
+  - {step: mend, noetl: {}}
+"""
+
+
+@pytest.mark.parametrize(("exit_code", "status"), [(3, "completed"), (4, "failed")])
+def test_a_failure_is_handled_where_an_arc_speaks_of_it_and_nowhere_else(
+    live_file: Live, exit_code: int, status: str
+) -> None:
+    ran = live_file.run(EXHAUSTED.replace("EXIT", str(exit_code)))
+
+    assert ran.status == status
+    assert ran.steps["call"]["attempts"] == 2
+    assert ran.steps["mend"]["status"] == ("completed" if status == "completed" else "skipped")
+    failures = {failure["step"]: failure["code"] for failure in ran.shown["failures"]}
+    assert failures == {"call": "EXIT_NONZERO"} | ({} if status == "completed" else {"call_on_error": "EXIT_NONZERO"})
+
+
+# Wherever a playbook puts what it knows: into its log, its result, what it sets, what it raises, a name of its own.
+TELLING = """
+name: telling
+fail_fast: never
+secrets: {token: {env: DEPLOY_TOKEN}}
+steps:
+  - step: tell
+    noetl:
+      tool:
+        kind: python
+        code: "print(key)\\nresult = {'key': key, 'in': 'a' + key + 'b'}"
+        input: {key: "{{ keychain.token }}"}
+      set: {ctx.key: "{{ keychain.token }}"}
+      auth: {token: "${secrets.token}"}
+  - step: fail
+    noetl:
+      tool: {kind: python, code: "raise ValueError(key)", input: {key: "{{ keychain.token }}"}}
+      auth: {token: "${secrets.token}"}
+  - step: shell
+    noetl:
+      tool: {kind: shell, cmds: ['echo "$KEY"; echo "$KEY" >&2; exit 1'], env: {KEY: "{{ keychain.token }}"}}
+      auth: {token: "${secrets.token}"}
+  - step: undefined
+    noetl: {render: "{{ keychain.token.field }}", auth: {token: "${secrets.token}"}}
+  - step: secret
+    noetl: {tool: {kind: secrets, name: token}, auth: {token: "${secrets.token}"}}
+  - step: later
+    needs: [secret]
+    noetl:
+      render: "{{ secret.value | length }}"
+      seen: {secret: "${steps.secret.output}"}
+      auth: {token: "${secrets.token}"}
+"""
+
+
+def test_no_byte_of_a_credential_is_kept(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
+
+    ran = live.run(TELLING)
+
+    assert ran.steps["tell"]["output"]["result"] == {"key": "***", "in": "a***b"}
+    assert ran.steps["later"]["output"]["result"] == len(SECRET)
+    assert {name for name, step in ran.steps.items() if step["status"] == "failed"} == {"fail", "shell", "undefined"}
+    everything = b"\n".join(kept(live))
+    assert everything
+    assert [form for form in FORMS if form.encode() in everything] == []
