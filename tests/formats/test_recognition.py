@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from mulligan.language.nodes import Source
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 OURS = sorted(EXAMPLES.glob("*.yaml"))
+ENVIRON = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent / "src")}
 
 FOREIGN = [
     # Torc: its jobs; a file that lost them is still its.
@@ -93,6 +97,26 @@ class _OnlyTheFirst(list):  # type: ignore[type-arg]
     def __iter__(self):  # type: ignore[no-untyped-def]
         yield self[0]
         raise AssertionError("the second one was looked at")
+
+
+def test_a_run_of_ours_pays_for_no_reader_of_others(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
+    program = (
+        "import sys\n"
+        "from mulligan.cli.main import exit_code\n"
+        "assert exit_code(['run', 'flow.yaml']) == 0\n"
+        "print(*[name for name in sys.modules if name.startswith('mulligan.formats.')], 'jinja2' in sys.modules)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=ENVIRON, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == [
+        "False",
+        "mulligan.formats.loading",
+        "mulligan.formats.recognition",
+        "mulligan.formats.translation",
+    ]
 
 
 # What is said where nobody knows it
