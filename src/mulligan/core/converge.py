@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import ExpressionFailed
 from . import events as e
 from .artifacts import is_artifact
-from .flow import enter, pass_over, unwoken, wake_starts
+from .flow import enter, enter_held, is_full, pass_over, unwoken, wake_starts
 from .keys import undo_key
 from .life import Facts, enter_command, fault, schedule
 from .scope import RUN_TOO_LONG, Now
@@ -24,6 +24,7 @@ def at_rest(now: Now) -> Facts:
     if run.status != "running":
         return
     yield from _fire_loops(now)
+    yield from enter_held(now)
     if run.active or run.loops or run.undoing:
         return
     if run.waiting and run.stop is None:
@@ -43,7 +44,8 @@ def _fire_loops(now: Now) -> Facts:
     """Loops, in the order they were taken: each when it is due and its region rests."""
     for key, loop in list(now.state.run.loops.items()):
         current = now.state.run.loops.get(key)
-        if current is not None and current.busy == 0 and current.due <= now.at and now.state.run.stop is None:
+        is_due = current is not None and current.busy == 0 and current.due <= now.at
+        if is_due and now.state.run.stop is None and not is_full(now.state):
             yield e.LoopFired(loop.step, loop.edge, loop.to)
 
 

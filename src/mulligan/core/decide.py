@@ -12,7 +12,7 @@ from typing import Any
 from . import events as e
 from .admit import fire
 from .converge import after_end_step, after_undo
-from .flow import after_end, after_passing_over, enter, spread_kept, strike_late, wake, wake_starts
+from .flow import after_end, after_passing_over, enter, is_held, spread_kept, strike_late, wake, wake_starts
 from .ladder import (
     after_classified,
     after_handler_command,
@@ -88,8 +88,9 @@ def _step_cancelled(now: Now, fact: e.StepCancelled) -> Facts:
 
 
 def _step_put_back(now: Now, fact: e.StepPutBack) -> Facts:
-    if fact.cause == "rerun":
-        yield from enter(now, now.state.places[fact.step])
+    place = now.state.places[fact.step]
+    if fact.cause == "rerun" and not is_held(now.state, place):
+        yield from enter(now, place)
     else:
         yield from wake(now, fact.step)
 

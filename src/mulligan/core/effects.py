@@ -154,11 +154,16 @@ def _loop(state: State, fact: e.LoopTaken) -> Iterable[Effect]:
 
 
 def _step_ended(state: State, fact: e.StepCompleted | e.StepFailed) -> Iterable[Effect]:
-    """Of the loops that waited for this step: a run may have thousands of others, each with a timer of its own."""
-    loops = state.run.loops
+    """Of the loops that waited for this step: a run may have thousands of others, each with a timer of its own.
+
+    Where only so many steps may be under way, any of them may have waited for it.
+    """
+    loops, is_bounded = state.run.loops, state.workflow.max_parallel is not None
     if not loops:
         return ()
-    ours = (loop for loop in loops.values() if loop.busy == 0 and fact.step in state.graph.region(loop.to))
+    ours = (
+        loop for loop in loops.values() if loop.busy == 0 and (is_bounded or fact.step in state.graph.region(loop.to))
+    )
     return (SetTimer("loop", loop.due, loop.step, loop.edge) for loop in ours)
 
 

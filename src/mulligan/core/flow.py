@@ -52,9 +52,35 @@ def wake(now: Now, name: str) -> Facts:
     if place.status == "waiting":
         answer = readiness(now.state, place)
         if answer == "enter":
-            return enter(now, place)
+            return enter(now, place) if now.state.workflow.max_parallel is None else NOTHING
         return iter((pass_over(place, answer),)) if answer else NOTHING
     return _look_again(now, place) if place.has_ended else NOTHING
+
+
+def is_full(state: State) -> bool:
+    """Whether the run has as many steps under way as it may have at a time."""
+    most = state.workflow.max_parallel
+    return most is not None and state.run.active >= most
+
+
+def is_held(state: State, place: Place) -> bool:
+    """Whether a waiting step has to wait for room, and will be found when there is some."""
+    return is_full(state) and _may_enter(state, place)
+
+
+def enter_held(now: Now) -> Facts:
+    """Where only so many steps may be under way at a time: those that may start, while there is room for them.
+
+    In the order of the file, whatever the order in which they came to it. Each is looked at, so such a workflow has
+    a bounded number of steps (`STEPS_HELD_MAX`).
+    """
+    if now.state.workflow.max_parallel is None or now.state.run.stop is not None:
+        return
+    for place in list(now.state.steps()):
+        if is_full(now.state):
+            return
+        if _may_enter(now.state, place):
+            yield from enter(now, place)
 
 
 def wake_starts(now: Now, begin: int) -> Facts:

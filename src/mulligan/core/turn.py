@@ -54,8 +54,8 @@ def follow(state: State, report: Report, evaluator: Evaluator) -> Iterator[e.Ent
                 facts, cause = stack.pop()
                 continue
             # At rest: `end` or a loop may be next. Asked again until it has nothing to say, and not at all where it
-            # cannot have: a step is active and no loop waits. That is nearly every turn.
-            if rested_at == run.seq or (run.active and not run.loops):
+            # cannot have: a step is active, no loop waits and no step is held back. That is nearly every turn.
+            if rested_at == run.seq or (run.active and not run.loops and state.workflow.max_parallel is None):
                 return
             rested_at = cause = run.seq
             facts = at_rest(now)

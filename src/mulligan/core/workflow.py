@@ -29,6 +29,8 @@ RERUNS_AFTER_LOSS_MAX = 3
 END_TIMEOUT_SECONDS = 300.0
 SCRIPT_TIMEOUT_SECONDS = 300.0
 CANCEL_GRACE_SECONDS = 10.0
+# A workflow with `max_parallel` has no more steps than this: all of them are looked at whenever one has ended.
+STEPS_HELD_MAX = 1_000
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -275,6 +277,8 @@ class Workflow(_Frozen):
     children: dict[str, Workflow] = {}
     # The system whose file it was translated from; "" where it was written for us.
     origin: str = ""
+    # How many steps may be under way at a time, at most.
+    max_parallel: int | None = None
 
 
 def commands(found: Iterable[Command | None]) -> Iterator[Command]:

@@ -403,6 +403,7 @@ WORKFLOW = Record(
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
         "outputs": Key(MapOf(as_node(TEMPLATED)), "what the run returns"),
         "timeout": Key(LIMIT, "the time of the whole run"),
+        "max_parallel": Key(whole(1), "how many steps are under way at a time (default: all that can be)"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long what runs has to end when the run is cancelled (default 10s)"),
     },

@@ -8,6 +8,7 @@ import msgspec
 
 from mulligan.core.workflow import (
     END,
+    STEPS_HELD_MAX,
     Breaker,
     Input,
     Secret,
@@ -88,10 +89,19 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
         breakers=draft.breakers,
         children=draft.children,
         origin=source.origin,
-        **fields.pick("fail_fast", "timeout", "cancel_grace"),
+        **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace"),
     )
+    _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
     return workflow
+
+
+def _check_size(workflow: Workflow, fields: Fields, source: Source) -> None:
+    if workflow.max_parallel is not None and len(workflow.steps) > STEPS_HELD_MAX:
+        message = f"'max_parallel' is for workflows of up to {STEPS_HELD_MAX:,} steps, and this one has "
+        hint = "say it when you run it: mulligan run --parallel N"
+        key = fields.key("max_parallel")
+        source.note(source.refuse("limit", f"{message}{len(workflow.steps):,}", key, hint=hint))
 
 
 def _check(workflow: Workflow, resolved: Resolved, draft: Draft) -> None:
