@@ -31,6 +31,24 @@ def test_defaults_may_give_it_to_all_steps() -> None:
     assert sources(found["a"].env["N"]) == ["${attempt}"]
 
 
+def test_the_logs_of_defaults_are_for_steps_and_not_for_the_items_of_a_map() -> None:
+    top = "defaults: {logs: {stdout: 'logs/${step.name}-${attempt}'}}"
+
+    found = steps("- {step: a, shell: b}\n- {step: m, map: {over: [1]}, do: c}\n- {step: w, wait: 1s}", top)
+
+    assert sources(found["a"].logs["stdout"]) == ["logs/", "${step.name}", "-", "${attempt}"]
+    assert found["m"].logs == found["m"].do[0].logs == found["w"].logs == {}
+
+
+def test_a_step_may_have_other_logs_than_defaults_say_or_none() -> None:
+    top = "defaults: {logs: {stdout: all.log}}"
+
+    found = steps("- {step: a, shell: b, logs: {stderr: a.err}}\n- {step: c, shell: d, logs: {}}", top)
+
+    assert [*found["a"].logs] == ["stderr"]
+    assert found["c"].logs == {}
+
+
 def test_in_shell_text_the_word_is_the_scripts_own() -> None:
     found = step("shell: 'for attempt in 1 2; do echo ${attempt}; done'")
 
@@ -49,7 +67,15 @@ REFUSALS = [
     # a condition is no part of an attempt
     ("steps: [{step: a, shell: b, when: attempt > 1}]", "error[language.unknown_name]: w.yaml:1:35: 'attempt' is not "
      "known here\n  1 | steps: [{step: a, shell: b, when: attempt > 1}]\n"
-     "    |                                   ^^^^^^^ 'attempt' is known in what an attempt is given: its action, 'env', 'cwd' and 'logs'"),
+     "    |                                   ^^^^^^^ 'attempt' is known in what an attempt is given: its action, "
+     "'env', 'cwd' and 'logs'"),
+    # the step itself, and another one
+    ("steps: [{step: a, shell: b, env: {X: '${step.build}'}}]", "error[language.unknown_field]: w.yaml:1:46: 'step' "
+     "has no 'build'\n  1 | steps: [{step: a, shell: b, env: {X: '${step.build}'}}]\n"
+     "    |                                              ^^^^^ did you mean 'steps.build'?"),
+    ("steps: [{step: a, shell: b, env: {X: '${step.nam}'}}]", "error[language.unknown_field]: w.yaml:1:46: 'step' has "
+     "no 'nam'\n  1 | steps: [{step: a, shell: b, env: {X: '${step.nam}'}}]\n"
+     "    |                                              ^^^ did you mean 'name'?"),
     # it would hide the item
     ("steps: [{step: a, map: {over: [1], as: attempt}, do: b}]", "error[language.name]: w.yaml:1:40: an item cannot be "
      "called 'attempt', which is a name of ours\n  1 | steps: [{step: a, map: {over: [1], as: attempt}, do: b}]\n"

@@ -6,7 +6,7 @@ from .runner import Live
 
 RETRIED = """
 name: retried
-defaults: {env: {N: "${attempt}"}}
+defaults: {env: {N: "${attempt}", WHO: "${step.number} ${step.name}"}}
 steps:
   - step: a
     shell: 'echo "try $N"; [ $N = $MULLIGAN_ATTEMPT ] && [ $N = 3 ]'
@@ -16,7 +16,7 @@ steps:
     needs: [a]
     map: {over: [x, y]}
     do:
-      - {shell: 'echo "$N"', logs: {stdout: "logs/${item}.o"}}
+      - {shell: 'echo "$N $WHO"', logs: {stdout: "logs/${item}.o"}}
       - python: |
           def main(n):
               return n
@@ -35,7 +35,7 @@ def test_every_attempt_knows_its_number_and_has_its_own_log(live: Live) -> None:
     stem = f"logs/a-{ran.run_id}-1"
     assert [live.lines(f"{stem}-{number}.o") for number in (1, 2, 3)] == [["try 1"], ["try 2"], ["try 3"]]
     assert live.lines("scripts") == ["1", "2"]
-    assert [live.lines(f"logs/{name}.o") for name in ("x", "y")] == [["1"], ["1"]]
+    assert [live.lines(f"logs/{name}.o") for name in ("x", "y")] == [["1 2 items"], ["1 2 items"]]
     assert ran.steps["items"]["output"]["results"] == [2, 2]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -176,8 +176,8 @@ def _add(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
     else:
         _add_item(state, place, root, found)
         # Not before: in a workflow of old the item may be called so.
-        if root == "attempt" and root not in found:
-            found[root] = attempt_told(state, place)
+        if root not in found and root in _OF_ATTEMPTS:
+            found[root] = _OF_ATTEMPTS[root](state, place)
 
 
 def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> None:
@@ -196,6 +196,16 @@ def _add_item(state: State, place: Place, root: str, found: dict[str, Any]) -> N
 def attempt_told(state: State, place: Place) -> int:
     """`attempt`, when one is scheduled: its number; of a recovery script, that of the attempt that failed."""
     return state.places[place.parent].attempt if place.role == "script" else next_attempt(state, place)
+
+
+def own_step(state: State, place: Place) -> dict[str, Any]:
+    """`step`: whose attempt it is. Steps are numbered from 1 in the order of the file, and `end` is the last."""
+    name = state.step_of(place).key
+    nodes = state.graph.nodes
+    return {"name": name, "number": (nodes[name].order if name in nodes else len(nodes)) + 1}
+
+
+_OF_ATTEMPTS: dict[str, Callable[[State, Place], Any]] = {"attempt": attempt_told, "step": own_step}
 
 
 def next_attempt(state: State, place: Place) -> int:

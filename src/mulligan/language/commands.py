@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.scope import reads_secrets
 from mulligan.core.workflow import ENGINE_ACTIONS, Command, Expression, Handler, Template
 from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, DO_COMMAND, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.policies import read_retry
-from mulligan.language.scope import Scope, condition, template
-from mulligan.language.settings import Settings
+from mulligan.language.scope import Scope, condition
+from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
 
@@ -92,6 +91,7 @@ def inherited(settings: Settings, scope: Scope, *, is_engines: bool = False) -> 
         "cwd": settings.cwd,
         "on_lost": settings.on_lost,
         "breaker": None if is_engines else settings.breaker,
+        "logs": {} if is_engines else settings.logs,
     }
 
 
@@ -111,7 +111,7 @@ def _attempt(fields: Fields, scope: Scope, own: Settings) -> dict[str, Any]:
             _check_breaker(fields, scope)
     if "logs" in fields:
         with scope.noting:
-            said["logs"] = _logs(fields, scope.in_attempt)
+            said["logs"] = _logs(fields, scope)
     return said
 
 
@@ -135,12 +135,7 @@ def _logs(fields: Fields, scope: Scope) -> dict[str, Template]:
         message = f"'logs' leads to what a worker wrote, and '{strays[0]}' is nothing that a worker runs"
         hint = "move it into 'do'" if strays[0] == "map" else "remove it"
         raise scope.source.refuse("stray_key", message, fields.key("logs"), hint=hint)
-    paths = {name: template(node, scope) for name, node in fields["logs"].values.items()}
-    secret = next((name for name, path in paths.items() if reads_secrets(path)), None)
-    if secret:
-        message = "a path with a secret in it would be seen by all"
-        raise scope.source.refuse("secret", message, fields["logs"].at(secret))
-    return paths
+    return read_logs(fields["logs"], scope)
 
 
 def _aftermath(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:

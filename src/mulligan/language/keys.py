@@ -337,10 +337,11 @@ END_KEYS = {
 }
 END = ActionRecord("end", {"description": Key(TEXT, "what it is for"), **END_KEYS}, one_of=_ONE_ACTION)
 
+_DEFAULTED = ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources", "logs")
 DEFAULTS = Record(
     "defaults",
     {
-        **{key: COMMAND_KEYS[key] for key in ("timeout", "retry", "env", "cwd", "capture", "on_lost", "resources")},
+        **{key: COMMAND_KEYS[key] for key in _DEFAULTED},
         "shell": Key(PLAIN, "the program that is started with '-c' and the text of a shell action (default bash)"),
         "python": Key(PLAIN, "the interpreter of python actions: a name, or a path from where 'run' was called"),
         "agent": Key(STEP_NAME, "the provider of agent actions (default claude)"),

@@ -15,7 +15,7 @@ from mulligan.language.words import did_you_mean, listed
 
 # Names that every expression may read, and those that exist in some places only.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})
-LOCAL_ROOTS = frozenset({"error", "output", "outputs", "index", "matrix", "attempt"})
+LOCAL_ROOTS = frozenset({"error", "output", "outputs", "index", "matrix", "attempt", "step"})
 _UNKNOWN = {"inputs": "unknown_input", "secrets": "unknown_secret", "files": "unknown_file"}
 _WHERE = {
     "error": "'error' is known in 'on_failure' and 'recovery_script'",
@@ -34,6 +34,7 @@ ERROR_FIELDS = tuple(
     "handler_failure".split()
 )
 FAILURE_FIELDS = (*ERROR_FIELDS, "context")
+OWN_STEP_FIELDS = ("name", "number")
 RUN_FIELDS = ("id", "workflow", "round")
 # `end` and `outputs` look back on the whole run.
 END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
@@ -123,13 +124,13 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def in_attempt(self) -> Scope:
-        """The same place in what an attempt is given: there its number is known."""
-        return msgspec.structs.replace(self, names=self.names | {"attempt"})
+        """The same place in what an attempt is given: there its number is known, and whose it is."""
+        return msgspec.structs.replace(self, names=self.names | {"attempt", "step"})
 
     @property
     def in_shell(self) -> Scope:
-        """The same place in shell text, where `${attempt}` is the script's own variable."""
-        return msgspec.structs.replace(self, names=self.names - {"attempt"})
+        """The same place in shell text, where `${attempt}` and `${step}` are the script's own variables."""
+        return msgspec.structs.replace(self, names=self.names - {"attempt", "step"})
 
     @property
     def noting(self) -> Noting:
@@ -151,7 +152,7 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def bare_names(self) -> frozenset[str]:
         """Names that are ours in shell text even without a dot; those that many a script has itself stay its own."""
-        return self.names - {"error", "attempt"}
+        return self.names - {"error", "attempt", "step"}
 
 
 def condition(node: Node, scope: Scope) -> Expression:
@@ -273,6 +274,13 @@ def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     scope.draft.uses.append(Use(scope.reader, path[1], place, scope.may_read_itself))
 
 
+def _judge_own_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
+    """`step` is the step itself; whoever means another one has forgotten a letter."""
+    if len(path) > 1 and path[1] not in OWN_STEP_FIELDS:
+        hint = did_you_mean(path[1], OWN_STEP_FIELDS) or f"did you mean 'steps.{path[1]}'?"
+        raise _unknown(path, 1, place, scope, f"'step' has no '{path[1]}'", hint)
+
+
 def _judge_step_fields(path: tuple[str, ...], depth: int, place: Place, scope: Scope) -> None:
     _require_field(path, depth, place, scope, "a step", STEP_FIELDS)
     if path[depth : depth + 1] == ("failure",):
@@ -324,6 +332,7 @@ _JUDGES: dict[str, Any] = {
     "files": _judge_declared,
     "matrix": _judge_declared,
     "steps": _judge_step,
+    "step": _judge_own_step,
     "error": _judge_error,
     "failure": _judge_failure,
     "run": _judge_run,

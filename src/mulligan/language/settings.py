@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from mulligan.core.scope import reads_secrets
 from mulligan.core.workflow import Capture, Resources, Rule, Template
 from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
@@ -34,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True):
     # Read anew at each place: a recovery script inherits the env and cwd of its own.
     retry: Node | None = None
     breaker: str | None = None
+    # From `defaults` alone, and for steps alone: those of their commands would all lead to the same paths.
+    logs: dict[str, Template] = {}
 
     def for_commands(self) -> Settings:
         """What the commands of a handler inherit: how things run, not how often or how long."""
@@ -58,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
             resources=read_resources(fields["resources"]) if "resources" in fields else self.resources,
             retry=fields.at("retry") if "retry" in fields else self.retry,
             breaker=fields.get("breaker", self.breaker),
+            logs=self.logs,
         )
 
 
@@ -75,6 +79,15 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
                     message = f"'{name}' in 'env' {danger.reason}"
                     raise scope.source.refuse("shell", message, value, hint=danger.hint)
     return env
+
+
+def read_logs(form: Fields, scope: Scope) -> dict[str, Template]:
+    """Paths that are to lead to the logs of each attempt."""
+    paths = {name: template(node, scope.in_attempt) for name, node in form.values.items()}
+    secret = next((name for name, path in paths.items() if reads_secrets(path)), None)
+    if secret:
+        raise scope.source.refuse("secret", "a path with a secret in it would be seen by all", form.at(secret))
+    return paths
 
 
 def _cwd(node: Node, scope: Scope) -> Template | None:

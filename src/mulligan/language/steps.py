@@ -32,7 +32,7 @@ from mulligan.language.words import closest_key, did_you_mean
 
 _AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
 # On a map step these are the defaults of its commands, and not its own.
-_OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources", "breaker")
+_OF_THE_COMMANDS = ("rules", "max_attempts", "timeout", "resources", "breaker", "logs")
 
 
 class StepDraft(msgspec.Struct):
@@ -168,7 +168,7 @@ def _map_fields(fields: Fields, label: str, scope: Scope, settings: Settings) ->
     _refuse_half_a_map(fields, label, scope)
     if "map" not in fields or "do" not in fields:
         return {}
-    own = settings.merged(fields, scope)
+    own = msgspec.structs.replace(settings.merged(fields, scope), logs={})
     mapped, inner = read_map(fields.at("map"), scope, own.for_commands())
     within = msgspec.structs.replace(inner, names=inner.names | {"output", "outputs"})
     commands = read_commands(fields.at("do"), "'do'", within, own, read=read_command_of_item)
@@ -282,7 +282,7 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     own.entries = {key: entry for key, entry in node.entries.items() if END_SHAPE.known(key)}
     fields: Fields = END_SHAPE.read(own, "'end'", source)
     scope = Scope(draft, "'end'", reader=None)
-    calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None)
+    calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None, logs={})
     said = {**acting(fields, "'end'", scope), **command_fields(fields, scope, calm)}
     return Step(name=END, **said)
 

@@ -27,7 +27,7 @@ from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequ
 from mulligan.language.policies import read_policy, read_retry
 from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.scope import NOBODY, Draft, Includes, Scope
-from mulligan.language.settings import Settings
+from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.slips import item_names, warn_foreign_templates, warn_placeholders
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
@@ -162,6 +162,8 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
         draft.python_interpreter = form.get("python")
         draft.agent_provider = form.get("agent")
         settings = Settings().merged(form, scope)
+        if "logs" in form:
+            settings = msgspec.structs.replace(settings, logs=read_logs(form["logs"], scope))
         read_retry(settings.retry, scope, settings)
         return msgspec.structs.replace(settings, timeout=None, default_timeout=settings.timeout)
     return Settings()

@@ -7,18 +7,16 @@ cancelled, and once more in every round.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.needs import FEW, Groups
+from mulligan.formats.torc.reading import Torc
 from mulligan.formats.torc.records import ACTION
 from mulligan.formats.translation import made, mapping, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
 from mulligan.language.shapes import Fields
 from mulligan.language.words import listed
-
-if TYPE_CHECKING:
-    from mulligan.formats.torc.workflow import Torc
 
 _STARTS = ("on_workflow_start", "on_worker_start")
 _ENDS = ("on_worker_complete", "on_workflow_complete")
@@ -30,9 +28,8 @@ _FOR_A_CLUSTER = (
 _END_TIMEOUT = "1h"
 _ENTER = 'mkdir -p "$TORC_OUTPUT_DIR" && cd "$TORC_OUTPUT_DIR"'
 # A warning fails nothing, and is shown.
-_WARNING = (
-    '{{"code": "ACTION_FAILED", "severity": "warning", "message": "a command of {trigger} failed: see the log of end"}}'
-)
+_WARNING = '{"code": "ACTION_FAILED", "severity": "warning", "message": "a command failed of%s"}'
+_WARN = f'[ -z "$failed" ] || printf \'{_WARNING}\' "$failed" > "$MULLIGAN_ERROR"'
 
 
 class _Action:
@@ -59,7 +56,7 @@ def add(torc: Torc) -> None:
     started = _add_starts([action for action in actions if action.trigger in _STARTS], torc)
     for action in actions:
         if action.trigger == "on_jobs_ready":
-            torc.before.append(_step(action, _before_jobs(action, started, groups)))
+            torc.after.append(_step(action, _before_jobs(action, started, groups)))
         elif action.trigger == "on_jobs_complete":
             torc.after.append(_step(action, _named(action.jobs, "always", groups, action.at)))
     ends = [action for action in actions if action.trigger in _ENDS]
@@ -148,7 +145,7 @@ def _add_starts(actions: list[_Action], torc: Torc) -> list[Any]:
     """Those that run before all jobs, one after the other; what everything that starts at once needs for that."""
     needs: list[Any] = []
     for action in sorted(actions, key=lambda action: _STARTS.index(action.trigger)):
-        torc.before.append(_step(action, needs))
+        torc.after.append(_step(action, needs))
         needs = [made({"step": action.step, "on": "always"}, action.at)]
     for job in torc.jobs.things.values() if needs else ():
         if not any(job.dependencies()):
@@ -168,11 +165,8 @@ def _before_jobs(action: _Action, started: list[Any], groups: Groups) -> list[An
         if jobs == union:
             job.extra_needs += needed
     succeeded = set().union(*(jobs for job, jobs in own.items() if job.is_cancelled_with_others))
-    found = [
-        *_in_order(union & succeeded, None, groups, action),
-        *_in_order(union - succeeded, "always", groups, action),
-    ]
-    return found or started
+    found = _in_order(union & succeeded, None, groups, action)
+    return [*found, *_in_order(union - succeeded, "always", groups, action)] or started
 
 
 def _dependencies(job: Job) -> frozenset[Job]:
@@ -209,10 +203,10 @@ def _in_turn(commands: tuple[str, ...]) -> str:
 
 def _end(actions: list[_Action]) -> Mapping:
     """The commands of all that runs last: what fails in one of them keeps no other from running."""
-    blocks = []
+    lines = ["failed="]
     for action in actions:
-        warning = _WARNING.format(trigger=action.trigger)
         commands = " && ".join(f"(\n{command}\n)" for command in action.commands)
-        blocks.append(f"( {_ENTER} && {commands} ) || echo '{warning}' > \"$MULLIGAN_ERROR\"")
+        lines.append(f'( {_ENTER} && {commands} ) || failed="$failed {action.trigger}"')
     first = actions[0]
-    return mapping({"shell": scalar("\n".join(blocks), first.at), "timeout": _END_TIMEOUT}, first.form.node)
+    text = scalar("\n".join((*lines, _WARN)), first.at)
+    return mapping({"shell": text, "timeout": _END_TIMEOUT}, first.form.node)

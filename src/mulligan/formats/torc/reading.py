@@ -11,7 +11,7 @@ from mulligan.formats.torc.matching import Known
 from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.things import read_files, read_user_data
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping
+from mulligan.language.nodes import Mapping, Node
 from mulligan.language.shapes import Fields
 
 
