@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.prodigy import actions
-from mulligan.formats.prodigy.commits import automatic, committing, named, requirement
+from mulligan.formats.prodigy.commits import automatic, committing, named, required, requirement
 from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.handlers import Translate, command_list, handling
 from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE
@@ -99,8 +99,9 @@ def _of_commits(form: Fields, title: str, after: Place, translation: Translation
     found = []
     if form.get("auto_commit"):
         found.append(automatic(form.at("auto_commit"), title, config, after, translation))
-    if form.get("commit_required"):
-        found.append(requirement(form.at("commit_required"), title))
+    at = required(form)
+    if at is not None:
+        found.append(requirement(at, title))
     if config is not None and "message_pattern" in config:
         found.append(named(config))
     return found

@@ -19,6 +19,14 @@ from mulligan.language.shapes import Fields
 _INSIDE = "git rev-parse --git-dir > /dev/null 2>&1 || exit 0"
 
 
+def required(form: Fields) -> Node | None:
+    """Where a step says that it must make a commit; None where it need not."""
+    for said in (form, form.get("metadata")):
+        if isinstance(said, Fields) and said.get("commit_required"):
+            return said.at("commit_required")
+    return None
+
+
 def remembering(at: Node) -> dict[str, Any]:
     """The command before a step: it remembers what HEAD is."""
     script = f'{_INSIDE}\n{{ git rev-parse -q --verify HEAD || true; }} > "$(git rev-parse --git-dir)/{_file(at)}"'

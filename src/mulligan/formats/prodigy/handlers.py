@@ -108,16 +108,16 @@ def _mapping(form: Fields, inner: Place, place: Place, translation: Translation,
 
 def _commands(form: Fields, inner: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
     """The commands of a mapping: `commands`, else `shell` and then `claude`."""
-    if "commands" in form and ("shell" in form or "claude" in form):
-        other = "shell" if "shell" in form else "claude"
+    other = next((key for key in ("shell", "claude", "on_failure") if key in form), "")
+    if "commands" in form and other:
         message = f"'{other}' stands beside 'commands', and belongs to them"
         raise translation.source.refuse("prodigy", message, form.key(other), hint="move it into 'commands'")
     if "commands" in form:
         return command_list(form.at("commands"), inner, translation, translate)
     found: list[dict[str, Any]] = []
-    for kind in ("shell", "claude"):
-        if kind in form:
-            found += translate(_alone(form.node, kind), inner, translation)
+    kinds = [kind for kind in ("shell", "claude") if kind in form]
+    for kind in kinds:
+        found += translate(_alone(form.node, kind, is_last=kind == kinds[-1]), inner, translation)
     if not found and "fail_workflow" not in form:
         message = "the handler has no command"
         hint = "add 'shell', 'claude' or 'commands'"
@@ -125,10 +125,12 @@ def _commands(form: Fields, inner: Place, translation: Translation, translate: T
     return found
 
 
-def _alone(node: Mapping, kind: str) -> Mapping:
-    """A step that is this one key of the mapping."""
+def _alone(node: Mapping, kind: str, *, is_last: bool) -> Mapping:
+    """A step that is this one key of the mapping; the last one has its handler."""
     step = Mapping(node.entries[kind][0].line, node.entries[kind][0].column)
     step.entries[kind] = node.entries[kind]
+    if is_last and "on_failure" in node.entries:
+        step.entries["on_failure"] = node.entries["on_failure"]
     return step
 
 

@@ -60,6 +60,7 @@ HANDLER = Record(
         "max_attempts": Key(COUNT, "how often the command runs in all; the handler before each but the first"),
         "max_retries": Key(whole(0, 1000), "how often the command runs again after the handler"),
         "commit_required": Key(FLAG, "true: the handler must make a commit"),
+        "on_failure": Key(Deferred(lambda: HANDLER_FORM), "what runs when the handler's command fails, too"),
     },
 )
 HANDLER_FORM: Shape = as_node(

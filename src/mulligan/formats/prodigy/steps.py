@@ -10,7 +10,7 @@ import msgspec
 from mulligan.formats.prodigy import actions
 from mulligan.formats.prodigy.captures import after, answers_json, captured_format, redirection
 from mulligan.formats.prodigy.checks import checks
-from mulligan.formats.prodigy.commits import remembering, warn_of_squash
+from mulligan.formats.prodigy.commits import remembering, required, warn_of_squash
 from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.exits import exits
 from mulligan.formats.prodigy.handlers import Handled, command_list, handler
@@ -75,7 +75,7 @@ def _attach(step: Mapping, found: list[Node], translation: Translation) -> None:
     if not found:
         message = f"'{word}' stands alone, and there is no step before it that it belongs to"
         raise translation.source.refuse("prodigy", message, step.key(word))
-    owner = _as_mapping(found[-1])
+    owner = as_mapping(found[-1])
     for word, entry in step.entries.items():
         if word in owner.entries:
             message = f"the step before it has '{word}' already"
@@ -85,7 +85,7 @@ def _attach(step: Mapping, found: list[Node], translation: Translation) -> None:
     found[-1] = joint
 
 
-def _as_mapping(step: Node) -> Mapping:
+def as_mapping(step: Node) -> Mapping:
     """A step that is a text, in the form that can have keys."""
     if isinstance(step, Mapping):
         return step
@@ -175,8 +175,7 @@ class _Draft:
         self.title = self._title()
         self._refuse_unread()
         self.before: list[dict[str, Any]] = []
-        if form.get("commit_required") or self.metadata.get("commit_required"):
-            self._remember()
+        self._remember()
         self.spot: Spot = place.row.take(self.title)
         self.action = self._action()
 
@@ -194,8 +193,10 @@ class _Draft:
         return _first_word(node.text) if self.kind == "claude" and isinstance(node, Scalar) else self.kind
 
     def _remember(self) -> None:
+        at = required(self.form)
+        if at is None:
+            return
         spot = self.place.row.take(f"{self.title}_before")
-        at = self.form.node.get("commit_required") or self.form.node
         self.before.append(_settled({"step": spot.name or None, **remembering(at)}, self.place))
 
     def _refuse_unread(self) -> None:

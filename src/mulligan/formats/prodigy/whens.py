@@ -60,7 +60,8 @@ class _Reader:
         while position < len(text):
             token = _TOKEN.match(text, position)
             if token is None:
-                raise self._refuse(f"'{text[position:].strip()[:1]}' is not expected in a condition", position, 1)
+                position += len(text[position:]) - len(text[position:].lstrip())
+                raise self._refuse(f"'{text[position]}' is not expected in a condition", position, 1)
             found.append(token)
             position = token.end()
         return found

@@ -1,0 +1,37 @@
+"""Prodigy's text in, our plain tree out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.errors import LanguageError
+from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Steps
+from mulligan.formats.prodigy.steps import commands
+from mulligan.formats.translation import Translation, made
+from mulligan.language.document import parse
+from mulligan.language.nodes import Sequence, Source, plain
+
+
+def steps(text: str, place: Place | None = None) -> list[dict[str, Any]]:
+    """The steps of ours that a list of Prodigy's becomes, and behind them what only an edge leads to."""
+    place = place or Place(Steps(), is_regular=True)
+    source = Source(text, "flow.yml")
+    root = parse(source)
+    assert isinstance(root, Sequence)
+    found = commands(root, place, Translation(source)).commands
+    if source.problems:
+        raise LanguageError(source.problems)
+    aside = place.row.aside if isinstance(place.row, Steps) else []
+    tree: list[dict[str, Any]] = plain(made([*found, *aside], root))
+    return tree
+
+
+def step(text: str) -> dict[str, Any]:
+    """The one step of ours that a list becomes, without its name."""
+    (found,) = steps(text)
+    return {key: value for key, value in found.items() if key != "step"}
+
+
+def item_commands(text: str) -> list[dict[str, Any]]:
+    """The entries of `do` that a list becomes, where there is an item."""
+    return steps(text, Place(Commands(), {"item": "item"}, names=ITEM_NAMES))
