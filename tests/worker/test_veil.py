@@ -119,6 +119,15 @@ def test_escapes_that_may_be_read_in_two_ways_each_are_not_tried_in_every_mixtur
     assert hidden == f"{begun}, ***"
 
 
+def test_of_an_object_what_is_in_it_is_a_secret_too_and_where_and_who_are_not() -> None:
+    said = {"host": "db.example", "user": "app-user", "password": "hunter2!", "more": {"keys": ["first-key", "abc"]}}
+    veil = Veil([json.dumps(said)])
+
+    hidden = veil.text("app-user at db.example with hunter2! and first-key, abc")
+
+    assert hidden == "app-user at db.example with *** and ***, abc"
+
+
 def test_of_an_address_the_password_is_a_secret_too() -> None:
     veil = Veil(["postgresql://shop:pass%20word@db.example/orders"])
 

@@ -6,6 +6,7 @@ stands before the secret shifts it: what is caught is the secret wherever it sta
 
 from __future__ import annotations
 
+import json
 import re
 from binascii import b2a_base64
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ from ..language.patterns import pattern
 LINE_CHARS_MIN = 8
 # A shorter password in an address would hide every other word.
 PASSWORD_CHARS_MIN = 4
+# What a credential says beside its secrets. Hidden, it would take the sense out of messages.
+_NO_SECRETS = frozenset(
+    "type host hostname port user username login database dbname name schema sslmode driver region scheme".split()
+)
 _ADDRESS = pattern(r"[A-Za-z][\w+.-]*://[^\s/@:]*:([^\s/@]+)@")
 _PLAIN = pattern(r"[A-Za-z0-9_.~-]+", re.ASCII)
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -41,12 +46,30 @@ def forms_of(value: str) -> set[Form]:
 
 
 def _parts(value: str) -> set[str]:
-    """It, without the blanks around it; each of its lines; of an address the password."""
+    """It, without the blanks around it; each of its lines; of an address the password; of an object what is in it."""
     lines = [line.strip() for line in value.strip().splitlines()]
     found = {value, value.strip(), *(line for line in lines if len(line) >= LINE_CHARS_MIN)}
     if (address := _ADDRESS.match(value.strip())) is not None:
         found |= {part for part in (address[1], _unquoted(address[1])) if len(part) >= PASSWORD_CHARS_MIN}
+    if value.lstrip().startswith("{"):
+        found |= {part for part in _fields(value) if len(part) >= PASSWORD_CHARS_MIN}
     return found
+
+
+def _fields(value: str) -> Iterator[str]:
+    """The texts in a credential that is an object, without those that say where and who, and are no secret."""
+    try:
+        inside = [json.loads(value)]
+    except (ValueError, RecursionError):
+        return
+    while inside:
+        one = inside.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list):
+            inside += one
+        elif isinstance(one, dict):
+            inside += [field for key, field in one.items() if key.lower().removeprefix("db_") not in _NO_SECRETS]
 
 
 def _unquoted(text: str) -> str:

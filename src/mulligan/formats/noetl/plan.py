@@ -232,7 +232,9 @@ class Plan:
         action = self._action(step, names.trouble, failure="${failure}", **_routes_of(after, step))
         body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
         reads = (*after.cases, *_conditions(after))
-        self._put(names.trouble, step, body, action, *reads, next=self._edges(after))
+        # An edge to `end` would be taken, and handle nothing: so there is none, and the failure stays.
+        edges = [edge for edge in self._edges(after) if edge["to"] != END]
+        self._put(names.trouble, step, body, action, *reads, next=edges)
 
     def _put(
         self,

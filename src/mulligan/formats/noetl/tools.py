@@ -10,7 +10,7 @@ import msgspec
 from mulligan.formats.noetl.keys import OLDER_STEP
 from mulligan.formats.noetl.retries import Retries, granted, read_retry
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
@@ -183,7 +183,7 @@ def _of_the_step(step: Mapping, tool: Node | None) -> Mapping | None:
     if not isinstance(kind, Scalar) or not isinstance(kind.value, str):
         return None
     node = Mapping(kind.line, kind.column)
-    node.entries["kind"] = (step.key("tool") if tool is not None else step.key("type"), kind)
+    node.entries["kind"] = (scalar("kind", kind), kind)
     node.entries.update({key: entry for key, entry in step.entries.items() if key in _OF_THE_TOOL})
     return node
 
@@ -196,7 +196,8 @@ def _for_the_action(node: Mapping, kind: str) -> Mapping:
         if key == "spec":
             value = _only_rules(value)
         if key not in _NOT_FOR_THE_ACTION and value is not None:
-            found.entries[renamed.get(key, key)] = (place, value)
+            named = renamed.get(key, key)
+            found.entries[named] = (scalar(named, place), value)
     return found
 
 

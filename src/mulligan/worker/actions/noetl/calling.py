@@ -43,7 +43,7 @@ def again(error: StepError, deed: Deed, tries: int) -> StepError:
     return found.with_traceback(error.__traceback__)
 
 
-def _final(error: StepError) -> StepError:
+def final(error: StepError) -> StepError:
     """The failure of an attempt that its rules do not repeat, so that nobody does."""
     return again(error, FAIL, FAIL.attempts)
 
@@ -91,7 +91,7 @@ def _called_once(tool: dict[str, Any], context: Context) -> tuple[Any, dict[str,
     if deed.do == "retry":
         raise again(error or unsatisfied(context), deed, tries)
     if deed.do == "fail":
-        raise _final(error or unsatisfied(context)) if rules_of(tool) or error is None else error
+        raise final(error or unsatisfied(context)) if rules_of(tool) or error is None else error
     return (result if error is None else {"status": "error", "error": view}), now["output"]
 
 

@@ -30,6 +30,11 @@ class Routes:
         found = self._of_cases(events, now) or self._of_arcs(events[0], now, is_failure)
         return list(dict.fromkeys(found))
 
+    @property
+    def decide_retries(self) -> bool:
+        """Whether it is for the cases to say what is tried again: then nothing else is."""
+        return any("retry" in deed for case in self._cases for deed in _deeds(case))
+
     def retry(self, event: str, now: dict[str, Any]) -> Deed | None:
         """What a case says of trying again, where the first that holds says so."""
         names = self._names(event, now)

@@ -7,7 +7,7 @@ from typing import Any
 from mulligan import StepError
 
 from . import failures
-from .calling import again, carried_out, outcome_names, tries_before, unsatisfied
+from .calling import again, carried_out, final, outcome_names, tries_before, unsatisfied
 from .context import Context, result_of
 from .routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
 from .templates import filled
@@ -52,6 +52,8 @@ def _done(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, A
         result, output = carried_out(tool, context)
     except StepError as error:
         deed = routes.retry(AFTER_FAILURE[0], outcome_names(None, failures.view(error), tries + 1))
+        if deed is None and routes.decide_retries:
+            raise final(error) from None
         raise again(error, deed, tries) if deed else error from None
     now = {**outcome_names(result, None, tries + 1), "output": output}
     if deed := routes.retry(AFTER_SUCCESS[0], now):

@@ -1,0 +1,81 @@
+"""Playbooks in tests: what becomes of one, what is said against one, and how one runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from mulligan.formats import translation
+from mulligan.formats.noetl import translate
+from mulligan.language.document import parse
+from mulligan.language.nodes import Source, plain
+
+from ...faces.commands import mulligan
+
+NEWER = "apiVersion: noetl.io/v10\nkind: Playbook\nmetadata: {name: test}\n"
+OLDER = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\n"
+
+
+def newer(text: str) -> str:
+    """A playbook of the dialect with arcs."""
+    return NEWER + dedent(text).lstrip()
+
+
+def older(text: str) -> str:
+    """A playbook of the dialect with cases."""
+    return OLDER + dedent(text).lstrip()
+
+
+def translated(text: str) -> dict[str, Any]:
+    """The workflow of ours that a playbook becomes, as plain data."""
+    source = Source(text, "playbook.yaml")
+    found: dict[str, Any] = plain(translate(parse(source), translation.Translation(source)))
+    assert not source.problems
+    return found
+
+
+def steps(text: str) -> dict[str, dict[str, Any]]:
+    """The steps that it becomes, by their names."""
+    return {step.pop("step"): step for step in translated(text)["steps"]}
+
+
+def written(text: str, name: str = "playbook.yaml") -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def refused(text: str) -> str:
+    """All that is said against a playbook."""
+    said = mulligan("validate", written(text))
+    assert said.code == 2, said.err
+    return said.err
+
+
+def warned(text: str) -> str:
+    """All that is said about a playbook that is taken."""
+    said = mulligan("validate", written(text))
+    assert said.code == 0, said.err
+    return said.err
+
+
+def ran(text: str, *words: object) -> dict[str, Any]:
+    """How a playbook ran, as `--json` tells it. What it is converted to ran the same."""
+    found = _ran(written(text), *words)
+    converted = mulligan("convert", "playbook.yaml")
+    assert converted.code == 0, converted.err
+    again = _ran(written(converted.out, "converted.yaml"), *words)
+    assert (again["status"], again["outputs"]) == (found["status"], found["outputs"])
+    return found
+
+
+def _ran(file: str, *words: object) -> dict[str, Any]:
+    said = mulligan("run", file, "--json", *words)
+    assert said.code in (0, 1), said.err
+    found: dict[str, Any] = said.json
+    return found
+
+
+def statuses(run: dict[str, Any]) -> dict[str, str]:
+    """How each step ended, without those that were not reached."""
+    return {name: step["status"] for name, step in run["steps"].items() if step["status"] != "skipped"}
