@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mulligan.formats.prodigy.variables import quote
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
 from mulligan.language.shapes import Fields
 
@@ -22,6 +22,9 @@ _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.A)
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)", re.A)
 # The names by which Prodigy knows what to hide.
 _HIDDEN = re.compile(r"passw|token|api_?key|secret|auth|private_?key|credential", re.I)
+# A text as an expression, with nothing in it but what stands for itself.
+_WRITTEN = re.compile(r"'((?:[^'\\]|\\['\\])*)'")
+_ESCAPED = re.compile(r"\\(['\\])")
 _DESCRIPTION = "description"
 
 
@@ -32,6 +35,9 @@ class Environment(NamedTuple):
     secrets: dict[str, Any]
     env: dict[str, Node]
     expressions: dict[str, str]
+
+
+NOTHING = Environment({}, {}, {}, {})
 
 
 class _Variable(NamedTuple):
@@ -79,9 +85,15 @@ def environment(fields: Fields, translation: Translation) -> Environment:
     return Environment(
         inputs,
         reading.secrets,
-        {name: made(f"${{{found.expression}}}", found.at) for name, found in reading.variables.items()},
+        {name: made(_as_text(found.expression), found.at) for name, found in reading.variables.items()},
         {name: found.expression for name, found in reading.variables.items()},
     )
+
+
+def _as_text(expression: str) -> str:
+    """The value of a variable as our file writes it: a text that is one by itself."""
+    written = _WRITTEN.fullmatch(expression)
+    return literal(_ESCAPED.sub(r"\1", written[1])) if written else f"${{{expression}}}"
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The items of a map, in a worker: of a file, or printed by a command; found, filtered and sorted as Prodigy does it."""
+"""The items of a map, in a worker: of a file, or printed by a command; found, filtered, sorted as Prodigy does it."""
 
 from __future__ import annotations
 

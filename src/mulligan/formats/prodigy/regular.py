@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mulligan.formats.prodigy.environment import NOTHING, environment
+from mulligan.formats.prodigy.environment_keys import ENVIRONMENT_KEYS
+from mulligan.formats.prodigy.frame import framed
 from mulligan.formats.prodigy.keys import STEP_LIST
+from mulligan.formats.prodigy.mapreduce_keys import MERGE_KEY
 from mulligan.formats.prodigy.parameters import COMPOSITION, PARAMETERS, parameters, refuse_composition
 from mulligan.formats.prodigy.places import Place, Steps
 from mulligan.formats.prodigy.steps import commands
@@ -25,6 +29,8 @@ REGULAR = Record(
         "steps": Key(STEP_LIST, "the same, under another name"),
         "tasks": Key(STEP_LIST, "the same, under another name"),
         "parameters": Key(PARAMETERS, "inputs of the workflow"),
+        **ENVIRONMENT_KEYS,
+        "merge": MERGE_KEY,
         **COMPOSITION,
     },
     one_of=tuple((key,) for key in LISTS),
@@ -37,13 +43,17 @@ def regular(root: Node, translation: Translation) -> Mapping:
     """A regular workflow: a bare list, or a mapping with the list in it."""
     place = Place(Steps(), is_regular=True)
     if isinstance(root, Sequence):
-        return finished({}, commands(root, place, translation).commands, place, root)
+        top, found = framed(None, root, place, NOTHING, lambda run: commands(root, run.place, translation), translation)
+        return finished(top, found, place, root)
     form = REGULAR.read(root, "the workflow", translation.source)
     refuse_composition(form, translation)
     inputs, place = parameters(form, place, translation)
-    steps = _steps(form.node, translation)
+    steps, surroundings = _steps(form.node, translation), environment(form, translation)
+    top, found = framed(
+        form, root, place, surroundings, lambda run: commands(steps, run.place, translation), translation
+    )
     head = {key: form.node.get(key) for key in ("name", "description")}
-    return finished({**head, "inputs": inputs}, commands(steps, place, translation).commands, place, form.node)
+    return finished({**head, **top, "inputs": {**top["inputs"], **inputs}}, found, place, form.node)
 
 
 def _steps(root: Mapping, translation: Translation) -> Sequence:
