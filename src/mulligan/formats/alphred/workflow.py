@@ -8,19 +8,26 @@ from mulligan.formats.alphred.steps import Steps
 from mulligan.formats.alphred.tree import Tree, TreeNode, read_tree
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, shorten
-from mulligan.language.words import did_you_mean, listed
+from mulligan.language.words import did_you_mean
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
     """The tree of a file of Alphred's as the tree of one of ours."""
     source = translation.source
     tree = read_tree(root, source)
-    starts = _starts(tree, source)
-    revisited = _revisited(tree)
-    steps = made(Steps(tree, starts, revisited, translation).all(), root)
+    roots = {key for key, edges in tree.arrivals().items() if not edges}
+    starts = _starts(tree, roots, source)
+    steps = made(Steps(tree, starts, _revisited(tree), translation).all(), root)
     for remark in _remarks(tree):
         translation.remark(steps, remark)
-    return mapping({"name": _name(tree), "description": _description(tree), "steps": steps}, root)
+    whole = {
+        "name": _name(tree),
+        "description": _description(tree),
+        # Alphred takes up one node at a time, the first by its index. From one root our edges do that by themselves.
+        "max_parallel": 1 if len(roots | starts) > 1 else None,
+        "steps": steps,
+    }
+    return mapping(whole, root)
 
 
 def _name(tree: Tree) -> str | None:
@@ -50,18 +57,22 @@ _OF_THE_FILE = {"version": "version", "status": "status", "draftRevision": "revi
 # -- where it starts -------------------------------------------------------------------------------------------------
 
 
-def _starts(tree: Tree, source: Source) -> set[str]:
-    """The nodes that have to be told that they start: those of closed loops, which no edge leads into."""
-    arrivals = tree.arrivals()
-    roots = {key for key, edges in arrivals.items() if not edges}
-    named = _named_starts(tree, source)
-    marked = {key for key in named if key not in roots and _is_closed(tree, key, roots)}
-    lost = [key for key in named if key not in roots | marked]
-    at = tree.fields.at("initialRunnableNodeKeys") if lost else None
-    if at is not None:
-        message = f"{listed(lost, 'and')} cannot start at once: an edge from another node leads there"
-        source.warn("start", message, at)
-    return marked
+def _starts(tree: Tree, roots: set[str], source: Source) -> set[str]:
+    """The nodes that have to be told that they start: in loops that no edge leads into, the one that the file names,
+    else the first. Alphred has no way to start there, and waits for ever."""
+    named = [key for key in _named_starts(tree, source) if key not in roots]
+    reached = _reached(tree, roots)
+    for key in named:
+        if key in reached:
+            message = f"'{key}' does not start at once: it waits for the edges that lead to it"
+            source.warn("start", message, tree.fields.at("initialRunnableNodeKeys"))
+    found = {key for key in named if key not in reached}
+    reached |= _reached(tree, found)
+    for key in tree.nodes:
+        if key not in reached:
+            found.add(key)
+            reached |= _reached(tree, [key])
+    return found
 
 
 def _named_starts(tree: Tree, source: Source) -> list[str]:
@@ -73,11 +84,6 @@ def _named_starts(tree: Tree, source: Source) -> list[str]:
             hint = did_you_mean(key, tree.nodes)
             source.note(source.refuse("unknown_step", f"there is no node '{shorten(key)}'", entry, hint=hint))
     return [key for key in keys if key in tree.nodes]
-
-
-def _is_closed(tree: Tree, key: str, roots: Iterable[str]) -> bool:
-    """Whether no root leads to the node: it is part of a loop that has no beginning."""
-    return key not in _reached(tree, roots)
 
 
 def _reached(tree: Tree, keys: Iterable[str]) -> set[str]:
