@@ -49,6 +49,7 @@ PLAYED_PAGES = [
         "actions",
         "agents",
         "breakers",
+        "coming-from",
         "data",
         "handlers",
         "ladder",
