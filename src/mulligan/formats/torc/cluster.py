@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.records import MONITOR, SCHEDULER
+from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Node, Sequence, Source, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Source, describe, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 
@@ -36,7 +36,8 @@ def _warn(found: dict[str, Any], form: Fields, translation: Translation) -> None
     slurm = [word for word in found if word.startswith("slurm_")]
     nodes = [word for word in found if word.startswith(_COMPUTE_NODE)]
     for words in filter(None, (slurm, nodes)):
-        message = f"{listed([f'{word}' for word in words], 'and')} is for a cluster: it is kept, and not used"
+        verb = "are" if len(words) > 1 else "is"
+        message = f"{listed(words, 'and')} {verb} for a cluster: kept, and not used"
         translation.warn("cluster", message, form.key(words[0]))
 
 
@@ -60,13 +61,8 @@ def _check_monitor(form: Fields, translation: Translation) -> None:
 
 
 def _schedulers(form: Fields, source: Source) -> set[str]:
-    node: Node | None = form.get("slurm_schedulers")
-    if node is None:
-        return set()
-    if not isinstance(node, Sequence):
-        raise source.refuse("type", f"'slurm_schedulers' is {describe(node)}, a list is expected", node)
     found: set[str] = set()
-    for item in node.items:
+    for item in entries(form, "slurm_schedulers"):
         with source.noting:
             scheduler: Fields = SCHEDULER.read(item, "a slurm scheduler", source)
             name = scheduler.get("name")

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from mulligan.formats.torc.parameters import Texts, Values, combinations, scalars
+from mulligan.formats.torc.records import entries
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
 from mulligan.language.shapes import Fields, Record
 
 # More than anybody runs, and a file of a few lines can stand for them.
@@ -47,12 +48,7 @@ class Expansion:
 
     def forms(self, form: Fields, key: str, record: Record, what: str) -> Iterator[Fields]:
         """The entries of a list, as far as they can be read."""
-        node: Node | None = form.get(key)
-        if node is None:
-            return
-        if not isinstance(node, Sequence):
-            raise self._source.refuse("type", f"'{key}' is {describe(node)}, a list is expected", node)
-        for item in node.items:
+        for item in entries(form, key):
             fields = self._read(item, record, what)
             if fields is not None:
                 yield fields

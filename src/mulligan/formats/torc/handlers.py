@@ -8,9 +8,9 @@ from typing import Any
 from mulligan.formats.torc.environment import RECOVERY_ENV
 from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.names import Names
-from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT
+from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
+from mulligan.language.nodes import Mapping, Scalar, Sequence
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
 
@@ -36,7 +36,7 @@ def read_handlers(workflow: Fields, translation: Translation) -> dict[str, Handl
     source = translation.source
     names = Names.of_policies()
     found: dict[str, Handler] = {}
-    for item in _items(workflow, translation):
+    for item in entries(workflow, "failure_handlers"):
         with source.noting:
             form: Fields = HANDLER.read(item, "a failure handler", source)
             if "name" not in form:
@@ -48,16 +48,6 @@ def read_handlers(workflow: Fields, translation: Translation) -> dict[str, Handl
                 raise source.refuse("duplicate_name", message, form.at("name"))
             found[name] = Handler(names.fit(name), form, _policy(form, translation))
     return found
-
-
-def _items(workflow: Fields, translation: Translation) -> list[Node]:
-    node: Node | None = workflow.get("failure_handlers")
-    if node is None:
-        return []
-    if not isinstance(node, Sequence):
-        message = f"'failure_handlers' is {describe(node)}, a list is expected"
-        raise translation.source.refuse("type", message, node)
-    return node.items
 
 
 def _policy(form: Fields, translation: Translation) -> Mapping | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.formats.torc.expansion import Expanded
 from mulligan.language.nodes import Mapping, Node, Scalar
@@ -23,6 +23,13 @@ class Thing:
         # Of user data: it has no value yet.
         self.is_empty = False
         self.writers: list[Job] = []
+
+
+class Wait(NamedTuple):
+    """Jobs that another one says it depends on. Many jobs share one tuple where they have the same expression."""
+
+    jobs: tuple[Job, ...]
+    at: Node
 
 
 class Job:
@@ -54,8 +61,7 @@ class Job:
         self.form = made.form
         self.texts = made.texts
         self.lists = made.lists
-        # The jobs it says it depends on, as sets; many jobs share one where they have the same expression.
-        self.waits: list[tuple[Job, ...]] = []
+        self.waits: list[Wait] = []
         # Files and user data, as sets likewise.
         self.inputs: list[tuple[Thing, ...]] = []
         self.user_data: list[tuple[Thing, ...]] = []
@@ -74,12 +80,13 @@ class Job:
         return self.form.get("cancel_on_blocking_job_failure") is not False
 
     def at(self, key: str) -> Node:
-        """Where that is said of it; its name where it is not."""
-        return self.form.node.get(key) or self.name_node
+        """Where that is said of it, be it by an expression; its name where it is not."""
+        node = self.form.node
+        return node.get(key) or node.get(f"{key.removesuffix('s')}_regexes") or self.name_node
 
     def dependencies(self) -> Iterator[tuple[Job, ...]]:
         """Everybody it waits for, as sets that may overlap: said, or implied by what it reads."""
-        yield from self.waits
+        yield from (wait.jobs for wait in self.waits)
         for things in (*self.inputs, *self.user_data):
             yield tuple(self.writers(things))
 

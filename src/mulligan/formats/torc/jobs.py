@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mulligan.formats.torc.expansion import Expanded, Expansion
-from mulligan.formats.torc.job import Job, Thing
+from mulligan.formats.torc.job import Job, Thing, Wait
 from mulligan.formats.torc.matching import Known
 from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.records import JOB
@@ -37,14 +37,21 @@ def read_jobs(workflow: Fields, names: Names, expansion: Expansion) -> dict[str,
 def link(jobs: Known[Job], files: Known[Thing], user_data: Known[Thing]) -> None:
     """Say of each job whom it depends on and what it reads and writes, and of each thing who writes it."""
     for job in jobs.things.values():
-        job.waits = [*_found(job, jobs, "depends_on", "depends_on_regexes")]
-        job.waits = [others for each in job.waits if (others := _others(each, job))]
+        job.waits = [*_waits(job, jobs)]
         job.inputs += _found(job, files, "input_files", "input_file_regexes")
         job.user_data += _found(job, user_data, "input_user_data", "input_user_data_regexes")
         job.outputs += _found(job, files, "output_files", "output_file_regexes")
         written = [*job.outputs, *_found(job, user_data, "output_user_data", "output_user_data_regexes")]
         for thing in dict.fromkeys(thing for things in written for thing in things):
             thing.writers.append(job)
+
+
+def _waits(job: Job, known: Known[Job]) -> Iterator[Wait]:
+    for key, find in (("depends_on", known.named), ("depends_on_regexes", known.matching)):
+        for text, node in job.lists.get(key, ()):
+            others = _others(find(text, node), job)
+            if others:
+                yield Wait(others, node)
 
 
 def _others(jobs: tuple[Job, ...], job: Job) -> tuple[Job, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from mulligan.formats.torc.job import Job, Thing
+from mulligan.formats.torc.job import Job, Thing, Wait
 from mulligan.formats.translation import made
 from mulligan.language.nodes import Node
 
@@ -27,6 +27,10 @@ class Groups:
 
     def expression(self, jobs: tuple[Job, ...]) -> str:
         """What matches the steps of these jobs, and nothing else."""
+        return self.short(jobs) or "|".join(job.step for job in jobs)
+
+    def short(self, jobs: tuple[Job, ...]) -> str:
+        """What matches them by what their names have in common; empty where that is not theirs alone."""
         if jobs not in self._known:
             self._known[jobs] = self._found([job.step for job in jobs])
         return self._known[jobs]
@@ -40,7 +44,7 @@ class Groups:
                 matched = alike if ending == ".*" else [name for name in alike if re.fullmatch(start + ending, name)]
                 if len(matched) == len(members) and set(matched) == set(members):
                     return start + ending
-        return "|".join(members)
+        return ""
 
     def _alike(self, start: str) -> list[str]:
         """The names that begin so. No character of a name comes after `~`."""
@@ -72,18 +76,22 @@ def reads(job: Job) -> tuple[list[Thing], list[tuple[Thing, ...]]]:
 
 def needs(job: Job, groups: Groups, writers: Writers) -> list[Any]:
     """The entries of the step's `needs`."""
-    found = [(jobs, job.at("depends_on_regexes")) for jobs in job.waits if len(jobs) > FEW]
-    single = {each: job.at("depends_on") for jobs in job.waits if len(jobs) <= FEW for each in jobs}
-    _, files = reads(job)
-    for things in (*files, *job.user_data):
-        jobs = writers.of(things, job)
-        if len(jobs) > FEW:
-            found.append((jobs, job.at("input_file_regexes")))
-        else:
-            single |= dict.fromkeys(jobs, job.at("input_files"))
+    waits = [*job.waits, *_implied(job, writers)]
+    single = {each: wait.at for wait in waits if len(wait.jobs) <= FEW for each in wait.jobs}
+    many = {wait.jobs: wait.at for wait in waits if len(wait.jobs) > FEW}
+    if len(single) > FEW and groups.short(named := tuple(single)):
+        many[named] = next(iter(single.values()))
+        single = {}
     on = None if job.is_cancelled_with_others else "always"
     entries = [*job.extra_needs, *_single(single, on)]
-    return entries + [made({"match": groups.expression(jobs), "on": on}, at) for jobs, at in dict(found).items()]
+    return entries + [made({"match": groups.expression(jobs), "on": on}, at) for jobs, at in many.items()]
+
+
+def _implied(job: Job, writers: Writers) -> Iterator[Wait]:
+    """Whom it waits for because of what it reads, as far as that is not said by its `reads`."""
+    _, files = reads(job)
+    yield from (Wait(writers.of(things, job), job.at("input_files")) for things in files)
+    yield from (Wait(writers.of(things, job), job.at("input_user_data")) for things in job.user_data)
 
 
 def _single(jobs: dict[Job, Node], on: str | None) -> Iterator[Any]:

@@ -20,6 +20,8 @@ COMBINATIONS_MAX = 100_000
 # Beyond these a float counts no longer in ones, and a range has no end that anybody means.
 _NUMBER_MAX = 1e15
 _STEP_MIN = 1e-9
+# What is longer is a text that happens to have digits alone.
+_DIGITS_MAX = 40
 
 # One value of each parameter.
 Values: TypeAlias = dict[str, Any]
@@ -119,9 +121,9 @@ def _items(text: str) -> Iterable[str]:
 
 def _one(text: str) -> Any:
     """A whole number, else a number, else a text without its quotes."""
-    if _WHOLE.fullmatch(text) and len(text) < 19:
+    if _WHOLE.fullmatch(text) and len(text) <= _DIGITS_MAX:
         return int(text)
-    if _ANY_NUMBER.fullmatch(text):
+    if _ANY_NUMBER.fullmatch(text) and len(text) <= _DIGITS_MAX:
         return float(text)
     is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
     return text[1:-1] if is_quoted else text

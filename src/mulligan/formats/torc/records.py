@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.language.nodes import Node, Scalar, Source
+from mulligan.language.nodes import Node, Scalar, Sequence, Source
 from mulligan.language.shapes import (
     FLAG,
     TEXT,
@@ -15,6 +15,7 @@ from mulligan.language.shapes import (
     Deferred,
     Definitions,
     Either,
+    Fields,
     Json,
     Key,
     ListOf,
@@ -57,6 +58,21 @@ class Optional(Shape, frozen=True):
 
     def schema(self, definitions: Definitions) -> Schema:
         return {"anyOf": [self.of.schema(definitions), {"type": "null"}]}
+
+
+class Entries(Shape, frozen=True):
+    """A list whose entries have readers of their own, which know what each is called."""
+
+    of: Shape
+    expected: str = "a list"
+
+    def read(self, node: Node, label: str, source: Source) -> Sequence:
+        if not isinstance(node, Sequence):
+            raise self.refuse(node, label, source)
+        return node
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"type": "array", "items": self.of.schema(definitions)}
 
 
 def _any_text(value: Any) -> str:
@@ -227,15 +243,15 @@ WORKFLOW = Record(
         "project": _optional(ANY_TEXT, "kept as 'x-torc'"),
         "metadata": _optional(ANY_TEXT, "kept as 'x-torc'"),
         "parameters": _optional(PARAMETERS, "what jobs and files name in 'use_parameters'"),
-        "jobs": Key(_node(ListOf(JOB)), "'steps'", is_required=True),
-        "files": _optional(_node(ListOf(FILE)), "'files'"),
-        "user_data": _optional(_node(ListOf(USER_DATA)), "values in commands"),
-        "resource_requirements": _optional(_node(ListOf(REQUIREMENTS)), "'resources' of the steps that name them"),
-        "failure_handlers": _optional(_node(ListOf(HANDLER)), "'retry_policies'"),
-        "slurm_schedulers": _optional(_node(ListOf(SCHEDULER)), "kept for a cluster as 'x-torc'"),
+        "jobs": Key(Entries(JOB), "'steps'", is_required=True),
+        "files": _optional(Entries(FILE), "'files'"),
+        "user_data": _optional(Entries(USER_DATA), "values in commands"),
+        "resource_requirements": _optional(Entries(REQUIREMENTS), "'resources' of the steps that name them"),
+        "failure_handlers": _optional(Entries(HANDLER), "'retry_policies'"),
+        "slurm_schedulers": _optional(Entries(SCHEDULER), "kept for a cluster as 'x-torc'"),
         "slurm_defaults": _optional(SLURM_DEFAULTS, "kept for a cluster as 'x-torc'"),
         "resource_monitor": _optional(_node(MONITOR), "nothing: what a step uses is always measured"),
-        "actions": _optional(_node(ListOf(ACTION)), "steps of their own"),
+        "actions": _optional(Entries(ACTION), "steps of their own"),
         "use_pending_failed": _optional(FLAG, "'triage: true' for every step"),
         "compute_node_expiration_buffer_seconds": _optional(whole(0), "kept for a cluster as 'x-torc'"),
         "compute_node_wait_for_new_jobs_seconds": _optional(whole(0), "kept for a cluster as 'x-torc'"),
@@ -244,6 +260,13 @@ WORKFLOW = Record(
         "jobs_sort_method": _optional(Choice(SORT_METHODS), "the order of the steps"),
     },
 )
+
+
+def entries(form: Fields, key: str) -> list[Node]:
+    """The entries of a list; none where there is no list."""
+    node: Sequence | None = form.get(key)
+    return node.items if node is not None else []
+
 
 RECORDS = (
     WORKFLOW,

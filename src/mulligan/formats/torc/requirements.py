@@ -6,9 +6,9 @@ from typing import Any
 
 from mulligan.core.durations import duration
 from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT
+from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Node, Scalar, Sequence, Source, describe
+from mulligan.language.nodes import Node, Scalar, Source, describe
 from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
@@ -87,14 +87,9 @@ def _runtime(node: Node | None, source: Source) -> float:
 
 def read_requirements(workflow: Fields, translation: Translation) -> dict[str, Requirements]:
     """All of them by their names."""
-    node: Node | None = workflow.get("resource_requirements")
-    if node is None:
-        return {}
     source = translation.source
-    if not isinstance(node, Sequence):
-        raise source.refuse("type", f"'resource_requirements' is {describe(node)}, a list is expected", node)
     found: dict[str, Requirements] = {}
-    for item in node.items:
+    for item in entries(workflow, "resource_requirements"):
         with source.noting:
             form: Fields = REQUIREMENTS.read(item, "an entry of 'resource_requirements'", source)
             if "name" in form:
