@@ -5,8 +5,23 @@ came from. From there on it is a file like any other: the language checks it, an
 foreign file. So what runs is what `convert` writes, and there is one meaning of everything.
 """
 
-from mulligan.formats.loading import Converted, convert, examine, load
-from mulligan.formats.recognition import FORMATS, OURS, checked
-from mulligan.language.loading import Examined
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mulligan.formats.loading import Converted, convert, examine, load
+    from mulligan.formats.recognition import FORMATS, OURS, checked
+    from mulligan.language.loading import Examined
 
 __all__ = ["FORMATS", "OURS", "Converted", "Examined", "checked", "convert", "examine", "load"]
+_ELSEWHERE = {
+    **dict.fromkeys(("Converted", "convert", "examine", "load"), "mulligan.formats.loading"),
+    **dict.fromkeys(("FORMATS", "OURS", "checked"), "mulligan.formats.recognition"),
+    "Examined": "mulligan.language.loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What reads files, for who reads some: a worker that carries out a step of theirs loads no language."""
+    if name in _ELSEWHERE:
+        return getattr(__import__(_ELSEWHERE[name], fromlist=[name]), name)
+    raise AttributeError(f"module 'mulligan.formats' has no attribute '{name}'")

@@ -1,19 +1,15 @@
 """Prodigy's files into ours: regular workflows in all their forms, and MapReduce."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING, Any
 
-from mulligan.formats.prodigy import environment_keys, keys, mapreduce_keys, parameters, regular, retries
-from mulligan.formats.prodigy.mapreduce import is_mapreduce, mapreduce
-from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node
-from mulligan.language.shapes import Record
+if TYPE_CHECKING:
+    from mulligan.formats.prodigy.reading import RECORDS, translate
 
-RECORDS: tuple[Record, ...] = (
-    *(*regular.RECORDS, *keys.RECORDS, *retries.RECORDS, *parameters.RECORDS),
-    *(*mapreduce_keys.RECORDS, *environment_keys.RECORDS),
-)
+__all__ = ["RECORDS", "translate"]
 
 
-def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Prodigy's as the tree of one of ours."""
-    return mapreduce(root, translation) if is_mapreduce(root) else regular.regular(root, translation)
+def __getattr__(name: str) -> Any:
+    """The reader, for who reads: a worker that writes a file or opens a worktree for a step loads none of it."""
+    if name in __all__:
+        return getattr(__import__("mulligan.formats.prodigy.reading", fromlist=[name]), name)
+    raise AttributeError(f"module 'mulligan.formats.prodigy' has no attribute '{name}'")

@@ -74,11 +74,29 @@ def finished(head: dict[str, Any], steps: list[dict[str, Any]], place: Place, at
     inputs = head.get("inputs") or {}
     tree = {"name": None, "description": None, **head, "inputs": None, "defaults": {"shell": "sh"}}
     tree |= {key: value for key, value in head.items() if key == "defaults"}
-    tree |= {"order": "sequential", "steps": [mapping(step, at_of(step, at)) for step in [*steps, *place.row.aside]]}
+    in_order = [*past_conditions(steps), *place.row.aside]
+    tree |= {"order": "sequential", "steps": [mapping(step, at_of(step, at)) for step in in_order]}
     whole = mapping(tree, at)
     if mentions(whole, _ARGUMENTS):
         inputs = {**inputs, "args": {"default": "", "description": "what Prodigy calls --args"}}
     return mapping({**tree, "inputs": inputs or None}, at)
+
+
+def past_conditions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps, of which those behind a condition need more than the one before them.
+
+    One that is skipped holds nobody up; but it may be skipped since a step before it failed, so that one is needed, too.
+    """
+    certain: list[Any] = []
+    doubtful: list[Any] = []
+    found = []
+    for step in steps:
+        found.append({**step, "needs": [*certain, *doubtful]} if doubtful and "needs" not in step else step)
+        if "when" in step:
+            doubtful.append({"step": step["step"], "on": "success_or_skipped"})
+        else:
+            certain, doubtful = [step["step"]], []
+    return found
 
 
 def at_of(step: dict[str, Any], otherwise: Node) -> Node:

@@ -223,6 +223,7 @@ class _Draft:
         if handled.continue_on_error or self._may_fail():
             keys["continue_on_error"] = True
         keys |= exits(self.form, keys, self.place, self.translation, command)
+        self.before = [{**each, "when": keys["when"]} if keys["when"] else each for each in self.before]
         place = after(self.form, self.kind, self.spot, self.place, is_certain=self._is_certain())
         place = place.knowing({name: _of_handler(name, self.spot) for name in handled.captured if self.spot.output})
         return Translated([*self.before, self._remarked(_settled(keys, self.place))], place)
