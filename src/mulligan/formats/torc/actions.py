@@ -126,7 +126,7 @@ def _keep_nodes(form: Fields, torc: Torc) -> None:
         raise torc.source.refuse("missing_key", message, form.node, hint=f"add '{missing[0]}: …'")
     torc.kept_actions.append(form.node)
     if len(torc.kept_actions) == 1:
-        message = "'schedule_nodes' is for a cluster: it is kept, and not run"
+        message = "'schedule_nodes' is for a cluster: kept, and not run"
         torc.translation.warn("cluster", message, form.at("action_type"))
 
 
