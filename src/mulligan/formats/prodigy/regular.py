@@ -85,7 +85,7 @@ def finished(head: dict[str, Any], steps: list[dict[str, Any]], place: Place, at
 def past_conditions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The steps, of which those behind a condition need more than the one before them.
 
-    One that is skipped holds nobody up; but it may be skipped since a step before it failed, so that one is needed, too.
+    One that is skipped holds nobody up. But it is skipped as well where a step before it failed: that one is needed, too.
     """
     certain: list[Any] = []
     doubtful: list[Any] = []
