@@ -91,6 +91,8 @@ def _action(form: Fields, torc: Torc) -> _Action | None:
         _keep_nodes(form, torc)
         return None
     if not form.get("commands"):
+        if form.has_strangers or ("commands" in form.node.entries and "commands" not in form):
+            return None  # noted, under this name or another
         hint = "add 'commands: […]'"
         raise torc.source.refuse("missing_key", "the action has no 'commands'", form.node, hint=hint)
     action = _Action(form, torc.names.fit(form["trigger_type"]))

@@ -8,7 +8,7 @@ from typing import Any
 from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Node, Source, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 
@@ -27,6 +27,7 @@ def kept(form: Fields, jobs: Iterable[Job], actions: list[Node], translation: Tr
     words = [*_KEPT, *(word for word in form.values if word.startswith(_COMPUTE_NODE))]
     found: dict[str, Any] = {word: form.at(word) for word in words if form.get(word) is not None}
     _warn(found, form, translation)
+    _check_actions(actions, schedulers, translation.source)
     if actions:
         found["actions"] = made(actions, form.at("actions"))
     return mapping(found, form.node) if found else None
@@ -81,11 +82,22 @@ def _check_defaults(form: Fields, source: Source) -> None:
             source.note(source.refuse("slurm", message, node.key(word)))
 
 
+def _check_actions(actions: list[Node], schedulers: set[str], source: Source) -> None:
+    for action in actions:
+        node = action.get("scheduler") if isinstance(action, Mapping) else None
+        if isinstance(node, Scalar) and node.text not in schedulers:
+            source.note(_refuse_scheduler(node.text, node, schedulers, source))
+
+
 def _check_jobs(jobs: Iterable[Job], schedulers: set[str], source: Source) -> None:
     noted: set[int] = set()
     for job in jobs:
         name, node = job.texts.get("scheduler"), job.at("scheduler")
         if name is not None and name not in schedulers and id(node) not in noted:
             noted.add(id(node))
-            hint = did_you_mean(name, schedulers) or "declare it under 'slurm_schedulers'"
-            source.note(source.refuse("unknown_scheduler", f"there is no scheduler '{name}'", node, hint=hint))
+            source.note(_refuse_scheduler(name, node, schedulers, source))
+
+
+def _refuse_scheduler(name: str, node: Node, schedulers: set[str], source: Source) -> Refusal:
+    hint = did_you_mean(name, schedulers) or "declare it under 'slurm_schedulers'"
+    return source.refuse("unknown_scheduler", f"there is no scheduler '{name}'", node, hint=hint)

@@ -1,0 +1,306 @@
+"""Actions: what runs before, between and after the jobs, and what is said of those that cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.formats import examine
+
+from ...live.runner import Live, Terminal
+from .reading import jobs, ours, refusal, warned
+
+JOBS = """
+- {name: a, command: "true"}
+- {name: b, command: "true", depends_on: [a]}
+- {name: c, command: "true", depends_on: [a]}
+- {name: d, command: "true", depends_on: [b, c]}
+"""
+
+
+def with_actions(*actions: str, rest: str = JOBS) -> dict[str, dict[str, Any]]:
+    """The steps of a workflow with these actions."""
+    return jobs(rest, "actions:\n" + "".join(f"  - {{action_type: run_commands, {action}}}\n" for action in actions))
+
+
+def file(*actions: str, rest: str = JOBS) -> str:
+    listed = "".join(f"  - {{action_type: run_commands, {action}}}\n" for action in actions)
+    return f"name: w\njobs:\n{indent(dedent(rest).strip(), '  ')}\nactions:\n{listed}"
+
+
+def rendered(text: str) -> list[str]:
+    """The whole texts of all warnings."""
+    return [warning.render() for warning in examine(Path("w.yaml"), text=text).warnings]
+
+
+def test_an_action_is_a_step_in_the_output_folder_that_never_fails_the_run() -> None:
+    found = with_actions("trigger_type: on_jobs_complete, jobs: [a], commands: [tar cf a.tar .]")
+
+    assert found["on_jobs_complete"] == {
+        "shell": 'mkdir -p "$TORC_OUTPUT_DIR" && cd "$TORC_OUTPUT_DIR" || exit\ntar cf a.tar .',
+        "needs": [{"step": "a", "on": "always"}],
+        "continue_on_error": True,
+    }
+
+
+def test_several_commands_run_one_after_the_other_up_to_the_first_that_fails() -> None:
+    found = with_actions("trigger_type: on_jobs_complete, jobs: [a], commands: [one, two]")
+
+    assert found["on_jobs_complete"]["shell"].endswith("|| exit\n(\none\n) && (\ntwo\n)")
+
+
+def test_what_runs_at_the_start_runs_before_all_jobs_workflow_before_worker() -> None:
+    found = with_actions(
+        "trigger_type: on_worker_start, commands: [one]",
+        "trigger_type: on_workflow_start, commands: [two]",
+        "trigger_type: on_workflow_start, commands: [three]",
+    )
+
+    assert found["on_workflow_start"].get("needs") is None
+    assert found["on_workflow_start_2"]["needs"] == [{"step": "on_workflow_start", "on": "always"}]
+    assert found["on_worker_start"]["needs"] == [{"step": "on_workflow_start_2", "on": "always"}]
+    assert found["a"]["needs"] == [{"step": "on_worker_start", "on": "always"}]
+    assert found["b"]["needs"] == ["a"]
+
+
+def test_jobs_that_could_start_wait_for_the_action_that_runs_when_they_can() -> None:
+    found = with_actions("trigger_type: on_jobs_ready, jobs: [b, c], commands: [x]")
+
+    assert found["on_jobs_ready"]["needs"] == ["a"]
+    assert found["b"]["needs"] == found["c"]["needs"] == [{"step": "on_jobs_ready", "on": "always"}, "a"]
+
+
+def test_a_job_that_could_start_earlier_than_the_others_does_not_wait_for_them() -> None:
+    found = with_actions("trigger_type: on_jobs_ready, jobs: [a, d], commands: [x]")
+
+    assert found["on_jobs_ready"]["needs"] == ["b", "c"]
+    assert found["a"].get("needs") is None
+    assert found["d"]["needs"] == [{"step": "on_jobs_ready", "on": "always"}, "b", "c"]
+
+
+def test_jobs_that_start_at_once_wait_for_theirs_and_that_for_what_runs_at_the_start() -> None:
+    found = with_actions(
+        "trigger_type: on_jobs_ready, jobs: [a], commands: [x]",
+        "trigger_type: on_workflow_start, commands: [y]",
+    )
+
+    started = {"step": "on_workflow_start", "on": "always"}
+    assert found["on_jobs_ready"]["needs"] == [started]
+    assert found["a"]["needs"] == [started, {"step": "on_jobs_ready", "on": "always"}]
+
+
+def test_jobs_of_a_chain_are_ready_when_the_last_one_is() -> None:
+    found = with_actions(
+        "trigger_type: on_jobs_ready, job_name_regexes: ['.*'], commands: [x]",
+        rest="""
+        - {name: a, command: a}
+        - {name: b, command: b, depends_on: [a]}
+        - {name: c, command: c, depends_on: [b]}
+        """,
+    )
+
+    assert found["on_jobs_ready"]["needs"] == ["b"]
+    assert found["c"]["needs"] == [{"step": "on_jobs_ready", "on": "always"}, "b"]
+
+
+def test_a_job_that_runs_whatever_happens_before_it_is_ready_then_too() -> None:
+    found = with_actions(
+        "trigger_type: on_jobs_ready, jobs: [b], commands: [x]",
+        rest="- {name: a, command: a}\n- {name: b, command: b, depends_on: [a], cancel_on_blocking_job_failure: false}",
+    )
+
+    assert found["on_jobs_ready"]["needs"] == [{"step": "a", "on": "always"}]
+
+
+def test_many_jobs_are_waited_for_as_one_group_without_the_actions() -> None:
+    found = with_actions(
+        "trigger_type: on_jobs_complete, job_name_regexes: ['^on_'], commands: [x]",
+        "trigger_type: on_jobs_complete, job_name_regexes: ['^on_'], commands: [y]",
+        rest='- {name: "on_{i}", command: "true", parameters: {i: "1:20"}}',
+    )
+
+    for name in ("on_jobs_complete", "on_jobs_complete_2"):
+        assert found[name]["needs"] == [{"match": "on_[0-9]+", "on": "always"}]
+
+
+def test_expressions_of_jobs_do_not_match_actions() -> None:
+    found = with_actions(
+        "trigger_type: on_workflow_start, commands: [x]",
+        rest='- {name: "on_{i}", command: "true", parameters: {i: "1:20"}}\n'
+        "- {name: last, command: 'true', depends_on_regexes: ['^on_']}",
+    )
+
+    assert found["last"]["needs"] == [{"match": "on_[0-9]+"}]
+
+
+def test_a_job_may_be_called_like_an_action() -> None:
+    found = with_actions(
+        "trigger_type: on_workflow_start, commands: [x]", rest="- {name: on_workflow_start, command: 'true'}"
+    )
+
+    assert found["on_workflow_start"]["needs"] == [{"step": "on_workflow_start_2", "on": "always"}]
+
+
+def test_what_runs_when_all_is_over_is_the_end_worker_before_workflow() -> None:
+    found = ours(
+        file(
+            "trigger_type: on_workflow_complete, commands: [one, two]",
+            "trigger_type: on_worker_complete, commands: [three]",
+        )
+    )["end"]
+
+    enter = 'mkdir -p "$TORC_OUTPUT_DIR" && cd "$TORC_OUTPUT_DIR"'
+    assert found["shell"].splitlines() == [
+        "failed=",
+        f"( {enter} && (",
+        "three",
+        ') ) || failed="$failed on_worker_complete"',
+        f"( {enter} && (",
+        "one",
+        ") && (",
+        "two",
+        ') ) || failed="$failed on_workflow_complete"',
+        '[ -z "$failed" ] || printf \'{"code": "ACTION_FAILED", "severity": "warning", '
+        '"message": "a command failed of%s"}\' "$failed" > "$MULLIGAN_ERROR"',
+    ]
+    assert found["timeout"] == "1h"
+
+
+def test_what_is_for_a_cluster_is_kept_and_said_once() -> None:
+    nodes = "{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}"
+    text = f"name: w\njobs: [{{name: a, command: 'true'}}]\nactions:\n  - {nodes}\n  - {nodes}\n"
+    text += "slurm_schedulers: [{name: s, account: x}]\n"
+
+    found = ours(text)
+    said = [warning for warning in rendered(text) if "schedule_nodes" in warning]
+
+    assert len(found["x-torc"]["actions"]) == 2
+    assert said == [
+        "warning[language.cluster]: w.yaml:4:52: 'schedule_nodes' is for a cluster: kept, and not run\n"
+        f"  4 |   - {nodes}\n"
+        "    |                                                    ^^^^^^^^^^^^^^"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        (
+            "trigger_type: on_workflow_start, commands: [x], persistent: true",
+            "'persistent' is for a cluster: on one machine the commands run once",
+        ),
+        (
+            "trigger_type: on_workflow_start, commands: [x], max_parallel_jobs: 2, num_allocations: 3",
+            "'num_allocations' and 'max_parallel_jobs' are for a cluster: on one machine the commands run once",
+        ),
+        (
+            "trigger_type: on_workflow_start, commands: [x], jobs: [a]",
+            "'jobs' means nothing with 'on_workflow_start'",
+        ),
+    ],
+)
+def test_what_makes_no_difference_here_is_said_by_name(action: str, said: str) -> None:
+    assert warned(file(action)).partition(": w.yaml:")[2].partition(": ")[2].partition("\n")[0] == said
+
+
+REFUSALS = [
+    ("trigger_type: on_start, commands: [x]", "'trigger_type' is 'on_start'; one of 'on_workflow_start', "
+     "'on_workflow_complete', 'on_jobs_ready', 'on_jobs_complete', 'on_worker_start' or 'on_worker_complete' is "
+     "expected"),
+    ("trigger_type: on_workflow_start", "the action has no 'commands'"),
+    ("trigger_type: on_workflow_start, commands: []", "the action has no 'commands'"),
+    ("trigger_type: on_workflow_start, commands: x", "'commands' is 'x', a list is expected"),
+    ("trigger_type: on_jobs_ready, commands: [x]", "an action 'on_jobs_ready' says which jobs it is about"),
+    ("trigger_type: on_jobs_ready, commands: [x], jobs: [aa]", "there is no job 'aa'"),
+    ("trigger_type: on_jobs_ready, commands: [x], job_name_regexes: ['^z']", "no job matches '^z'"),
+    ("trigger_type: on_jobs_ready, commands: [x], job_name_regexes: ['(']", "the expression is '(', a regular "
+     "expression is expected"),
+    ("trigger_type: on_workflow_start, comands: [x]", "'comands' is not a key of an action"),
+    ("commands: [x]", "an action has no 'trigger_type'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("action", "said"), REFUSALS)
+def test_an_action_that_cannot_be_carried_out_is_refused(action: str, said: str) -> None:
+    sentences = [line.split(": ", 2)[2] for line in refusal(file(action)).splitlines() if line.startswith("error[")]
+
+    assert sentences[0] == said
+
+
+def test_nodes_are_scheduled_by_somebody() -> None:
+    said = refusal(
+        "name: w\njobs: [{name: a, command: 'true'}]\n"
+        "actions: [{trigger_type: on_workflow_start, action_type: schedule_nodes}]\n"
+    )
+
+    assert said == (
+        "error[language.missing_key]: w.yaml:3:11: the action schedules nodes, and has no 'scheduler'\n"
+        "  3 | actions: [{trigger_type: on_workflow_start, action_type: schedule_nodes}]\n"
+        "    |           ^ add 'scheduler: …'"
+    )
+
+
+def test_nodes_are_scheduled_by_a_scheduler_that_there_is() -> None:
+    said = refusal("""\
+        name: w
+        jobs: [{name: a, command: "true"}]
+        slurm_schedulers: [{name: long, account: x}]
+        actions:
+          - trigger_type: on_workflow_start
+            action_type: schedule_nodes
+            scheduler: lung
+            scheduler_type: slurm
+        """)
+
+    assert said == (
+        "error[language.unknown_scheduler]: w.yaml:7:16: there is no scheduler 'lung'\n"
+        "  7 |     scheduler: lung\n"
+        "    |                ^^^^ did you mean 'long'?"
+    )
+
+
+# Live
+
+
+AROUND = file(
+    "trigger_type: on_workflow_start, commands: [echo start >> order]",
+    "trigger_type: on_jobs_ready, jobs: [b], commands: [echo ready >> order, 'exit 1', echo never >> order]",
+    "trigger_type: on_jobs_complete, jobs: [b, c], commands: [echo complete >> order]",
+    "trigger_type: on_worker_complete, commands: ['exit 3']",
+    "trigger_type: on_workflow_complete, commands: [echo over >> order]",
+    rest="""
+    - {name: a, command: echo a >> output/order}
+    - {name: b, command: "echo b >> output/order; exit 1", depends_on: [a]}
+    - {name: c, command: "true", depends_on: [b]}
+    """,
+)
+
+
+def test_actions_run_around_the_jobs_and_change_nothing_about_how_the_run_ends(live: Live) -> None:
+    ran = live.run(AROUND)
+
+    assert live.lines("output/order") == ["start", "a", "ready", "b", "complete", "over"]
+    assert ran.status == "failed"
+    assert ran.steps["on_jobs_ready"]["status"] == "failed"
+    assert ran.shown["end"]["status"] == "completed"
+
+
+CANCELLED = file(
+    "trigger_type: on_workflow_complete, commands: [echo over >> order]",
+    rest="- {name: a, command: 'echo a >> started; sleep 60'}",
+)
+
+
+def test_what_runs_when_all_is_over_runs_when_the_run_was_cancelled(live: Live) -> None:
+    def cancel(there: Terminal) -> None:
+        there.wait_for(e.AttemptStarted, place="a")
+        there.service.cancel(there.run_id)
+
+    ran = live.run(CANCELLED, meanwhile=cancel)
+
+    assert ran.status == "cancelled"
+    assert live.lines("output/order") == ["over"]
