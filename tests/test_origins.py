@@ -12,7 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "origins.md"
 SYSTEMS = {"NoETL": "N", "Alphred": "A", "Torc": "T", "Prodigy": "P", "NL2SQL": "S"}
-PARTS = ("other systems' files", "the other faces")
+PARTS = ("the other faces",)
 
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[[^`]*\])?`")
