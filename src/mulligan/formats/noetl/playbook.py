@@ -8,7 +8,7 @@ import msgspec
 
 from mulligan.core.workflow import END
 from mulligan.formats.noetl.credentials import Credentials, refuse_clear
-from mulligan.formats.noetl.keys import PLAYBOOK
+from mulligan.formats.noetl.keys import LOOP, OLDER_LOOP, PLAYBOOK
 from mulligan.formats.noetl.steps import Reader, Step
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.noetl.tools import Workbook
@@ -23,6 +23,7 @@ _NEWEST = "noetl.io/v10"
 # Keys of a step that only the newer dialect has, and those that only the older ones have.
 _NEWER = frozenset({"spec", "set"})
 _OLDER = frozenset({"case", "vars", "args", "type", "retry", "save", "sink", "data"})
+_OF_OLDER_LOOPS = OLDER_LOOP.keys.keys() - LOOP.keys.keys()
 
 
 class Playbook(msgspec.Struct, eq=False):
@@ -86,7 +87,7 @@ def _has_spec(step: Mapping) -> bool:
 def _is_older(step: Mapping) -> bool:
     """Whether the step has a `next`, a loop or a tool as the older dialects write it."""
     following, loop = step.get("next"), step.get("loop")
-    is_older_loop = isinstance(loop, Mapping) and ("mode" in loop.entries or "collection" in loop.entries)
+    is_older_loop = isinstance(loop, Mapping) and not _OF_OLDER_LOOPS.isdisjoint(loop.entries)
     return following is not None or is_older_loop or isinstance(step.get("tool"), Scalar)
 
 
