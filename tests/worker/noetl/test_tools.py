@@ -236,7 +236,7 @@ def test_steps_of_a_run_share_a_duckdb_unless_they_name_their_own(shared_folder:
             {"kind": "postgres", "query": "select 1"},
             "the tool 'postgres' has no 'auth', which names the credential of its database",
         ),
-        ({"kind": "postgres", "auth": "nobody"}, "there is no credential 'nobody' for this step"),
+        ({"kind": "postgres", "auth": "nobody", "query": "select 1"}, "there is no credential 'nobody' for this step"),
         (
             {"kind": "postgres", "auth": "odd", "query": "select 1"},
             "the credential of a 'postgres' tool is an address such as postgresql://…, or its fields",

@@ -13,6 +13,7 @@ from .answers import answer
 from .call import Call
 from .context import Context
 from .credentials import refused
+from .paging import all_pages
 from .policy import FAIL, WAIT_SECONDS_MAX, Deed, is_in_place, judged, rules_of
 from .tools import call_tool
 
@@ -73,8 +74,9 @@ def unsatisfied(context: Context) -> StepError:
 
 
 def _call(tool: dict[str, Any], context: Context, names: dict[str, Any]) -> tuple[Any, StepError | None]:
+    call = Call(context.step, names, context.credentials, context.given)
     try:
-        return call_tool(tool, Call(context.step, names, context.credentials, context.given)), None
+        return all_pages(tool, call, context) if "pages" in tool else call_tool(tool, call), None
     except StepError as error:
         return None, error
 

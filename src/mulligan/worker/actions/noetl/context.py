@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,14 +71,14 @@ class Context:
 
     def set(self, said: dict[str, Any] | None, names: Names) -> None:
         """Fill in and keep what is to be set: `ctx.x`, `vars.x`, `iter.x`; a bare name is of ctx."""
-        for key, value in filled(said or {}, names).items():
-            prefix, dot, name = str(key).partition(".")
+        for key, value in _flat(filled(said or {}, names)):
+            prefix, dot, name = key.partition(".")
             if prefix == "iter" and dot:
                 self._iter[name] = value
             elif dot and prefix in _PREFIXES:
                 self._settings.put(_PREFIXES[prefix], name, value)
             else:
-                self._settings.put(CTX, str(key), value)
+                self._settings.put(CTX, key, value)
 
     def hand(self, step: str, args: dict[str, Any]) -> None:
         """Give arguments to a step that follows."""
@@ -118,6 +119,15 @@ class Context:
         run_id = os.environ.get("MULLIGAN_RUN_ID", "")
         job = {"uuid": run_id, "execution_id": run_id, "id": run_id}
         return {"execution_id": run_id, "job": job, "catalog_id": os.environ.get("MULLIGAN_WORKFLOW", "")}
+
+
+def _flat(said: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is to be set, by its whole name: `ctx: {x: …}` is `ctx.x`."""
+    for key, value in said.items():
+        if key in ("iter", *_PREFIXES) and isinstance(value, dict):
+            yield from ((f"{key}.{name}", inner) for name, inner in value.items())
+        else:
+            yield str(key), value
 
 
 def result_of(output: Any) -> Any:

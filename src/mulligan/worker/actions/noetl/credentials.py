@@ -50,7 +50,7 @@ def named(auth: Any, credentials: Credentials) -> Any:
         return credentials.of(auth)
     if not isinstance(auth, dict):
         raise refused("'auth' is the name of a credential, or a mapping")
-    inner = next((auth[key] for key in ("credential", "key", "name") if isinstance(auth.get(key), str)), None)
+    inner = next((auth[key] for key in ("credential", "key", "name", "secret") if isinstance(auth.get(key), str)), None)
     if inner is None:
         return auth
     found = credentials.of(inner)

@@ -47,7 +47,7 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     given = {name: parsed(value) if isinstance(value, str) else value for name, value in call.given.items()}
     code = _code(tool, call)
     program, is_wrapped = _program(code, _filename(call, code), given)
-    names = {**_known(call), **_libraries(tool), **_identifiers(given), "input_data": given}
+    names = {**_known(call), **_libraries(tool), "input_data": given, **_identifiers(given)}
     os.environ.update(_variables(tool, call))
     try:
         return _checked(plain(_result(program, is_wrapped, names, given, call)))

@@ -7,14 +7,19 @@ from typing import Any
 
 from mulligan import StepError
 
+from .call import Call
 from .context import Context
+from .paging import CHANGEABLE
 from .policy import Deed, seconds
+from .sinks import put
 from .templates import filled, filled_text, holds
 
 # What happens after a call, in this order. What comes first and leads somewhere counts.
 AFTER_SUCCESS = ("call.done", "step.exit")
 AFTER_LOOP = ("loop.done", "call.done", "step.exit")
 AFTER_FAILURE = ("call.error",)
+# What a step is handed by what leads to it, in the words of all dialects.
+_ARGUMENTS = ("args", "input", "data")
 
 
 class Routes:
@@ -35,13 +40,27 @@ class Routes:
         """Whether it is for the cases to say what is tried again: then nothing else is."""
         return any("retry" in deed for case in self._cases for deed in _deeds(case))
 
-    def retry(self, event: str, now: dict[str, Any]) -> Deed | None:
-        """What a case says of trying again, where the first that holds says so."""
-        names = self._names(event, now)
-        for case in self._cases:
-            if holds(case.get("when", True), names):
-                return next((_deed(deed["retry"], names) for deed in _deeds(case) if "retry" in deed), None)
+    def retry(self, events: tuple[str, ...], now: dict[str, Any]) -> Deed | None:
+        """What a case says of trying again, where the first that holds for an event says so."""
+        for event in events:
+            names = self._names(event, now)
+            case = next((case for case in self._cases if holds(case.get("when", True), names)), {})
+            if said := [deed["retry"] for deed in _deeds(case) if "retry" in deed]:
+                return _deed(said[0], names)
         return None
+
+    def with_pages(self, tool: Any) -> Any:
+        """The tool, which walks its pages by itself where cases say that it is called again, and how."""
+        rules = [rule for case in self._cases if (rule := _page_rule(case))]
+        return {**tool, "pages": rules} if any("next_call" in rule for rule in rules) else tool
+
+    def gathered(self, result: Any) -> tuple[Any, dict[str, Any]]:
+        """What the step gives once its pages are gathered, and these by the names that cases have for them."""
+        deeds = [deed for case in self._cases for deed in _deeds(case)]
+        into = [str(deed["collect"].get("into") or "pages") for deed in deeds if "collect" in deed]
+        names = {name: result[name] for name in into if isinstance(result, dict) and name in result}
+        wanted = next((deed["result"].get("from") for deed in deeds if isinstance(deed.get("result"), dict)), "")
+        return names.get(str(wanted), result), names
 
     def _of_cases(self, events: tuple[str, ...], now: dict[str, Any]) -> list[str]:
         """The first event for which a case leads somewhere. A case acts once, whatever else happens."""
@@ -62,6 +81,8 @@ class Routes:
         names = self._names(event, now)
         self._context.set(deed.get("set"), names)
         self._context.set({f"vars.{name}": value for name, value in (deed.get("vars") or {}).items()}, names)
+        for sink in _listed(deed.get("sink")):
+            put(sink, Call(self._context.step, names, self._context.credentials))
         if "fail" in deed:
             raise _refusal(deed["fail"], names)
         for arc in _arcs(deed.get("next")):
@@ -82,8 +103,8 @@ class Routes:
     def _follow(self, arc: dict[str, Any], names: dict[str, Any]) -> str:
         step = filled_text(str(arc["step"]), names)
         self._context.set(arc.get("set"), names)
-        if arc.get("args"):
-            self._context.hand(step, filled(arc["args"], names))
+        for args in (arc[key] for key in _ARGUMENTS if arc.get(key)):
+            self._context.hand(step, filled(args, names))
         return step
 
     def _names(self, event: str, now: dict[str, Any]) -> dict[str, Any]:
@@ -96,9 +117,28 @@ def _deeds(case: dict[str, Any]) -> list[dict[str, Any]]:
     return then if isinstance(then, list) else [then]
 
 
+def _page_rule(case: dict[str, Any]) -> dict[str, Any]:
+    """What a case says of pages: a `call` of no other step, or a `retry` with something changed, is the next one."""
+    together = {key: value for deed in _deeds(case) for key, value in deed.items()}
+    found = {"when": case.get("when", True)}
+    if "collect" in together:
+        found["collect"] = together["collect"]
+    call, retry = together.get("call"), together.get("retry")
+    if isinstance(call, dict) and "step" not in call:
+        found["next_call"] = call
+    elif isinstance(retry, dict) and (changed := {key: retry[key] for key in CHANGEABLE if key in retry}):
+        found |= {"next_call": changed, "max_attempts": retry.get("max_attempts")}
+    if "next_call" in found:
+        found["set"] = together.get("set")
+    return found if len(found) > 1 else {}
+
+
+def _listed(said: Any) -> list[Any]:
+    return said if isinstance(said, list) else [said] if said else []
+
+
 def _arcs(said: Any) -> list[dict[str, Any]]:
-    entries = said if isinstance(said, list) else [said] if said else []
-    return [entry if isinstance(entry, dict) else {"step": entry} for entry in entries]
+    return [entry if isinstance(entry, dict) else {"step": entry} for entry in _listed(said)]
 
 
 def _refusal(said: Any, names: dict[str, Any]) -> StepError:

@@ -24,31 +24,41 @@ _TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
 _SHARED_FILE = "noetl.duckdb"
 
 
-def postgres(tool: dict[str, Any], call: Call) -> Any:
+def run(tool: dict[str, Any], call: Call) -> Any:
+    """What the last statement gave, and the others beside it. StepError where one of them fails."""
+    return ran(tool, call, _query(tool, call), filled(tool.get("params"), call.names))
+
+
+def ran(tool: dict[str, Any], call: Call, query: str, params: Any) -> Any:
+    """The same for a query that is ready, at the database of the tool."""
+    address = read_address(_ADDRESSES[tool["kind"]](tool, call))
+    try:
+        return _result(_executed(address, query, params))
+    except StepError as error:
+        veiled = sql.veiled(error, address)
+        print(veiled.message, file=sys.stderr)
+        raise veiled from None
+
+
+def _postgres(tool: dict[str, Any], call: Call) -> str:
     auth = filled(tool.get("auth"), call.names)
     if not auth:
         raise refused("the tool 'postgres' has no 'auth', which names the credential of its database")
     address = database_address(credentials.named(auth, call.credentials))
     if not address.startswith(("postgresql://", "postgres://")):
         raise refused("the credential of a 'postgres' tool is an address such as postgresql://…, or its fields")
-    return _run(read_address(address), tool, call)
+    return address
 
 
-def duckdb(tool: dict[str, Any], call: Call) -> Any:
+def _duckdb(tool: dict[str, Any], call: Call) -> str:
     if tool.get("auth") or tool.get("credentials"):
         raise refused("the tool 'duckdb' attaches nothing by itself: write 'attach' in its command")
     said = filled_text(str(tool.get("database") or ""), call.names)
     place = said or os.path.join(os.environ.get("MULLIGAN_OUTPUT_DIR", "."), _SHARED_FILE)
-    return _run(read_address(f"duckdb:///{place}"), tool, call)
+    return f"duckdb:///{place}"
 
 
-def _run(address: Address, tool: dict[str, Any], call: Call) -> Any:
-    try:
-        return _result(_executed(address, _query(tool, call), filled(tool.get("params"), call.names)))
-    except StepError as error:
-        veiled = sql.veiled(error, address)
-        print(veiled.message, file=sys.stderr)
-        raise veiled from None
+_ADDRESSES = {"postgres": _postgres, "duckdb": _duckdb}
 
 
 def _query(tool: dict[str, Any], call: Call) -> str:

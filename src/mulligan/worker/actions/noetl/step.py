@@ -49,16 +49,17 @@ def _done(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, A
     """What the tool gave, and the names that tell of it. A case may want it called again, however it went."""
     tries = tries_before()
     try:
-        result, output = carried_out(tool, context)
+        result, output = carried_out(routes.with_pages(tool), context)
     except StepError as error:
-        deed = routes.retry(AFTER_FAILURE[0], outcome_names(None, failures.view(error), tries + 1))
+        deed = routes.retry(("call.error", "call.done"), outcome_names(None, failures.view(error), tries + 1))
         if deed is None and routes.decide_retries:
             raise final(error) from None
         raise again(error, deed, tries) if deed else error from None
-    now = {**outcome_names(result, None, tries + 1), "output": output}
-    if deed := routes.retry(AFTER_SUCCESS[0], now):
+    given, gathered = routes.gathered(result)
+    now = {**gathered, **outcome_names(result, None, tries + 1), "output": output}
+    if deed := routes.retry(AFTER_SUCCESS[:1], now):
         raise again(unsatisfied(context), deed, tries)
-    return result, now
+    return given, now
 
 
 def _envelope(result: Any, context: Context, following: list[str], status: str = "ok") -> dict[str, Any]:

@@ -14,10 +14,10 @@ from .templates import filled_text
 
 # Imported by who needs them: a step of code does not wait for what sends requests.
 _TOOLS = {
-    "duckdb": "sql_tools:duckdb",
+    "duckdb": "sql_tools:run",
     "http": "http_tool:run",
     "noop": "tools:noop",
-    "postgres": "sql_tools:postgres",
+    "postgres": "sql_tools:run",
     "python": "python_tool:run",
     "secrets": "tools:secret",
     "shell": "shell_tool:run",
