@@ -171,15 +171,34 @@ error[language.unknown_key]: build.yaml:2:28: 'claude' is not a key of step 'a'
     )
 
 
-def test_our_own_name_makes_any_file_one_of_ours() -> None:
-    assert "'jobs' is not a key of the workflow" in refusal("name: x\njobs: []\n", named="mulligan")
-
-
 @pytest.mark.parametrize("system", FORMATS)
 def test_a_file_that_is_not_of_the_system_named_is_refused_with_its_place(system: str) -> None:
     said = refusal(json.dumps({"steps": [{"step": "a", "shell": "echo"}]}), named=system)
 
     assert said.startswith("error[language.") and "build.yaml:1:" in said
+
+
+def test_a_file_that_looks_like_anothers_is_told_so() -> None:
+    ours = refusal("steps:\n  - {step: a, shell: echo}\n", named="noetl")
+    theirs = refusal("name: x\njobs: []\n", named="mulligan")
+
+    assert (
+        ours
+        == """\
+error[language.missing_key]: build.yaml:1:1: the playbook has no 'workflow'
+  1 | steps:
+    | ^ add 'workflow: …'; by what is in it the file is Mulligan's: --format mulligan
+error[language.unknown_key]: build.yaml:1:1: 'steps' is not a key of the playbook
+  1 | steps:
+    | ^^^^^ did you mean 'workflow'?"""
+    )
+    assert (
+        theirs
+        == """\
+error[language.unknown_key]: build.yaml:2:1: 'jobs' is not a key of the workflow
+  2 | jobs: []
+    | ^^^^ did you mean 'steps'? by what is in it the file is Torc's: --format torc"""
+    )
 
 
 @pytest.mark.parametrize("system", FORMATS)

@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
-from mulligan.formats.recognition import FORMATS, OURS, advice, checked, recognised
+from mulligan.formats.recognition import FORMATS, OURS, advice, checked, other_advice, recognised
 from mulligan.formats.translation import Translate, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
@@ -104,13 +104,14 @@ class _Reading:
         if source.file != self._first:
             return recognised(root)
         if self._named is not None:
+            self._advice = other_advice(root, self._named)
             return "" if self._named == OURS else self._named
         origin = recognised(root)
         self._advice = "" if origin else advice(root)
         return origin
 
     def advised(self, problem: Problem) -> Problem:
-        """The first problem of a file that is nobody's, with what may be said about whose it could be."""
+        """The first problem of a file, with what may be said about whose it could be if not whose we took it for."""
         if not self._advice:
             return problem
         said = f"{problem.hint} {self._advice}" if problem.hint.endswith("?") else f"{problem.hint}; {self._advice}"

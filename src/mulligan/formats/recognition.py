@@ -56,6 +56,14 @@ def advice(root: Node) -> str:
     return ""
 
 
+def other_advice(root: Node, named: str) -> str:
+    """What to say, where a file is refused as that of the system named, if it looks like another's; "" if not."""
+    whose = recognised(root) or (OURS if isinstance(root, Mapping) and _is_ours(root) else "")
+    if whose in ("", named):
+        return ""
+    return f"by what is in it the file is {FORMATS.get(whose, 'Mulligan')}'s: --format {whose}"
+
+
 def _is_ours(root: Mapping) -> bool:
     """Whether a step has its name as only ours do."""
     steps = root.get("steps")
