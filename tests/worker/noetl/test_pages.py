@@ -161,12 +161,7 @@ def test_a_row_that_is_there_may_be_changed_and_a_table_replaced() -> None:
 
 
 def test_any_tool_may_be_a_sink_and_reads_what_the_step_gave(tmp_path: Path) -> None:
-    tool = {
-        "kind": "shell",
-        "cmds": ["printf '%s' \"$WHO\" > kept"],
-        "env": {"WHO": "{{ result.id }}"},
-        "cwd": str(tmp_path),
-    }
+    keep = {"kind": "shell", "cmds": ["printf '%s' \"$WHO\" > kept"], "env": {"WHO": "{{ result.id }}"}}
 
     envelope(**sink({"tool": {**keep, "cwd": str(tmp_path)}}))
 

@@ -81,6 +81,7 @@ class Routes:
         names = self._names(event, now)
         self._context.set(deed.get("set"), names)
         self._context.set({f"vars.{name}": value for name, value in (deed.get("vars") or {}).items()}, names)
+        names = self._names(event, now)
         for sink in _listed(deed.get("sink")):
             put(sink, Call(self._context.step, names, self._context.credentials))
         if "fail" in deed:
