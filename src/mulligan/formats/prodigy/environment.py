@@ -50,16 +50,24 @@ class _Variable(NamedTuple):
 class _Reading:
     """The variables of a file, as far as they are read."""
 
-    def __init__(self, translation: Translation) -> None:
+    def __init__(self, translation: Translation, overrides: dict[str, dict[str, Scalar]]) -> None:
         self.translation = translation
+        self.overrides = overrides
         self.variables: dict[str, _Variable] = {}
         self.secrets: dict[str, Any] = {}
 
     def set(self, name: str, expression: str, at: Node) -> None:
+        """What a variable is: in each profile that sets it that, and else this."""
+        for profile, node in reversed(self.overrides.get(name, {}).items()):
+            value = self.expression("" if node.value is None else node.text)
+            expression = f"(inputs.{PROFILE_INPUT} == {quote(profile)} ? {value} : {expression})"
         self.variables[name] = _Variable(expression, at)
 
     def hide(self, name: str, where: dict[str, str], at: Node) -> None:
         """A secret under the variable's own name."""
+        for node in self.overrides.pop(name, {}).values():
+            message = f"'{name}' is a secret, and a profile would show it"
+            self.translation.source.note(self.translation.source.refuse("secret", message, node))
         self.secrets[name] = made(where, at)
         self.set(name, f"secrets.{name}", at)
 
@@ -77,13 +85,15 @@ class _Reading:
 
 def environment(fields: Fields, translation: Translation) -> Environment:
     """What the keys of the environment come to."""
-    reading = _Reading(translation)
+    reading = _Reading(translation, _overrides(fields))
     _read_files(fields, reading)
     _read_env(fields, reading)
     _read_secrets(fields, reading)
-    inputs = _read_profiles(fields, reading)
+    for name, values in reading.overrides.items():
+        if name not in reading.variables:
+            reading.set(name, "''", next(iter(values.values())))
     return Environment(
-        inputs,
+        _input(fields),
         reading.secrets,
         {name: made(_as_text(found.expression), found.at) for name, found in reading.variables.items()},
         {name: found.expression for name, found in reading.variables.items()},
@@ -215,29 +225,25 @@ def _where(form: Fields, reading: _Reading) -> dict[str, str]:
 # -- profiles --------------------------------------------------------------------------------------------------------
 
 
-def _read_profiles(fields: Fields, reading: _Reading) -> dict[str, Any]:
-    """Each variable that a profile sets is chosen by the input; without one it is what it was."""
+def _overrides(fields: Fields) -> dict[str, dict[str, Scalar]]:
+    """By the name of a variable: what it is in each profile that sets it."""
+    found: dict[str, dict[str, Scalar]] = {}
+    for profile, values in fields.get("profiles", {}).items():
+        for name, node in values.items():
+            if name != _DESCRIPTION:
+                found.setdefault(name, {})[profile] = node
+    return found
+
+
+def _input(fields: Fields) -> dict[str, Any]:
+    """The input that chooses a profile; without one each variable is what it is without profiles."""
     profiles: dict[str, dict[str, Scalar]] = fields.get("profiles", {})
     if not profiles:
         return {}
-    for profile, values in profiles.items():
-        for name, node in values.items():
-            if name != _DESCRIPTION:
-                _override(profile, name, node, reading)
-    about = "; ".join(
-        f"{name}: {values[_DESCRIPTION].text}" for name, values in profiles.items() if _DESCRIPTION in values
-    )
-    said = {"default": "", "enum": ["", *profiles], "description": about or "which profile's variables hold"}
+    about = [f"{name}: {values[_DESCRIPTION].text}" for name, values in profiles.items() if _DESCRIPTION in values]
+    said = {
+        "default": "",
+        "enum": ["", *profiles],
+        "description": "; ".join(about) or "which profile's variables hold",
+    }
     return {PROFILE_INPUT: made(said, fields.key("profiles"))}
-
-
-def _override(profile: str, name: str, node: Scalar, reading: _Reading) -> None:
-    before = reading.variables.get(name)
-    if before is not None and before.expression.startswith("secrets."):
-        message = f"'{name}' is a secret, and a profile would show it"
-        reading.translation.source.note(reading.translation.source.refuse("secret", message, node))
-        return
-    otherwise = before.expression if before else "''"
-    value = reading.expression(node.text) if node.value is not None else "''"
-    chosen = f"inputs.{PROFILE_INPUT} == {quote(profile)} ? {value} : {otherwise}"
-    reading.set(name, f"({chosen})", node)
