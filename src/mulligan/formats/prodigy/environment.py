@@ -87,8 +87,8 @@ def environment(fields: Fields, translation: Translation) -> Environment:
     """What the keys of the environment come to."""
     reading = _Reading(translation, _overrides(fields))
     _read_files(fields, reading)
-    _read_env(fields, reading)
     _read_secrets(fields, reading)
+    _read_env(fields, reading)
     for name, values in reading.overrides.items():
         if name not in reading.variables:
             reading.set(name, "''", next(iter(values.values())))

@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.environment import Environment
-from mulligan.formats.prodigy.isolation import Opened, closed, merged, opened
+from mulligan.formats.prodigy.isolation import Opened, closed, merged, opened, told
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.steps import Translated, commands
 from mulligan.formats.translation import Translation
@@ -35,6 +35,7 @@ def framed(
         "inputs": surroundings.inputs,
         "secrets": surroundings.secrets or None,
         "defaults": {"shell": SHELL, "env": surroundings.env or None},
+        "end": told(run, at, translation),
     }
     return head, steps
 

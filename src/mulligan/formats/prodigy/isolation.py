@@ -16,6 +16,7 @@ _NO_RETRY = {"retry": 0}
 _ABOUT = "in a Git repository the run works in a worktree of its own, on a branch of its own; elsewhere in place"
 _ABOUT_ITEM = "so does each item, from where the run is"
 _ABOUT_CLOSE = "the worktree goes if the steps before this one merged its branch, and stays if they did not"
+_ABOUT_END = "a run that failed keeps its worktree, and says where it is"
 _ABOUT_MERGE = "what was not committed is committed, then the branch is merged; a conflict is a failure"
 
 
@@ -51,6 +52,12 @@ def closed(run: Opened, at: Node, translation: Translation) -> dict[str, Any]:
     """The step behind the user's own merge steps."""
     call = _call("close_run", {"run": f"${{{run.work}}}"}, at, translation, _ABOUT_CLOSE)
     return {"step": run.place.row.take("close").name, **call}
+
+
+def told(run: Opened, at: Node, translation: Translation) -> dict[str, Any]:
+    """The `end` of the workflow: it says where the work of a failed run is."""
+    args = {"run": f"${{{run.work}}}", "failures": "${run.failures}", "stopping": "${run.stopping}"}
+    return _call("say_where", args, at, translation, _ABOUT_END)
 
 
 def item_opened(run: Opened, place: Place, at: Node, translation: Translation) -> Opened:

@@ -72,10 +72,10 @@ def finished(head: dict[str, Any], steps: list[dict[str, Any]], place: Place, at
     """The workflow of ours: `head` at its top, the steps in their order, and what only an edge leads to behind them."""
     assert isinstance(place.row, Steps)
     inputs = head.get("inputs") or {}
-    tree = {"name": None, "description": None, **head, "inputs": None, "defaults": {"shell": "sh"}}
-    tree |= {key: value for key, value in head.items() if key == "defaults"}
+    tree = {"name": None, "description": None, **head, "inputs": None}
+    end = tree.pop("end")
     in_order = [*past_conditions(steps), *place.row.aside]
-    tree |= {"order": "sequential", "steps": [mapping(step, at_of(step, at)) for step in in_order]}
+    tree |= {"order": "sequential", "steps": [mapping(step, at_of(step, at)) for step in in_order], "end": end}
     whole = mapping(tree, at)
     if mentions(whole, _ARGUMENTS):
         inputs = {**inputs, "args": {"default": "", "description": "what Prodigy calls --args"}}
@@ -85,7 +85,7 @@ def finished(head: dict[str, Any], steps: list[dict[str, Any]], place: Place, at
 def past_conditions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The steps, of which those behind a condition need more than the one before them.
 
-    One that is skipped holds nobody up. But it is skipped as well where a step before it failed: that one is needed, too.
+    One that is skipped holds nobody up. But so it is where a step before it failed: that one is needed as well.
     """
     certain: list[Any] = []
     doubtful: list[Any] = []

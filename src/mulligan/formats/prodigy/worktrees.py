@@ -103,6 +103,15 @@ def close_run(run: Work) -> Work:
     return {"merged_into": target if is_merged else "", "kept": _kept(run)}
 
 
+def say_where(run: Work | None, failures: list[Work], stopping: str | None = None) -> Work | None:
+    """What is said at the end of a run that failed: where its work is. Nothing of any other run."""
+    is_failed = any(not (one["handled"] or one["recovered"] or one["allowed"]) for one in failures)
+    if not is_failed or stopping == "cancelled" or not run or not run["branch"] or not Path(run["worktree"]).exists():
+        return None
+    reason = f"its work is in {run['worktree']}, on the branch '{run['branch']}': a retry goes on there"
+    return {"status": "failed", "reason": reason}
+
+
 # -- making ----------------------------------------------------------------------------------------------------------
 
 
@@ -256,8 +265,13 @@ def _target_of(run: Work) -> str:
 
 
 def _blocked(run: Work, refused: StepError) -> StepError:
-    then = f"commit or put away what is in the way, then: mulligan retry {_number(run)}"
-    message = f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}': {refused.message}\n{then}"
+    """Files of the user's stand in the way: they are named, and stay as they are."""
+    files = [f"'{line.strip()}'" for line in refused.message.splitlines() if line.startswith("\t")]
+    why = f"{', '.join(files)} would be overwritten" if files else " ".join(refused.message.split())
+    message = (
+        f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}', {why}: "
+        f"commit or put away what is there, then: mulligan retry {_number(run)}"
+    )
     return StepError("MERGE_BLOCKED", message, retryable=False, details=_place(run))
 
 
