@@ -125,7 +125,9 @@ def test_parameters_of_the_workflow_are_for_those_who_name_them() -> None:
 def test_a_parameter_goes_into_every_text_of_a_job() -> None:
     found = loaded("""
         name: w
-        files: [{name: 'in_{i}', path: 'in/{i:02d}', parameters: {i: 1:2}}, {name: 'out_{i}', path: 'o{i}', parameters: {i: 1:2}}]
+        files:
+          - {name: 'in_{i}', path: 'in/{i:02d}', parameters: {i: 1:2}}
+          - {name: 'out_{i}', path: 'o{i}', parameters: {i: 1:2}}
         resource_requirements: [{name: r1, num_cpus: 1, memory: 1g}, {name: r2, num_cpus: 2, memory: 2g}]
         failure_handlers: [{name: h1, rules: [{exit_codes: [1]}]}, {name: h2, rules: [{exit_codes: [2]}]}]
         slurm_schedulers: [{name: s1, account: a}, {name: s2, account: a}]
