@@ -38,11 +38,11 @@ class Steps:
         self._revisited = revisited
         self._translation = translation
         self._source: Source = translation.source
-        # Of each spawner that has a join: its map of subtasks, and the step that tells the join of them.
+        # Of each spawner: its map of subtasks, and the step that tells its join of them.
+        self._spawners = [node for node in tree.nodes.values() if node.role == "spawner"]
         self._batches = {
             node.key: (tree.names.fit(f"{node.step}_subtasks"), tree.names.fit(f"{node.step}_told"))
-            for node in tree.nodes.values()
-            if node.role == "spawner"
+            for node in self._spawners
         }
         self._has_warned = False
 
@@ -76,10 +76,10 @@ class Steps:
             raise self._source.refuse("permissions", message, key, hint="remove them")
 
     def _check_agent(self, node: TreeNode) -> None:
-        if not node.fields.get("provider"):
+        if not node.fields.get("provider") and not _was_refused(node, "provider"):
             message = f"node '{node.key}' has no provider, so nobody knows which agent is asked"
             self._source.note(self._source.refuse("provider", message, node.key_at, hint='add "provider": "claude"'))
-        if not node.prompt.strip():
+        if not node.prompt.strip() and not _was_refused(node, "promptTemplate"):
             message = f"node '{node.key}' has no prompt"
             self._source.note(
                 self._source.refuse("prompt", message, node.prompt_at, hint="say what the agent is to do")
@@ -195,11 +195,7 @@ class Steps:
 
     def _told(self, node: TreeNode) -> dict[str, Any]:
         """Of a join: what it is told of the subtasks, in the place of what the step before it gave."""
-        spawners = [
-            other.key
-            for other in self._tree.nodes.values()
-            if other.role == "spawner" and any(edge.target == node.key for edge in other.leaving("success"))
-        ]
+        spawners = [one.key for one in self._spawners if any(e.target == node.key for e in one.leaving("success"))]
         if not spawners:
             return {}
         texts = [f"${{{_step(self._batches[key][1])}.output}}" for key in spawners]
@@ -239,6 +235,11 @@ class Steps:
 def _step(name: str) -> str:
     """A step as expressions name it."""
     return f"steps.{name}" if _IDENTIFIER.fullmatch(name) else f'steps["{name}"]'
+
+
+def _was_refused(node: TreeNode, key: str) -> bool:
+    """Whether the key is there, and what it says was noted as wrong."""
+    return key in node.fields.node.entries and key not in node.fields
 
 
 def _type_key(node: TreeNode) -> str:

@@ -9,7 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mulligan import StepError
-from mulligan.core.context import CONTEXT_CHARS_MAX, UPSTREAM_CHARS_MAX, UPSTREAM_OUTPUTS_MAX, head_tail
+from mulligan.core.context import (
+    CONTEXT_CHARS_MAX,
+    SHARE_CHARS_MIN,
+    UPSTREAM_CHARS_MAX,
+    UPSTREAM_OUTPUTS_MAX,
+    head_tail,
+)
 
 ROWS_CHARS_MAX = 8_000
 PREVIEW_CHARS_MAX = 160
@@ -127,6 +133,6 @@ def _reports(ended: list[dict[str, str]]) -> Iterator[str]:
     room = CONTEXT_CHARS_MAX - ROWS_CHARS_MAX
     for one in (ended[index] for index in order[:UPSTREAM_OUTPUTS_MAX]):
         text, cut = head_tail(one["said"], min(UPSTREAM_CHARS_MAX, room))
-        room -= cut.included_chars
-        if text:
+        if one["said"] and room >= min(len(one["said"]), SHARE_CHARS_MIN):
+            room -= cut.included_chars
             yield f"\nreport of {one['key']} ({one['status']}):\n{text}"
