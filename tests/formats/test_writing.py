@@ -98,6 +98,7 @@ TRAPS = [
         "x" * 200,
         "\xa0",
     ),
+    *("word " * 40 + "end", "word  word " * 40 + "end", "word\tword " * 40 + "end", "# word " * 40 + "end"),
 ]
 
 letters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -269,6 +270,14 @@ def test_a_collection_that_does_not_fit_a_line_has_a_line_for_each_entry() -> No
         "b: {short: [step_with_a_long_name_0, step_with_a_long_name_1]}\n"
     )
     assert max(map(len, said.splitlines())) <= 120
+
+
+def test_a_long_text_goes_on_in_the_next_line() -> None:
+    text = "one two three four five six seven eight nine ten " * 4
+
+    said = written(node({"a": {"b": text.strip()}, "c": text, "d": "x" * 130}), {})
+
+    assert said == f'a:\n  b: >-\n    {text[:116]}\n    {text[117:].strip()}\n\nc: "{text}"\nd: {"x" * 130}\n'
 
 
 def test_numbers_stay_as_they_were_written_where_all_read_the_same_in_them() -> None:

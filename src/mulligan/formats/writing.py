@@ -77,7 +77,7 @@ class _Writer:
     def _value(self, node: Node, indent: int, column: int) -> list[str]:
         """What stands behind a colon, and the lines below it."""
         if isinstance(node, Scalar):
-            return _text(node, indent).split("\n")
+            return _text(node, indent, WIDTH - column).split("\n")
         if flow := self._in_a_line(node, WIDTH - column):
             return [flow]
         return ["", *self._block(node, indent + 2)]
@@ -205,13 +205,16 @@ def _in_flow(text: str) -> str | None:
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
-def _text(node: Scalar, indent: int) -> str:
+def _text(node: Scalar, indent: int, room: int) -> str:
     """A scalar that has the rest of its line, and the lines below it."""
     if not isinstance(node.value, str):
         return _unlike_text(node)
     text = node.value
+    below = " " * (indent + 2)
     if "\n" in text:
-        return _literal_block(text, " " * (indent + 2)) or _quoted(text)
+        return _literal_block(text, below) or _quoted(text)
+    if len(text) > room and (folded := _folded_block(text, below)):
+        return folded
     return text if _is_plain(text) else _quoted(text)
 
 
@@ -263,6 +266,14 @@ def _quoted_simply(text: str) -> str | None:
 
 def _escape(found: Any) -> str:
     return f"\\u{ord(found.group()):04x}"
+
+
+def _folded_block(text: str, indent: str) -> str | None:
+    """A long line as several, which YAML joins again; None where it would join them to another text."""
+    lines = wrap(text, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
+    if len(lines) < 2 or " ".join(lines) != text or _NOT_IN_A_BLOCK.search(text):
+        return None
+    return "\n".join([">-", *(indent + line for line in lines)])
 
 
 def _literal_block(text: str, indent: str) -> str | None:
