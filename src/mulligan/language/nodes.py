@@ -105,6 +105,9 @@ class Noting:
         return False
 
     def note(self, refusal: Refusal) -> None:
+        """Note a problem, once: a reader may stop at one that is noted already."""
+        if refusal.problem in self.problems:
+            return
         self.problems.append(refusal.problem)
         if len(self.problems) >= PROBLEMS_MAX:
             raise Enough

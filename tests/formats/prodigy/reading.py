@@ -9,14 +9,17 @@ from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Steps
 from mulligan.formats.prodigy.steps import commands
 from mulligan.formats.translation import Translation, made
 from mulligan.language.document import parse
-from mulligan.language.nodes import Sequence, Source, plain
+from mulligan.language.nodes import Refusal, Sequence, Source, plain
 
 
 def steps(text: str, place: Place | None = None) -> list[dict[str, Any]]:
     """The steps of ours that a list of Prodigy's becomes, and behind them what only an edge leads to."""
     place = place or Place(Steps(), is_regular=True)
     source = Source(text, "flow.yml")
-    root = parse(source)
+    try:
+        root = parse(source)
+    except Refusal as refusal:
+        raise LanguageError([refusal.problem]) from None
     assert isinstance(root, Sequence)
     found = commands(root, place, Translation(source)).commands
     if source.problems:

@@ -41,7 +41,7 @@ def either(node: Scalar, place: Place, translation: Translation) -> dict[str, An
 
 def write_file(form: Fields, place: Place, translation: Translation) -> dict[str, Any]:
     """A file that is written whole or not at all."""
-    path, content = form.at("path"), form.at("content")
+    path, content = form["path"], form["content"]
     assert isinstance(path, Scalar) and isinstance(content, Scalar)
     if ".." in path.text.split("/"):
         raise translation.source.refuse("prodigy", f"'path' is {describe(path)}, which leads out with '..'", path)

@@ -15,6 +15,7 @@ import msgspec
 from mulligan.formats.prodigy import actions
 from mulligan.formats.prodigy.commits import automatic, committing, named, required, requirement
 from mulligan.formats.prodigy.durations import spelled
+from mulligan.formats.prodigy.forms import sound
 from mulligan.formats.prodigy.handlers import Translate, command_list, handling
 from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE
 from mulligan.formats.prodigy.places import Place, Unread
@@ -113,7 +114,7 @@ def _of_commits(form: Fields, title: str, after: Place, translation: Translation
 def validate(node: Node, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
     """Prodigy's `validate` as one check."""
     if isinstance(node, Mapping) and not _is_step(node):
-        return _judged(VALIDATE.read(node, "'validate'", translation.source), place, translation, translate)
+        return _judged(sound(VALIDATE, node, "'validate'", translation), place, translation, translate)
     if isinstance(node, Scalar) and not isinstance(node.value, str):
         message = f"'validate' is {describe(node)}, a command, a list of steps or a mapping is expected"
         raise translation.source.refuse("type", message, node)
@@ -196,7 +197,7 @@ def _incomplete(node: Node, place: Place, translation: Translation, translate: T
     if not isinstance(node, Mapping):
         commands = command_list(node, inner, translation, translate)
         return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
-    form = ON_INCOMPLETE.read(node, "'on_incomplete'", translation.source)
+    form = sound(ON_INCOMPLETE, node, "'on_incomplete'", translation)
     said: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
     commands = _completing(form, inner, translation, translate)
     if commands:
@@ -230,7 +231,7 @@ def _completed(form: Fields, kind: str, inner: Place, translation: Translation) 
 def step_validate(node: Node, place: Place, translation: Translation) -> list[dict[str, Any]]:
     """Checks after a step: commands that must all succeed, unless a mapping says otherwise."""
     if isinstance(node, Mapping):
-        return [_counted(STEP_VALIDATE.read(node, "'step_validate'", translation.source), place, translation)]
+        return [_counted(sound(STEP_VALIDATE, node, "'step_validate'", translation), place, translation)]
     nodes = node.items if isinstance(node, Sequence) else [node]
     found = []
     for each in nodes:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from mulligan.formats.prodigy.handlers import handling
 from mulligan.formats.prodigy.places import Place, Steps
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Mapping, Node, Scalar
+from mulligan.language.nodes import Node, Scalar
 from mulligan.language.shapes import Fields
 
 Command: TypeAlias = "Callable[[Node, Place, Translation], Any]"
@@ -22,13 +22,11 @@ def exits(
     form: Fields, keys: dict[str, Any], place: Place, translation: Translation, command: Command
 ) -> dict[str, Any]:
     """The keys of a step that its `on_exit_code` changes."""
-    node = form.node.get("on_exit_code")
-    if not isinstance(node, Mapping):
-        return {}
+    steps: dict[str, Node] = form.get("on_exit_code", {})
     said: dict[str, Any] = {}
-    failing = {code: step for code, (_, step) in node.entries.items() if int(code)}
-    if "0" in node.entries:
-        extra = command(node.entries["0"][1], handling(place), translation).commands
+    failing = {code: step for code, step in steps.items() if int(code)}
+    if "0" in steps:
+        extra = command(steps["0"], handling(place), translation).commands
         said["on_success"] = [*(keys.get("on_success") or ()), *extra]
     if failing and isinstance(place.row, Steps):
         said["next"] = [_edge(int(code), step, place, translation, command) for code, step in failing.items()]

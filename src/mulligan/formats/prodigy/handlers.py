@@ -29,7 +29,8 @@ import msgspec
 from mulligan.formats.prodigy.captures import said_by_agent
 from mulligan.formats.prodigy.commits import committing
 from mulligan.formats.prodigy.durations import spelled
-from mulligan.formats.prodigy.keys import HANDLER_FORM
+from mulligan.formats.prodigy.forms import require
+from mulligan.formats.prodigy.keys import HANDLER_FORMS
 from mulligan.formats.prodigy.places import Place, Unread
 from mulligan.formats.prodigy.variables import filled
 from mulligan.formats.translation import Translation
@@ -64,7 +65,7 @@ class Handled(NamedTuple):
 
 def handler(node: Node, place: Place, translation: Translation, translate: Translate) -> Handled:
     """What becomes of an `on_failure`."""
-    form = HANDLER_FORM.of().read(node, "'on_failure'", translation.source)  # type: ignore[attr-defined]
+    form = HANDLER_FORMS.read(node, "'on_failure'", translation.source)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return Handled(continue_on_error=node.value)
     inner = handling(place)
@@ -89,8 +90,7 @@ def command_list(node: Node, place: Place, translation: Translation, translate: 
 
 
 def _mapping(form: Fields, inner: Place, place: Place, translation: Translation, translate: Translate) -> Handled:
-    if form.has_strangers:
-        return Handled()
+    require(form, *form.node.entries, translation=translation)
     commands = _commands(form, inner, translation, translate)
     if form.get("commit_required"):
         commands = committing(commands, form.node)

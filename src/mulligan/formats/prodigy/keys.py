@@ -16,7 +16,6 @@ from mulligan.language.shapes import (
     Key,
     ListOf,
     MapOf,
-    Nothing,
     Record,
     Shape,
     Template,
@@ -46,14 +45,14 @@ COUNT = whole(1, 1000)
 HANDLER = Record(
     "on_failure",
     {
-        "shell": Key(as_node(COMMAND_TEXT), "a command of the handler"),
-        "claude": Key(as_node(COMMAND_TEXT), "a prompt of the handler, for the agent"),
+        "shell": Key(COMMAND_TEXT, "a command of the handler"),
+        "claude": Key(COMMAND_TEXT, "a prompt of the handler, for the agent"),
         "commands": Key(STEPS_FORM, "the handler's commands, one after the other"),
         "strategy": Key(
             Choice(("recovery", "fallback", "cleanup", "custom")), "what it means that the handler succeeded"
         ),
         "timeout": Key(SECONDS, "the time of the whole handler"),
-        "capture": Key(MapOf(as_node(ANY_TEXT), _NAME, names=_NAMES), "variables from the handler's output"),
+        "capture": Key(MapOf(ANY_TEXT, _NAME, names=_NAMES), "variables from the handler's output"),
         "fail_workflow": Key(FLAG, "false: the workflow goes on although the step still fails"),
         "handler_failure_fatal": Key(FLAG, "true: a handler that fails stops the run"),
         "retry_original": Key(FLAG, "true: the command runs again after the handler"),
@@ -63,15 +62,14 @@ HANDLER = Record(
         "on_failure": Key(Deferred(lambda: HANDLER_FORM), "what runs when the handler's command fails, too"),
     },
 )
-HANDLER_FORM: Shape = as_node(
-    Either(
-        "a command, a list of commands, true, false, or a mapping",
-        text=COMMAND_TEXT,
-        flag=FLAG,
-        list=STEP_LIST,
-        mapping=HANDLER,
-    )
+HANDLER_FORMS = Either(
+    "a command, a list of commands, true, false, or a mapping",
+    text=COMMAND_TEXT,
+    flag=FLAG,
+    list=STEP_LIST,
+    mapping=HANDLER,
 )
+HANDLER_FORM: Shape = as_node(HANDLER_FORMS)
 
 RETRY_PATTERN = Record("retry_pattern", {"pattern": Key(TEXT, "a text that the message matches", is_required=True)})
 RETRY_ON = ("network", "timeout", "server_error", "rate_limit")
@@ -104,7 +102,7 @@ RETRY = Record(
         ),
         "retry_budget": Key(SECONDS, "how long all delays may be together"),
         "on_failure": Key(
-            as_node(Either("stop, continue or a fallback", text=Choice(("stop", "continue")), mapping=FALLBACK)),
+            Either("stop, continue or a fallback", text=Choice(("stop", "continue")), mapping=FALLBACK),
             "what happens when no attempt is left",
         ),
     },
@@ -113,10 +111,10 @@ RETRY = Record(
 ON_INCOMPLETE = Record(
     "on_incomplete",
     {
-        "claude": Key(as_node(COMMAND_TEXT), "a prompt for the agent that completes the work"),
-        "shell": Key(as_node(COMMAND_TEXT), "a command that completes the work"),
+        "claude": Key(COMMAND_TEXT, "a prompt for the agent that completes the work"),
+        "shell": Key(COMMAND_TEXT, "a command that completes the work"),
         "commands": Key(STEPS_FORM, "commands that complete the work"),
-        "prompt": Key(as_node(COMMAND_TEXT), "what a person is asked; who agrees lets it pass"),
+        "prompt": Key(COMMAND_TEXT, "what a person is asked; who agrees lets it pass"),
         "max_attempts": Key(COUNT, "how often the work is completed and checked again (default 2)"),
         "fail_workflow": Key(FLAG, "false: the workflow goes on with what there is (default true)"),
         "commit_required": Key(FLAG, "true: completing it must make a commit"),
@@ -125,14 +123,14 @@ ON_INCOMPLETE = Record(
 VALIDATE = Record(
     "validate",
     {
-        "shell": Key(as_node(COMMAND_TEXT), "the command that checks"),
-        "command": Key(as_node(COMMAND_TEXT), "the command that checks, under its old name"),
-        "claude": Key(as_node(COMMAND_TEXT), "the prompt of an agent that checks"),
+        "shell": Key(COMMAND_TEXT, "the command that checks"),
+        "command": Key(COMMAND_TEXT, "the command that checks, under its old name"),
+        "claude": Key(COMMAND_TEXT, "the prompt of an agent that checks"),
         "commands": Key(STEPS_FORM, "commands that check, one after the other"),
         "expected_schema": Key(as_node(Json()), "the JSON Schema of the result"),
         "threshold": Key(as_node(Json()), "how complete it must be, in percent (default 100)"),
         "timeout": Key(SECONDS, "the time of the check"),
-        "result_file": Key(as_node(Template("a file")), "where the check writes its result"),
+        "result_file": Key(Template("a file"), "where the check writes its result"),
         "on_incomplete": Key(
             as_node(Either("a list or a mapping", text=COMMAND_TEXT, list=STEP_LIST, mapping=ON_INCOMPLETE)),
             "what runs when it is not complete; then it is checked again",
@@ -147,7 +145,7 @@ VALIDATE_FORM: Shape = as_node(
 CHECK = Record(
     "step_validate_command",
     {
-        "command": Key(as_node(COMMAND_TEXT), "the command that checks", is_required=True),
+        "command": Key(COMMAND_TEXT, "the command that checks", is_required=True),
         "expect_output": Key(TEXT, "a regular expression that its output matches"),
         "expect_exit_code": Key(whole(0, 255), "the exit code that is a success (default 0)"),
         "command_type": Key(Choice(("shell", "claude", "test")), "what runs it"),
@@ -158,7 +156,7 @@ STEP_VALIDATE = Record(
     "step_validate",
     {
         "commands": Key(
-            ListOf(Either("a check", text=as_node(COMMAND_TEXT), mapping=CHECK), at_least=1),
+            ListOf(Either("a check", text=COMMAND_TEXT, mapping=CHECK), at_least=1),
             "the checks",
             is_required=True,
         ),
@@ -173,10 +171,10 @@ STEP_VALIDATE = Record(
 WRITE_FILE = Record(
     "write_file",
     {
-        "path": Key(as_node(Template("a file")), "which file", is_required=True),
-        "content": Key(as_node(ANY_TEXT), "what is in it", is_required=True),
+        "path": Key(Template("a file"), "which file", is_required=True),
+        "content": Key(ANY_TEXT, "what is in it", is_required=True),
         "format": Key(Choice(("text", "json", "yaml")), "json and yaml are checked and written neatly"),
-        "mode": Key(as_node(ANY_TEXT), "its permissions, such as 0644"),
+        "mode": Key(ANY_TEXT, "its permissions, such as 0644"),
         "create_dirs": Key(FLAG, "true: folders that are missing are made"),
     },
 )
@@ -184,7 +182,7 @@ OUTPUT_FILE = Record("output_pattern", {"file_pattern": Key(TEXT, "which files",
 COMMIT_CONFIG = Record(
     "commit_config",
     {
-        "message_template": Key(as_node(COMMAND_TEXT), "the message of the commit"),
+        "message_template": Key(COMMAND_TEXT, "the message of the commit"),
         "message_pattern": Key(TEXT, "a regular expression that the message matches"),
         "sign": Key(FLAG, "true: the commit is signed"),
         "author": Key(TEXT, "who made it: Name <mail>"),
@@ -206,42 +204,42 @@ STREAMS = Record(
 TEST = Record(
     "test",
     {
-        "command": Key(as_node(COMMAND_TEXT), "the command", is_required=True),
+        "command": Key(COMMAND_TEXT, "the command", is_required=True),
         "on_failure": Key(HANDLER_FORM, "as on_failure of a step"),
     },
 )
+_ANALYSIS = Key(as_node(Json()), "analysis before the step, which Prodigy has removed: not honoured")
 METADATA = Record(
     "metadata",
     {
         "retries": Key(whole(0, 1000), "how often it is tried again"),
         "timeout": Key(SECONDS, "the time of one attempt"),
         "continue_on_error": Key(FLAG, "true: its failure does not fail the workflow"),
-        "env": Key(as_node(MapOf(ANY_TEXT)), "environment variables"),
+        "env": Key(MapOf(ANY_TEXT), "environment variables"),
         "commit_required": Key(FLAG, "true: it must make a commit"),
-        "analysis": Key(as_node(Json()), "analysis before the step, which Prodigy has removed: not honoured"),
+        "analysis": _ANALYSIS,
     },
 )
 
 KINDS = ("claude", "shell", "test", "foreach", "write_file", "command")
-_ANALYSIS = Key(as_node(Json()), "analysis before the step, which Prodigy has removed: not honoured")
 STEP: Record = Record(
     "step",
     {
         "name": Key(ANY_TEXT, "its title; alone, with 'args', a Claude command"),
         "id": Key(ANY_TEXT, "the name of the step"),
-        "claude": Key(as_node(COMMAND_TEXT), "a prompt for the agent claude"),
-        "shell": Key(as_node(COMMAND_TEXT), "a shell command, run by sh"),
-        "test": Key(as_node(Either("a command or a mapping", text=COMMAND_TEXT, mapping=TEST)), "a shell command"),
+        "claude": Key(COMMAND_TEXT, "a prompt for the agent claude"),
+        "shell": Key(COMMAND_TEXT, "a shell command, run by sh"),
+        "test": Key(Either("a command or a mapping", text=COMMAND_TEXT, mapping=TEST), "a shell command"),
         "foreach": Key(
             as_node(Either("a command, a list, or a mapping", text=COMMAND_TEXT, list=ListOf(Json()), mapping=Json())),
             "a map over a list, or over the lines that a command prints",
         ),
-        "write_file": Key(as_node(WRITE_FILE), "writes a file, whole or not at all"),
-        "command": Key(as_node(COMMAND_TEXT), "a Claude command, under its old name"),
+        "write_file": Key(WRITE_FILE, "writes a file, whole or not at all"),
+        "command": Key(COMMAND_TEXT, "a Claude command, under its old name"),
         "analyze": Key(as_node(Json()), "removed by Prodigy: refused"),
         "goal_seek": Key(as_node(Json()), "removed by Prodigy: refused"),
         "handler": Key(as_node(Json()), "code inside Prodigy: refused"),
-        "args": Key(as_node(ListOf(ANY_TEXT)), "the arguments of a Claude command"),
+        "args": Key(ListOf(ANY_TEXT), "the arguments of a Claude command"),
         "options": Key(as_node(Json()), "not honoured"),
         "metadata": Key(METADATA, "settings of a Claude command"),
         "parallel": Key(Either("true, false or a number", flag=FLAG, number=COUNT), "how many items at the same time"),
@@ -259,15 +257,15 @@ STEP: Record = Record(
         "capture_output": Key(
             Either("true, false or the name of a variable", flag=FLAG, text=VARIABLE), "the variable with the output"
         ),
-        "output_file": Key(as_node(Template("a file")), "a file that gets the output, too"),
+        "output_file": Key(Template("a file"), "a file that gets the output, too"),
         "timeout": Key(SECONDS, "the time of one attempt"),
-        "working_dir": Key(as_node(Template("a folder")), "the folder it runs in"),
-        "env": Key(as_node(MapOf(ANY_TEXT)), "environment variables"),
+        "working_dir": Key(Template("a folder"), "the folder it runs in"),
+        "env": Key(MapOf(ANY_TEXT), "environment variables"),
         "on_failure": Key(HANDLER_FORM, "what runs when it fails"),
         "retry": Key(RETRY, "how often it is tried"),
         "on_success": Key(STEPS_FORM, "what runs when it has succeeded"),
         "on_exit_code": Key(
-            as_node(MapOf(STEP_FORM, r"\d+", names="digits")), "what runs for an exit code; it stands in for the step"
+            MapOf(STEP_FORM, r"\d{1,3}", names="digits"), "what runs for an exit code; it stands in for the step"
         ),
         "commit_required": Key(FLAG, "true: it must make a commit"),
         "commit_config": Key(COMMIT_CONFIG, "what a commit looks like"),
@@ -287,7 +285,7 @@ STEP: Record = Record(
         "skip_validation": Key(FLAG, "true: nothing is checked"),
         "validation_timeout": Key(SECONDS, "the time of the checks"),
         "ignore_validation_failure": Key(FLAG, "true: a check that fails is recorded and does not count"),
-        "when": Key(as_node(Template("a condition", ("string", "boolean"))), "skipped unless this holds"),
+        "when": Key(Template("a condition", ("string", "boolean")), "skipped unless this holds"),
         "outputs": Key(MapOf(OUTPUT_FILE, _NAME, names=_NAMES), "names for files: not honoured"),
         "analysis": _ANALYSIS,
     },
@@ -304,10 +302,10 @@ FOREACH = Record(
         "max_items": STEP.keys["max_items"],
     },
 )
-NOTHING: Shape = Nothing()
 
 RECORDS: tuple[Record, ...] = (
     STEP,
+    FOREACH,
     METADATA,
     TEST,
     HANDLER,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.formats.prodigy.actions import shell
+from mulligan.formats.prodigy.forms import sound
 from mulligan.formats.prodigy.keys import FOREACH
 from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Spot, Steps
 from mulligan.formats.translation import Translation, made
@@ -31,7 +32,7 @@ def loop(form: Fields, spot: Spot, place: Place, translation: Translation) -> Lo
     own = form
     listed = form.at("foreach")
     if isinstance(listed, Mapping):
-        own = FOREACH.read(listed, "'foreach'", translation.source)
+        own = sound(FOREACH, listed, "'foreach'", translation)
         listed = _listed(own, translation)
     if "do" not in own:
         raise translation.source.refuse("missing_key", "'foreach' has no 'do'", own.node, hint="add 'do: […]'")
@@ -64,6 +65,8 @@ def _listed(own: Fields, translation: Translation) -> Node:
     found = [key for key in ("foreach", "input", "items") if key in own]
     if len(found) != 1:
         message = "'foreach' does not say what is listed"
+        if found:
+            message = f"'foreach' lists one thing, and has '{found[0]}' and '{found[1]}'"
         raise translation.source.refuse("prodigy", message, own.node, hint="add 'items: […]'")
     return own.at(found[0])
 

@@ -10,9 +10,12 @@ from itertools import accumulate
 from typing import Any
 
 from mulligan.formats.prodigy.durations import SECONDS, spelled
+from mulligan.formats.prodigy.forms import require, sound
+from mulligan.formats.prodigy.keys import BACKOFFS
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, plain
 from mulligan.language.shapes import Fields, Key, ListOf, Record, number
+from mulligan.language.words import listed
 
 ATTEMPTS_DEFAULT = 3
 _PATTERNS = {
@@ -29,6 +32,7 @@ RECORDS = (LINEAR, EXPONENTIAL, CUSTOM)
 
 def retry(form: Fields, translation: Translation) -> dict[str, Any] | int:
     """The value of our `retry`."""
+    require(form, *form.node.entries, translation=translation)
     retries = form.get("attempts", ATTEMPTS_DEFAULT) - 1
     delays = _delays(form, retries, translation)
     if "retry_budget" in form:
@@ -36,8 +40,11 @@ def retry(form: Fields, translation: Translation) -> dict[str, Any] | int:
     if not retries:
         return 0
     backoff = _backoff(delays[:retries], form)
-    if "retry_on" not in form:
+    if not form.get("retry_on"):
         return {"max_retries": retries, **backoff}
+    for each in form["retry_on"]:
+        if isinstance(each, Fields):
+            require(each, "pattern", translation=translation)
     rules = [_rule(each, retries, backoff) for each in form["retry_on"]]
     return {"rules": rules, "max_attempts": retries + 1}
 
@@ -95,12 +102,16 @@ def _kind(form: Fields, translation: Translation) -> tuple[str, Fields | None]:
     said = form.get("backoff", "exponential")
     if isinstance(said, str):
         return said, None
+    if len(said.node.entries) != 1:
+        message = f"'backoff' says one thing, and here are {len(said.node.entries)}"
+        raise translation.source.refuse("prodigy", message, said.node, hint=f"it is one of {listed(BACKOFFS)}")
+    require(said, *said.node.entries, translation=translation)
     kind = next(iter(said.values))
     node = said.at(kind)
     shape = {"linear": LINEAR, "exponential": EXPONENTIAL, "custom": CUSTOM}.get(kind)
     if shape is None or _is_empty(node):
         return kind, None
-    return kind, shape.read(node, f"'{kind}'", translation.source)
+    return kind, sound(shape, node, f"'{kind}'", translation)
 
 
 def _is_empty(node: Node) -> bool:

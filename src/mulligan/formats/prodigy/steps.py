@@ -13,6 +13,7 @@ from mulligan.formats.prodigy.checks import checks
 from mulligan.formats.prodigy.commits import remembering, required, warn_of_squash
 from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.exits import exits
+from mulligan.formats.prodigy.forms import require, sound
 from mulligan.formats.prodigy.handlers import Handled, command_list, handler
 from mulligan.formats.prodigy.keys import KINDS, STEP, TEST, WRITE_FILE
 from mulligan.formats.prodigy.loops import loop
@@ -22,7 +23,7 @@ from mulligan.formats.prodigy.shell_text import PUT_TOGETHER, SCRIPT_VARIABLE
 from mulligan.formats.prodigy.variables import mentions, text
 from mulligan.formats.prodigy.whens import condition
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.shapes import Fields
 from mulligan.language.words import listed
 
@@ -100,6 +101,7 @@ def command(step: Node, place: Place, translation: Translation) -> Translated:
     form: Fields = STEP.read(step, "a step", translation.source)
     _refuse_removed(form, translation)
     kind = _kind(form, translation)
+    require(form, kind, translation=translation)
     _warn_of_unheard(form, translation)
     return _Draft(form, kind, place, translation).translated()
 
@@ -252,7 +254,7 @@ class _Draft:
         if self.kind == "foreach":
             return self._loop()
         if self.kind == "write_file":
-            form = WRITE_FILE.read(self.form.at("write_file"), "'write_file'", self.translation.source)
+            form = sound(WRITE_FILE, self.form.at("write_file"), "'write_file'", self.translation)
             return actions.write_file(form, self.place, self.translation)
         return self._shell() if self.kind == "shell" else self._claude()
 
@@ -269,16 +271,13 @@ class _Draft:
         return action
 
     def _arguments(self) -> str:
-        node = self.form.node.get("args")
-        if not isinstance(node, Sequence):
-            return ""
-        words = [text(each, self.place, self.translation) for each in node.items if isinstance(each, Scalar)]
+        words = [text(each, self.place, self.translation) for each in self.form.get("args", ())]
         return "".join(f" {word}" for word in words)
 
     def _shell(self) -> dict[str, Any]:
         node = self.form.at(self.written_as)
         if isinstance(node, Mapping):
-            node = TEST.read(node, "'test'", self.translation.source).at("command")
+            node = sound(TEST, node, "'test'", self.translation)["command"]
         assert isinstance(node, Scalar)
         action = actions.shell(node, self.place, self.translation)
         found = action["shell"]
@@ -310,22 +309,18 @@ class _Draft:
         return {key: value for key, value in said.items() if value is not None}
 
     def _env(self) -> dict[str, Any] | None:
-        node = self.form.node.get("env") or self.metadata.get("env")
-        own = self.action.get("env", {})
-        if not isinstance(node, Mapping):
-            return own or None
-        return {**{name: self._text(value) for name, (_, value) in node.entries.items()}, **own}
+        said: dict[str, Node] = {**self.metadata.get("env", {}), **self.form.get("env", {})}
+        env = {name: self._text(node) for name, node in said.items()}
+        return {**env, **self.action.get("env", {})} or None
 
     def _text(self, node: Node) -> Node:
-        if not isinstance(node, Scalar):
-            message = f"a variable of 'env' is {describe(node)}, a text is expected"
-            raise self.translation.source.refuse("type", message, node)
+        assert isinstance(node, Scalar)
         return made(text(node, self.place, self.translation), node) if node.value is not None else node
 
     def _folder(self) -> Node | None:
-        node = self.form.node.get("working_dir")
-        if not isinstance(node, Scalar):
+        if "working_dir" not in self.form:
             return None
+        node = self.form["working_dir"]
         folder = text(node, self.place, self.translation)
         is_below = self.place.cwd is not None and not folder.startswith(("/", "~", "$"))
         return made(f"{self.place.cwd}/{folder}" if is_below else folder, node)
@@ -345,16 +340,13 @@ class _Draft:
 
     def _fallback(self, own: Handled) -> Handled:
         """What `retry` says about the time when no attempt is left."""
-        node = self.form["retry"].node.get("on_failure") if "retry" in self.form else None
-        if isinstance(node, Scalar) and node.value == "continue":
+        said = self.form["retry"].get("on_failure") if "retry" in self.form else None
+        if said == "continue":
             return Handled(continue_on_error=True)
-        if not isinstance(node, Mapping):
+        if not isinstance(said, Fields) or "fallback" not in said or "command" not in said["fallback"]:
             return own
-        inner = node.get("fallback")
-        word = inner.get("command") if isinstance(inner, Mapping) else None
-        if not isinstance(word, Scalar):
-            return own
-        commands = _nested(word, msgspec.structs.replace(self.place, row=Unread()), self.translation)
+        inner = msgspec.structs.replace(self.place, row=Unread())
+        commands = _nested(said["fallback"]["command"], inner, self.translation)
         return Handled({"strategy": "fallback", "commands": commands}, own.continue_on_error)
 
     def _may_fail(self) -> bool:

@@ -1,0 +1,124 @@
+"""The items of a map: out of files and commands; and what a setup's commands leave in variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan import StepError
+from mulligan.formats.prodigy.listing import items
+from mulligan.formats.prodigy.setup_outputs import captured
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_file_of_json_is_its_list() -> None:
+    Path("items.json").write_text('[{"n": 1}, {"n": 2}]')
+
+    assert items("items.json") == [{"n": 1}, {"n": 2}]
+
+
+def test_another_file_is_its_lines_without_the_empty_ones() -> None:
+    Path("my names.txt").write_text("a b\n\nc\n")
+
+    assert items("my names.txt") == ["a b", "c"]
+
+
+def test_json_in_another_file_is_json() -> None:
+    Path("items").write_text('{"all": [1, 2]}')
+
+    assert items("items", json_path="$.all") == [1, 2]
+
+
+def test_a_file_is_looked_for_where_the_run_was_started_too(tmp_path: Path) -> None:
+    Path("worktree").mkdir()
+    Path("items.json").write_text("[1]")
+
+    assert items("items.json", origin=str(tmp_path)) == [1]
+
+
+def test_an_object_is_one_item() -> None:
+    Path("one.json").write_text('{"n": 1}')
+
+    assert items("one.json") == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("echo '[1, 2]'", [1, 2]),
+        ("echo '{\"n\": 1}'", [{"n": 1}]),
+        ("printf 'a\\nb c\\n'", ["a", "b c"]),
+        ("true", []),
+        ("echo a; echo to the log >&2", ["a"]),
+    ],
+)
+def test_what_is_no_file_is_a_command_that_prints_them(command: str, found: list[Any]) -> None:
+    assert items(command) == found
+
+
+def test_items_are_found_filtered_sorted_and_told_apart_in_this_order() -> None:
+    Path("x.json").write_text(
+        '{"all": [{"n": 3, "k": "a"}, {"n": 1, "k": "b"}, {"n": 2, "k": "a"}, {"n": 0, "k": "c"}]}'
+    )
+
+    found = items("x.json", json_path="$.all[*]", filter="n > 0", sort_by="n", distinct="k")
+
+    assert found == [{"n": 1, "k": "b"}, {"n": 2, "k": "a"}]
+
+
+def test_a_command_that_fails_says_how() -> None:
+    with pytest.raises(StepError) as caught:
+        items("echo no such thing >&2; exit 3")
+
+    said = "'echo no such thing >&2; exit 3' is no file, and as a command it ended with 3: no such thing"
+    assert (caught.value.code, caught.value.message) == ("INPUT_FAILED", said)
+
+
+def test_a_file_that_should_be_json_and_is_not_says_so() -> None:
+    Path("bad.json").write_text("[1,")
+
+    with pytest.raises(StepError) as caught:
+        items("bad.json")
+
+    assert caught.value.message.startswith("'bad.json' is no JSON: ")
+    assert caught.value.retryable is False
+
+
+# -- what a setup leaves ---------------------------------------------------------------------------------------------
+
+CAPTURED = [
+    ("several\nlines", {}, "several\nlines"),
+    ("version 1.2", {"pattern": r"version (\S+)"}, "1.2"),
+    ("version 1.2", {"pattern": r"\d"}, "1"),
+    ("nothing", {"pattern": "x", "default": "none"}, "none"),
+    (None, {"default": 0}, 0),
+    ('{"a": {"b": [1, 2]}}', {"json_path": "$.a.b[0]"}, 1),
+    ('{"a": [1, 2]}', {"json_path": "$.a"}, [1, 2]),
+    ("no json", {"json_path": "$.a", "default": None}, None),
+    ({"a": 5}, {"json_path": "$.a"}, 5),
+    ("one\ntwo", {"multiline": "join"}, "one two"),
+    ("one\ntwo", {"multiline": "first_line"}, "one"),
+    ("one\ntwo", {"multiline": "last_line"}, "two"),
+    ("one\ntwo", {"multiline": "array"}, ["one", "two"]),
+    ("", {"multiline": "first_line"}, ""),
+    # Cut between characters, never inside one.
+    ("äöü", {"max_size": 3}, "ä"),
+]
+
+
+@pytest.mark.parametrize(("output", "rule", "value"), CAPTURED)
+def test_a_variable_is_taken_from_an_output(output: Any, rule: dict[str, Any], value: Any) -> None:
+    assert captured({"x": output}, {"x": {"command_index": 0, **rule}}) == {"x": value}
+
+
+def test_a_variable_that_is_nowhere_to_be_found_fails() -> None:
+    with pytest.raises(StepError) as caught:
+        captured({"x": "nothing"}, {"x": {"command_index": 2, "pattern": "y"}})
+
+    assert caught.value.message == "nothing was found for 'x' in what command 2 printed"
