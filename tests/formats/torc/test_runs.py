@@ -1,0 +1,198 @@
+"""Torc's files, run: what happens when jobs fail, in the way in which Torc's users mean it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.errors import MulliganError
+
+from ...live.runner import Live, Ran
+
+
+def statuses(ran: Ran) -> dict[str, str]:
+    return {name: step["status"] for name, step in ran.steps.items()}
+
+
+def attempts(ran: Ran) -> dict[str, int]:
+    return {name: step["attempts"] for name, step in ran.steps.items()}
+
+
+HANDLERS = """
+name: handlers
+failure_handlers:
+  - name: h
+    rules:
+      - {exit_codes: [10], max_retries: 3, recovery_script: 'echo "fixed $TORC_RETURN_CODE" >> fixed.txt'}
+      - {exit_codes: [11], max_retries: 4}
+      - {match_all_exit_codes: true, max_retries: 2}
+  - name: one
+    rules: [{match_all_exit_codes: true, max_retries: 1}]
+  - name: killed
+    rules: [{exit_codes: [-1], max_retries: 2}]
+  - name: by_nine
+    rules: [{exit_codes: [-9], max_retries: 2}]
+jobs:
+  # three attempts in all
+  - {name: thrice, command: exit 10, failure_handler: h}
+  # 10, 11, 12: each time another rule is asked, and the one for any failure grants nothing after two attempts
+  - {name: mixed, command: 'exit $((9 + TORC_ATTEMPT_ID))', failure_handler: h}
+  - {name: other, command: exit 5, failure_handler: h}
+  - {name: heals, command: '[ $TORC_ATTEMPT_ID -gt 1 ] || exit 7', failure_handler: h}
+  - {name: no_retry, command: exit 5, failure_handler: one}
+  - {name: no_handler, command: exit 5}
+  - {name: signalled, command: 'kill -TERM $$', failure_handler: killed}
+  - {name: shot, command: 'kill -KILL $$', failure_handler: by_nine}
+  - {name: not_shot, command: 'exit 9', failure_handler: by_nine}
+"""
+
+
+def test_max_retries_are_attempts_of_the_job_over_all_rules(live: Live) -> None:
+    ran = live.run(HANDLERS)
+
+    assert attempts(ran) == {
+        "thrice": 3,
+        "mixed": 3,
+        "other": 2,
+        "heals": 2,
+        "no_retry": 1,
+        "no_handler": 1,
+        "signalled": 2,
+        "shot": 2,
+        "not_shot": 1,
+    }
+    assert {name for name, status in statuses(ran).items() if status == "completed"} == {"heals"}
+    assert (live.folder / "fixed.txt").read_text() == "fixed 10\n" * 3
+
+
+MISSING = """
+name: missing
+files: [{name: out, path: out.txt}, {name: sum, path: sum.txt}]
+failure_handlers:
+  - {name: h, rules: [{exit_codes: [1], max_retries: 3, recovery_script: 'echo "$TORC_RETURN_CODE" > rc'}]}
+jobs:
+  - {name: make, command: '[ $TORC_ATTEMPT_ID -lt 2 ] || echo hi > ${files.output.out}', failure_handler: h}
+  - {name: take, command: 'cat ${files.input.out} > ${files.output.sum}'}
+"""
+
+
+def test_a_job_that_leaves_out_its_file_has_exited_with_1_to_its_handler(live_file: Live) -> None:
+    ran = live_file.run(MISSING)
+
+    assert (ran.status, attempts(ran)) == ("completed", {"make": 2, "take": 1})
+    assert (live_file.folder / "rc").read_text() == "1\n"
+    assert (live_file.folder / "sum.txt").read_text() == "hi\n"
+
+
+def test_a_file_that_nobody_writes_must_be_there_before_anything_runs(live_file: Live) -> None:
+    text = """
+        name: w
+        files: [{name: mesh, path: no/mesh.vtk}]
+        jobs: [{name: a, command: touch ran}, {name: b, command: 'cat ${files.input.mesh}'}]
+    """
+
+    with pytest.raises(MulliganError) as refused:
+        live_file.run(text)
+
+    assert refused.value.message == "'no/mesh.vtk' is read and no step writes it, and it is not there"
+    assert not (live_file.folder / "ran").exists()
+
+
+BLOCKED = """
+name: blocked
+files: [{name: f, path: f.txt}]
+jobs:
+  - {name: bad, command: exit 3, output_files: [f]}
+  - {name: good, command: 'true'}
+  - {name: waits, command: 'true', depends_on: [bad, good]}
+  - {name: waits_again, command: 'true', depends_on: [waits]}
+  - {name: reads, command: 'true', input_files: [f]}
+  - {name: anyway, command: 'true', depends_on: [bad], cancel_on_blocking_job_failure: false}
+  - {name: reads_anyway, command: 'true', input_files: [f], cancel_on_blocking_job_failure: false}
+  - {name: after_skipped, command: 'true', depends_on: [waits_again], cancel_on_blocking_job_failure: false}
+"""
+
+
+def test_jobs_are_cancelled_with_those_they_depend_on_unless_they_say_otherwise(live: Live) -> None:
+    ran = live.run(BLOCKED)
+
+    assert ran.status == "failed"
+    assert statuses(ran) == {
+        "bad": "failed",
+        "good": "completed",
+        "waits": "skipped",
+        "waits_again": "skipped",
+        "reads": "skipped",
+        "anyway": "completed",
+        "reads_anyway": "completed",
+        "after_skipped": "completed",
+    }
+
+
+PARKED = """
+name: parked
+use_pending_failed: true
+failure_handlers: [{name: h, rules: [{exit_codes: [10], max_retries: 2}]}]
+jobs:
+  - {name: unmatched, command: '[ $TORC_ATTEMPT_ID -gt 1 ] || exit 5', failure_handler: h}
+  - {name: exhausted, command: exit 10, failure_handler: h}
+  - {name: after, command: 'true', depends_on: [unmatched]}
+"""
+
+
+def test_a_failure_that_no_rule_matches_is_parked_and_one_that_is_used_up_has_failed(live: Live) -> None:
+    ran = live.run(PARKED)
+
+    assert ran.exit_code == 4
+    assert statuses(ran) == {"unmatched": "pending_failed", "exhausted": "failed", "after": "waiting"}
+
+
+def test_a_parked_job_that_is_classified_as_retry_goes_on(live_file: Live) -> None:
+    parked = live_file.run(PARKED)
+
+    live_file.service.classify(parked.run_id, "unmatched", "retry", "it was the disk")
+    ran = live_file.resume(parked.run_id)
+
+    assert statuses(ran) == {"unmatched": "completed", "exhausted": "failed", "after": "completed"}
+
+
+SWEEP = """
+name: sweep
+parameters: {i: 1:12, lr: '[0.1,0.01]'}
+files: [{name: 'out_{i}_{lr}', path: 'out/{i:03d}_{lr:.2f}.txt', use_parameters: [i, lr]}]
+jobs:
+  - {name: prepare, command: mkdir -p out}
+  - name: 'train_{i:03d}_lr{lr:.2f}'
+    command: 'echo {i} {lr} > ${files.output.out_{i}_{lr}}'
+    depends_on: [prepare]
+    use_parameters: [i, lr]
+  - name: 'per_lr_{lr}'
+    command: 'cat out/*_{lr:.2f}.txt | wc -l'
+    input_files: ['out_{i}_{lr}']
+    use_parameters: [i, lr]
+  - {name: all, command: 'cat out/*.txt | wc -l', depends_on_regexes: ['^train_']}
+"""
+
+
+def test_a_sweep_with_barriers_runs_every_combination_once(live: Live) -> None:
+    ran = live.run(SWEEP)
+
+    assert (ran.status, len(ran.steps)) == ("completed", 28)
+    assert {name: step["output"].strip() for name, step in ran.steps.items() if name.startswith(("per", "all"))} == {
+        "per_lr_0_1": "12",
+        "per_lr_0_01": "12",
+        "all": "24",
+    }
+    last = max(entry.seq for entry in ran.entries(e.StepCompleted) if entry.fact.step.startswith("train"))  # type: ignore[attr-defined]
+    (gathered,) = ran.entries(e.AttemptStarted, place="all")
+    assert gathered.seq > last
+
+
+def test_a_job_that_asks_for_more_than_there_is_fails_and_says_so(live_file: Live) -> None:
+    ran = live_file.run("""
+        name: packed
+        resource_requirements: [{name: r, num_cpus: 64, memory: 64m}]
+        jobs: [{name: a, command: 'true', resource_requirements: r}]
+    """)
+
+    assert ran.steps["a"]["failure"]["code"] == "NO_CAPACITY"
