@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from mulligan.formats.noetl.dialects import ANY, DESCRIPTION, NAME, Dialect, Open
 from mulligan.formats.noetl.tool_keys import (
+    CASE_PAGES,
+    COLLECT,
+    NEXT_CALL,
+    ON_ERROR,
+    ON_SUCCESS,
     OUTPUT,
     RETRY,
     RETRY_THEN,
@@ -259,11 +264,10 @@ THEN = Dialect(
         "set": Key(ANY, "is set"),
         "fail": Key(ANY, "the step fails with that message"),
         "retry": Key(ANY, "a retry of the step"),
-        "call": Key(ANY, "another step with arguments, as 'next' does it"),
-    },
-    elsewhere={
-        "collect": "pages are a loop: let the step lead back to itself, and gather with 'set'",
-        "sink": "write it as a step of its own, and lead to it with 'next'",
+        "call": Key(ANY, "another step with arguments, as 'next' does it; without 'step' the tool again, changed"),
+        "collect": Key(COLLECT, "what of each answer is gathered"),
+        "result": Key(ANY, "{from: NAME}: what was gathered is the result"),
+        "sink": Key(ANY, "where what it gave is put, by a tool or into a table, before it goes on"),
     },
 )
 OLDER_STEP = Dialect(
@@ -306,4 +310,5 @@ RECORDS: tuple[Record, ...] = (
     *(STEP, STEP_SPEC, STEP_POLICY, LOOP, LOOP_SPEC, LOOP_POLICY, ROUTER, ROUTER_SPEC, ARC),
     *(OLDER_STEP, OLDER_LOOP, TARGET, CASE, THEN),
     *(*TOOLS.values(), OUTPUT, TOOL_SPEC, TOOL_POLICY, RULE, RULE_THEN, RULE_ELSE, RETRY, RETRY_THEN),
+    *(ON_SUCCESS, ON_ERROR, NEXT_CALL, COLLECT, CASE_PAGES),
 )

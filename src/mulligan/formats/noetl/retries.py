@@ -22,24 +22,45 @@ _JITTER = 0.1
 
 
 class Retries(msgspec.Struct, frozen=True, eq=False):
-    """What the step's own `retry` is, and the rules that the tool gets where a retry has a condition."""
+    """What the step's own `retry` is, and what the tool gets: rules where a retry has a condition; its pages."""
 
-    policy: dict[str, Any]
+    policy: dict[str, Any] | None
     rules: tuple[Node, ...] = ()
+    pages: tuple[Node, ...] = ()
 
 
 def read_retry(node: Node, source: Source) -> Retries | None:
     """`retry: 3`, `true`, a mapping, or a list of mappings with conditions. None where there is none."""
     if isinstance(node, Scalar):
         return _short(node, source)
-    entries = [RETRY.read(one, "'retry'", source) for one in (node.items if isinstance(node, Sequence) else [node])]
+    written = [RETRY.read(one, "'retry'", source) for one in (node.items if isinstance(node, Sequence) else [node])]
+    pages = tuple(page for entry in written if (page := _page(entry)) is not None)
+    entries = [again for entry in written if (again := _repeated(entry)) is not None]
     if not entries:
-        return None
+        return Retries(None, pages=pages) if pages else None
     conditions = [_condition(entry) for entry in entries]
     if conditions == [None]:
-        return Retries(_policy(entries[0]))
+        return Retries(_policy(entries[0]), pages=pages)
     rules = tuple(_rule(entry, when) for entry, when in zip(entries, conditions, strict=True))
-    return Retries(asked(max(_figures(entry)[0] for entry in entries)), rules)
+    return Retries(asked(max(_figures(entry)[0] for entry in entries)), rules, pages)
+
+
+def _page(entry: Fields) -> Node | None:
+    """How the tool walks its pages, as the action takes it; None of what is about failures."""
+    said = entry.get("on_success") or entry.get("then")
+    if said is None or "next_call" not in said:
+        return None
+    when = said.node.get("while") or said.node.get("when") or entry.node.get("when")
+    kept = {key: said.node.get(key) for key in ("next_call", "collect", "sink", "max_attempts")}
+    return made({"when": when, **kept}, entry.node)
+
+
+def _repeated(entry: Fields) -> Fields | None:
+    """What is about failures; None of what is about pages alone."""
+    if "on_error" in entry:
+        found: Fields = entry["on_error"]
+        return found
+    return None if _page(entry) is not None else entry
 
 
 def _short(node: Scalar, source: Source) -> Retries | None:

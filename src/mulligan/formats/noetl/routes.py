@@ -10,9 +10,11 @@ import msgspec
 
 from mulligan.formats.noetl.keys import CASE, TARGET, THEN
 from mulligan.formats.noetl.texts import foreign, joined_or, texts
+from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
 from mulligan.language.shapes import Fields
+from mulligan.language.words import listed
 
 # What a condition reads that is asked after a failure. One that reads none of it is about successes.
 _OF_FAILURES = re.compile(r"\b(?:error|errors|failed|failure)\b")
@@ -165,7 +167,28 @@ def read_cases(node: Node, source: Source) -> tuple[Fields, ...]:
 def _check_then(case: Mapping, source: Source) -> None:
     for then in _thens(case):
         with source.noting:
-            THEN.read(then, "'then'", source)
+            form = THEN.read(then, "'then'", source)
+            if "sink" in form:
+                check_sink(form.at("sink"), source)
+
+
+def check_sink(node: Node, source: Source) -> None:
+    """Refused where a sink is no tool that is there."""
+    for sink in node.items if isinstance(node, Sequence) else [node]:
+        if not isinstance(sink, Mapping):
+            raise source.refuse("type", f"a sink is {describe(sink)}, a mapping with 'tool' is expected", sink)
+        kind = _sink_kind(sink)
+        if not isinstance(kind, Scalar):
+            raise source.refuse("missing_key", "the sink has no 'tool'", sink, hint="add 'tool: …'")
+        if kind.value not in SINKS:
+            hint = MISSING_TOOLS.get(kind.text) or f"there are {listed(SINKS, 'and')}"
+            raise source.refuse("noetl", f"there is no sink '{shorten(kind.text)}'", kind, hint=hint)
+
+
+def _sink_kind(sink: Mapping) -> Node | None:
+    tool = sink.get("tool")
+    inner = tool.get("kind") if isinstance(tool, Mapping) else tool
+    return inner or sink.get("kind") or sink.get("backend")
 
 
 def _thens(case: Mapping) -> list[Node]:
@@ -199,7 +222,13 @@ def written_cases(router: Router) -> list[Node]:
 
 def _following(case: Mapping) -> list[Any]:
     thens = [then for then in _thens(case) if isinstance(then, Mapping)]
-    return [{"next" if key.text == "call" else key.text: value for key, value in then.items()} for then in thens]
+    return [{_word(key.text, value): value for key, value in then.items()} for then in thens]
+
+
+def _word(key: str, value: Node) -> str:
+    """A `call` of a step is a way on; one of no step is the tool's own, again."""
+    is_own = isinstance(value, Mapping) and "step" not in value.entries
+    return "next" if key == "call" and not is_own else key
 
 
 def written(router: Router, at: Node) -> Node:

@@ -8,9 +8,10 @@ import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.loops import Loop, read_loop
-from mulligan.formats.noetl.retries import asked, read_retry, seconds
+from mulligan.formats.noetl.retries import Retries, asked, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, read_next, read_router
 from mulligan.formats.noetl.texts import words
+from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
@@ -131,10 +132,17 @@ class Reader:
 
     def _read_case_retry(self, step: Step) -> None:
         """A case that says `retry`: the action asks for it, and the step's policy grants it and waits."""
-        found = [read_retry(node, self._source) for case in step.router.cases for node in _retries(case)]
-        granted = [retries.policy["max_retries"] for retries in found if retries is not None]
+        found = [self._case_retry(node) for case in step.router.cases for node in _retries(case)]
+        granted = [retries.policy["max_retries"] for retries in found if retries is not None and retries.policy]
         if granted:
             step.retry = asked(1 + max(granted))
+
+    def _case_retry(self, node: Node) -> Retries | None:
+        """One that changes something of the tool is its next page, and no retry."""
+        if isinstance(node, Mapping) and not node.entries.keys().isdisjoint(NEXT_CALL.keys):
+            CASE_PAGES.read(node, "'retry'", self._source)
+            return None
+        return read_retry(node, self._source)
 
 
 def _retries(case: Mapping) -> list[Node]:

@@ -54,35 +54,69 @@ TOOL_SPEC = Record(
         "timeout": Key(ANY, "the step's 'timeout'"),
     },
 )
-_NO_PAGES = dict.fromkeys(
-    ("next_call", "collect", "sink", "params", "url", "method", "headers", "body", "data", "on_success", "on_error"),
-    "pages are a loop: let the step lead back to itself, and gather with 'set'",
-)
-RETRY_THEN = Dialect(
-    "retry_then",
+COLLECT = Record(
+    "collect",
     {
-        "max_attempts": Key(ATTEMPTS, "how often it is called in all"),
-        "initial_delay": Key(SECONDS, "seconds before the first retry"),
-        "backoff_multiplier": Key(GROWTH, "how much longer each further delay is"),
-        "max_delay": Key(SECONDS, "no delay is longer"),
+        "strategy": Key(TEXT, "append, extend, concat, merge or replace"),
+        "mode": Key(TEXT, "the same"),
+        "path": Key(TEXT, "where in an answer the data are that are gathered; they become the data of the result"),
+        "from": Key(TEXT, "where in an answer that is what is gathered beside the data"),
+        "into": Key(NAME, "what it is called in the result (default: pages)"),
     },
-    elsewhere=_NO_PAGES,
 )
+NEXT_CALL = Record(
+    "next_call",
+    {
+        **{
+            key: Key(ANY, "laid over the tool's key of that name")
+            for key in ("params", "headers", "data", "body", "payload", "args", "input")
+        },
+        **{
+            key: Key(ANY, "in the place of the tool's key of that name")
+            for key in ("url", "endpoint", "method", "command", "query")
+        },
+    },
+)
+_PAGES = {
+    "next_call": Key(NEXT_CALL, "the tool is called again with this changed, within the same attempt"),
+    "collect": Key(COLLECT, "what of each answer is gathered"),
+    "sink": Key(ANY, "where each answer is put"),
+}
+_FIGURES = {
+    "max_attempts": Key(ATTEMPTS, "how often it is called in all"),
+    "initial_delay": Key(SECONDS, "seconds before the first retry"),
+    "backoff_multiplier": Key(GROWTH, "how much longer each further delay is"),
+    "max_delay": Key(SECONDS, "no delay is longer"),
+}
+CASE_PAGES = Record("case_pages", {"max_attempts": Key(ATTEMPTS, "how many pages there are at most"), **NEXT_CALL.keys})
+RETRY_THEN = Record("retry_then", {**_FIGURES, **_PAGES})
+ON_SUCCESS = Record(
+    "on_success",
+    {
+        "while": Key(ANY, "there is another page where it holds"),
+        "when": Key(ANY, "the same"),
+        "max_attempts": Key(ATTEMPTS, "how many pages there are at most"),
+        **_PAGES,
+    },
+)
+ON_ERROR = Record("on_error", {"when": Key(ANY, "a retry only where it holds"), **_FIGURES})
 RETRY = Dialect(
     "retry",
     {
         "when": Key(ANY, "a retry only where it holds"),
         "retry_when": Key(ANY, "the same"),
         "then": Key(RETRY_THEN, "how often and when"),
-        "max_attempts": Key(ATTEMPTS, "how often it is called in all"),
-        "initial_delay": Key(SECONDS, "seconds before the first retry"),
-        "delay": Key(SECONDS, "the same"),
-        "backoff_multiplier": Key(GROWTH, "how much longer each further delay is"),
-        "backoff": Key(GROWTH, "the same"),
-        "max_delay": Key(SECONDS, "no delay is longer"),
+        **_FIGURES,
+        "delay": Key(SECONDS, "the same as 'initial_delay'"),
+        "backoff": Key(GROWTH, "the same as 'backoff_multiplier'"),
         "jitter": Key(FLAG, "true: a tenth of each delay is random"),
+        "on_error": Key(ON_ERROR, "how often and when, after a failure"),
+        "on_success": Key(ON_SUCCESS, "pages: the tool is called again while there are more"),
     },
-    elsewhere={**_NO_PAGES, "stop_when": "say when to try again, with 'when'"},
+    elsewhere={
+        "stop_when": "say when to try again, with 'when'",
+        **dict.fromkeys(("next_call", "collect", "sink"), "write it under 'then'"),
+    },
 )
 
 _COMMON = {
@@ -103,6 +137,8 @@ def _tool(kind: str, about: dict[str, str], *unused: str) -> Dialect:
     return Dialect(f"tool_{kind}", {key: known for key, known in keys.items() if key not in unused}, elsewhere=_GONE)
 
 
+# Tools that a sink may be.
+SINKS = ("postgres", "duckdb", "http", "python", "shell")
 _GONE = {
     "eval": "write it as 'spec.policy.rules'",
     "expr": "write it as 'when'",

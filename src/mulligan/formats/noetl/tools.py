@@ -79,7 +79,9 @@ class Workbook:
         retries = read_retry(written, self._translation.source) if written is not None else None
         if retries is not None and retries.rules:
             tool.node = _with_rules(tool.node, retries)
-        retry = retries.policy if retries else granted(_rules(tool.node))
+        if retries is not None and retries.pages:
+            tool.node = _with(tool.node, "pages", made(list(retries.pages), tool.node))
+        retry = (retries and retries.policy) or granted(_rules(tool.node))
         return Tools((tool,), retry=retry, timeout=_timeout(tool))
 
     def _pipeline(self, node: Sequence, label: str) -> Tools:

@@ -39,6 +39,7 @@ class Context:
         before = versions.merged(_entries(envelope) for envelope in self._seen.values())
         self._settings = Settings(before, self.step, self._item.get("index", 0))
         self._iter = self._of_item()
+        self._own: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
         self.given = {**versions.values(before, ARGS).get(self.step, {}), **filled(input or {}, self.names())}
 
@@ -50,7 +51,8 @@ class Context:
     def names(self, **now: Any) -> dict[str, Any]:
         """All names; `now` is what is known at this moment only."""
         ctx = {**self._workload, **versions.values(self._settings.all, CTX)}
-        steps = {name: self._result(envelope) for name, envelope in self._seen.items() if envelope is not None}
+        seen = {name: self._result(envelope) for name, envelope in self._seen.items() if envelope is not None}
+        steps = {**seen, **self._own}
         return {
             **ctx,
             **{name.replace("-", "_"): result for name, result in steps.items()},
@@ -68,6 +70,10 @@ class Context:
             "keychain": self.credentials.by_name(),
             **now,
         }
+
+    def know(self, result: Any) -> None:
+        """What the step gave: from now on it is read by the step's own name, as by those that follow."""
+        self._own = {self.step: answer(result)}
 
     def set(self, said: dict[str, Any] | None, names: Names) -> None:
         """Fill in and keep what is to be set: `ctx.x`, `vars.x`, `iter.x`; a bare name is of ctx."""

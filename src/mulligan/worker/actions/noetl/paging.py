@@ -1,7 +1,7 @@
 """Pages: a call that went well is made again with something changed, and what each gave is gathered.
 
-`pages` of a tool is a list of {when, next_call, collect, set, max_attempts}, asked after each call; the first that
-holds says what is gathered and, with `next_call`, that there is another page.
+`pages` of a tool is a list of {when, next_call, collect, sink, set, max_attempts}, asked after each call; the first
+that holds says what is gathered and, with `next_call`, that there is another page.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .answers import MISSING, answer, looked_up
 from .call import Call
 from .context import Context
 from .credentials import refused
+from .sinks import put
 from .templates import holds
 from .tools import call_tool
 
@@ -36,7 +37,10 @@ def all_pages(tool: dict[str, Any], call: Call, context: Context) -> Any:
         # What was set since the page before is read from the context.
         names = {**call.names, **context.names(), **gathered.names, **_now(result, number, context)}
         rule: dict[str, Any] = next((rule for rule in rules if holds(rule.get("when", True), names)), {})
-        gathered.take(rule.get("collect") or _only_collect(rules), result)
+        kept = rule or _only_one(rules)
+        gathered.take(kept.get("collect"), result)
+        if "sink" in kept:
+            put(kept["sink"], replace(call, names=names))
         following = rule.get("next_call")
         if following is None or number >= int(rule.get("max_attempts") or PAGES_MAX):
             _note_end(following, number)
@@ -57,9 +61,9 @@ def _now(result: Any, number: int, context: Context) -> dict[str, Any]:
     return {"response": found, "result": found, "page": found, "this": found, "_retry": count, "event": event}
 
 
-def _only_collect(rules: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Of pages that one rule walks: the last one is gathered as well, although the rule does not hold for it."""
-    return rules[0].get("collect") if len(rules) == 1 else None
+def _only_one(rules: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of pages that one rule walks: the last one is kept as well, although the rule does not hold for it."""
+    return rules[0] if len(rules) == 1 else {}
 
 
 def _changed(tool: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:

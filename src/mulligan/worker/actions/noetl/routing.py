@@ -38,14 +38,14 @@ class Routes:
     @property
     def decide_retries(self) -> bool:
         """Whether it is for the cases to say what is tried again: then nothing else is."""
-        return any("retry" in deed for case in self._cases for deed in _deeds(case))
+        return any(_retries(case) for case in self._cases)
 
     def retry(self, events: tuple[str, ...], now: dict[str, Any]) -> Deed | None:
         """What a case says of trying again, where the first that holds for an event says so."""
         for event in events:
             names = self._names(event, now)
             case = next((case for case in self._cases if holds(case.get("when", True), names)), {})
-            if said := [deed["retry"] for deed in _deeds(case) if "retry" in deed]:
+            if said := _retries(case):
                 return _deed(said[0], names)
         return None
 
@@ -118,6 +118,16 @@ def _deeds(case: dict[str, Any]) -> list[dict[str, Any]]:
     return then if isinstance(then, list) else [then]
 
 
+def _retries(case: dict[str, Any]) -> list[Any]:
+    """What a case says of trying again; one that changes something of the tool is its next page."""
+    said = [deed["retry"] for deed in _deeds(case) if "retry" in deed]
+    return [one for one in said if not _changes(one)]
+
+
+def _changes(retry: Any) -> dict[str, Any]:
+    return {key: retry[key] for key in CHANGEABLE if key in retry} if isinstance(retry, dict) else {}
+
+
 def _page_rule(case: dict[str, Any]) -> dict[str, Any]:
     """What a case says of pages: a `call` of no other step, or a `retry` with something changed, is the next one."""
     together = {key: value for deed in _deeds(case) for key, value in deed.items()}
@@ -127,8 +137,8 @@ def _page_rule(case: dict[str, Any]) -> dict[str, Any]:
     call, retry = together.get("call"), together.get("retry")
     if isinstance(call, dict) and "step" not in call:
         found["next_call"] = call
-    elif isinstance(retry, dict) and (changed := {key: retry[key] for key in CHANGEABLE if key in retry}):
-        found |= {"next_call": changed, "max_attempts": retry.get("max_attempts")}
+    elif changed := _changes(retry):
+        found |= {"next_call": changed, "max_attempts": dict(retry or {}).get("max_attempts")}
     if "next_call" in found:
         found["set"] = together.get("set")
     return found if len(found) > 1 else {}

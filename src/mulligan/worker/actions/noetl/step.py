@@ -41,6 +41,7 @@ def run(
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
     else:
         (result, now), events = _done(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
+    context.know(result)
     context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
     return _envelope(result, context, routes.taken(events, now))
 
@@ -75,6 +76,7 @@ def _routed(failure: dict[str, Any], context: Context, routes: Routes) -> dict[s
         details=dict(failure.get("details") or {}),
     )
     view = failures.view(error)
+    context.know({"status": "error", "error": view})
     following = routes.taken(AFTER_FAILURE, outcome_names(None, view, 1), is_failure=True)
     if not following:
         raise error
