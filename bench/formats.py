@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 SRC = Path(__file__).parent.parent / "src"
 STAGES = 5
@@ -25,11 +26,20 @@ LOAD_SECONDS_MAX = 3.0
 _LOADING = """\
 import sys, time
 from mulligan.formats import examine
-started = time.perf_counter()
+started, cpu = time.perf_counter(), time.process_time()
 workflow = examine(sys.argv[1]).workflow
-print(time.perf_counter() - started, len(workflow.steps))
+print(time.perf_counter() - started, time.process_time() - cpu, len(workflow.steps))
 """
-Measure = Callable[[], float]
+
+
+class Spent(NamedTuple):
+    """Wall time, and the time of the processors, which a busy machine does not stretch."""
+
+    seconds: float
+    cpu: float
+
+
+Measure = Callable[[], Spent]
 
 
 def swept(count: int) -> str:
@@ -74,22 +84,22 @@ def _step(stage: int, i: int) -> str:
     return f'  - {{step: stage_{stage}_{i:04d}, shell: "true"{before}}}\n'
 
 
-def in_turns(rounds: int, measures: dict[str, Measure]) -> dict[str, float]:
-    """The best time of each, one after the other, round after round."""
-    times: dict[str, list[float]] = {name: [] for name in measures}
+def in_turns(rounds: int, measures: dict[str, Measure]) -> dict[str, Spent]:
+    """The best times of each, one after the other, round after round."""
+    times: dict[str, list[Spent]] = {name: [] for name in measures}
     for _ in range(rounds):
         for name, measure in measures.items():
             times[name].append(measure())
-    return {name: min(each) for name, each in times.items()}
+    return {name: Spent(*map(min, zip(*each, strict=True))) for name, each in times.items()}
 
 
 def loading(path: Path, count: int) -> Measure:
     """How long a fresh process takes to read and check the file."""
 
-    def measure() -> float:
-        said = _python(SRC, "-c", _LOADING, str(path), cwd=path.parent).split()
-        assert int(said[1]) == count, said
-        return float(said[0])
+    def measure() -> Spent:
+        seconds, cpu, steps = _python(SRC, "-c", _LOADING, str(path), cwd=path.parent).split()
+        assert int(steps) == count, steps
+        return Spent(float(seconds), float(cpu))
 
     return measure
 
@@ -97,13 +107,18 @@ def loading(path: Path, count: int) -> Measure:
 def running(path: Path, src: Path = SRC) -> Measure:
     """How long `mulligan run` takes, from the start of its process to its end."""
 
-    def measure() -> float:
+    def measure() -> Spent:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), _cpu_of_children()
             _python(src, "-m", "mulligan", "run", str(path), cwd=Path(folder))
-            return time.perf_counter() - started
+            return Spent(time.perf_counter() - started, _cpu_of_children() - cpu)
 
     return measure
+
+
+def _cpu_of_children() -> float:
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def _python(src: Path, *words: str, cwd: Path) -> str:
@@ -126,10 +141,13 @@ def compare_sweeps(folder: Path, count: int, rounds: int) -> None:
         paths[name].write_text(text(count), encoding="utf-8")
     loads = in_turns(rounds, {name: loading(path, count) for name, path in paths.items()})
     runs = in_turns(rounds, {name: running(path) for name, path in paths.items()})
-    print(f"| {count:,} steps in {STAGES} stages | load s | run s | run beside ours |\n|---|---:|---:|---:|")
+    print(f"| {count:,} steps in {STAGES} stages | load s | run s | run cpu s | beside ours | cpu beside ours |")
+    print("|---|---:|---:|---:|---:|---:|")
     for name in files:
-        print(f"| {name} | {loads[name]:.2f} | {runs[name]:.2f} | {runs[name] / runs['ours']:.2f}x |")
-    slowest = max(loads.values())
+        run, our = runs[name], runs["ours"]
+        times = f"{loads[name].seconds:.2f} | {run.seconds:.2f} | {run.cpu:.2f}"
+        print(f"| {name} | {times} | {run.seconds / our.seconds:.2f}x | {run.cpu / our.cpu:.2f}x |")
+    slowest = max(load.seconds for load in loads.values())
     verdict = "met" if slowest < LOAD_SECONDS_MAX else "NOT MET"
     print(f"\nslowest load: {slowest:.2f} s (bar {LOAD_SECONDS_MAX:g} s: {verdict})")
 
@@ -138,10 +156,11 @@ def compare_start(folder: Path, before: Path, rounds: int) -> None:
     path = folder / "one.yaml"
     path.write_text("name: one\nsteps:\n  - {step: hello, shell: echo hello}\n", encoding="utf-8")
     found = in_turns(rounds, {"before": running(path, before), "now": running(path)})
-    print("\n| `mulligan run`, one step of ours | s |\n|---|---:|")
-    for name, seconds in found.items():
-        print(f"| {name} | {seconds:.3f} |")
-    print(f"\nnow beside before: {found['now'] / found['before']:.3f}x")
+    print("\n| `mulligan run`, one step of ours | s | cpu s |\n|---|---:|---:|")
+    for name, spent in found.items():
+        print(f"| {name} | {spent.seconds:.3f} | {spent.cpu:.3f} |")
+    now, then = found["now"], found["before"]
+    print(f"\nnow beside before: {now.seconds / then.seconds:.3f}x, cpu {now.cpu / then.cpu:.3f}x")
 
 
 def main() -> None:
