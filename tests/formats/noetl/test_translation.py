@@ -122,7 +122,7 @@ def test_a_loop_is_a_list_a_map_and_what_gathers():
     }
     assert found["visit"] == {
         "description": "every city",
-        "map": {"over": "${steps.visit_items.output.result}", "as": "item", "max_parallel": 3},
+        "map": {"over": "${steps.visit_items.output.result}", "max_parallel": 3},
         "do": [
             {
                 "noetl": {
@@ -152,7 +152,7 @@ def test_items_that_are_written_out_need_no_step_before():
     found = steps(older("workflow: [{step: start, loop: {in: [1, 2], iterator: n, limit: 1}, tool: {kind: noop}}]"))
 
     assert list(found) == ["start", "start_done"]
-    assert found["start"]["map"] == {"over": [1, 2], "as": "item", "max_parallel": 1, "max_items": 1}
+    assert found["start"]["map"] == {"over": [1, 2], "max_parallel": 1, "max_items": 1}
 
 
 def test_a_step_is_told_what_it_reads_of_those_before_and_all_that_they_set():

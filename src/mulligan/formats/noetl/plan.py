@@ -171,7 +171,6 @@ class Plan:
         commands, inner, reads = self._commands(step, item)
         mapped = {
             "over": f"${{{items}}}" if isinstance(items, str) else items,
-            "as": _ITEM,
             "max_parallel": loop.max_parallel,
             "max_items": loop.max_items,
             "on_item_failure": {"best_effort": "collect", "fail_fast": "stop"}.get(step.after_failure),

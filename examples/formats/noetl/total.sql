@@ -1,0 +1,1 @@
+select sum(price) as total from items;
