@@ -1,0 +1,394 @@
+"""Worktrees: opened, worked in, merged, removed; and found again by whoever comes after a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan import StepError
+from mulligan.formats.prodigy.worktrees import (
+    close_run,
+    merge_item,
+    merge_run,
+    open_item,
+    open_run,
+    say_where,
+)
+
+from .repository import Repository, repository
+
+__all__ = ["repository"]
+FAILED = [{"handled": False, "recovered": False, "allowed": False}]
+
+
+# -- where there is nothing to branch from ---------------------------------------------------------------------------
+
+
+def in_place(folder: Path) -> dict[str, Any]:
+    here = str(folder)
+    return {"folder": here, "worktree": "", "branch": "", "checkout": here, "target": "", "session": "run-1"}
+
+
+def test_outside_of_a_repository_all_work_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    run = open_run(1)
+    item = open_item(run, 0)
+
+    assert run == item == in_place(tmp_path)
+    assert merge_item(run, item, {"a": 1}) == {"a": 1}
+    assert merge_run(run) == {"merged_into": "", "commits": 0, "kept": []}
+    assert close_run(run) == {"merged_into": "", "kept": []}
+
+
+def test_without_git_all_work_in_place(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert open_run(1) == in_place(repository.folder)
+
+
+def test_in_a_repository_without_a_commit_all_work_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Repository(tmp_path / "new", monkeypatch)
+
+    assert open_run(1) == in_place(found.folder)
+
+
+def test_in_a_folder_that_git_ignores_all_work_in_place(repository: Repository) -> None:
+    repository.stand(".mulligan/scratch")
+
+    assert open_run(1) == in_place(repository.folder / ".mulligan/scratch")
+
+
+# -- the worktree of a run -------------------------------------------------------------------------------------------
+
+
+def test_a_run_works_on_a_branch_of_its_own(repository: Repository) -> None:
+    run = open_run(1)
+
+    assert (run["branch"], run["target"], run["session"]) == ("mulligan/run-1", "main", "run-1")
+    assert run["folder"] == str(repository.folder / ".mulligan/worktrees/run-1")
+    assert Path(run["folder"], "base.txt").read_text() == "base\n"
+    assert repository.git("branch", "--show-current") == "main"
+
+
+def test_a_run_that_is_started_in_a_folder_works_in_that_folder(repository: Repository) -> None:
+    repository.write("sub dir/x.txt", "x")
+    repository.commit()
+    repository.stand("sub dir")
+
+    run = open_run(1)
+
+    assert run["folder"] == str(repository.folder / ".mulligan/worktrees/run-1/sub dir")
+    assert run["checkout"] == str(repository.folder)
+
+
+def test_opening_it_again_finds_it_as_it_is(repository: Repository) -> None:
+    run = open_run(1)
+    Path(run["folder"], "work.txt").write_text("half done")
+
+    again = open_run(1)
+
+    assert again == run
+    assert Path(run["folder"], "work.txt").read_text() == "half done"
+
+
+def test_one_that_was_being_made_when_its_worker_died_is_made_anew(repository: Repository) -> None:
+    path = repository.folder / ".mulligan/worktrees/run-1"
+    repository.git("worktree", "add", "-q", "-b", "mulligan/run-1", str(path), "HEAD")
+    (path / "base.txt").unlink()
+
+    run = open_run(1)
+
+    assert Path(run["folder"], "base.txt").read_text() == "base\n"
+    assert run["branch"] == "mulligan/run-1"
+
+
+def test_a_folder_that_is_left_of_one_is_made_anew(repository: Repository) -> None:
+    repository.write(".mulligan/worktrees/run-1/rest.txt", "rest")
+
+    run = open_run(1)
+
+    assert not Path(run["folder"], "rest.txt").exists()
+
+
+def test_a_branch_that_has_the_name_and_work_on_it_is_left_alone(repository: Repository) -> None:
+    repository.git("checkout", "-q", "-b", "mulligan/run-1")
+    repository.write("theirs.txt", "theirs")
+    repository.commit()
+    repository.git("checkout", "-q", "main")
+
+    run = open_run(1)
+
+    assert run["branch"] == "mulligan/run-1-2"
+    assert repository.git("show", "mulligan/run-1:theirs.txt") == "theirs"
+
+
+# -- merging a run ---------------------------------------------------------------------------------------------------
+
+
+def test_what_was_committed_and_what_was_not_arrives_and_the_worktree_goes(repository: Repository) -> None:
+    repository.write("mine.txt", "not committed")
+    run = open_run(1)
+    repository.write("one file.txt", "1", run["folder"])
+    repository.commit("one", run["folder"])
+    repository.write("zwei ü.txt", "2", run["folder"])
+
+    merged = merge_run(run)
+
+    assert merged == {"merged_into": "main", "commits": 2, "kept": []}
+    assert (repository.read("one file.txt"), repository.read("zwei ü.txt")) == ("1", "2")
+    assert repository.git("log", "-1", "--format=%s") == "What run-1 left uncommitted"
+    assert (repository.branches, repository.worktrees) == (["main"], [])
+    assert repository.read("mine.txt") == "not committed"
+
+
+def test_merging_it_again_changes_nothing(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("one.txt", "1", run["folder"])
+    merge_run(run)
+    head = repository.git("rev-parse", "HEAD")
+
+    again = merge_run(run)
+
+    assert again == {"merged_into": "main", "commits": 0, "kept": []}
+    assert repository.git("rev-parse", "HEAD") == head
+
+
+def test_one_whose_worktree_was_being_removed_when_its_worker_died_is_done_with(repository: Repository) -> None:
+    run = open_run(1)
+    Path(run["worktree"], ".git").unlink()
+
+    merge_run(open_run(1))
+
+    assert (repository.branches, repository.worktrees) == (["main"], [])
+
+
+def test_what_others_committed_meanwhile_is_taken_up(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("ours.txt", "ours", run["folder"])
+    repository.write("theirs.txt", "theirs")
+    repository.commit("theirs")
+
+    merge_run(run)
+
+    assert (repository.read("ours.txt"), repository.read("theirs.txt")) == ("ours", "theirs")
+
+
+def test_a_conflict_is_a_failure_that_says_where_and_what_to_do(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("base.txt", "ours\n", run["folder"])
+    repository.write("base.txt", "theirs\n")
+    repository.commit("theirs")
+
+    with pytest.raises(StepError) as caught:
+        merge_run(run)
+
+    assert (caught.value.code, caught.value.retryable) == ("MERGE_CONFLICT", False)
+    assert caught.value.message == (
+        "'base.txt' changed both on 'mulligan/run-1' and on 'main': "
+        f"merge 'main' in {run['worktree']} and commit, then: mulligan retry 1"
+    )
+    assert repository.read("base.txt") == "theirs\n"
+    assert repository.git("status", "--porcelain") == ""
+    assert repository.git("status", "--porcelain", within=run["folder"]) == ""
+    assert repository.git("show", "mulligan/run-1:base.txt") == "ours"
+
+
+def test_a_conflict_that_was_solved_goes_through(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("base.txt", "ours\n", run["folder"])
+    repository.write("base.txt", "theirs\n")
+    repository.commit("theirs")
+    with pytest.raises(StepError):
+        merge_run(run)
+
+    repository.git("merge", "-q", "--no-edit", "-X", "ours", "main", within=run["folder"])
+    merge_run(run)
+
+    assert repository.read("base.txt") == "ours\n"
+
+
+def test_files_of_the_user_that_are_not_committed_are_never_touched(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("base.txt", "ours\n", run["folder"])
+    repository.write("base.txt", "mine\n")
+
+    with pytest.raises(StepError) as caught:
+        merge_run(run)
+
+    assert caught.value.code == "MERGE_BLOCKED"
+    assert caught.value.message == (
+        "'mulligan/run-1' cannot be merged into 'main', 'base.txt' would be overwritten: "
+        "commit or put away what is there, then: mulligan retry 1"
+    )
+    assert repository.read("base.txt") == "mine\n"
+    repository.git("checkout", "-q", "base.txt")
+    merge_run(run)
+    assert repository.read("base.txt") == "ours\n"
+
+
+def test_a_branch_that_is_no_longer_checked_out_goes_forward_all_the_same(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("ours.txt", "ours", run["folder"])
+    repository.git("checkout", "-q", "-b", "elsewhere")
+
+    merge_run(run)
+
+    assert repository.git("show", "main:ours.txt") == "ours"
+    assert repository.read("ours.txt") is None
+    assert repository.branches == ["elsewhere", "main"]
+
+
+def test_where_no_branch_is_checked_out_the_checkout_goes_forward(repository: Repository) -> None:
+    repository.git("checkout", "-q", "--detach")
+    run = open_run(1)
+    repository.write("ours.txt", "ours", run["folder"])
+
+    merge_run(run)
+
+    assert (run["target"], repository.read("ours.txt")) == ("", "ours")
+
+
+def test_who_has_no_name_in_git_is_not_asked_for_one(repository: Repository) -> None:
+    repository.git("config", "--unset", "user.email")
+    run = open_run(1)
+    repository.write("ours.txt", "ours", run["folder"])
+
+    merge_run(run)
+
+    assert repository.git("log", "-1", "--format=%an") == "Mulligan"
+
+
+def test_a_lock_that_a_dead_worker_left_holds_nobody_up(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("ours.txt", "ours", run["folder"])
+    lock = repository.folder / ".git/worktrees/run-1/index.lock"
+    lock.touch()
+
+    merge_run(run)
+
+    assert repository.read("ours.txt") == "ours"
+
+
+# -- items -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_starts_from_what_the_run_has_and_is_merged_into_it(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("setup.txt", "from the setup", run["folder"])
+    first, second = open_item(run, 0), open_item(run, 1)
+    assert Path(first["folder"], "setup.txt").read_text() == "from the setup"
+    repository.write("a.txt", "a", first["folder"])
+    repository.write("b.txt", "b", second["folder"])
+
+    assert merge_item(run, first, "first") == "first"
+    assert merge_item(run, second) is None
+
+    assert (Path(run["folder"], "a.txt").read_text(), Path(run["folder"], "b.txt").read_text()) == ("a", "b")
+    assert repository.branches == ["main", "mulligan/run-1"]
+    assert repository.read("a.txt") is None
+    merge_run(run)
+    assert (repository.read("a.txt"), repository.read("b.txt")) == ("a", "b")
+
+
+def test_an_item_in_conflict_with_one_before_it_fails_and_its_work_stays(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MULLIGAN_STEP", "map")
+    run = open_run(1)
+    first, second = open_item(run, 0), open_item(run, 1)
+    repository.write("base.txt", "first\n", first["folder"])
+    repository.write("base.txt", "second\n", second["folder"])
+    merge_item(run, first)
+
+    with pytest.raises(StepError) as caught:
+        merge_item(run, second)
+
+    assert caught.value.message == (
+        "'base.txt' changed both on 'mulligan/run-1-item-1' and on 'mulligan/run-1': "
+        f"merge 'mulligan/run-1' in {second['worktree']} and commit, then: mulligan items 1 map --retry"
+    )
+    assert Path(run["folder"], "base.txt").read_text() == "first\n"
+    assert merge_run(run)["kept"] == [second["worktree"]]
+    assert open_item(run, 1) == second
+
+
+def test_merging_an_item_again_changes_nothing(repository: Repository) -> None:
+    run = open_run(1)
+    item = open_item(run, 0)
+    repository.write("a.txt", "a", item["folder"])
+    merge_item(run, item, 5)
+
+    assert merge_item(run, item, 5) == 5
+    assert repository.branches == ["main", "mulligan/run-1"]
+
+
+def test_an_item_of_a_later_round_finds_a_run_that_was_merged_already(repository: Repository) -> None:
+    run = open_run(1)
+    merge_run(run)
+
+    item = open_item(run, 0)
+    repository.write("late.txt", "late", item["folder"])
+    merge_item(run, item)
+    merge_run(run)
+
+    assert repository.read("late.txt") == "late"
+    assert (repository.branches, repository.worktrees) == (["main"], [])
+
+
+def test_items_of_another_run_are_not_taken_for_those_of_this_one(repository: Repository) -> None:
+    repository.write(".mulligan/worktrees/run-11-item-0/x", "")
+    run = open_run(1)
+
+    assert merge_run(run)["kept"] == []
+
+
+# -- merge steps of the user's own -----------------------------------------------------------------------------------
+
+
+def test_what_the_users_own_steps_merged_is_removed(repository: Repository) -> None:
+    run = open_run(1)
+    repository.write("a.txt", "a", run["folder"])
+    repository.commit("a", run["folder"])
+    repository.git("merge", "-q", "mulligan/run-1")
+
+    assert close_run(run) == {"merged_into": "main", "kept": []}
+    assert close_run(run)["kept"] == []
+    assert (repository.branches, repository.worktrees) == (["main"], [])
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_what_they_did_not_merge_stays(repository: Repository, is_committed: bool) -> None:
+    run = open_run(1)
+    repository.write("a.txt", "a", run["folder"])
+    if is_committed:
+        repository.commit("a", run["folder"])
+
+    assert close_run(run) == {"merged_into": "", "kept": [run["worktree"]]}
+    assert repository.worktrees == ["run-1"]
+
+
+# -- at the end ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_failed_says_where_its_work_is(repository: Repository) -> None:
+    run = open_run(1)
+
+    assert say_where(run, FAILED) == {
+        "status": "failed",
+        "reason": f"its work is in {run['worktree']}, on the branch 'mulligan/run-1': a retry goes on there",
+    }
+
+
+def test_any_other_run_says_nothing(repository: Repository, tmp_path: Path) -> None:
+    run = open_run(1)
+
+    assert say_where(run, []) is None
+    assert say_where(run, [{**FAILED[0], "handled": True}]) is None
+    assert say_where(run, FAILED, "cancelled") is None
+    assert say_where(None, FAILED) is None
+    assert say_where(in_place(tmp_path), FAILED) is None
+    merge_run(run)
+    assert say_where(run, FAILED) is None
