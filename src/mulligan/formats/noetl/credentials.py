@@ -23,15 +23,27 @@ class Credentials:
         self._source = source
         self.secrets: dict[str, str] = {}
 
-    def used_by(self, *nodes: Node | None) -> dict[str, str] | None:
-        """For the `auth` of an action: each credential by its name. None where there is none."""
+    def used_by(self, *nodes: Node | None) -> dict[str, str]:
+        """For the `auth` of an action: each credential by its name."""
         names = dict.fromkeys(name for node in nodes if node is not None for name in self._named(node))
-        return {name: f"${{secrets.{self._secret(name)}}}" for name in names} or None
+        return {name: self._secret(name, variable(name)) for name in names}
 
-    def _secret(self, name: str) -> str:
+    def fetched_by(self, tool: Mapping) -> dict[str, str]:
+        """The same for a tool of the kind `secrets`: of the environment it is the variable of that very name."""
+        node = tool.get("secret_name") or tool.get("name")
+        if not isinstance(node, Scalar):
+            raise self._source.refuse("missing_key", "the tool 'secrets' has no 'secret_name'", tool)
+        name, provider = self._resolved(node), tool.get("provider")
+        is_env = provider is None or (isinstance(provider, Scalar) and provider.value == "env")
+        if not is_env and isinstance(provider, Scalar):
+            message = f"the secret '{name}' is read from the variable {variable(name)}, and not from '{provider.text}'"
+            self._source.warn("noetl", message, provider)
+        return {name: self._secret(name, name if is_env else variable(name))}
+
+    def _secret(self, name: str, env: str) -> str:
         secret = input_name(name)
-        self.secrets.setdefault(secret, variable(name))
-        return secret
+        self.secrets.setdefault(secret, env)
+        return f"${{secrets.{secret}}}"
 
     def _named(self, node: Node) -> Iterator[str]:
         for text in texts(node):

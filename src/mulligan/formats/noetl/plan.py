@@ -245,7 +245,7 @@ class Plan:
         next: list[Any],
     ) -> None:
         if action is not None:
-            action["auth"] = self._credentials.used_by(*reads)
+            action["auth"] = self._auth(step, reads)
         self.places.append(Place(name, step.at, body, action, reads, next))
 
     def end(self, final: Step) -> Mapping | None:
@@ -254,7 +254,7 @@ class Plan:
             return None
         action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
         reads = self._texts(final)
-        action["auth"] = self._credentials.used_by(*reads)
+        action["auth"] = self._auth(final, reads)
         action["seen"] = self._seen(reads, {step.name: self._sources(step) for step in self._steps})
         node = made({"description": final.description or None, "noetl": action, **self._life(final)}, final.at)
         assert isinstance(node, Mapping)
@@ -272,6 +272,16 @@ class Plan:
     def _tool(self, step: Step) -> Node | None:
         node = step.tools.node
         return foreign(node) if node is not None else None
+
+    def _auth(self, step: Step, reads: tuple[Node | None, ...]) -> dict[str, str] | None:
+        """The credentials that a place reads: by their names, or by that of a step that fetches them."""
+        named = {*words(*reads), step.name}
+        found = self._credentials.used_by(*reads)
+        for other in self._steps:
+            for tool in other.tools.all:
+                if tool.kind == "secrets" and other.name in named:
+                    found |= self._credentials.fetched_by(tool.node)
+        return found or None
 
     def _texts(self, step: Step) -> tuple[Node | None, ...]:
         return (step.tools.node, step.input, step.set, *step.router.cases, *_conditions(step.router))
