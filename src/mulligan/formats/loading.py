@@ -90,7 +90,12 @@ class _Reading:
         self._first = first
         self._named = named
         self._advice = ""
-        self.remarks: dict[int, list[str]] = {}
+        self._translations: list[Translation] = []
+
+    @property
+    def remarks(self) -> dict[int, list[str]]:
+        """What is to be said above nodes of the trees, by their identity."""
+        return {node: texts for each in self._translations for node, texts in each.remarks.items()}
 
     def __call__(self, source: Source) -> Node:
         root = parsed(source)
@@ -128,7 +133,7 @@ class _Reading:
             pass  # the problems so far say it all
         if source.problems:
             raise LanguageError(source.problems)
-        self.remarks.update(translation.remarks)
+        self._translations.append(translation)
         return ours
 
 

@@ -21,10 +21,13 @@ class Translation:
         self.source = source
         # By the identity of a node of the new tree: what `convert` writes above it.
         self.remarks: dict[int, list[str]] = {}
+        # Kept, so that no other node gets the identity of one that was left out of the tree.
+        self._remarked: list[Node] = []
 
     def remark(self, node: Node, text: str) -> None:
         """Have `convert` say this above `node`, which is part of the new tree."""
         self.remarks.setdefault(id(node), []).append(text)
+        self._remarked.append(node)
 
     def warn(self, code: str, message: str, foreign: Node, *, hint: str = "", above: Node | None = None) -> None:
         """Say that something of the file is not honoured: when it is read, and above a node of the new tree."""
