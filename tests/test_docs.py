@@ -51,6 +51,7 @@ PLAYED_PAGES = [
         "breakers",
         "coming-from",
         "data",
+        "formats/alphred",
         "handlers",
         "ladder",
         "map",
