@@ -47,7 +47,7 @@ def _merging(
     if form is None or "merge" not in form:
         return [merged(run, at, translation)]
     node = form.at("merge")
-    own = timed(commands(step_list(node), place, translation).commands, _limit(form["merge"]))
+    own = timed(commands(step_list(node, "merge", translation), place, translation).commands, _limit(form["merge"]))
     return [*own, closed(run, node, translation)]
 
 
@@ -56,10 +56,13 @@ def _limit(merge: Any) -> float | None:
     return limit
 
 
-def step_list(node: Node) -> Sequence:
+def step_list(node: Node, key: str, translation: Translation) -> Sequence:
     """The steps of a phase: the list itself, or its `commands`."""
     inner = node.get("commands") if isinstance(node, Mapping) else node
-    return inner if isinstance(inner, Sequence) else Sequence(node.line, node.column)
+    if isinstance(inner, Sequence) and inner.items:
+        return inner
+    message = f"'{key}' has no steps in it, a list of them is expected"
+    raise translation.source.refuse("type", message, inner or node)
 
 
 def timed(steps: list[dict[str, Any]], seconds: float | None) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ def _phases(workflow: _Workflow) -> Translated:
             step, place = _map(workflow, place)
             steps = [*steps, step]
     if "reduce" in form:
-        after, place = commands(step_list(form.at("reduce")), place, translation)
+        after, place = commands(step_list(form.at("reduce"), "reduce", translation), place, translation)
         steps = [*steps, *after]
     return Translated(steps, place)
 
@@ -138,7 +138,7 @@ def _do(workflow: _Workflow, place: Place, timeouts: dict[str, float]) -> list[d
     }
     inside = msgspec.structs.replace(place.knowing(variables), row=Commands(), names=ITEM_NAMES, is_regular=False)
     opened = item_opened(run, inside, template, translation)
-    done = commands(step_list(template), opened.place, translation).commands
+    done = commands(step_list(template, "agent_template", translation), opened.place, translation).commands
     own = [_limited(command, timeouts, workflow.policy.of_commands) for command in done]
     return [opened.command, *own, item_merged(run, opened, template, translation)]
 

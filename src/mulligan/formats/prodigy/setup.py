@@ -22,7 +22,7 @@ _STREAMS = {"stderr": "stderr", "both": "both", "combined": "both"}
 def setup(form: Fields, place: Place, translation: Translation) -> Translated:
     """The steps of a setup, and what is known after them."""
     own: Any = form["setup"]
-    steps = step_list(form.at("setup"))
+    steps = step_list(form.at("setup"), "setup", translation)
     if not isinstance(own, Fields):
         return commands(steps, place, translation)
     limit = number_of(own, "timeout", SECONDS, place.env, translation)
