@@ -355,3 +355,26 @@ def test_a_step_that_must_make_a_commit_is_held_to_it(live_file: Live, prompt: s
     assert ran.status == status
     if status == "failed":
         assert ran.steps["work"]["failure"]["message"] == "no commit was made by work"
+
+
+def test_what_has_changed_is_known_to_who_asks(live_file: Live) -> None:
+    git(live_file, "init", "-q", "-b", "main")
+    live_file.write("old.txt", "old\n")
+    git(live_file, "add", "old.txt")
+    git(live_file, "commit", "-q", "-m", "first")
+
+    ran = run(
+        live_file,
+        "- shell: echo more >> old.txt\n"
+        "- shell: echo new > 'a new.txt'\n"
+        "- {id: step, shell: 'echo \"${step.files_added}|${step.files_modified}\"'}\n"
+        "- {id: run, shell: 'echo \"${workflow.files_changed}|${workflow.commit_count}|${workflow.insertions}\"'}\n",
+    )
+
+    assert (output(ran, "step"), output(ran, "run")) == ("a new.txt|old.txt", "a new.txt old.txt|0|1")
+
+
+def test_outside_of_a_repository_nothing_has_changed(live_file: Live) -> None:
+    ran = run(live_file, "- shell: touch a\n- {id: b, shell: 'echo \"[${step.files_changed}]\"'}\n")
+
+    assert output(ran, "b") == "[]"

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from mulligan.formats.prodigy.places import Place, Steps
+
 from .reading import item_commands, step, steps
 
 # What a step becomes, without its name.
@@ -271,3 +273,28 @@ def test_in_an_item_the_handler_asks_for_the_exit_code() -> None:
     assert found["on_failure"] == {
         "shell": 'case "$MULLIGAN_RETURN_CODE" in\n2)\necho two\n;;\n3)\necho three\n;;\n*) exit 1 ;;\nesac'
     }
+
+
+# -- what has changed --------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_asks_what_the_one_before_it_changed_is_told() -> None:
+    found = steps("- implement\n- {id: look, claude: '/review ${step.files_changed}'}\n- shell: echo\n")
+
+    assert [each["step"] for each in found] == ["implement_before", "implement", "look_changes", "look", "shell"]
+    assert found[0]["shell"].endswith('> "$(git rev-parse --git-dir)/prodigy-head-1-3"')
+    assert found[2] == {
+        "step": "look_changes",
+        "python": {"call": "mulligan.formats.prodigy.changes:since"},
+        "args": {"remembered": "prodigy-head-1-3"},
+    }
+    assert found[3]["agent"]["prompt"] == "/review ${steps.look_changes.output.files_changed}"
+
+
+def test_a_step_that_asks_what_the_run_changed_is_told() -> None:
+    place = Place(Steps(), {"merge.target_branch": "steps.worktree.output.target"})
+
+    look, tell = steps("- {id: tell, shell: 'echo ${workflow.commit_count}'}", place)
+
+    assert look["args"] == {"branch": "${steps.worktree.output.target}"}
+    assert tell["shell"] == "echo ${steps.tell_changes.output.commit_count}"

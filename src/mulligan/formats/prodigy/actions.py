@@ -8,7 +8,7 @@ from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.shell_text import script
 from mulligan.formats.prodigy.variables import text
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Scalar, describe
+from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
 
 WRITE = "mulligan.formats.prodigy.files:write"
@@ -19,16 +19,24 @@ def is_prompt(node: Scalar) -> bool:
     return node.text.lstrip().startswith("/")
 
 
-def agent(node: Scalar, place: Place, translation: Translation, words: str = "") -> dict[str, Any]:
+def agent(
+    node: Scalar, place: Place, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
+) -> dict[str, Any]:
     """A prompt for the agent; `words` are put behind it."""
-    prompt = text(node, place, translation) + words
-    return {"agent": {"provider": "claude", "prompt": made(prompt, node)}}
+    prompt = kept(text(node, place, translation) + words, node)
+    answer = "json" if has_to_answer_json else None
+    return {"agent": made({"provider": "claude", "prompt": prompt, "answer": answer}, node)}
+
+
+def kept(words: str, node: Scalar) -> Node:
+    """A text of ours; the file's own where it is the same, so that a refusal points into it."""
+    return node if words == node.value else made(words, node)
 
 
 def shell(node: Scalar, place: Place, translation: Translation) -> dict[str, Any]:
     """A script for the shell, with what must be in its environment."""
     found = script(node, place, translation)
-    action: dict[str, Any] = {"shell": made(found.text, node)}
+    action: dict[str, Any] = {"shell": kept(found.text, node)}
     if found.env:
         action["env"] = {name: made(value, node) for name, value in found.env.items()}
     return action

@@ -29,14 +29,14 @@ def required(form: Fields) -> Node | None:
 
 def remembering(at: Node) -> dict[str, Any]:
     """The command before a step: it remembers what HEAD is."""
-    script = f'{_INSIDE}\n{{ git rev-parse -q --verify HEAD || true; }} > "$(git rev-parse --git-dir)/{_file(at)}"'
+    script = f'{_INSIDE}\n{{ git rev-parse -q --verify HEAD || true; }} > "$(git rev-parse --git-dir)/{head_file(at)}"'
     return {"shell": made(script, at)}
 
 
 def requirement(at: Node, title: str) -> dict[str, Any]:
     """The check after it: a commit has been made."""
     return _check(
-        f'[ "$(git rev-parse -q --verify HEAD)" != "$(cat "$(git rev-parse --git-dir)/{_file(at)}")" ]',
+        f'[ "$(git rev-parse -q --verify HEAD)" != "$(cat "$(git rev-parse --git-dir)/{head_file(at)}")" ]',
         f"no commit was made by {title}",
         at,
     )
@@ -106,5 +106,6 @@ def _paths(config: Fields | None) -> Iterator[str]:
     yield from (_quoted(f":!{path}") for path in excluded)
 
 
-def _file(at: Node) -> str:
+def head_file(at: Node) -> str:
+    """The file in the repository's own folder that remembers what HEAD was before a step."""
     return f"prodigy-head-{at.line + 1}-{at.column + 1}"

@@ -77,6 +77,7 @@ class Place(msgspec.Struct, frozen=True):
     `env`: the variables of the workflow's environment, likewise. In shell text they are the shell's own.
     `cwd`: the folder, as a text of ours; None is where the run was started.
     `is_regular`: in a list of a regular workflow, where a Claude handler without more means three attempts.
+    `is_watched`: the step behind this one asks what this one has changed.
     `names`: names of ours that hold here without a field (`item`, `index`, `output`); see ITEM_NAMES.
     """
 
@@ -86,6 +87,7 @@ class Place(msgspec.Struct, frozen=True):
     cwd: str | None = None
     is_regular: bool = False
     names: frozenset[str] = frozenset()
+    is_watched: bool = False
 
     def knowing(self, variables: Dict[str, str]) -> Place:
         """The same place once more is known."""

@@ -26,9 +26,10 @@ from mulligan.formats.prodigy.variables import (
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Scalar
 from mulligan.language.shell_dangers import SINGLE_QUOTES
-from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
+from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell_scan import scan
 from mulligan.language.shell_spots import Spot
+from mulligan.language.words import did_you_mean
 
 SCRIPT_VARIABLE = "PRODIGY_SCRIPT"
 ARGUMENTS_VARIABLE = "PRODIGY_ARGS"
@@ -54,7 +55,21 @@ class Script(NamedTuple):
 def script(node: Scalar, place: Place, translation: Translation) -> Script:
     """The text of a shell step."""
     refuse_unavailable(node, place, translation)
-    return shell_text(node.text, place)
+    try:
+        return shell_text(node.text, place)
+    except UnknownName as unknown:
+        shown = f"${{{unknown.source}}}"
+        message, hint = f"'{shown}' is not known here", _meant(unknown.source, place)
+        offset = max(0, node.text.find(shown))
+        raise translation.source.refuse_in("prodigy", message, node, offset, len(shown), hint=hint) from None
+
+
+def _meant(path: str, place: Place) -> str:
+    """The variable that was meant, in Prodigy's words."""
+    if path in ("shell.output", "claude.output", "last.output"):
+        return "no step before it gives that"
+    roots = {variable.partition(".")[0] for variable in place.variables}
+    return did_you_mean(path, place.variables) or did_you_mean(path.partition(".")[0], roots)
 
 
 def shell_text(template: str, place: Place) -> Script:
@@ -64,6 +79,8 @@ def shell_text(template: str, place: Place) -> Script:
     env = {ARGUMENTS_VARIABLE: f"${{{ARGUMENTS}}}"} if _reads_arguments(template) else {}
     try:
         text = _quoted(naive, place)
+    except UnknownName:
+        raise
     except ShellRefused:
         text = naive  # the language says what is wrong with it
     if text is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from mulligan.formats.prodigy.places import Place, Spot, Unread
 from mulligan.formats.prodigy.retries import retry
 from mulligan.formats.prodigy.shell_text import PUT_TOGETHER, SCRIPT_VARIABLE
 from mulligan.formats.prodigy.variables import mentions, text
+from mulligan.formats.prodigy.watching import looking, watched, watching
 from mulligan.formats.prodigy.whens import condition
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
@@ -51,9 +53,10 @@ class Translated(NamedTuple):
 def commands(steps: Sequence, place: Place, translation: Translation) -> Translated:
     """A list of Prodigy's steps. An `on_failure:` or `validate:` that stands alone belongs to the step before it."""
     found: list[dict[str, Any]] = []
-    for step in joined(steps, translation):
+    whole = joined(steps, translation)
+    for step, following in zip_longest(whole, whole[1:]):
         with translation.source.noting:
-            translated = command(step, place, translation)
+            translated = command(step, watching(place, following), translation)
             found += translated.commands
             place = translated.place
     return Translated(found, place)
@@ -97,12 +100,13 @@ def as_mapping(step: Node) -> Mapping:
 def command(step: Node, place: Place, translation: Translation) -> Translated:
     """One step of Prodigy's, in any of its forms, as commands of ours (most often one)."""
     if isinstance(step, Scalar) and isinstance(step.value, str) and step.value.strip():
-        return _worded(step, place, translation)
+        if not place.is_watched:
+            return _worded(step, place, translation)
+        step = as_mapping(step)
     form: Fields = STEP.read(step, "a step", translation.source)
     _refuse_removed(form, translation)
     kind = _kind(form, translation)
     require(form, kind, translation=translation)
-    _warn_of_unheard(form, translation)
     return _Draft(form, kind, place, translation).translated()
 
 
@@ -153,16 +157,11 @@ def _kind(form: Fields, translation: Translation) -> str:
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
 
 
-def _warn_of_unheard(form: Fields, translation: Translation) -> None:
-    """Say what of a step is not honoured."""
-    for key, why in (
-        ("analysis", "'analysis' is not honoured: Prodigy has removed it"),
-        ("outputs", "'outputs' is not honoured: nothing reads it"),
-        ("options", "'options' is not honoured: write them into the arguments"),
-    ):
-        if key in form:
-            translation.warn("prodigy", why, form.key(key))
-    warn_of_squash(form.get("commit_config"), translation)
+_UNHEARD = (
+    ("analysis", "'analysis' is not honoured: Prodigy has removed it"),
+    ("outputs", "'outputs' is not honoured: nothing reads it"),
+    ("options", "'options' is not honoured: write them into the arguments"),
+)
 
 
 class _Draft:
@@ -178,6 +177,7 @@ class _Draft:
         self._refuse_unread()
         self.before: list[dict[str, Any]] = []
         self._remember()
+        self.seen = self._looked()
         self.spot: Spot = place.row.take(self.title)
         self.action = self._action()
 
@@ -195,11 +195,23 @@ class _Draft:
         return _first_word(node.text) if self.kind == "claude" and isinstance(node, Scalar) else self.kind
 
     def _remember(self) -> None:
-        at = required(self.form)
+        at = required(self.form) or (self.form.node if self.place.is_watched and not self._is_nested() else None)
         if at is None:
             return
         spot = self.place.row.take(f"{self.title}_before")
         self.before.append(_settled({"step": spot.name or None, **remembering(at)}, self.place))
+
+    def _is_nested(self) -> bool:
+        return isinstance(self.place.row, Unread)
+
+    def _looked(self) -> Place:
+        """The place of its action, which may ask what has changed: that is looked up before it."""
+        asked = self.form.node.get(self.written_as)
+        if asked is None or self._is_nested():
+            return self.place
+        looks, seen = looking(asked, self.title, self.place)
+        self.before += [_settled(look, self.place) for look in looks]
+        return seen
 
     def _refuse_unread(self) -> None:
         """Refuse to capture what no other command can read."""
@@ -227,6 +239,7 @@ class _Draft:
         keys |= exits(self.form, keys, self.place, self.translation, command)
         self.before = [{**each, "when": keys["when"]} if keys["when"] else each for each in self.before]
         place = after(self.form, self.kind, self.spot, self.place, is_certain=self._is_certain())
+        place = watched(place, required(self.form) or self.form.node)
         place = place.knowing({name: _of_handler(name, self.spot) for name in handled.captured if self.spot.output})
         return Translated([*self.before, self._remarked(_settled(keys, self.place))], place)
 
@@ -255,7 +268,7 @@ class _Draft:
             return self._loop()
         if self.kind == "write_file":
             form = sound(WRITE_FILE, self.form.at("write_file"), "'write_file'", self.translation)
-            return actions.write_file(form, self.place, self.translation)
+            return actions.write_file(form, self.seen, self.translation)
         return self._shell() if self.kind == "shell" else self._claude()
 
     def _claude(self) -> dict[str, Any]:
@@ -265,13 +278,11 @@ class _Draft:
             slashed = made(_slashed(node.text), node)
             assert isinstance(slashed, Scalar)
             node = slashed
-        action = actions.agent(node, self.place, self.translation, self._arguments())
-        if answers_json(self.form):
-            action["agent"]["answer"] = "json"
-        return action
+        asked = answers_json(self.form)
+        return actions.agent(node, self.seen, self.translation, self._arguments(), has_to_answer_json=asked)
 
     def _arguments(self) -> str:
-        words = [text(each, self.place, self.translation) for each in self.form.get("args", ())]
+        words = [text(each, self.seen, self.translation) for each in self.form.get("args", ())]
         return "".join(f" {word}" for word in words)
 
     def _shell(self) -> dict[str, Any]:
@@ -279,7 +290,7 @@ class _Draft:
         if isinstance(node, Mapping):
             node = sound(TEST, node, "'test'", self.translation)["command"]
         assert isinstance(node, Scalar)
-        action = actions.shell(node, self.place, self.translation)
+        action = actions.shell(node, self.seen, self.translation)
         found = action["shell"]
         assert isinstance(found, Scalar)
         script = redirection(self.form) + found.text
@@ -363,6 +374,13 @@ class _Draft:
         return command_list(node, inner.knowing(said), self.translation, _nested)
 
     def _remarked(self, keys: dict[str, Any]) -> dict[str, Any]:
+        """The keys, with what is to be said about them: what of the step is not honoured, what is read as script."""
+        above = next((value for value in self.action.values() if isinstance(value, Scalar | Mapping)), None)
+        for key, why in _UNHEARD:
+            if key in self.form or key in self.metadata:
+                at = self.form.key(key) if key in self.form else self.form.key("metadata")
+                self.translation.warn("prodigy", why, at, above=above)
+        warn_of_squash(self.form.get("commit_config"), self.translation)
         env = keys.get("env")
         if isinstance(env, dict) and SCRIPT_VARIABLE in env:
             self.translation.remark(keys["shell"], PUT_TOGETHER)

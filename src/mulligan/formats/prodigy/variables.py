@@ -24,10 +24,10 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
 # What Prodigy computes when it meets it, and what does the same.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
 _UNKEPT = re.compile(r"\$\{([A-Za-z_][\w-]*)\.(stderr|duration)\b[^}]*\}", re.A)
-_GIT_CONTEXT = re.compile(
-    r"\$\{(step|workflow)\.(?:files_added|files_modified|files_deleted|files_changed|commits|commit_count|insertions|"
-    r"deletions)\b[^}]*\}"
+GIT_FIELDS = tuple(
+    "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
 )
+_GIT_CONTEXT = re.compile(rf"\$\{{(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\b[^}}]*\}}")
 
 ARGUMENTS = "inputs.args"
 
@@ -157,8 +157,8 @@ _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Place], bool
     ),
     (
         _GIT_CONTEXT,
-        lambda found, place: found[1] in place.variables,
-        "is not kept here: what changed is in Git",
+        lambda found, place: found.group()[2:-1] in place.variables,
+        "is known in the text of a step that stands behind another, without more, and nowhere else",
         "ask in a shell step, as in 'git diff --name-only HEAD~1', with 'capture: NAME', and write ${NAME}",
     ),
     (
