@@ -125,6 +125,14 @@ def test_what_is_converted_is_the_same_workflow(example: Example, tmp_path: Path
     assert load(ours).origin == ""
 
 
+@each_example
+def test_what_is_warned_about_is_said_in_what_is_converted(example: Example) -> None:
+    text, _, warnings = convert(example.path)
+
+    comments = " ".join(line.strip().removeprefix("# ") for line in text.splitlines() if line.lstrip().startswith("#"))
+    assert [warning.message for warning in warnings if warning.message not in comments] == []
+
+
 def without_origin(workflow: Workflow) -> Any:
     """All that is known of a workflow but whose file it was. What has none is one of ours, and runs as such."""
     return json.loads(encode(msgspec.structs.replace(workflow, origin="")))

@@ -65,9 +65,16 @@ def convert(path: str | Path, *, named: str | None = None) -> Converted:
     with without_collections():
         _, root = read_tree(file_bytes(path), path, reading)
     _name(root, workflow.name)
-    header = f"Converted from {path.name} ({FORMATS[workflow.origin]}) by `mulligan convert`."
+    said = f"Converted from {path.name} ({FORMATS[workflow.origin]}) by `mulligan convert`."
+    header = "\n".join([said, *_unplaced(warnings, reading.remarks)])
     written: Callable[..., str] = import_module("mulligan.formats.writing").written
     return Converted(written(root, reading.remarks, header), workflow.origin, warnings)
+
+
+def _unplaced(warnings: tuple[Problem, ...], remarks: dict[int, list[str]]) -> list[str]:
+    """What was warned about and is said above no node, for the head of the file: with its line in the other one."""
+    placed = {text for texts in remarks.values() for text in texts}
+    return [f"line {one.line}: {one.message}" for one in warnings if one.message not in placed]
 
 
 def _name(root: Node, name: str) -> None:
