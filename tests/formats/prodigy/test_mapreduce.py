@@ -275,6 +275,20 @@ REFUSED = {
         "  3 | chekpoint: {}\n"
         "    | ^^^^^^^^^",
     ),
+    "an input that is a list, a backoff without its delay, a collection that nobody knows": (
+        "map: {input: [1], agent_template: [{shell: a}]}\n"
+        "error_policy: {error_collection: sometimes, retry_config: {backoff: {fixed: {}}}}\n",
+        "error[language.type]: flow.yml:1:14: 'input' is a list, a file or a command is expected\n"
+        "  1 | map: {input: [1], agent_template: [{shell: a}]}\n"
+        "    |              ^\n"
+        "error[language.type]: flow.yml:2:34: 'error_collection' is 'sometimes', "
+        "aggregate, immediate or batched:N is expected\n"
+        "  2 | error_policy: {error_collection: sometimes, retry_config: {backoff: {fixed: {}}}}\n"
+        "    |                                  ^^^^^^^^^\n"
+        "error[language.missing_key]: flow.yml:2:77: 'fixed' has no 'delay'\n"
+        "  2 | error_policy: {error_collection: sometimes, retry_config: {backoff: {fixed: {}}}}\n"
+        "    |                                                                             ^ add 'delay: …'",
+    ),
     "an empty list of steps": (
         "map: {input: x, agent_template: []}\n",
         "error[language.type]: flow.yml:1:33: 'agent_template' has no steps in it, a list of them is expected\n"

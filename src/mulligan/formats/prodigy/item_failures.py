@@ -91,12 +91,12 @@ def _backoff(config: Fields | None, retries: int) -> dict[str, Any]:
     kind = next(iter(form.values), "exponential") if form else "exponential"
     options: dict[str, Any] = form[kind].values if form and isinstance(form.get(kind), Fields) else {}
     if kind == "fixed":
-        return {"delay": spelled(options["delay"])}
+        return {"delay": spelled(options.get("delay", 1.0))}
     first = options.get("initial", 1.0)
     if kind == "exponential":
         return {"delay": spelled(first), "factor": options.get("multiplier", 2.0)}
     if kind == "linear":
-        return {"delays": [spelled(first + options["increment"] * index) for index in range(retries)]}
+        return {"delays": [spelled(first + options.get("increment", 0.0) * index) for index in range(retries)]}
     return {"delays": [spelled(first * figure) for figure in _fibonacci(retries)]}
 
 

@@ -71,7 +71,8 @@ def _phases(workflow: _Workflow) -> Translated:
     form, translation, place = workflow.form, workflow.translation, workflow.run.place
     steps: list[dict[str, Any]] = []
     if "setup" in form:
-        steps, place = setup(form, place, translation)
+        with translation.source.noting:
+            steps, place = setup(form, place, translation)
     if "map" in form and {"agent_template", "input"} <= form["map"].values.keys():
         with translation.source.noting:
             step, place = _map(workflow, place)
@@ -102,8 +103,7 @@ def _map(workflow: _Workflow, place: Place) -> tuple[dict[str, Any], Place]:
 
 
 def _lister(form: Fields, run: Opened, place: Place, translation: Translation) -> dict[str, Any]:
-    node = form.at("input")
-    assert isinstance(node, Scalar)
+    node: Scalar = form["input"]
     args: dict[str, Any] = {"input": made(text(node, place, translation), node), "origin": f"${{{run.work}.checkout}}"}
     for key, reads in (("json_path", items_at), ("filter", condition), ("sort_by", order)):
         where = form.node.get(key)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from mulligan.formats.prodigy.durations import SECONDS
 from mulligan.formats.prodigy.environment_keys import ENVIRONMENT_KEYS
 from mulligan.formats.prodigy.keys import STEP_LIST
@@ -17,6 +20,7 @@ from mulligan.language.shapes import (
     MapOf,
     Record,
     Template,
+    Value,
     number,
     whole,
 )
@@ -95,16 +99,16 @@ TIMEOUTS = Record(
 MAP = Record(
     "map",
     {
-        "input": Key(as_node(Template("a file or a command")), "a file, else a command that prints", is_required=True),
-        "json_path": Key(as_node(Template("a path")), "where in the input the items are"),
+        "input": Key(Template("a file or a command"), "a file, else a command that prints", is_required=True),
+        "json_path": Key(Template("a path"), "where in the input the items are"),
         "agent_template": Key(
             Either("a list of steps or a mapping", list=STEP_LIST, mapping=TEMPLATE),
             "what runs for each item",
             is_required=True,
         ),
         "max_parallel": Key(NUMBER_FORM, "how many items run at the same time (default 10)"),
-        "filter": Key(as_node(Template("a filter")), "only items for which this holds"),
-        "sort_by": Key(as_node(Template("an order")), "the order of the items"),
+        "filter": Key(Template("a filter"), "only items for which this holds"),
+        "sort_by": Key(Template("an order"), "the order of the items"),
         "max_items": Key(whole(0), "how many items at most"),
         "offset": Key(whole(0), "how many items to leave out first"),
         "distinct": Key(TEXT, "one item per value of this field"),
@@ -157,6 +161,15 @@ CIRCUIT_BREAKER = Record(
 )
 BATCH = Record("batched", {"size": Key(whole(1), "how many errors are reported together", is_required=True)})
 COLLECTION = Record("error_collection", {"batched": Key(BATCH, "errors are told as they come", is_required=True)})
+
+
+def _collected(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"aggregate|immediate|batched:[1-9]\d*", value):
+        raise ValueError(value)
+    return value
+
+
+COLLECTED = Value("aggregate, immediate or batched:N", _collected, {"type": "string"})
 POLICY_KEYS = {
     "on_item_failure": Key(
         Either(
@@ -170,7 +183,7 @@ POLICY_KEYS = {
     "max_failures": Key(whole(1), "so many failed items stop the map, which fails"),
     "failure_threshold": Key(number(0, 1), "a larger share of failed items stops the map, which fails"),
     "error_collection": Key(
-        Either("aggregate, immediate or batched", text=TEXT, mapping=COLLECTION), "errors are told as they come"
+        Either("aggregate, immediate or batched:N", text=COLLECTED, mapping=COLLECTION), "errors are told as they come"
     ),
 }
 POLICY = Record(
