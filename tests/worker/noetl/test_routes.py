@@ -95,6 +95,8 @@ def test_an_arc_sets_and_hands_over_what_it_says_only_if_it_is_taken() -> None:
     assert found["ctx"] == {"ctx.y": [1, 5, "s", 0], "args.b": [2, {"n": 6}, "s", 0]}
     assert result(name="b", tool=python("result = n"), seen={"s": found}) == 6
     assert result(name="b", tool=python("result = n"), input={"n": 0}, seen={"s": found}) == 0
+    # a null leaves room for what is handed over
+    assert result(name="b", tool=python("result = n", args={"n": None}), input={"n": None}, seen={"s": found}) == 6
 
 
 # -- cases
@@ -214,6 +216,18 @@ def test_a_failure_takes_a_case_about_it() -> None:
     assert found["ctx"]["args.fix"][1] == {"why": "GET http://a/: answered 503"}
 
 
+def test_a_failure_takes_a_case_of_another_event_that_speaks_of_it() -> None:
+    cases = [
+        case("{{ event.name == 'step.exit' }}", {"next": "on"}),
+        case(
+            "{{ event.name == 'step.exit' and error is defined and error.http_status in [502, 503] }}", {"next": "fix"}
+        ),
+    ]
+
+    assert envelope(name="fetch", failure=FAILURE, cases=cases[1:])["next"] == ["fix"]
+    assert reported(name="fetch", failure=FAILURE, cases=cases[:1]) == {**FAILURE, "retryable": False}
+
+
 def test_a_failure_that_nothing_takes_up_stays_what_it_was() -> None:
     report = reported(failure=FAILURE, next=arcs({"step": "on"}, {"step": "x", "when": "{{ response is defined }}"}))
 
@@ -253,6 +267,27 @@ def test_what_is_set_is_seen_by_the_next_template_and_the_next_step() -> None:
     assert first["ctx"]["ctx.y"][1] == "old"
     assert first["next"] == ["d"]
     assert found == [5, 5, 5, [1], 1, 0]
+
+
+def test_a_list_of_names_and_values_is_set_as_vars() -> None:
+    cases = [
+        case("{{ event.name == 'step.exit' }}", {"set": [{"name": "n", "value": "{{ response.n }}"}, {"name": "m"}]})
+    ]
+
+    found = envelope(name="s", tool=FIVE, cases=cases)
+
+    assert found["ctx"] == {"vars.n": [1, 5, "s", 0], "vars.m": [2, None, "s", 0]}
+
+
+def test_what_cases_collect_is_gathered_over_all_steps() -> None:
+    collect = {"from": "result", "into": "alerts", "mode": "append"}
+    cases = [case("{{ result.n == 5 }}", {"collect": collect}, {"collect": {"from": "n", "into": "numbers"}})]
+
+    first = envelope(name="a", tool=FIVE, cases=cases)
+    second = envelope(name="b", tool=FIVE, cases=cases, seen={"a": first})
+
+    assert second["ctx"]["ctx.alerts"] == [3, [{"n": 5}, {"n": 5}], "b", 0]
+    assert second["ctx"]["ctx.numbers"][1] == [5, 5]
 
 
 # -- loops

@@ -11,7 +11,9 @@ from .asking import reported, result, seen
 WORKLOAD = {"a": {"b": [1, 2]}, "zip": "0123", "flag": False, "page": {"items": [3], "keys": "k"}, "text": "{{ zip }}"}
 STEPS = {
     "fetch": seen({"status": 200, "data": {"paging": {"more": True}, "items": [7]}, "headers": {}}),
-    "query": seen({"status": "success", "rows": [{"n": 1}, {"n": 2}], "row_count": 2, "columns": ["n"]}),
+    "query": seen(
+        {"status": "success", "rows": [{"n": 1}, {"n": 2}], "row_count": 2, "command_0": {"rows": [{"n": 1}]}}
+    ),
     "two-words": seen("said"),
     "later": None,
 }
@@ -59,6 +61,8 @@ def refusal(template: Any) -> str:
         # a default holds at any depth
         ("{{ nobody.knows.this | default('x') }}", "x"),
         ("{{ 'yes' if later is defined else 'no' }}", "no"),
+        # a step that has not run is not true
+        ("{{ later.message if later else 'none' }}", "none"),
         # what is gone through is a list
         ("{{ a.b | map('string') }}", ["1", "2"]),
         ("{{ 'a b' | b64encode }}", "YSBi"),
@@ -100,7 +104,7 @@ def test_the_result_of_a_step_is_found_under_the_names_people_write(template: st
         ("{{ nobody }}", "'{{ nobody }}': 'nobody' is not defined"),
         ("id {{ workload.nme }}", "'id {{ workload.nme }}': there is no 'nme'"),
         ("{{ fetch.data.missing }}", "'{{ fetch.data.missing }}': there is no 'missing'"),
-        ("{{ later.x }}", "'{{ later.x }}': 'later' is not defined"),
+        ("{{ later.x }}", "'{{ later.x }}': step 'later' has not run"),
         ("{{ 1 / 0 }}", "'{{ 1 / 0 }}': ZeroDivisionError: division by zero"),
         (
             "{{ zip",

@@ -164,6 +164,12 @@ def test_commands_are_one_transaction_and_each_has_its_result(database: dict[str
         "columns": ["n", "w"],
         "command_0": {"status": "success", "row_count": 0},
         "command_1": {"status": "success", "row_count": 2},
+        "command_2": {
+            "status": "success",
+            "rows": [{"n": 1, "w": "ann:x"}, {"n": 2, "w": None}],
+            "row_count": 2,
+            "columns": ["n", "w"],
+        },
     }
 
 

@@ -55,8 +55,7 @@ def answer(value: Any) -> Any:
 def looked_up(value: Any, name: Any) -> Any:
     """What is under `name`, or MISSING. Keys come before methods: `page.items` is what the page has under 'items'.
 
-    In an answer, what is not there is looked for in its `data`; and `data` or `result` that is not there is itself, as
-    is the last command of a query.
+    In an answer, what is not there is looked for in its `data`; and `data` or `result` that is not there is itself.
     """
     if isinstance(value, dict) and name in value:
         found = value[name]
@@ -66,8 +65,6 @@ def looked_up(value: Any, name: Any) -> Any:
     if isinstance(value, dict):
         if isinstance(name, int):
             return _row(value, name)
-        if name.startswith("command_") and "row_count" in value:
-            return value
         inner = value.get("data")
         if isinstance(inner, dict) and name in inner:
             return inner[name]

@@ -23,5 +23,10 @@ class Call:
         given = dict(self.given)
         for key in ("args", "input"):
             said = filled(tool.get(key) or {}, self.names)
-            given.update(said if isinstance(said, dict) else {"input": said})
+            given = over(given, said if isinstance(said, dict) else {"input": said})
         return replace(self, given=given, names={**self.names, **given, "input": given, "args": given})
+
+
+def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Both, of which the second wins. A null in it leaves room for what is handed over."""
+    return {**below, **{name: value for name, value in above.items() if value is not None or name not in below}}

@@ -9,7 +9,9 @@ from typing import Any
 
 from . import versions
 from .answers import answer
+from .call import over
 from .credentials import Credentials
+from .sandbox import Absent
 from .templates import Names, filled
 from .tools import SECRET
 from .versions import ARGS, CTX, VARS, Settings
@@ -41,7 +43,7 @@ class Context:
         self._iter = self._of_item()
         self._own: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
-        self.given = {**versions.values(before, ARGS).get(self.step, {}), **filled(input or {}, self.names())}
+        self.given = over(versions.values(before, ARGS).get(self.step, {}), filled(input or {}, self.names()))
 
     @property
     def set_here(self) -> versions.Entries:
@@ -51,7 +53,7 @@ class Context:
     def names(self, **now: Any) -> dict[str, Any]:
         """All names; `now` is what is known at this moment only."""
         ctx = {**self._workload, **versions.values(self._settings.all, CTX)}
-        seen = {name: self._result(envelope) for name, envelope in self._seen.items() if envelope is not None}
+        seen = {name: self._result(name, envelope) for name, envelope in self._seen.items()}
         steps = {**seen, **self._own}
         return {
             **ctx,
@@ -75,7 +77,7 @@ class Context:
         """What the step gave: from now on it is read by the step's own name, as by those that follow."""
         self._own = {self.step: answer(result)}
 
-    def set(self, said: dict[str, Any] | None, names: Names) -> None:
+    def set(self, said: Any, names: Names) -> None:
         """Fill in and keep what is to be set: `ctx.x`, `vars.x`, `iter.x`; a bare name is of ctx."""
         for key, value in _flat(filled(said or {}, names)):
             prefix, dot, name = key.partition(".")
@@ -85,6 +87,10 @@ class Context:
                 self._settings.put(_PREFIXES[prefix], name, value)
             else:
                 self._settings.put(CTX, key, value)
+
+    def put(self, name: str, value: Any) -> None:
+        """Set `ctx.name` to a value that is no template."""
+        self._settings.put(CTX, name, value)
 
     def hand(self, step: str, args: dict[str, Any]) -> None:
         """Give arguments to a step that follows."""
@@ -98,7 +104,9 @@ class Context:
         at = datetime.now(UTC).isoformat()
         return {"name": name, "payload": payload, "step": self.step, "timestamp": at}
 
-    def _result(self, envelope: Any) -> Any:
+    def _result(self, step: str, envelope: Any) -> Any:
+        if envelope is None:
+            return Absent(hint=f"step '{step}' has not run", obj=None, name=step)
         result = result_of(envelope)
         if isinstance(result, dict) and result.keys() == {SECRET}:
             value = self.credentials.of(result[SECRET])
@@ -127,8 +135,11 @@ class Context:
         return {"execution_id": run_id, "job": job, "catalog_id": os.environ.get("MULLIGAN_WORKFLOW", "")}
 
 
-def _flat(said: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What is to be set, by its whole name: `ctx: {x: …}` is `ctx.x`."""
+def _flat(said: Any) -> Iterator[tuple[str, Any]]:
+    """What is to be set, by its whole name: `ctx: {x: …}` is `ctx.x`, a list of {name, value} is of vars."""
+    if isinstance(said, list):
+        yield from ((f"vars.{one['name']}", one.get("value")) for one in said)
+        return
     for key, value in said.items():
         if key in ("iter", *_PREFIXES) and isinstance(value, dict):
             yield from ((f"{key}.{name}", inner) for name, inner in value.items())

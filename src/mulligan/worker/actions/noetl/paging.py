@@ -25,7 +25,7 @@ _LAID_OVER = ("params", "headers", "data", "body", "payload", "args", "input")
 _REPLACED = ("url", "endpoint", "method", "command", "query")
 CHANGEABLE = (*_LAID_OVER, *_REPLACED)
 # How pages are put together, in the words of all dialects.
-_STRATEGIES = {"append": "append", "extend": "append", "concat": "append", "merge": "merge", "replace": "replace"}
+_STRATEGIES = ("append", "extend", "concat", "merge", "replace")
 
 
 def all_pages(tool: dict[str, Any], call: Call, context: Context) -> Any:
@@ -87,14 +87,10 @@ class _Gathered:
         self._is_data = False
 
     def take(self, collect: dict[str, Any] | None, result: Any) -> None:
-        if not collect:
-            return
-        path, into = str(collect.get("path") or collect.get("from") or ""), str(collect.get("into") or "pages")
-        said = str(collect.get("strategy") or collect.get("mode") or "append")
-        if said not in _STRATEGIES:
-            raise refused(f"pages cannot be gathered by '{said}': there are {', '.join(_STRATEGIES)}")
-        self._is_data = self._is_data or "path" in collect
-        self.names[into] = _together(self.names.get(into), _found(path, result), _STRATEGIES[said])
+        if collect:
+            into = into_of(collect)
+            self.names[into] = with_collected(self.names.get(into), collect, result)
+            self._is_data = self._is_data or "path" in collect
 
     def in_result(self, result: Any) -> Any:
         """`collect` of a tool gathers the data itself; that of a case, something beside it."""
@@ -105,12 +101,23 @@ class _Gathered:
         return {**last, **data, **self.names}
 
 
-def _together(so_far: Any, value: Any, strategy: str) -> Any:
-    if strategy == "replace":
+def into_of(collect: dict[str, Any]) -> str:
+    """What is gathered so is called this."""
+    return str(collect.get("into") or "pages")
+
+
+def with_collected(so_far: Any, collect: dict[str, Any], result: Any) -> Any:
+    """What was gathered, with what is to be taken of this result. A case appends one thing, a tool its items."""
+    value = _found(str(collect.get("path") or collect.get("from") or ""), result)
+    said = str(collect.get("strategy") or collect.get("mode") or "append")
+    if said not in _STRATEGIES:
+        raise refused(f"pages cannot be gathered by '{said}': there are {', '.join(_STRATEGIES)}")
+    if said == "replace":
         return value
-    if strategy == "merge":
+    if said == "merge":
         return {**(so_far or {}), **(value if isinstance(value, dict) else {})}
-    return [*(so_far or []), *(value if isinstance(value, list) else [value])]
+    are_many = isinstance(value, list) and not (said == "append" and "mode" in collect)
+    return [*(so_far or []), *(value if are_many else [value])]
 
 
 def _found(path: str, result: Any) -> Any:

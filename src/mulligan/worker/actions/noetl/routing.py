@@ -9,7 +9,7 @@ from mulligan import StepError
 
 from .call import Call
 from .context import Context
-from .paging import CHANGEABLE
+from .paging import CHANGEABLE, into_of, with_collected
 from .policy import Deed, seconds
 from .sinks import put
 from .templates import filled, filled_text, holds
@@ -17,7 +17,7 @@ from .templates import filled, filled_text, holds
 # What happens after a call, in this order. What comes first and leads somewhere counts.
 AFTER_SUCCESS = ("call.done", "step.exit")
 AFTER_LOOP = ("loop.done", "call.done", "step.exit")
-AFTER_FAILURE = ("call.error",)
+AFTER_FAILURE = ("call.error", "call.done", "step.exit")
 # What a step is handed by what leads to it, in the words of all dialects.
 _ARGUMENTS = ("args", "input", "data")
 
@@ -29,10 +29,11 @@ class Routes:
         self._context = context
         self._cases = cases or []
         self._next = following or {}
+        self._walks_pages = any("next_call" in _page_rule(case) for case in self._cases)
 
     def taken(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False) -> list[str]:
         """The steps that follow, each once."""
-        found = self._of_cases(events, now) or self._of_arcs(events[0], now, is_failure)
+        found = self._of_cases(events, now, is_failure) or self._of_arcs(events[0], now, is_failure)
         return list(dict.fromkeys(found))
 
     @property
@@ -52,21 +53,21 @@ class Routes:
     def with_pages(self, tool: Any) -> Any:
         """The tool, which walks its pages by itself where cases say that it is called again, and how."""
         rules = [rule for case in self._cases if (rule := _page_rule(case))]
-        return {**tool, "pages": rules} if any("next_call" in rule for rule in rules) else tool
+        return {**tool, "pages": rules} if self._walks_pages else tool
 
     def gathered(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """What the step gives once its pages are gathered, and these by the names that cases have for them."""
         deeds = [deed for case in self._cases for deed in _deeds(case)]
-        into = [str(deed["collect"].get("into") or "pages") for deed in deeds if "collect" in deed]
+        into = [into_of(deed["collect"]) for deed in deeds if "collect" in deed]
         names = {name: result[name] for name in into if isinstance(result, dict) and name in result}
         wanted = next((deed["result"].get("from") for deed in deeds if isinstance(deed.get("result"), dict)), "")
         return names.get(str(wanted), result), names
 
-    def _of_cases(self, events: tuple[str, ...], now: dict[str, Any]) -> list[str]:
+    def _of_cases(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool) -> list[str]:
         """The first event for which a case leads somewhere. A case acts once, whatever else happens."""
         done: set[int] = set()
         for event in events:
-            at = next((at for at in range(len(self._cases)) if self._holds(at, event, now)), None)
+            at = next((at for at in range(len(self._cases)) if self._holds(at, event, now, is_failure)), None)
             if at is None or at in done:
                 continue
             done.add(at)
@@ -74,20 +75,31 @@ class Routes:
                 return found
         return []
 
-    def _holds(self, at: int, event: str, now: dict[str, Any]) -> bool:
-        return holds(self._cases[at].get("when", True), self._names(event, now))
+    def _holds(self, at: int, event: str, now: dict[str, Any], is_failure: bool) -> bool:
+        """After a failure a case of another event than that counts only if it would not hold without one."""
+        when = self._cases[at].get("when", True)
+        if not holds(when, self._names(event, now)):
+            return False
+        return not is_failure or event == AFTER_FAILURE[0] or not holds(when, self._names(event, {}))
 
     def _act(self, deed: dict[str, Any], event: str, now: dict[str, Any]) -> Iterator[str]:
         names = self._names(event, now)
         self._context.set(deed.get("set"), names)
         self._context.set({f"vars.{name}": value for name, value in (deed.get("vars") or {}).items()}, names)
         names = self._names(event, now)
+        if "collect" in deed and not self._walks_pages:
+            self._collect(deed["collect"], names)
         for sink in _listed(deed.get("sink")):
             put(sink, Call(self._context.step, names, self._context.credentials))
         if "fail" in deed:
             raise _refusal(deed["fail"], names)
         for arc in _arcs(deed.get("next")):
             yield self._follow(arc, names)
+
+    def _collect(self, collect: dict[str, Any], names: dict[str, Any]) -> None:
+        """Without pages: gathered over all that runs, as `ctx` under that name."""
+        into = into_of(collect)
+        self._context.put(into, with_collected(names["ctx"].get(into), collect, names.get("result")))
 
     def _of_arcs(self, event: str, now: dict[str, Any], is_failure: bool) -> Iterator[str]:
         """An arc without a condition is for what went well."""

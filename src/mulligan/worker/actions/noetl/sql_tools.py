@@ -100,6 +100,5 @@ def _given(session: sql.Session, statement: Statement, values: dict[str, Any]) -
 
 
 def _result(given: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last one, and beside it the earlier ones as NoETL numbers them."""
-    *earlier, last = given
-    return {**last, **{f"command_{at}": found for at, found in enumerate(earlier)}}
+    """The last one, and beside it all of them as NoETL numbers them: code looks for its rows here and there."""
+    return {**given[-1], **{f"command_{at}": found for at, found in enumerate(given)}}

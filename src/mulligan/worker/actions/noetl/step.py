@@ -52,7 +52,7 @@ def _done(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, A
     try:
         result, output = carried_out(routes.with_pages(tool), context)
     except StepError as error:
-        deed = routes.retry(("call.error", "call.done"), outcome_names(None, failures.view(error), tries + 1))
+        deed = routes.retry(AFTER_FAILURE, outcome_names(None, failures.view(error), tries + 1))
         if deed is None and routes.decide_retries:
             raise final(error) from None
         raise again(error, deed, tries) if deed else error from None
