@@ -23,7 +23,7 @@ steps:
         args: {n: "${attempt}"}
   - step: warned
     needs: [items]
-    shell: "true"
+    shell: echo warned >&2
     logs: {stderr: "logs"}
 """
 

@@ -18,18 +18,36 @@ def test_each_path_leads_to_what_the_attempt_wrote(work: Work) -> None:
     assert os.readlink(work.folder / "a/b/job.o").startswith(str(work.home))
 
 
-def test_an_attempt_that_wrote_nothing_has_logs_all_the_same(work: Work) -> None:
-    work.run_shell("true", logs={"stdout": "job.o", "stderr": "job.e"})
+def test_they_lead_there_while_it_runs(work: Work) -> None:
+    os.mkfifo(work.folder / "pipe")
+    work.start(work.shell("echo first; read go < pipe", logs={"stdout": "job.o", "stderr": "job.e"}))
 
-    assert (work.folder / "job.o").read_text() == (work.folder / "job.e").read_text() == ""
+    work.wait_for(lambda: (work.folder / "job.o").exists() and (work.folder / "job.o").read_text() == "first\n")
 
-
-@pytest.mark.parametrize("printed", ["print('hi')", "pass"])
-def test_a_python_step_has_them_too(work: Work, printed: str) -> None:
-    work.run_python(f"def main(): {printed}", logs={"stdout": "job.o", "stderr": "job.e"})
-
-    assert (work.folder / "job.o").read_text() == ("hi\n" if "hi" in printed else "")
+    (work.folder / "pipe").write_text("go\n")
+    work.reports()
     assert (work.folder / "job.e").read_text() == ""
+
+
+def text(path: Path) -> str:
+    """What is there; an attempt that wrote nothing has no file, unless it took its time."""
+    return path.read_text() if os.path.lexists(path) else ""
+
+
+def test_what_an_attempt_did_not_write_leads_to_no_attempt_before_it(work: Work) -> None:
+    work.run_shell("echo one; echo two >&2", place="a", attempt=1, logs={"stdout": "job.o", "stderr": "job.e"})
+
+    work.run_shell("echo three", place="a", attempt=2, logs={"stdout": "job.o", "stderr": "job.e"})
+
+    assert text(work.folder / "job.o") == "three\n"
+    assert text(work.folder / "job.e") == ""
+
+
+def test_a_python_step_has_them_too(work: Work) -> None:
+    work.run_python("def main(): print('hi')", logs={"stdout": "job.o", "stderr": "job.e"})
+
+    assert text(work.folder / "job.o") == "hi\n"
+    assert text(work.folder / "job.e") == ""
 
 
 def test_the_next_attempt_takes_the_path_over(work: Work) -> None:
@@ -44,7 +62,7 @@ def test_the_next_attempt_takes_the_path_over(work: Work) -> None:
 def test_a_path_that_cannot_be_made_is_a_warning_and_no_failure(work: Work) -> None:
     (work.folder / "file").write_text("mine")
 
-    ended = work.run_shell("echo done", logs={"stdout": "file/job.o", "stderr": "file"})
+    ended = work.run_shell("echo done; echo too >&2", logs={"stdout": "file/job.o", "stderr": "file"})
 
     assert ended.output == "done"
     assert ended.outcome.exit_code == 0

@@ -9,7 +9,7 @@ from ..core.tasks import Task
 from ..core.workflow import AGENT
 from . import outputs
 from .folders import Folders, Logs, Sides, file_size, move, write_side
-from .log_links import keep_empty, link_logs
+from .log_links import link_logs
 from .running import Running
 from .veil import Veil
 from .veiled_logs import VeiledLogs
@@ -52,12 +52,15 @@ class Desk:
         if running.own.task.context:
             write_side(running.sides.context, running.own.task.context)
 
-        if running.own.task.logs:
-            running.log_warning = link_logs(running.own.task, self.logs(running.own.task))
-
     def logs(self, task: Task) -> Logs:
         """The names that its logs get; most have nothing in them, and never get any."""
         return self._folders.logs(task.run_id, task.place, task.attempt)
+
+    def link_logs(self, running: Running) -> None:
+        """Have the paths that it names lead to its logs: when they have names, and when it has ended."""
+        task = running.own.task
+        if task.logs:
+            running.log_warning = link_logs(task, self.logs(task))
 
     def written(self, running: Running) -> Logs | Sides:
         """Where its logs are now."""
@@ -87,8 +90,7 @@ class Desk:
             used.append(sides.stdin)
         if all(outputs.remove(path) for path in used):
             self._free.append(sides)
-        if running.own.task.logs:
-            keep_empty(self.logs(running.own.task))
+        self.link_logs(running)
 
     def _keep_logs(self, running: Running) -> bool:
         """What is in them gets its name; an empty one stays for the next task. False: that could not use it."""

@@ -289,11 +289,11 @@ class LocalHands:
         self._waiting.pop(token, None)
         self._wanting.discard(token)
         self.unreserve(running.lease.task)
+        self._desk.clear(running)
         if isinstance(report, TaskEnded):
             if running.log_warning:
                 report = warned(report, running.log_warning)
             report = self._passage.outward(running.own, report)
-        self._desk.clear(running)
         self._done.append((running.lease, report))
 
     def _hear_supervisor(self) -> None:
@@ -474,14 +474,15 @@ class LocalHands:
         running.named_at, running.weighed_at = None, self._flood.next_look(now)
         logs = self._desk.logs(running.lease.task)
         if running.pipes is not None:
-            return
-        if not running.child:
+            pass  # they have their names
+        elif not running.child:
             # Whether it has been started by now or not: what it opens is what has the name.
             running.has_named_logs = not running.has_lost_files and name_also(running.sides, logs)
         elif self._children[running.child].has_logs:
             self._children[running.child].name_logs(logs)
         else:
             self._name_logs_later(running, now)
+        self._desk.link_logs(running)
 
 
 _HEARD: dict[str, Callable[..., None]] = {
