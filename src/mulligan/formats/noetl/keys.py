@@ -270,6 +270,19 @@ THEN = Dialect(
         "sink": Key(ANY, "where what it gave is put, by a tool or into a table, before it goes on"),
     },
 )
+SAVE = Open(
+    "save",
+    {
+        "tool": Key(ANY, "what puts it there: 'postgres', 'duckdb', or a tool with its own keys"),
+        "storage": Key(ANY, "the same; 'event_log' needs no doing: results are in the log"),
+        "table": Key(ANY, "the table"),
+        "mode": Key(Choice(("insert", "append", "upsert", "replace")), "default insert"),
+        "key": Key(ANY, "of 'upsert': what tells two rows apart"),
+        "data": Key(ANY, "a row, or a list of them (default: the result)"),
+        "args": Key(ANY, "the same"),
+        "auth": Key(ANY, "the name of a credential"),
+    },
+)
 OLDER_STEP = Dialect(
     "older_step",
     {
@@ -288,6 +301,8 @@ OLDER_STEP = Dialect(
         "type": Key(TEXT, "'kind' of the tool"),
         "data": Key(ANY, "'args' of the oldest dialect"),
         "assert": Key(ANY, "not honoured: a warning"),
+        "save": Key(SAVE, "what the step gave is put into a table, or given to a tool, before it goes on"),
+        "sink": Key(SAVE, "the same"),
         **{
             key: Key(ANY, "the tool's key of that name, in the oldest dialect")
             for key in (
@@ -300,15 +315,13 @@ OLDER_STEP = Dialect(
         "set": "write it as 'vars'",
         "spec": "write 'timeout' and 'retry' without 'spec'",
         "when": "put the condition on what leads here",
-        "save": "write it as a step of its own, and lead to it with 'next'",
-        "sink": "write it as a step of its own, and lead to it with 'next'",
     },
 )
 
 RECORDS: tuple[Record, ...] = (
     *(PLAYBOOK, METADATA, EXECUTOR, REQUIRES, EXECUTOR_SPEC, EXECUTOR_POLICY, KEYCHAIN, WORKBOOK),
     *(STEP, STEP_SPEC, STEP_POLICY, LOOP, LOOP_SPEC, LOOP_POLICY, ROUTER, ROUTER_SPEC, ARC),
-    *(OLDER_STEP, OLDER_LOOP, TARGET, CASE, THEN),
+    *(OLDER_STEP, OLDER_LOOP, TARGET, CASE, THEN, SAVE),
     *(*TOOLS.values(), OUTPUT, TOOL_SPEC, TOOL_POLICY, RULE, RULE_THEN, RULE_ELSE, RETRY, RETRY_THEN),
     *(ON_SUCCESS, ON_ERROR, NEXT_CALL, COLLECT, CASE_PAGES),
 )

@@ -9,7 +9,7 @@ import msgspec
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.loops import Loop, read_loop
 from mulligan.formats.noetl.retries import Retries, asked, read_retry, seconds
-from mulligan.formats.noetl.routes import Router, read_next, read_router
+from mulligan.formats.noetl.routes import Router, check_sink, read_next, read_router
 from mulligan.formats.noetl.texts import words
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
@@ -113,7 +113,7 @@ class Reader:
     def _older(self, form: Fields, named: Node, label: str) -> Step:
         tools = self._book.tools(form.node, label)
         router = read_next(form.node.get("next"), form.get("case", ()), self._source)
-        step = self._step(form, named, tools, router)
+        step = self._step(form, named, tools, self._with_sink(router, form))
         step.input = input_of(form.node)
         if (kept := form.node.get("vars")) is not None:
             step.set = self._set(kept)
@@ -123,6 +123,21 @@ class Reader:
             self._translation.warn("noetl", "'assert' is not honoured", form.key("assert"))
         self._read_case_retry(step)
         return step
+
+    def _with_sink(self, router: Router, form: Fields) -> Router:
+        """`save` and `sink` of a step are a case that holds after every success."""
+        key = next((key for key in ("save", "sink") if key in form), None)
+        said = form[key].node if key is not None else None
+        if key is None or said is None or _is(said.get("storage"), "event_log"):
+            return router  # what a step gives is in the log, of every step
+        if router.cases:
+            message = f"'{key}' of a step with cases has no place among them"
+            raise self._source.refuse("noetl", message, form.key(key), hint="put 'sink' into the 'then' of a case")
+        sink = made({("tool" if word.text == "storage" else word.text): value for word, value in said.items()}, said)
+        check_sink(sink, self._source)
+        case = made({"when": "{{ event.name in ('call.done', 'loop.done') }}", "then": {"sink": sink}}, said)
+        assert isinstance(case, Mapping)
+        return msgspec.structs.replace(router, cases=(case,))
 
     def _set(self, node: Node) -> Node:
         """`vars` of the older dialects: what they name is read as `vars.NAME`."""
@@ -143,6 +158,10 @@ class Reader:
             CASE_PAGES.read(node, "'retry'", self._source)
             return None
         return read_retry(node, self._source)
+
+
+def _is(node: Node | None, word: str) -> bool:
+    return isinstance(node, Scalar) and node.value == word
 
 
 def _retries(case: Mapping) -> list[Node]:

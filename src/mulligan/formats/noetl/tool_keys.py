@@ -146,6 +146,7 @@ _GONE = {
     "set_vars": "write it as 'set' of the step",
     "sink": "write it as a step of its own",
     "save": "write it as a step of its own",
+    "credentials": "write 'attach' in its command",
     "deps": "install packages where the workers run",
     **dict.fromkeys(
         ("db_host", "db_port", "db_user", "db_password", "db_name", "db_conn_string"),
@@ -209,8 +210,8 @@ TOOLS: dict[str, Dialect] = {
             "cmds": "what it runs, several",
             "params": "values that are bound",
             "database": "the file of the database (default: one that the steps of the run share)",
-            "credentials": "'auth' of the oldest dialect",
         },
+        "auth",
     ),
     "shell": _tool(
         "shell",

@@ -20,7 +20,7 @@ _NOT_FOR_THE_ACTION = ("desc", "output", "retry", "pool", "version")
 # Keys of a step of the oldest dialect that are its tool's.
 _OF_THE_TOOL = frozenset(OLDER_STEP.keys) - {
     *("step", "desc", "args", "loop", "tool", "vars", "case", "next", "retry", "timeout", "input", "type", "data"),
-    "assert",
+    *("assert", "save", "sink"),
 }
 # Names that older files have for the input of a tool.
 _INPUTS = ("args", "data", "with", "input")
