@@ -44,6 +44,8 @@ VALUES = [
     # what is no range of numbers is a text
     ('"a:b"', ["a:b"]),
     ('"12:xx"', ["12:xx"]),
+    # what is beyond all numbers is a text, too
+    ('"[1e999, 1]"', ["1e999", "1"]),
     # what YAML says itself
     ("5", ["5"]),
     ("0.25", ["0.25"]),
@@ -236,6 +238,18 @@ REFUSED = [
         "  3 | - {name: 'j{a}', command: x, parameters: {a: 1:5:0}}\n"
         "    |                                              ^^^^^",
     ),
+    (
+        "- {name: 'j{a}', command: x, parameters: {a: 1:1e999}}",
+        "error[language.parameter]: w.yaml:3:46: the range of parameter 'a' counts in no steps\n"
+        "  3 | - {name: 'j{a}', command: x, parameters: {a: 1:1e999}}\n"
+        "    |                                              ^^^^^^^",
+    ),
+    (
+        "- {name: 'j{a}', command: x, parameters: {a: [.inf]}}",
+        "error[language.number]: w.yaml:3:47: '.inf' is a number that JSON does not have\n"
+        "  3 | - {name: 'j{a}', command: x, parameters: {a: [.inf]}}\n"
+        "    |                                               ^^^^",
+    ),
     # no values
     (
         "- {name: 'j{a}', command: x, parameters: {a: '[]'}}",
@@ -311,14 +325,14 @@ def test_a_misspelt_parameter_of_the_workflow_is_told_apart() -> None:
 
 
 def test_jobs_without_number_are_refused_before_they_are_made() -> None:
-    job = "- {{name: '{0}{{a}}', command: x, parameters: {{a: 1:90000}}}}\n"
+    job = "- {{name: {0}, command: x, parameters: {{a: 1:90000}}}}\n"
 
     said = refusal("name: w\njobs:\n" + "".join(job.format(name) for name in "xyz"))
 
     assert said == (
         "error[language.parameter]: w.yaml:5:3: "
         "the parameters of this file stand for more than 200,000 jobs and files\n"
-        "  5 | - {name: 'z{a}', command: x, parameters: {a: 1:90000}}\n"
+        "  5 | - {name: z, command: x, parameters: {a: 1:90000}}\n"
         "    |   ^"
     )
 

@@ -103,6 +103,21 @@ def test_a_job_without_requirements_asks_for_what_every_step_does(said: str) -> 
     assert job(f"- {{name: a, command: x{said}}}") == {"shell": "x"}
 
 
+def test_requirements_that_no_job_names_are_told_of() -> None:
+    said = warned("""\
+        name: w
+        resource_requirements: [{name: r, num_cpus: 1, memory: 1g}]
+        jobs: [{name: a, command: x}]
+    """)
+
+    assert said == (
+        "warning[language.unused_requirements]: w.yaml:2:32: "
+        "the resource requirements 'r' are declared and never used\n"
+        "  2 | resource_requirements: [{name: r, num_cpus: 1, memory: 1g}]\n"
+        "    |                                ^ remove them, or use them"
+    )
+
+
 def test_a_runtime_is_no_limit() -> None:
     """Torc itself lets a job run on: only a cluster ends it."""
     found = loaded("""
@@ -197,7 +212,9 @@ def test_what_is_for_a_cluster_is_kept() -> None:
         "compute_node_wait_for_new_jobs_seconds",
         "compute_node_ignore_workflow_completion",
         "compute_node_wait_for_healthy_database_minutes",
+        "schedulers",
     ]
+    assert found["x-torc"]["schedulers"] == {"a": "s"}
     assert found["steps"] == [{"step": "a", "shell": "x"}]
 
 
@@ -223,6 +240,12 @@ def test_a_resource_monitor_is_kept_and_words_that_it_has_not_are_told_of() -> N
         "'metrics' in 'resource_monitor' means nothing",
         "'generate_plot' in 'resource_monitor' means nothing",
     ]
+
+
+def test_what_is_wrong_with_a_job_of_parameters_is_said_once() -> None:
+    said = refusal("name: w\njobs: [{name: 'a{i}', command: x, failure_handler: h, parameters: {i: 1:50}}]\n")
+
+    assert said.count("error[") == 1
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------

@@ -23,11 +23,13 @@ def kept(form: Fields, jobs: Iterable[Job], actions: list[Node], translation: Tr
     _check_monitor(form, translation)
     schedulers = _schedulers(form, translation.source)
     _check_defaults(form, translation.source)
-    _check_jobs(jobs, schedulers, translation.source)
+    of_jobs = _schedulers_of(jobs, schedulers, translation.source)
     words = [*_KEPT, *(word for word in form.values if word.startswith(_COMPUTE_NODE))]
     found: dict[str, Any] = {word: form.at(word) for word in words if form.get(word) is not None}
     _warn(found, form, translation)
     _check_actions(actions, schedulers, translation.source)
+    if of_jobs:
+        found["schedulers"] = made(of_jobs, form.node)
     if actions:
         found["actions"] = made(actions, form.at("actions"))
     return mapping(found, form.node) if found else None
@@ -89,13 +91,18 @@ def _check_actions(actions: list[Node], schedulers: set[str], source: Source) ->
             source.note(_refuse_scheduler(node.text, node, schedulers, source))
 
 
-def _check_jobs(jobs: Iterable[Job], schedulers: set[str], source: Source) -> None:
+def _schedulers_of(jobs: Iterable[Job], schedulers: set[str], source: Source) -> dict[str, Node]:
+    """Which step goes to which scheduler. One that is not there is noted once per place."""
     noted: set[int] = set()
+    found: dict[str, Node] = {}
     for job in jobs:
         name, node = job.texts.get("scheduler"), job.at("scheduler")
-        if name is not None and name not in schedulers and id(node) not in noted:
+        if name in schedulers:
+            found[job.step] = made(name, node)
+        elif name is not None and id(node) not in noted:
             noted.add(id(node))
             source.note(_refuse_scheduler(name, node, schedulers, source))
+    return found
 
 
 def _refuse_scheduler(name: str, node: Node, schedulers: set[str], source: Source) -> Refusal:

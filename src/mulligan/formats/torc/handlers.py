@@ -10,7 +10,7 @@ from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries
 from mulligan.formats.translation import Translation, made, mapping
-from mulligan.language.nodes import Mapping, Scalar, Sequence
+from mulligan.language.nodes import Mapping, Scalar, Sequence, Source
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
 
@@ -102,7 +102,7 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
     return exit_codes if exit_codes.items else None, list(dict.fromkeys(codes))
 
 
-def of_job(job: Job, known: dict[str, Handler], translation: Translation) -> Any:
+def of_job(job: Job, known: dict[str, Handler], source: Source) -> Any:
     """The step's `retry`; None where the job has no handler."""
     name = job.texts.get("failure_handler")
     if name is None:
@@ -110,6 +110,6 @@ def of_job(job: Job, known: dict[str, Handler], translation: Translation) -> Any
     if name not in known:
         hint = did_you_mean(name, known) or "declare it under 'failure_handlers'"
         message = f"there is no failure handler '{name}'"
-        raise translation.source.refuse("unknown_handler", message, job.at("failure_handler"), hint=hint)
+        raise source.refuse("unknown_handler", message, job.at("failure_handler"), hint=hint)
     handler = known[name]
     return made(handler.key if handler.policy else 0, job.at("failure_handler"))

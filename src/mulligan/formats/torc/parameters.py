@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from mulligan.formats.torc.records import PARAMETER_VALUE
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, refuse_not_json
 from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
@@ -76,6 +76,7 @@ def scalars(form: Fields, key: str) -> list[Scalar]:
 
 def _values(name: str, node: Node, source: Source) -> list[Any]:
     PARAMETER_VALUE.read(node, f"parameter '{name}'", source)
+    refuse_not_json(node, source)
     found = _listed(node, name, source) if isinstance(node, Sequence) else _written(name, node, source)
     if not found:
         raise source.refuse("parameter", f"parameter '{name}' has no values", node)
@@ -123,7 +124,7 @@ def _one(text: str) -> Any:
     """A whole number, else a number, else a text without its quotes."""
     if _WHOLE.fullmatch(text) and len(text) <= _DIGITS_MAX:
         return int(text)
-    if _ANY_NUMBER.fullmatch(text) and len(text) <= _DIGITS_MAX:
+    if _ANY_NUMBER.fullmatch(text) and len(text) <= _DIGITS_MAX and math.isfinite(float(text)):
         return float(text)
     is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
     return text[1:-1] if is_quoted else text
@@ -132,7 +133,9 @@ def _one(text: str) -> Any:
 def _range(found: re.Match[str], name: str, node: Node, source: Source) -> list[Any]:
     """Both ends belong to it. Of floats where one of the ends (or the step) is one."""
     start, stop, step = (_one(each or "1") for each in found.groups())
-    if not all(abs(each) <= _NUMBER_MAX for each in (start, stop, step)) or abs(step) < _STEP_MIN:
+    # What is beyond all numbers was left a text.
+    is_countable = all(not isinstance(each, str) and abs(each) <= _NUMBER_MAX for each in (start, stop, step))
+    if not is_countable or abs(step) < _STEP_MIN:
         raise source.refuse("parameter", f"the range of parameter '{name}' counts in no steps", node)
     if (stop - start) * step < 0:
         hint = f"write '{found.group(1)}:{found.group(2)}:{'-1' if stop < start else '1'}', or the other end first"

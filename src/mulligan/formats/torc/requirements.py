@@ -8,7 +8,7 @@ from mulligan.core.durations import duration
 from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Node, Scalar, Source, describe
+from mulligan.language.nodes import Node, Scalar, Source, describe, plain
 from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
@@ -32,6 +32,7 @@ class Requirements:
         self.memory_bytes = 0
         self.memory = ""
         self.runtime = 0.0
+        self.is_used = False
         with source.noting:
             self.memory_bytes, self.memory = _memory(form.node.get("memory"), source)
         with source.noting:
@@ -109,14 +110,30 @@ def _add(form: Fields, found: dict[str, Requirements], translation: Translation)
     found[name] = Requirements(form, translation)
 
 
-def of_job(job: Job, known: dict[str, Requirements], source: Source) -> Requirements | None:
-    """What a job asks for; None where that is what every job gets."""
+def of_job(job: Job, known: dict[str, Requirements], source: Source) -> dict[str, Any] | None:
+    """The step's `resources`; None where a job asks for what every one gets."""
     name = job.texts.get("resource_requirements", DEFAULT)
-    if name == DEFAULT or name in known:
-        return known.get(name)
+    if name == DEFAULT:
+        return None
+    if name in known:
+        known[name].is_used = True
+        return known[name].resources()
     hint = did_you_mean(name, [*known, DEFAULT]) or "declare them under 'resource_requirements'"
     message = f"there are no resource requirements '{name}'"
     raise source.refuse("unknown_requirements", message, job.at("resource_requirements"), hint=hint)
+
+
+def tell(known: dict[str, Requirements], steps: Node, translation: Translation) -> None:
+    """Say what is made of none of them, and above the steps what their runtimes are not."""
+    for name, each in known.items():
+        if not each.is_used:
+            message = f"the resource requirements '{name}' are declared and never used"
+            translation.warn("unused_requirements", message, each.form.at("name"), hint="remove them, or use them")
+        elif each.form.get("runtime") is not None:
+            text = (
+                f"'{name}' has the runtime {plain(each.form.at('runtime'))}, which is no limit: for one add 'timeout'"
+            )
+            translation.remark(steps, text)
 
 
 def order(jobs: list[Job], known: dict[str, Requirements], method: str | None) -> list[Job]:

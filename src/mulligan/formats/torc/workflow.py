@@ -12,7 +12,7 @@ from mulligan.formats.torc.needs import Groups, Writers, needs, reads
 from mulligan.formats.torc.reading import Torc
 from mulligan.formats.torc.records import WORKFLOW
 from mulligan.formats.translation import Translation, made, mapping, scalar
-from mulligan.language.nodes import Mapping, Node, Sequence
+from mulligan.language.nodes import Mapping, Node, Refusal, Sequence
 from mulligan.language.shapes import Fields
 
 
@@ -39,7 +39,7 @@ def _tree(torc: Torc) -> Mapping:
         "defaults": torc.defaults or None,
         "retry_policies": _section([(each.key, each.form.at("name"), each.policy) for each in known.values()], root),
         "files": _section(_files(torc), root),
-        "steps": made(_steps(torc, known), root.get("jobs") or root),
+        "steps": _steps(torc, known),
         "end": torc.end,
         "x-torc": kept(torc.form, torc.jobs.things.values(), torc.kept_actions, torc.translation),
     }
@@ -64,11 +64,14 @@ def _section(named: list[tuple[str, Node, Node | None]], at: Node) -> Mapping | 
     return section if section.entries else None
 
 
-def _steps(torc: Torc, known: dict[str, handlers.Handler]) -> list[Mapping]:
+def _steps(torc: Torc, known: dict[str, handlers.Handler]) -> Node:
     asked = requirements.read_requirements(torc.form, torc.translation)
     ordered = requirements.order(list(torc.jobs.things.values()), asked, torc.form.get("jobs_sort_method"))
     making = _Making(torc, known, asked)
-    return [*torc.before, *(making.step(job) for job in ordered), *torc.after]
+    found = [*torc.before, *(making.step(job) for job in ordered), *torc.after]
+    steps = made(found, torc.form.node.get("jobs") or torc.form.node)
+    requirements.tell(asked, steps, torc.translation)
+    return steps
 
 
 class _Making:
@@ -83,6 +86,7 @@ class _Making:
         self._groups = Groups(torc.names.taken)
         self._writers = Writers()
         self._may_park = bool(torc.form.get("use_pending_failed"))
+        self._noted: set[int] = set()
 
     def step(self, job: Job) -> Mapping:
         named, _ = reads(job)
@@ -94,12 +98,18 @@ class _Making:
             "writes": _keys([thing for things in job.outputs for thing in things], job.at("output_files")),
             "triage": True if self._may_park else None,
         }
-        with self._torc.source.noting:
-            found = requirements.of_job(job, self._requirements, self._torc.source)
-            entries["resources"] = found.resources() if found else None
-        with self._torc.source.noting:
-            entries["retry"] = handlers.of_job(job, self._handlers, self._torc.translation)
+        try:
+            entries["resources"] = requirements.of_job(job, self._requirements, self._torc.source)
+            entries["retry"] = handlers.of_job(job, self._handlers, self._torc.source)
+        except Refusal as refusal:
+            self._note(refusal, job)
         return mapping({**entries, **job.entries}, job.node)
+
+    def _note(self, refusal: Refusal, job: Job) -> None:
+        """What is wrong with a job of parameters is wrong with all that it stands for, and said once."""
+        if id(job.node) not in self._noted:
+            self._noted.add(id(job.node))
+            self._torc.source.note(refusal)
 
 
 def _keys(files: list[Thing], at: Node) -> Any:
