@@ -1,0 +1,188 @@
+"""MapReduce workflows and worktrees of Prodigy's, run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.live.runner import Live, Ran, wait_until
+
+from mulligan.core import events as e
+
+from .repository import Repository
+
+
+@pytest.fixture
+def repository(live_file: Live, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """The folder that runs are started in, as a repository."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    found = Repository(live_file.folder, monkeypatch)
+    monkeypatch.delenv("MULLIGAN_OUTPUT_DIR")
+    found.write("base.txt", "base\n")
+    found.commit("base")
+    return found
+
+
+def run(live: Live, text: str) -> Ran:
+    return live.run(text, named="prodigy")
+
+
+# -- in place --------------------------------------------------------------------------------------------------------
+
+SOME_FAIL = """\
+name: some-fail
+map:
+  input: printf 'a\\nb\\nc\\n'
+  agent_template:
+    - shell: test ${item} != b || test -e fixed
+    - shell: echo "${item} of ${item_id}"
+reduce:
+  - shell: echo "${map.successful} of ${map.total}, ${map.failed} failed, ${map.results}"
+"""
+
+
+def test_a_failing_command_without_a_handler_fails_its_item_and_the_others_go_on(live_file: Live) -> None:
+    ran = run(live_file, SOME_FAIL)
+
+    assert ran.status == "completed"
+    assert ran.steps["map"]["output"]["results"] == ["a of item_0", None, "c of item_2"]
+    assert ran.steps["shell"]["output"] == '2 of 3, 1 failed, ["a of item_0",null,"c of item_2"]'
+
+
+def test_what_failed_runs_again_alone(live_file: Live) -> None:
+    ran = run(live_file, SOME_FAIL)
+    live_file.write("fixed")
+
+    live_file.service.retry(ran.run_id, from_step="map", items=[])
+    again = live_file.resume(ran.run_id)
+
+    assert again.steps["shell"]["output"].startswith("3 of 3, 0 failed")
+    assert [fact.index for fact in again.facts(e.ItemEntered)] == [0, 1, 2, 1]
+
+
+def test_a_variable_of_an_item_is_read_by_the_commands_behind_it(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        'map:\n  input: echo \'[{"n": 2}, {"n": 3}]\'\n  agent_template:\n'
+        "    - {shell: 'echo $(( 10 * ${item.n} ))', capture: ten, capture_format: number}\n"
+        "    - {shell: 'echo large', capture: size, when: '${ten} > 25'}\n"
+        "    - {shell: 'echo ${ten} ${size:-small}'}\n",
+    )
+
+    assert ran.steps["map"]["output"]["results"] == ["20 small", "30 large"]
+
+
+def test_too_many_failures_stop_the_map(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "map: {input: 'seq 9', max_parallel: 1, agent_template: [{shell: 'test ${item} -gt 4'}]}\n"
+        "error_policy: {max_failures: 2}\nreduce: [{shell: touch reduced}]\n",
+    )
+
+    assert ran.status == "failed"
+    assert [fact.index for fact in ran.facts(e.ItemEntered)] == [0, 1]
+    assert not (live_file.folder / "reduced").exists()
+
+
+# -- in a repository -------------------------------------------------------------------------------------------------
+
+TOGETHER = """\
+name: together
+env: {{MEETING: {folder}}}
+map:
+  input: echo '["first", "second"]'
+  agent_template:
+    - shell: |
+        touch "$MEETING/${{item}}"
+        while ! {{ test -e "$MEETING/first" && test -e "$MEETING/second"; }}; do sleep 0.01; done
+        echo ${{item}} > {file}
+"""
+
+
+def test_items_work_side_by_side_and_come_together_in_the_branch(
+    live_file: Live, repository: Repository, tmp_path: Path
+) -> None:
+    ran = run(live_file, TOGETHER.format(folder=tmp_path, file="${item}.txt"))
+
+    assert ran.status == "completed"
+    assert (repository.read("first.txt"), repository.read("second.txt")) == ("first\n", "second\n")
+    assert (repository.branches, repository.worktrees) == (["main"], [])
+    assert repository.git("status", "--porcelain") == "?? flow.yaml"
+
+
+def test_a_conflict_fails_the_later_item_alone_and_its_work_stays(
+    live_file: Live, repository: Repository, tmp_path: Path
+) -> None:
+    ran = run(live_file, TOGETHER.format(folder=tmp_path, file="base.txt"))
+
+    (failed,) = ran.steps["map"]["output"]["failures"]
+    assert failed["code"] == "MERGE_CONFLICT"
+    assert f"mulligan items {ran.run_id} map --retry" in failed["message"]
+    winner = ["second", "first"][failed["index"]]
+    assert repository.read("base.txt") == f"{winner}\n"
+    assert repository.worktrees == [f"run-1-item-{failed['index']}"]
+    assert ran.steps["merge"]["output"]["kept"] == [
+        str(live_file.home.folder / f"worktrees/run-1-item-{failed['index']}")
+    ]
+
+
+def test_a_failed_item_is_repaired_and_merged_in_a_later_round(live_file: Live, repository: Repository) -> None:
+    text = (
+        "map: {input: 'seq 2', agent_template: [{shell: 'echo ${item} > ${item}.txt; test ${item} = 1 || test -e ok'}]}"
+    )
+    ran = run(live_file, text)
+    assert (repository.read("1.txt"), repository.read("2.txt")) == ("1\n", None)
+
+    (kept,) = ran.steps["merge"]["output"]["kept"]
+    Path(kept, "ok").touch()
+    live_file.service.retry(ran.run_id, from_step="map", items=[])
+    again = live_file.resume(ran.run_id)
+
+    assert again.status == "completed"
+    assert repository.read("2.txt") == "2\n"
+    assert (repository.branches, repository.worktrees) == (["main"], [])
+
+
+def test_a_run_that_failed_goes_on_in_its_worktree_and_says_where_that_is(
+    live_file: Live, repository: Repository, tmp_path: Path
+) -> None:
+    text = f"- {{shell: echo one > one.txt}}\n- {{shell: 'test -e one.txt && test -e {tmp_path}/ok'}}\n"
+    ran = run(live_file, text)
+
+    worktree = live_file.home.folder / "worktrees/run-1"
+    assert ran.shown["end"]["output"] == {
+        "status": "failed",
+        "reason": f"its work is in {worktree}, on the branch 'mulligan/run-1': a retry goes on there",
+    }
+    assert repository.read("one.txt") is None
+    (tmp_path / "ok").touch()
+    live_file.service.retry(ran.run_id)
+    again = live_file.resume(ran.run_id)
+    assert (again.status, repository.read("one.txt")) == ("completed", "one\n")
+    assert [fact.place for fact in again.facts(e.AttemptStarted, place="shell")] == ["shell"]
+
+
+def test_a_worker_that_is_killed_while_an_item_works_loses_nothing(
+    live_file: Live, repository: Repository, tmp_path: Path
+) -> None:
+    live_file.write(
+        "flow.yaml",
+        "map:\n  input: seq 2\n  max_parallel: 1\n  agent_template:\n"
+        f"    - shell: echo ${{item}} > ${{item}}.txt; touch {tmp_path}/here; test ${{item}} = 1 ||\n"
+        f"        while ! test -e {tmp_path}/go; do sleep 0.01; done\n",
+    )
+    with live_file.process("run", "flow.yaml", "--format", "prodigy") as process:
+        worktree = live_file.home.folder / "worktrees/run-1-item-1"
+        wait_until(lambda: (worktree / "2.txt").exists(), "the second item never began")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+    (tmp_path / "go").touch()
+    ran = live_file.resume(1)
+
+    assert ran.status == "completed"
+    assert (repository.read("1.txt"), repository.read("2.txt")) == ("1\n", "2\n")
+    assert (repository.branches, repository.worktrees) == (["main"], [])
