@@ -16,8 +16,8 @@ from mulligan.formats.prodigy.steps import commands
 from mulligan.formats.prodigy.variables import ARGUMENTS, mentions
 from mulligan.formats.translation import Translation, mapping
 from mulligan.language.action_keys import ANY_TEXT
-from mulligan.language.nodes import Mapping, Node, Sequence
-from mulligan.language.shapes import Key, Record
+from mulligan.language.nodes import Mapping, Node, Refusal, Sequence
+from mulligan.language.shapes import Fields, Key, Record
 
 LISTS = ("commands", "steps", "tasks")
 REGULAR = Record(
@@ -48,7 +48,7 @@ def regular(root: Node, translation: Translation) -> Mapping:
     form = REGULAR.read(root, "the workflow", translation.source)
     refuse_composition(form, translation)
     inputs, place = parameters(form, place, translation)
-    steps, surroundings = _steps(form.node, translation), environment(form, translation)
+    steps, surroundings = _steps(form, translation), environment(form, translation)
     top, found = framed(
         form, root, place, surroundings, lambda run: commands(steps, run.place, translation), translation
     )
@@ -56,8 +56,11 @@ def regular(root: Node, translation: Translation) -> Mapping:
     return finished({**head, **top, "inputs": {**top["inputs"], **inputs}}, found, place, form.node)
 
 
-def _steps(root: Mapping, translation: Translation) -> Sequence:
+def _steps(form: Fields, translation: Translation) -> Sequence:
+    root = form.node
     found = [key for key in LISTS if key in root.entries]
+    if form.has_strangers and not found:
+        raise Refusal(translation.source.problems[-1])  # one of those was meant, which is said already
     if len(found) != 1:
         message = "the workflow has no steps" if not found else f"the workflow has '{found[0]}' and '{found[1]}'"
         at = root if not found else root.key(found[1])

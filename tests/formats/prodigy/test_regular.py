@@ -1,0 +1,175 @@
+"""Regular workflows of Prodigy's as files: their forms, parameters, and what holds their steps together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .whole import refusal, steps, tree, warnings
+
+STEPS = "\n  - {id: a, shell: make}\n  - {id: b, claude: /check}\n"
+FORMS = [
+    STEPS.replace("\n  ", "\n"),
+    f"commands:{STEPS}",
+    f"steps:{STEPS}",
+    f"tasks:{STEPS}",
+    '{"commands": [{"id": "a", "shell": "make"}, {"id": "b", "claude": "/check"}]}',
+]
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_every_form_of_a_file_has_the_same_steps_one_after_the_other(text: str) -> None:
+    found = tree(text)
+
+    assert [step["step"] for step in found["steps"]] == ["worktree", "a", "b", "merge"]
+    assert (found["order"], found["defaults"]) == ("sequential", {"shell": "sh"})
+
+
+def test_the_name_of_a_file_is_kept() -> None:
+    found = tree(f"name: nightly checks\ndescription: every night\ncommands:{STEPS}")
+
+    assert (found["name"], found["description"]) == ("nightly checks", "every night")
+
+
+def test_the_arguments_are_an_input_only_where_they_are_read() -> None:
+    assert "inputs" not in tree("- shell: make")
+    args = {"default": "", "description": "what Prodigy calls --args"}
+    assert tree("- shell: make $ARG")["inputs"] == {"args": args}
+
+
+# -- parameters ------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_inputs_and_variables() -> None:
+    text = (
+        "parameters:\n"
+        "  required: [{name: target, type: string, description: where to}, who]\n"
+        "  optional: [{name: n, type: number, default: 3}, {name: more, type: array}, note]\n"
+        "commands: [{shell: 'echo ${target} $n'}]\n"
+    )
+
+    assert tree(text)["inputs"] == {
+        "target": {"type": "string", "description": "where to"},
+        "who": {"type": "string"},
+        "n": {"type": "number", "default": 3},
+        "more": {"type": "array", "default": None},
+        "note": {"type": "string", "default": ""},
+    }
+    assert steps(text)["shell"]["shell"] == "echo ${inputs.target} ${inputs.n}"
+
+
+def test_parameters_may_stand_under_their_names() -> None:
+    found = tree("parameters: {target: {type: any, default: x}}\ncommands: [{shell: make}]\n")
+
+    assert found["inputs"] == {"target": {"default": "x"}}
+
+
+def test_what_a_parameter_is_checked_by_is_not_honoured_and_that_is_said(tmp_path: Path) -> None:
+    text = "parameters: {n: {type: integer, default: 1, validation: n > 0}}\ncommands: [{claude: '/x ${n}'}]\n"
+
+    assert warnings(text, tmp_path) == ["'validation' of a parameter is not honoured"]
+
+
+# -- conditions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_behind_a_condition_needs_the_last_that_had_none() -> None:
+    found = steps(
+        "- {id: a, shell: x, capture: v}\n"
+        "- {id: b, shell: x, when: '${v}'}\n"
+        "- {id: c, shell: x, when: '${v}'}\n"
+        "- {id: d, shell: x}\n"
+        "- {id: e, shell: x}\n"
+    )
+
+    b, c = ({"step": name, "on": "success_or_skipped"} for name in "bc")
+    assert {name: step.get("needs") for name, step in found.items()} == {
+        "a": None,
+        "b": None,
+        "c": ["a", b],
+        "d": ["a", b, c],
+        "e": None,
+    }
+
+
+# -- refusals and warnings -------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_honoured_is_said_by_name(tmp_path: Path) -> None:
+    text = (
+        "- {claude: /a, analysis: {max_cache_age: 5}, outputs: {spec: {file_pattern: '*.md'}}}\n"
+        "- {name: b, options: {fast: true}, metadata: {analysis: {}}}\n"
+        "- {shell: make, auto_commit: true, commit_config: {squash: true}}\n"
+        "- {claude: '/c ${nobody.knows}'}\n"
+    )
+
+    assert warnings(text, tmp_path) == [
+        "'analysis' is not honoured: Prodigy has removed it",
+        "'outputs' is not honoured: nothing reads it",
+        "'options' is not honoured: write them into the arguments",
+        "'analysis' is not honoured: Prodigy has removed it",
+        "'squash' is not honoured: the commits of a step stay as they were made",
+        "'${nobody.knows}' is not known here, and stays as it is written",
+    ]
+
+
+REFUSED = [
+    (
+        "imports: [{path: a.yml}]\nextends: base\ntemplate: {name: t}\nworkflows: {a: {source: b}}\n"
+        "commands: [shell: a]\n",
+        "error[language.prodigy]: flow.yml:1:1: 'imports' puts workflows together, which is not done here\n"
+        "  1 | imports: [{path: a.yml}]\n"
+        "    | ^^^^^^^ copy what is used into this file, or make it a step with our 'workflow'\n"
+        "error[language.prodigy]: flow.yml:2:1: 'extends' puts workflows together, which is not done here\n"
+        "  2 | extends: base\n"
+        "    | ^^^^^^^ copy the other file's steps into this one\n"
+        "error[language.prodigy]: flow.yml:3:1: 'template' puts workflows together, which is not done here\n"
+        "  3 | template: {name: t}\n"
+        "    | ^^^^^^^^ copy the template's steps into this file\n"
+        "error[language.prodigy]: flow.yml:4:1: 'workflows' puts workflows together, which is not done here\n"
+        "  4 | workflows: {a: {source: b}}\n"
+        "    | ^^^^^^^^^ convert both files, and make the other one a step: 'workflow: {file: …}'",
+    ),
+    (
+        "commands: [shell: a]\ntasks: [shell: b]\n",
+        "error[language.prodigy]: flow.yml:2:1: the workflow has 'commands' and 'tasks'\n"
+        "  2 | tasks: [shell: b]\n"
+        "    | ^^^^^ put them into one list, 'commands:'",
+    ),
+    (
+        "name: empty\n",
+        "error[language.prodigy]: flow.yml:1:1: the workflow has no steps\n"
+        "  1 | name: empty\n"
+        "    | ^ put them into one list, 'commands:'",
+    ),
+    (
+        "commands: []\n",
+        "error[language.type]: flow.yml:1:11: 'commands' has no steps in it, a list is expected\n"
+        "  1 | commands: []\n"
+        "    |           ^",
+    ),
+    (
+        "parameters: [a]\ncommands: [shell: a]\n",
+        "error[language.type]: flow.yml:1:13: 'parameters' is a list, a mapping is expected\n"
+        "  1 | parameters: [a]\n"
+        "    |             ^",
+    ),
+    (
+        "parameters: {required: [{type: string}]}\ncommands: [shell: a]\n",
+        "error[language.missing_key]: flow.yml:1:25: a parameter has no 'name'\n"
+        "  1 | parameters: {required: [{type: string}]}\n"
+        "    |                         ^",
+    ),
+    (
+        "comands: [shell: a]\n",
+        "error[language.unknown_key]: flow.yml:1:1: 'comands' is not a key of the workflow\n"
+        "  1 | comands: [shell: a]\n"
+        "    | ^^^^^^^ did you mean 'commands'?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED)
+def test_a_refusal_says_where_what_and_what_to_do(text: str, said: str, tmp_path: Path) -> None:
+    assert refusal(text, tmp_path) == said
