@@ -52,6 +52,7 @@ PLAYED_PAGES = [
         "coming-from",
         "data",
         "formats/alphred",
+        "formats/noetl",
         "handlers",
         "ladder",
         "map",
