@@ -68,7 +68,13 @@ def test_the_input_of_the_tool_wins_over_its_args_and_those_over_the_steps() -> 
     assert result(tool=tool, input={"a": 1, "b": 1, "c": 1}) == [1, 2, 3]
 
 
-def test_a_template_in_code_is_python(tmp_path: Path) -> None:
+def test_code_knows_nothing_of_steps_that_have_not_run() -> None:
+    code = "def main(context, later='none'):\n    return [later, 'later' in context, 'later' in context['steps']]"
+
+    assert result(tool=python(code), seen={"later": None}) == ["none", False, False]
+
+
+def test_a_template_in_code_is_python() -> None:
     assert result(tool=python("x = 1\nresult = f'{{ {x} }}'")) == "{ 1 }"
 
 

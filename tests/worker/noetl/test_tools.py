@@ -11,9 +11,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from mulligan.core.reports import TaskEnded
 from mulligan.worker.actions.noetl.credentials import database_address
 
 from ..web import as_json, reset, response, serving
+from ..work import Work
 from .asking import envelope, reported, result, seen
 
 PASSWORD = "hunter2 &'"
@@ -233,6 +235,22 @@ def test_steps_of_a_run_share_a_duckdb_unless_they_name_their_own(shared_folder:
     assert result(tool={"kind": "duckdb", "query": "select sum(n)::int as n from t"})["rows"] == [{"n": 3}]
     own = {"kind": "duckdb", "database": ":memory:", "query": "select * from t"}
     assert reported(tool=own)["details"]["kind"] == "schema"
+
+
+def test_steps_that_run_side_by_side_take_turns_at_the_shared_duckdb(work: Work) -> None:
+    command = (
+        "create table if not exists t (n int); insert into t select * from range(1000); select count(*) as n from t"
+    )
+    params = {
+        "call": "mulligan.worker.actions.noetl:run",
+        "package": "mulligan",
+        "args": {"tool": {"kind": "duckdb", "command": command}},
+    }
+
+    work.start(*(work.lease("noetl", params) for _ in range(2)))
+    ended = [report for report in work.reports(2) if isinstance(report, TaskEnded)]
+
+    assert sorted(report.output["result"]["rows"][0]["n"] for report in ended) == [1000, 2000]
 
 
 @pytest.mark.parametrize(

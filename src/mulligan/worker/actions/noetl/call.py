@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jinja2 import Undefined
+
 from .credentials import Credentials
 from .templates import Names, filled
 
@@ -17,6 +19,11 @@ class Call:
     names: Names
     credentials: Credentials
     given: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The names that there is something under, for code: it knows nothing of what is not there."""
+        return {name: value for name, value in self.names.items() if not isinstance(value, Undefined)}
 
     def of(self, tool: dict[str, Any]) -> Call:
         """The call of this tool: what its step was given, its `args`, its `input`; the later win."""

@@ -68,7 +68,7 @@ class Context:
             "iter": self._iter,
             "input": self.given,
             "args": self.given,
-            "steps": steps,
+            "steps": {name: result for name, result in steps.items() if not isinstance(result, Absent)},
             "keychain": self.credentials.by_name(),
             **now,
         }

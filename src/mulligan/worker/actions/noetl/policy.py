@@ -9,7 +9,7 @@ from typing import Any
 from mulligan import StepError
 
 from .credentials import refused
-from .templates import Names, filled, holds
+from .templates import Misspelled, Names, filled, holds
 
 WAIT_SECONDS_MAX = 300.0
 _ATTEMPTS = 3
@@ -105,9 +105,9 @@ def _holds(rule: dict[str, Any], names: Names) -> bool:
         return True  # `else`
     try:
         return holds(rule["when"], names)
-    except StepError as error:
-        if "is not defined" in error.message or "this is no template" in error.message:
-            raise
+    except Misspelled:
+        raise
+    except StepError:
         return False
 
 

@@ -153,7 +153,7 @@ def _returns(body: list[ast.stmt]) -> Iterator[bool]:
 def _known(call: Call) -> dict[str, Any]:
     return {
         "__name__": "__noetl__",
-        "context": dict(call.names),
+        "context": call.known,
         "datetime": datetime,
         "json": json,
         "os": os,
@@ -206,7 +206,8 @@ def _variables(tool: dict[str, Any], call: Call) -> dict[str, str]:
 
 def _keywords(main: Any, given: dict[str, Any], call: Call) -> dict[str, Any]:
     """What its parameters get, by their names: of the input, else of what templates read."""
-    special = {"context": dict(call.names), "input_data": given}
+    known = call.known
+    special = {"context": known, "input_data": given}
     found: dict[str, Any] = {}
     parameters = inspect.signature(main).parameters.values()
     for parameter in parameters:
@@ -215,7 +216,7 @@ def _keywords(main: Any, given: dict[str, Any], call: Call) -> dict[str, Any]:
             raise refused(f"main(…) has '*{name}', and values come by name here")
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
-        source = next((source for source in (given, special, call.names) if name in source), None)
+        source = next((source for source in (given, special, known) if name in source), None)
         if source is not None:
             found[name] = source[name]
         elif parameter.default is inspect.Parameter.empty:

@@ -6,8 +6,9 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
+from jinja2 import UndefinedError
 from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.utils import missing
@@ -19,6 +20,10 @@ _POWER_MAX = 10_000
 
 
 # -- what is undefined
+
+
+class UnknownName(UndefinedError):
+    """A name that nobody knows: the template is wrong, whatever there is."""
 
 
 class Undefinable(Undefined):
@@ -38,16 +43,24 @@ class Undefinable(Undefined):
     def _undefined_message(self) -> str:
         if self._undefined_hint:
             return self._undefined_hint.rstrip(".")
-        is_root = self._undefined_obj is missing
-        return f"'{self._undefined_name}' is not defined" if is_root else f"there is no '{self._undefined_name}'"
+        return (
+            f"'{self._undefined_name}' is not defined" if self._is_unknown else f"there is no '{self._undefined_name}'"
+        )
 
-    __iter__: Any = Undefined._fail_with_undefined_error
-    __str__: Any = Undefined._fail_with_undefined_error
-    __len__: Any = Undefined._fail_with_undefined_error
-    __eq__: Any = Undefined._fail_with_undefined_error
-    __ne__: Any = Undefined._fail_with_undefined_error
-    __bool__: Any = Undefined._fail_with_undefined_error
-    __contains__: Any = Undefined._fail_with_undefined_error
+    @property
+    def _is_unknown(self) -> bool:
+        return self._undefined_obj is missing
+
+    def _fail_with_undefined_error(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise (UnknownName if self._is_unknown else self._undefined_exception)(self._undefined_message)
+
+    __iter__: Any = _fail_with_undefined_error
+    __str__: Any = _fail_with_undefined_error
+    __len__: Any = _fail_with_undefined_error
+    __eq__: Any = _fail_with_undefined_error
+    __ne__: Any = _fail_with_undefined_error
+    __bool__: Any = _fail_with_undefined_error
+    __contains__: Any = _fail_with_undefined_error
     __hash__ = Undefined.__hash__
 
 
@@ -55,9 +68,6 @@ class Absent(Undefinable):
     """In a condition: a part that is not there equals nothing and is not true. A name that nobody knows is an error."""
 
     __slots__ = ()
-
-    def _is_unknown(self) -> bool:
-        return self._undefined_obj is missing
 
     def __eq__(self, other: Any) -> bool:
         self.__bool__()
@@ -67,7 +77,7 @@ class Absent(Undefinable):
         return not self == other
 
     def __bool__(self) -> bool:
-        if self._is_unknown():
+        if self._is_unknown:
             self._fail_with_undefined_error()
         return False
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mulligan import StepError
@@ -33,7 +36,8 @@ def ran(tool: dict[str, Any], call: Call, query: str, params: Any) -> Any:
     """The same for a query that is ready, at the database of the tool."""
     address = read_address(_ADDRESSES[tool["kind"]](tool, call))
     try:
-        return _result(_executed(address, query, params))
+        with _turn(address.place):
+            return _result(_executed(address, query, params))
     except StepError as error:
         veiled = sql.veiled(error, address)
         print(veiled.message, file=sys.stderr)
@@ -59,6 +63,17 @@ def _duckdb(tool: dict[str, Any], call: Call) -> str:
 
 
 _ADDRESSES = {"postgres": _postgres, "duckdb": _duckdb}
+
+
+@contextmanager
+def _turn(place: str) -> Iterator[None]:
+    """The shared file is one process's at a time: steps that run side by side take turns. Whoever dies is done."""
+    if os.path.basename(place) != _SHARED_FILE:
+        yield
+        return
+    with open(f"{place}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _query(tool: dict[str, Any], call: Call) -> str:

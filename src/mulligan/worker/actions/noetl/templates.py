@@ -17,7 +17,7 @@ from jinja2.sandbox import SecurityError
 from mulligan import StepError
 
 from .answers import plain
-from .sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent
+from .sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, UnknownName
 
 Names: TypeAlias = Mapping[str, Any]
 
@@ -28,6 +28,10 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(\.\d+)?")
 _FALSE = frozenset({"false", "0", "no", "none", "null", "off", ""})
 # What a condition may ask for before there is any.
 _OPTIONAL = ("error", "event", "iter", "loop", "output", "response", "result", "results", "this", "_prev", "vars")
+
+
+class Misspelled(StepError):
+    """A template that is wrong whatever the values are: no rule may take it for one that does not hold."""
 
 
 # -- filling in
@@ -129,6 +133,8 @@ def _carefully(text: str, work: Callable[[], Any]) -> Any:
         return work()
     except StepError:
         raise
+    except UnknownName as error:
+        raise unfilled(text, str(error), Misspelled) from None
     except UndefinedError as error:
         raise unfilled(text, str(error)) from None
     except SecurityError as error:
@@ -137,9 +143,9 @@ def _carefully(text: str, work: Callable[[], Any]) -> Any:
         raise unfilled(text, f"{type(error).__name__}: {error}"[:_SHOWN_CHARS_MAX]) from None
 
 
-def unfilled(text: str, reason: str) -> StepError:
+def unfilled(text: str, reason: str, kind: type[StepError] = StepError) -> StepError:
     """The failure that a template is which cannot be filled in."""
-    return StepError("EXPRESSION_FAILED", f"'{shown(text)}': {reason}", retryable=False)
+    return kind("EXPRESSION_FAILED", f"'{shown(text)}': {reason}", retryable=False)
 
 
 def shown(text: str) -> str:
@@ -197,4 +203,4 @@ def _compiled(text: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except TemplateError as error:
-        raise unfilled(text, f"this is no template: {_lowered(error)}") from None
+        raise unfilled(text, f"this is no template: {_lowered(error)}", Misspelled) from None
