@@ -153,6 +153,32 @@ def test_files_between_thousands_are_one_group_too() -> None:
     assert sum(len(step.needs) for step in found.steps) == 1000
 
 
+def test_a_job_that_reads_the_files_of_many_needs_them_as_a_group() -> None:
+    top = "files: [{name: 'f{i}', path: 'f{i}', parameters: {i: 1:20}}, {name: raw, path: raw}]"
+
+    found = jobs(
+        """
+        - {name: 'w_{i}', command: x, output_files: ['f{i}'], parameters: {i: '1:20'}}
+        - {name: all, command: x, input_files: ['f{i}', raw], parameters: {i: '1:20'}}
+        """,
+        top,
+    )
+
+    assert found["all"] == {"shell": "x", "needs": [{"match": "w_.*"}], "reads": ["raw"]}
+
+
+def test_files_of_many_that_have_nothing_in_common_stay_named() -> None:
+    letters = "abcdefghij"
+    top = "files: [" + ", ".join(f"{{name: f{letter}, path: f{letter}}}" for letter in letters) + "]"
+    entries = "".join(f"- {{name: {letter}, command: x, output_files: [f{letter}]}}\n" for letter in letters)
+
+    found = jobs(f"{entries}- {{name: all, command: x, input_file_regexes: [^f.], depends_on: [a]}}", top)
+    named = jobs(f"{entries}- {{name: all, command: x, input_files: [{', '.join('f' + x for x in letters)}]}}", top)
+
+    assert found["all"] == {"shell": "x", "needs": ["a", {"match": "a|b|c|d|e|f|g|h|i|j"}]}
+    assert named["all"] == {"shell": "x", "reads": [f"f{letter}" for letter in letters]}
+
+
 def test_thousands_of_expressions_find_one_job_each() -> None:
     found = loaded("""
         name: chain

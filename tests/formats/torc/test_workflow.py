@@ -287,6 +287,17 @@ REFUSED = [
         "  3 | failure_handler: []\n"
         "    | ^^^^^^^^^^^^^^^ did you mean 'failure_handlers'?",
     ),
+    # words of earlier versions
+    (
+        "jobs: [{name: a, command: x, blocked_by: [a], resource_requirements_name: r}]",
+        "error[language.unknown_key]: w.yaml:2:30: 'blocked_by' is not a key of job 'a'\n"
+        "  2 | jobs: [{name: a, command: x, blocked_by: [a], resource_requirements_name: r}]\n"
+        "    |                              ^^^^^^^^^^ Torc calls it 'depends_on' now\n"
+        "error[language.unknown_key]: w.yaml:2:47: 'resource_requirements_name' is not a key of job 'a'\n"
+        "  2 | jobs: [{name: a, command: x, blocked_by: [a], resource_requirements_name: r}]\n"
+        "    |                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^ "
+        "Torc calls it 'resource_requirements' now",
+    ),
     # requirements
     (
         "resource_requirements: [{name: default, num_cpus: 1, memory: 1g}]\njobs: [{name: a, command: x}]",

@@ -56,42 +56,56 @@ def _shared(one: str, other: str) -> str:
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def reads(job: Job) -> tuple[list[Thing], list[tuple[Thing, ...]]]:
-    """The files that the step names as read, and those of which it needs the writers as a group.
+class Links:
+    """What the step of a job says of others: whom it needs, and which files it reads.
 
     A step that reads needs who writes, and succeeds. Where that is not meant, or would be too many, it says whom it
     needs, and names only the files that nobody writes, which must be there.
     """
-    named: list[Thing] = []
-    grouped: list[tuple[Thing, ...]] = []
-    for things in job.inputs:
-        is_many = len(things) > FEW or any(len(thing.writers) > FEW for thing in things)
-        if job.is_cancelled_with_others and not is_many:
-            named += things
-        else:
-            named += [thing for thing in things if not thing.writers]
-            grouped.append(things)
-    return list(dict.fromkeys(named)), grouped
 
+    def __init__(self, job: Job, groups: Groups, writers: Writers) -> None:
+        self._job = job
+        self._groups = groups
+        self._writers = writers
+        self.reads: list[Thing] = []
+        self._grouped: list[tuple[Thing, ...]] = []
+        for things in job.inputs:
+            is_many = len(things) > FEW or any(len(thing.writers) > FEW for thing in things)
+            if job.is_cancelled_with_others and not is_many:
+                self.reads += things
+            else:
+                self._group(things)
+        self._group_many()
+        self.reads = list(dict.fromkeys(self.reads))
 
-def needs(job: Job, groups: Groups, writers: Writers) -> list[Any]:
-    """The entries of the step's `needs`."""
-    waits = [*job.waits, *_implied(job, writers)]
-    single = {each: wait.at for wait in waits if len(wait.jobs) <= FEW for each in wait.jobs}
-    many = {wait.jobs: wait.at for wait in waits if len(wait.jobs) > FEW}
-    if len(single) > FEW and groups.short(named := tuple(single)):
-        many[named] = next(iter(single.values()))
-        single = {}
-    on = None if job.is_cancelled_with_others else "always"
-    entries = [*job.extra_needs, *_single(single, on)]
-    return entries + [made({"match": groups.expression(jobs), "on": on}, at) for jobs, at in many.items()]
+    def _group(self, things: tuple[Thing, ...]) -> None:
+        self._grouped.append(things)
+        self.reads += [thing for thing in things if not thing.writers]
 
+    def _group_many(self) -> None:
+        """Many files that are named each are read as one group of writers, if that has a name of its own."""
+        written = tuple(thing for thing in self.reads if thing.writers)
+        if len(written) > FEW and self._groups.short(self._writers.of(written, self._job)):
+            self.reads = [thing for thing in self.reads if not thing.writers]
+            self._grouped.append(written)
 
-def _implied(job: Job, writers: Writers) -> Iterator[Wait]:
-    """Whom it waits for because of what it reads, as far as that is not said by its `reads`."""
-    _, files = reads(job)
-    yield from (Wait(writers.of(things, job), job.at("input_files")) for things in files)
-    yield from (Wait(writers.of(things, job), job.at("input_user_data")) for things in job.user_data)
+    def needs(self) -> list[Any]:
+        """The entries of the step's `needs`."""
+        waits = [*self._job.waits, *self._implied()]
+        single = {each: wait.at for wait in waits if len(wait.jobs) <= FEW for each in wait.jobs}
+        many = {wait.jobs: wait.at for wait in waits if len(wait.jobs) > FEW}
+        if len(single) > FEW and self._groups.short(named := tuple(single)):
+            many[named] = next(iter(single.values()))
+            single = {}
+        on = None if self._job.is_cancelled_with_others else "always"
+        grouped = [made({"match": self._groups.expression(jobs), "on": on}, at) for jobs, at in many.items()]
+        return [*self._job.extra_needs, *_single(single, on), *grouped]
+
+    def _implied(self) -> Iterator[Wait]:
+        """Whom it waits for because of what it reads, as far as that is not said by its `reads`."""
+        job = self._job
+        for key, sets in (("input_files", self._grouped), ("input_user_data", job.user_data)):
+            yield from (Wait(self._writers.of(things, job), job.at(key)) for things in sets)
 
 
 def _single(jobs: dict[Job, Node], on: str | None) -> Iterator[Any]:

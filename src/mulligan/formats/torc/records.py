@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.language.nodes import Node, Scalar, Sequence, Source
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
 from mulligan.language.shapes import (
     FLAG,
     TEXT,
@@ -75,6 +75,19 @@ class Entries(Shape, frozen=True):
         return {"type": "array", "items": self.of.schema(definitions)}
 
 
+class Renamed(Record, frozen=True, dict=True):
+    """A mapping some of whose keys had other names in earlier versions of Torc, which it no longer takes."""
+
+    earlier: tuple[tuple[str, str], ...] = ()
+
+    def _refuse_unknown(self, key: Scalar, node: Mapping, label: str, source: Source) -> Refusal:
+        now = dict(self.earlier).get(key.text)
+        if now is None:
+            return super()._refuse_unknown(key, node, label, source)
+        message = f"'{key.text}' is not a key of {label}"
+        return source.refuse("unknown_key", message, key, hint=f"Torc calls it '{now}' now")
+
+
 def _any_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(value)
@@ -111,7 +124,22 @@ _EXPANSION = {
     "use_parameters": _optional(_TEXTS, "which parameters of the workflow it takes, where it has none of its own"),
 }
 
-JOB = Record(
+_EARLIER = {
+    "blocked_by": "depends_on",
+    "blocked_by_regexes": "depends_on_regexes",
+    "blocked_by_job_names": "depends_on",
+    "blocked_by_job_name_regexes": "depends_on_regexes",
+    "resource_requirements_name": "resource_requirements",
+    "scheduler_name": "scheduler",
+    "input_file_names": "input_files",
+    "output_file_names": "output_files",
+    "input_file_name_regexes": "input_file_regexes",
+    "output_file_name_regexes": "output_file_regexes",
+    "input_user_data_names": "input_user_data",
+    "output_data_names": "output_user_data",
+    "output_user_data_names": "output_user_data",
+}
+JOB: Record = Renamed(
     "torc_job",
     {
         "name": Key(TEXT, "the name of the step", is_required=True),
@@ -134,6 +162,7 @@ JOB = Record(
         "output_user_data_regexes": _optional(_PATTERNS, "all user data whose name matches"),
         **_EXPANSION,
     },
+    earlier=tuple(_EARLIER.items()),
 )
 
 FILE = Record(

@@ -8,7 +8,7 @@ from mulligan.formats.torc import actions, environment, handlers, requirements
 from mulligan.formats.torc.cluster import kept
 from mulligan.formats.torc.commands import shell_text
 from mulligan.formats.torc.job import Job, Thing
-from mulligan.formats.torc.needs import Groups, Writers, needs, reads
+from mulligan.formats.torc.needs import Groups, Links, Writers
 from mulligan.formats.torc.reading import Torc
 from mulligan.formats.torc.records import WORKFLOW
 from mulligan.formats.translation import Translation, made, mapping, scalar
@@ -89,12 +89,12 @@ class _Making:
         self._noted: set[int] = set()
 
     def step(self, job: Job) -> Mapping:
-        named, _ = reads(job)
+        links = Links(job, self._groups, self._writers)
         entries: dict[str, Any] = {
             "step": scalar(job.step, job.name_node),
             "shell": shell_text(job),
-            "needs": needs(job, self._groups, self._writers) or None,
-            "reads": _keys(named, job.at("input_files")),
+            "needs": links.needs() or None,
+            "reads": _keys(links.reads, job.at("input_files")),
             "writes": _keys([thing for things in job.outputs for thing in things], job.at("output_files")),
             "triage": True if self._may_park else None,
         }
