@@ -64,9 +64,11 @@ def test_what_failed_runs_again_alone(live_file: Live) -> None:
 
 
 def test_a_variable_of_an_item_is_read_by_the_commands_behind_it(live_file: Live) -> None:
+    live_file.write("items.json", '[{"n": 2}, {"n": 3}]')
+
     ran = run(
         live_file,
-        'map:\n  input: echo \'[{"n": 2}, {"n": 3}]\'\n  agent_template:\n'
+        "map:\n  input: items.json\n  agent_template:\n"
         "    - {shell: 'echo $(( 10 * ${item.n} ))', capture: ten, capture_format: number}\n"
         "    - {shell: 'echo large', capture: size, when: '${ten} > 25'}\n"
         "    - {shell: 'echo ${ten} ${size:-small}'}\n",
