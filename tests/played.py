@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 SRC = Path(__file__).parent.parent / "src"
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What a block with a name may hold: a workflow, in whatever it is written.
+_FILES = ("yaml", "json", "json5", "kdl")
 # What differs from one playing to the next: dates and times, how long it took, how much it used, which process it was.
 _VARYING = re.compile(
     r"\d{4}-\d\d-\d\d|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)?(ms|s|m\d\ds|[KMG]iB)\b|(?<=process )\d+"
@@ -42,7 +44,7 @@ def play(page: Path, folder: Path) -> Iterator[Shown]:
     printed = ""
     for found in _FENCE.finditer(page.read_text(encoding="utf-8")):
         language, words, text = found.groups()
-        if language == "yaml" and words.strip():
+        if language in _FILES and words.strip():
             (folder / words.strip()).write_text(text, encoding="utf-8")
         elif language == "console":
             printed = _typed(text, folder, environ)
