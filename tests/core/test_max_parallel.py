@@ -14,7 +14,7 @@ from mulligan.testing.history import History
 from mulligan.testing.simulator import Simulation
 from mulligan.testing.workflows import random_workflow
 
-from .writing import refusal, run_of
+from .writing import run_of
 
 
 def most_under_way(simulation: Simulation) -> int:
@@ -155,14 +155,3 @@ def test_random_runs_never_have_more_under_way_and_keep_every_promise(seed: int)
     simulation.run()
 
     assert most_under_way(simulation) <= 1 + seed % 3
-
-
-def test_a_workflow_that_is_too_large_for_it_is_refused():
-    text = "{max_parallel: 2, steps: [{step: s, shell: 'echo ${matrix.i}', matrix: {i: 1..1001}}]}"
-
-    assert refusal(text) == (
-        "error[language.limit]: w.yaml:1:2: 'max_parallel' is for workflows of up to 1,000 steps, "
-        "and this one has 1,001\n"
-        "  1 | {max_parallel: 2, steps: [{step: s, shell: 'echo ${matrix.i}', matrix: {i: 1..1001}}]}\n"
-        "    |  ^^^^^^^^^^^^ say it when you run it: mulligan run --parallel N"
-    )
