@@ -15,9 +15,9 @@ _NEWLINE = "\n\r\x85\x0b\x0c\u2028\u2029"
 _SPACE = "\t \xa0\u1680\u2000-\u200a\u202f\u205f\u3000\ufeff"
 _BREAK = rf"(?:\r\n|[{_NEWLINE}])"
 
-_SPACES = pattern(rf"[{_SPACE}]++")
+# Spaces, and lines that go on in the next one.
+_SPACES = pattern(rf"(?:[{_SPACE}]++|\\[{_SPACE}]*+(?://[^{_NEWLINE}]*+)?(?:{_BREAK}|\Z))++")
 _COMMENT = pattern(rf"//[^{_NEWLINE}]*+")
-_CONTINUED = pattern(rf"\\[{_SPACE}]*+(?://[^{_NEWLINE}]*+)?(?:{_BREAK}|\Z)")
 _COMMENT_MARK = pattern(r"/\*|\*/")
 _WORD = pattern(rf'[^\\/(){{}};\[\]"#={_SPACE}{_NEWLINE}]++')
 _QUOTED = pattern(rf'"((?:[^"\\{_NEWLINE}]++|\\(?:[{_SPACE}{_NEWLINE}]++|\S))*+)"')
@@ -145,7 +145,7 @@ class _Reader(Scanner):
         """Whether there was a space, a comment inside the line, or a line that goes on in the next."""
         start = self.at
         while True:
-            if found := _SPACES.match(self.text, self.at) or _CONTINUED.match(self.text, self.at):
+            if found := _SPACES.match(self.text, self.at):
                 self.at = found.end()
             elif self.peek(2) == "/*":
                 self._skip_comment()
