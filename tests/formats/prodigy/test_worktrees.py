@@ -272,6 +272,55 @@ def test_a_lock_that_a_dead_worker_left_holds_nobody_up(repository: Repository) 
     assert repository.read("ours.txt") == "ours"
 
 
+# -- submodules ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_submodule(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    library = Repository(tmp_path / "library", monkeypatch)
+    library.write("lib.txt", "lib")
+    library.commit()
+    repository.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.folder), "a lib")
+    repository.commit("library")
+    repository.stand("")
+    # Nobody is asked for it again.
+    library.folder.rename(tmp_path / "gone")
+    return repository
+
+
+def test_a_worktree_has_the_submodules_that_the_checkout_has(with_submodule: Repository) -> None:
+    run = open_run(1)
+
+    assert Path(run["folder"], "a lib/lib.txt").read_text() == "lib"
+    merge_run(run)
+    assert with_submodule.worktrees == []
+
+
+def test_what_was_committed_in_a_submodule_does_not_go_with_its_worktree(with_submodule: Repository) -> None:
+    run = open_run(1)
+    inside = Path(run["folder"], "a lib")
+    with_submodule.write("lib.txt", "new", inside)
+    with_submodule.git("config", "user.name", "Tester", within=inside)
+    with_submodule.git("config", "user.email", "tester@example.org", within=inside)
+    with_submodule.commit("in the library", inside)
+
+    merge_run(run)
+
+    with_submodule.git("submodule", "--quiet", "update", "--no-fetch")
+    assert with_submodule.read("a lib/lib.txt") == "new"
+    assert with_submodule.worktrees == []
+
+
+def test_a_worktree_with_uncommitted_work_in_a_submodule_stays(with_submodule: Repository) -> None:
+    run = open_run(1)
+    with_submodule.write("lib.txt", "half done", Path(run["folder"], "a lib"))
+
+    merged = merge_run(run)
+
+    assert merged["kept"] == [run["worktree"]]
+    assert Path(run["folder"], "a lib/lib.txt").read_text() == "half done"
+
+
 # -- items -----------------------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,8 @@ class Git:
 
         Hooks and signatures are left out: this is for not losing work, and may not fail for its style.
         """
-        if not self("status", "--porcelain"):
+        # What is changed within a submodule is that one's to commit.
+        if not self("status", "--porcelain", "--ignore-submodules=dirty"):
             return False
         self("add", "--all")
         author = () if self._knows_who() else _NOBODY

@@ -20,6 +20,7 @@ from typing import Any
 
 from mulligan import StepError
 from mulligan.formats.prodigy.git import Git, alone_in, is_installed
+from mulligan.formats.prodigy.submodules import bring_in, take_home
 
 # In what Git keeps of a worktree: it was made whole, by us. Gone with it.
 _MARK = "mulligan.json"
@@ -137,7 +138,7 @@ def _opened(work: Work, branch: str, start: str) -> Work:
     branch = _free(checkout, branch)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
-    _fetch_submodules(worktree, checkout)
+    bring_in(worktree, checkout)
     folder = worktree / work["prefix"]
     folder.mkdir(parents=True, exist_ok=True)
     work = {**work, "branch": branch, "folder": str(folder)}
@@ -176,12 +177,6 @@ def _free(checkout: Git, branch: str) -> str:
         count += 1
         name = f"{branch}-{count}"
     return name
-
-
-def _fetch_submodules(worktree: Path, checkout: Git) -> None:
-    """Those that the checkout has."""
-    if (worktree / ".gitmodules").exists() and Path(checkout.folder, ".git/modules").is_dir():
-        Git(worktree)("submodule", "--quiet", "update", "--init", "--recursive")
 
 
 def _of_run(run: Work) -> Git:
@@ -279,9 +274,11 @@ def _blocked(run: Work, refused: StepError) -> StepError:
 
 
 def _remove(work: Work) -> None:
-    """Remove a worktree and its branch, which is merged."""
-    checkout = Git(work["checkout"])
-    _clear(Path(work["worktree"]), checkout)
+    """Remove a worktree and its branch, which is merged. One with work in a submodule stays: only that one has it."""
+    checkout, worktree = Git(work["checkout"]), Path(work["worktree"])
+    if worktree.is_dir() and not take_home(worktree, checkout, work["session"]):
+        return
+    _clear(worktree, checkout)
     checkout.asks("branch", "--delete", "--force", work["branch"])
 
 
