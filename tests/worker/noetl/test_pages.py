@@ -97,7 +97,7 @@ def test_cases_may_walk_pages_and_the_last_of_them_goes_on(web: Web) -> None:
             "then": {"collect": collect, "set": count, "call": NEXT},
         },
         {
-            "when": "{{ event.name == 'call.done' and response is defined }}",
+            "when": "{{ event.name == 'call.done' and response.data.paging.hasMore == false }}",
             "then": {
                 "collect": collect,
                 "set": count,

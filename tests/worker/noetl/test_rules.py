@@ -63,6 +63,8 @@ def test_attempts_count_all_calls_and_the_last_is_not_repeated(monkeypatch: pyte
     "rules",
     [
         (when(ALWAYS, "fail"),),
+        # as it was called before
+        (when("{{ outcome.status == 'error' and outcome.error.retryable }}", "fail"), when(ALWAYS, "retry")),
         (when("{{ output.error.kind == 'auth' }}", "retry"),),
         ({"else": {"then": {"do": "fail"}}},),
         # about an answer that there was none of

@@ -13,7 +13,7 @@ from .answers import answer
 from .call import Call
 from .context import Context
 from .credentials import refused
-from .paging import all_pages
+from .paging import Paged, all_pages
 from .policy import FAIL, WAIT_SECONDS_MAX, Deed, is_in_place, judged, rules_of
 from .tools import call_tool
 
@@ -62,10 +62,13 @@ def output_view(result: Any, error: dict[str, Any] | None, attempt: int) -> dict
 def outcome_names(result: Any, error: dict[str, Any] | None, attempt: int) -> dict[str, Any]:
     """The names that tell how a call went. There is a `response` where there is something to respond to."""
     output = output_view(result, error, attempt)
+    # `outcome` is what it was called before it was called `output`.
+    told = {"output": output, "outcome": output, "_attempt": attempt}
     if error is not None:
-        return {"output": output, "error": error, "_attempt": attempt}
-    found = answer(result)
-    return {"output": output, "response": found, "result": found, "this": found, "_attempt": attempt}
+        return {**told, "error": error}
+    found = answer(dict(result) if isinstance(result, Paged) else result)
+    response = answer(result.last) if isinstance(result, Paged) else found
+    return {**told, "response": response, "result": found, "this": found}
 
 
 def unsatisfied(context: Context) -> StepError:

@@ -28,6 +28,14 @@ CHANGEABLE = (*_LAID_OVER, *_REPLACED)
 _STRATEGIES = ("append", "extend", "concat", "merge", "replace")
 
 
+class Paged(dict[str, Any]):
+    """What was gathered, and the last page, which is the response that cases speak of."""
+
+    def __init__(self, gathered: dict[str, Any], last: Any) -> None:
+        super().__init__(gathered)
+        self.last = last
+
+
 def all_pages(tool: dict[str, Any], call: Call, context: Context) -> Any:
     """What the last call gave, and in it what was gathered. StepError where one of the calls fails."""
     rules, gathered = tool["pages"], _Gathered()
@@ -47,7 +55,8 @@ def all_pages(tool: dict[str, Any], call: Call, context: Context) -> Any:
             break
         context.set(rule.get("set"), names)
         asked, call = _changed(tool, following), replace(call, names={**call.names, **names})
-    return gathered.in_result(result)
+    found = gathered.in_result(result)
+    return Paged(found, result) if tool.get("are_of_cases") and isinstance(found, dict) else found
 
 
 def _note_end(following: Any, number: int) -> None:

@@ -53,7 +53,7 @@ class Routes:
     def with_pages(self, tool: Any) -> Any:
         """The tool, which walks its pages by itself where cases say that it is called again, and how."""
         rules = [rule for case in self._cases if (rule := _page_rule(case))]
-        return {**tool, "pages": rules} if self._walks_pages else tool
+        return {**tool, "pages": rules, "are_of_cases": True} if self._walks_pages else tool
 
     def gathered(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """What the step gives once its pages are gathered, and these by the names that cases have for them."""

@@ -27,7 +27,10 @@ _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'[^']*'|\"[^\"]*\")\])*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(\.\d+)?")
 _FALSE = frozenset({"false", "0", "no", "none", "null", "off", ""})
 # What a condition may ask for before there is any.
-_OPTIONAL = ("error", "event", "iter", "loop", "output", "response", "result", "results", "this", "_prev", "vars")
+_OPTIONAL = (
+    *("error", "event", "iter", "loop", "outcome", "output", "response", "result", "results", "this", "vars"),
+    "_prev",
+)
 
 
 class Misspelled(StepError):
