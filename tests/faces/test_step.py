@@ -329,3 +329,15 @@ def test_a_step_that_reads_what_nobody_handed_over_says_how_to_hand_it_over():
         "step 'check' failed, EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
         "  what 'build' gave is null here; to hand it over: --result build=JSON\n",
     )
+
+
+def test_a_trial_takes_no_path_that_leads_to_the_log_of_a_run():
+    flow = workflow('steps: [{step: a, shell: "echo $MULLIGAN_RUN_ID", logs: {stdout: a.log}}]')
+    mulligan("run", flow)
+    before = Path("a.log").resolve()
+
+    said = mulligan("step", flow, "a")
+
+    assert said.code == 0
+    assert Path("a.log").resolve() == before
+    assert before.exists()

@@ -22,6 +22,8 @@ BARE: dict[str, Any] = {
     "continue_on_error": False,
     "on_lost": "fail",
     "breaker": None,
+    # They would lead to what is gone when the trial is over, and no more to what a run wrote.
+    "logs": {},
 }
 ALONE: dict[str, Any] = {"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True}
 
