@@ -502,3 +502,37 @@ def test_text_of_the_authors_is_not_filled_in_by_us():
 
     assert run["status"] == "failed"  # a shell knows no ${inputs.price}, and nobody else looked at it
     assert "bad substitution" in run["failures"][0]["message"].lower()
+
+
+def test_an_iterator_of_the_oldest_dialect_is_a_loop_that_saves_what_each_item_gave():
+    run = ran("""
+apiVersion: noetl.io/v1
+metadata: {name: items}
+workload: {items: [{name: a, value: 1}, {name: b, value: 2}]}
+workbook:
+  - {name: flag, tool: python, assert: {expects: [n]}, code: "result = {'hot': n > 1}"}
+workflow:
+  - {step: start, tool: duckdb, database: it.db, command: "create or replace table t (v integer)", next: each}
+  - step: each
+    type: iterator
+    collection: "{{ workload.items }}"
+    element: item
+    task:
+      tool: python
+      code: "result = {'v': input_data['value']}"
+      args: {value: "{{ item.value }}"}
+      save: {storage: duckdb, database: it.db, table: t, args: {v: "{{ result.v }}"}}
+    next: [{step: flag}]
+  - step: flag
+    tool: workbook
+    name: flag
+    args: {n: 3}
+    next: [{when: "{{ result.hot }}", step: hot}, {when: "{{ not result.hot }}", step: cold}]
+  - {step: hot, tool: router, next: [{step: sum}]}
+  - {step: cold, tool: router, next: [{step: sum}]}
+  - {step: sum, tool: duckdb, database: it.db, query: "select sum(v) as s from t", next: end}
+  - {step: end, type: save, data: {rows: "{{ sum.rows }}"}}
+""")
+
+    assert run["end"]["output"]["result"] == {"rows": [{"s": 3}]}
+    assert "cold" not in statuses(run)

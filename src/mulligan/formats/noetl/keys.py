@@ -98,7 +98,9 @@ WORKBOOK = Record(
     {
         "name": Key(NAME, "what steps call it by", is_required=True),
         "desc": Key(ANY, "a comment"),
-        "tool": Key(ANY, "stands in the step that names it", is_required=True),
+        "tool": Key(ANY, "stands in the step that names it"),
+        "type": Key(TEXT, "its kind, in the oldest dialect, in which the keys of the tool stand here, too"),
+        "assert": Key(ANY, "not honoured"),
     },
 )
 WORKLOAD: Shape = Either("a mapping", mapping=MapOf(ANY, r"(?s:.+)"), empty=Nothing())
@@ -115,7 +117,7 @@ PLAYBOOK = Dialect(
         "executor": Key(EXECUTOR, "where it starts and ends"),
         "workload": Key(WORKLOAD, "'inputs' with defaults: -i key=value overrides"),
         "keychain": Key(ListOf(KEYCHAIN), "'secrets'"),
-        "workbook": Key(ListOf(WORKBOOK), "tools that steps call by name"),
+        "workbook": Key(ListOf(ANY), "tools that steps call by name"),
         "workflow": Key(ListOf(ANY, at_least=1), "'steps'", is_required=True),
     },
     elsewhere={"vars": "put its entries under 'workload:'", "steps": "did you mean 'workflow'?"},
@@ -270,6 +272,17 @@ THEN = Dialect(
         "sink": Key(ANY, "where what it gave is put, by a tool or into a table, before it goes on"),
     },
 )
+ITERATOR = Record(
+    "iterator",
+    {
+        "collection": Key(ANY, "what the map runs over"),
+        "element": Key(TEXT, "the item's name"),
+        "mode": Key(ANY, "one item after the other (default), or all at once"),
+        "concurrency": Key(ANY, "'max_parallel' of the map"),
+        "limit": Key(ANY, "'max_items' of the map"),
+        "task": Key(ANY, "what is done for each item", is_required=True),
+    },
+)
 SAVE = Open(
     "save",
     {
@@ -321,7 +334,7 @@ OLDER_STEP = Dialect(
 RECORDS: tuple[Record, ...] = (
     *(PLAYBOOK, METADATA, EXECUTOR, REQUIRES, EXECUTOR_SPEC, EXECUTOR_POLICY, KEYCHAIN, WORKBOOK),
     *(STEP, STEP_SPEC, STEP_POLICY, LOOP, LOOP_SPEC, LOOP_POLICY, ROUTER, ROUTER_SPEC, ARC),
-    *(OLDER_STEP, OLDER_LOOP, TARGET, CASE, THEN, SAVE),
+    *(OLDER_STEP, OLDER_LOOP, ITERATOR, TARGET, CASE, THEN, SAVE),
     *(*TOOLS.values(), OUTPUT, TOOL_SPEC, TOOL_POLICY, RULE, RULE_THEN, RULE_ELSE, RETRY, RETRY_THEN),
     *(ON_SUCCESS, ON_ERROR, NEXT_CALL, COLLECT, CASE_PAGES),
 )

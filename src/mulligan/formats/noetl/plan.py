@@ -184,10 +184,10 @@ class Plan:
         own_set = step.set if _is_of_items(step) else None
         call = self._calls.get(step.name)
         if call is None:
-            action = self._action(
-                step, "", tool=self._tool(step), input=_copied(step.input), item=item, set=_copied(own_set)
-            )
-            return [{"noetl": action, **self._life(step)}], action, [*self._texts(step), own_set]
+            cases = [foreign(case) for case in step.item_cases] or None
+            given = {"tool": self._tool(step), "input": _copied(step.input), "set": _copied(own_set), "cases": cases}
+            action = self._action(step, "", item=item, **given)
+            return [{"noetl": action, **self._life(step)}], action, [*self._texts(step), own_set, *step.item_cases]
         if not call.is_rendered:
             return [{"workflow": call.action("")}], None, []
         action = self._action(step, "", render=call.rendered, item=item)

@@ -8,6 +8,7 @@ import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.loops import Loop, read_loop
+from mulligan.formats.noetl.oldest import in_newer_words
 from mulligan.formats.noetl.retries import Retries, asked, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, check_sink, read_next, read_router
 from mulligan.formats.noetl.texts import words
@@ -34,6 +35,8 @@ class Step(msgspec.Struct, eq=False):
     # What `spec.policy.failure` says: best_effort, fail_fast or nothing.
     after_failure: str = ""
     retry: dict[str, Any] | None = None
+    # What is done with what each item of a loop gave.
+    item_cases: tuple[Mapping, ...] = ()
 
     @property
     def is_setter(self) -> bool:
@@ -63,6 +66,8 @@ class Reader:
         if not isinstance(node, Mapping):
             message = f"an entry of 'workflow' is {describe(node)}, a mapping with 'step: NAME' is expected"
             raise self._source.refuse("type", message, node)
+        if not self._is_newer:
+            node = in_newer_words(node, self._source)
         named = node.get("step")
         name = named.text if isinstance(named, Scalar) else ""
         label = f"step '{shorten(name)}'" if name else "the step"
@@ -113,7 +118,8 @@ class Reader:
     def _older(self, form: Fields, named: Node, label: str) -> Step:
         tools = self._book.tools(form.node, label)
         router = read_next(form.node.get("next"), form.get("case", ()), self._source)
-        step = self._step(form, named, tools, self._with_sink(router, form))
+        step = self._step(form, named, tools, router)
+        self._read_sink(form, step)
         step.input = input_of(form.node)
         if (kept := form.node.get("vars")) is not None:
             step.set = self._set(kept)
@@ -124,20 +130,23 @@ class Reader:
         self._read_case_retry(step)
         return step
 
-    def _with_sink(self, router: Router, form: Fields) -> Router:
-        """`save` and `sink` of a step are a case that holds after every success."""
+    def _read_sink(self, form: Fields, step: Step) -> None:
+        """`save` and `sink` of a step are a case that holds after every success; of a loop, after that of each item."""
         key = next((key for key in ("save", "sink") if key in form), None)
         said = form[key].node if key is not None else None
         if key is None or said is None or _is(said.get("storage"), "event_log"):
-            return router  # what a step gives is in the log, of every step
-        if router.cases:
+            return  # what a step gives is in the log, of every step
+        if step.router.cases and "loop" not in form:
             message = f"'{key}' of a step with cases has no place among them"
             raise self._source.refuse("noetl", message, form.key(key), hint="put 'sink' into the 'then' of a case")
         sink = made({("tool" if word.text == "storage" else word.text): value for word, value in said.items()}, said)
         check_sink(sink, self._source)
-        case = made({"when": "{{ event.name in ('call.done', 'loop.done') }}", "then": {"sink": sink}}, said)
+        case = made({"when": "{{ event.name == 'call.done' }}", "then": {"sink": sink}}, said)
         assert isinstance(case, Mapping)
-        return msgspec.structs.replace(router, cases=(case,))
+        if "loop" in form:
+            step.item_cases = (case,)
+        else:
+            step.router = msgspec.structs.replace(step.router, cases=(case,))
 
     def _set(self, node: Node) -> Node:
         """`vars` of the older dialects: what they name is read as `vars.NAME`."""

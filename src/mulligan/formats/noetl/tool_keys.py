@@ -235,7 +235,11 @@ TOOLS: dict[str, Dialect] = {
         },
         "auth",
     ),
-    "workbook": _tool("workbook", {"data": "'args' of the oldest dialect", "with": "the same"}, "auth"),
+    "workbook": _tool(
+        "workbook",
+        {"task": "'name' by another name", "data": "'args' of the oldest dialect", "with": "the same"},
+        "auth",
+    ),
     "secrets": _tool(
         "secrets",
         {"provider": "'env'; others are refused", "secret_name": "the environment variable"},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import msgspec
 
-from mulligan.formats.noetl.keys import OLDER_STEP
+from mulligan.formats.noetl.keys import OLDER_STEP, WORKBOOK
+from mulligan.formats.noetl.oldest import kind_of
 from mulligan.formats.noetl.retries import Retries, granted, read_retry
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
@@ -58,9 +59,24 @@ class Tools(msgspec.Struct, eq=False):
 class Workbook:
     """Tools that steps call by name."""
 
-    def __init__(self, entries: tuple[Fields, ...], translation: Translation) -> None:
-        self._tools = {str(entry["name"]): entry.at("tool") for entry in entries if "name" in entry and "tool" in entry}
+    def __init__(self, entries: tuple[Node, ...], translation: Translation) -> None:
         self._translation = translation
+        self._tools: dict[str, Node] = {}
+        for entry in entries:
+            with translation.source.noting:
+                self._read(entry)
+
+    def _read(self, node: Node) -> None:
+        source = self._translation.source
+        if not isinstance(node, Mapping):
+            raise source.refuse("type", f"an entry of 'workbook' is {describe(node)}, a mapping is expected", node)
+        is_oldest = kind_of(node) is not None
+        own = _with_keys(node, WORKBOOK.keys) if is_oldest else node
+        form: Fields = WORKBOOK.read(own, "an entry of 'workbook'", source)
+        if "tool" not in form and not is_oldest:
+            raise source.refuse("missing_key", "the entry of 'workbook' has no 'tool'", node, hint="add 'tool: …'")
+        if "name" in form:
+            self._tools[str(form["name"])] = _in_workbook(node) if is_oldest else form.at("tool")
 
     def tools(self, step: Mapping, label: str) -> Tools:
         """What the step does: its `tool`, or what stands for it in the oldest dialect."""
@@ -148,14 +164,15 @@ class Workbook:
 
     def _from_workbook(self, fields: Fields, at: Node, label: str) -> Tool:
         source = self._translation.source
-        if "name" not in fields:
+        key = "task" if "task" in fields else "name"
+        if key not in fields:
             message = f"the tool 'workbook' of {label} has no 'name'"
             raise source.refuse("missing_key", message, fields.node, hint="add 'name: …'")
-        name = str(fields["name"])
+        name = str(fields[key])
         book = self._tools.get(name)
         if book is None:
             hint = did_you_mean(name, self._tools) or "add it under 'workbook:'"
-            raise source.refuse("noetl", f"there is no '{shorten(name)}' in the workbook", fields.at("name"), hint=hint)
+            raise source.refuse("noetl", f"there is no '{shorten(name)}' in the workbook", fields.at(key), hint=hint)
         if not isinstance(book, Mapping) or _is_workbook(book):
             raise source.refuse("noetl", "an entry of the workbook is one tool, and not of the workbook", book)
         tool = self._tool(book, f"'{name}' of the workbook")
@@ -163,6 +180,21 @@ class Workbook:
         if given is not None:
             tool.node = _with(tool.node, "input", given, without=_INPUTS)
         return tool
+
+
+def _in_workbook(entry: Mapping) -> Node:
+    """The tool of an entry of the oldest dialect: its kind is a text, and its keys stand beside it."""
+    kind = kind_of(entry)
+    assert kind is not None, "it was asked for a moment ago"
+    node = _with_keys(entry, {key for key in entry.entries if key not in WORKBOOK.keys})
+    node.entries["kind"] = (scalar("kind", kind), kind)
+    return node
+
+
+def _with_keys(node: Mapping, keys: Container[str]) -> Mapping:
+    found = Mapping(node.line, node.column)
+    found.entries = {key: entry for key, entry in node.entries.items() if key in keys}
+    return found
 
 
 def _is_workbook(node: Mapping) -> bool:

@@ -1,0 +1,59 @@
+"""Steps and workbook entries of the oldest dialect, in the words of the one after it."""
+
+from __future__ import annotations
+
+from mulligan.formats.noetl.keys import ITERATOR
+from mulligan.formats.translation import made, scalar
+from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe
+
+# Kinds that once were, and what does the same now.
+_ROUTER = {"kind": "noop"}
+_SAVE = {"kind": "python", "code": "result = input_data"}
+_RENAMED = {"router": _ROUTER, "start": _ROUTER, "end": _ROUTER, "save": _SAVE}
+
+
+def kind_of(node: Mapping) -> Scalar | None:
+    """The kind of a tool that is a text, under either of its names."""
+    return next((found for key in ("tool", "type") if isinstance(found := node.get(key), Scalar) and found.text), None)
+
+
+def in_newer_words(node: Mapping, source: Source) -> Mapping:
+    """The step with its iterator as a loop, and with a kind that there is."""
+    kind = kind_of(node)
+    if kind is None:
+        return node
+    if kind.text == "iterator":
+        return in_newer_words(_looping(node, kind, source), source)
+    if kind.text in _RENAMED:
+        return _replaced(node, kind, made(_RENAMED[kind.text], kind))
+    return node
+
+
+def _looping(node: Mapping, kind: Scalar, source: Source) -> Mapping:
+    """What an iterator does for each item is what the step does; the rest of it is the loop."""
+    task = node.get("task")
+    if not isinstance(task, Mapping):
+        message = "the iterator has no 'task'" if task is None else f"'task' is {describe(task)}, a mapping is expected"
+        raise source.refuse("missing_key", message, node if task is None else task)
+    loop = Mapping(kind.line, kind.column)
+    loop.entries = {key: entry for key, entry in node.entries.items() if key in ITERATOR.keys and key != "task"}
+    found = Mapping(node.line, node.column)
+    found.entries = {key: entry for key, entry in node.entries.items() if key not in (*ITERATOR.keys, "tool", "type")}
+    # What a task is called is nobody's to read.
+    found.entries.update({key: entry for key, entry in task.entries.items() if key not in ("name", "task", "desc")})
+    if _is_workbook(task) and "name" in task.entries:
+        found.entries["name"] = task.entries["name"]
+    found.entries["loop"] = (scalar("loop", kind), loop)
+    return found
+
+
+def _is_workbook(task: Mapping) -> bool:
+    kind = kind_of(task)
+    return kind is not None and kind.text == "workbook"
+
+
+def _replaced(node: Mapping, kind: Scalar, tool: Node) -> Mapping:
+    found = Mapping(node.line, node.column)
+    found.entries = {key: entry for key, entry in node.entries.items() if key not in ("tool", "type")}
+    found.entries["tool"] = (scalar("tool", kind), tool)
+    return found
