@@ -173,6 +173,8 @@ def test_a_guard_on_the_decision_is_strict(guard: Any, decision: str | None, is_
         (on("report.score", "!=", 80), None, False),
         (on("report.a.b", "==", 1), {"a": {"b": 1}}, True),
         (on("report.a.b", "==", 1), {"a": [1]}, False),
+        # words of the language that conditions are written in
+        (on("report.in.loop.true", "==", 1), {"in": {"loop": {"true": 1}}}, True),
         (on("report.a-b.c d", "==", None), {"a-b": {"c d": None}}, True),
     ],
 )

@@ -79,6 +79,22 @@ def test_a_join_is_told_of_every_spawner_that_leads_to_it():
     assert found["upstream"] is False
 
 
+def test_a_join_that_others_lead_to_as_well_is_told_what_all_of_them_gave():
+    nodes = [node("split", 1, nodeRole="spawner"), node("merge", 2, nodeRole="join"), node("other", 3)]
+
+    found = steps(nodes, [edge("split", "merge"), edge("other", "merge")])["merge"]["agent"]
+
+    assert found.keys() == {"provider", "prompt"}
+
+
+def test_a_spawner_that_fails_may_lead_straight_to_its_join():
+    nodes = [node("split", 1, nodeRole="spawner"), node("merge", 2, nodeRole="join")]
+
+    found = steps(nodes, [edge("split", "merge"), failing("split", "merge")])["split"]
+
+    assert found["next"] == ["split_subtasks", {"to": "merge", "on": "failure"}]
+
+
 def test_the_steps_of_a_spawner_take_no_name_from_a_node():
     nodes = [node("a", 1, nodeRole="spawner"), node("a_told", 2, nodeRole="join"), node("a_subtasks", 3)]
 

@@ -21,7 +21,8 @@ from mulligan.language.nodes import Node, Scalar, Source
 # What a person who is asked says no with.
 _REFUSALS = ("changes_requested", contracts.BLOCKED, "retry")
 
-StepOf = Callable[[str], str]
+# The step that an edge leads to.
+StepOf = Callable[[TreeEdge], str]
 
 
 @dataclass(slots=True)
@@ -34,11 +35,11 @@ class Routes:
 
 
 def routes(node: TreeNode, step_of: StepOf, source: Source, *, is_json: bool) -> Routes:
-    """The `next` of a node's step. `step_of` names the step that an edge to a node leads to."""
+    """The `next` of a node's step."""
     if node.kind == "human":
         return _of_person(node, step_of, source)
     guarded = _guarded(node, source, is_json=is_json)
-    edges: list[Node] = [_edge(edge, step_of(edge.target), guard) for edge, guard in guarded]
+    edges: list[Node] = [_edge(edge, step_of(edge), guard) for edge, guard in guarded]
     is_open = all(guard is not None for _, guard in guarded) and bool(guarded)
     words = [word for _, guard in guarded if guard for word in guard.words]
     asks = any(guard.is_on_decision for _, guard in guarded if guard)
@@ -88,7 +89,7 @@ def _next(node: TreeNode, edges: list[Node], step_of: StepOf) -> list[Node] | No
 
 
 def _on_failure(node: TreeNode, step_of: StepOf) -> list[Node]:
-    return [mapping({"to": step_of(edge.target), "on": "failure"}, edge.at) for edge in node.leaving("failure")]
+    return [mapping({"to": step_of(edge), "on": "failure"}, edge.at) for edge in node.leaving("failure")]
 
 
 # -- a person --------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def _of_person(node: TreeNode, step_of: StepOf, source: Source) -> Routes:
     edges = []
     for edge in node.leaving("success"):
         with source.noting:
-            edges.append(_after_answer(node, edge, step_of(edge.target), source))
+            edges.append(_after_answer(node, edge, step_of(edge), source))
     is_choice = sum(isinstance(edge, Scalar) for edge in edges) > 1
     return Routes(_next(node, edges, step_of), {"take": "first"} if is_choice else {})
 

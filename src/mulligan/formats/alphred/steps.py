@@ -1,4 +1,4 @@
-"""Nodes into steps: an agent, a person's approval, or the four steps that a spawner with its subtasks comes to."""
+"""Nodes into steps: an agent, a person's approval, or the three steps that a spawner with its subtasks comes to."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Mapping as Dict
 from typing import Any
 
 from mulligan.formats.alphred import contracts
+from mulligan.formats.alphred.guards import member
 from mulligan.formats.alphred.recovery import retry
 from mulligan.formats.alphred.routes import Routes, routes
-from mulligan.formats.alphred.tree import Tree, TreeNode
+from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
 from mulligan.language.nodes import Mapping, Source
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 
 # As often as Alphred takes any step of a run at all: no loop that ended there ends earlier with us.
 VISITS_MAX = 1_000
 _CALLS = "mulligan.formats.alphred.subtasks"
 _SUBTASK = "subtask"
-_IDENTIFIER = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _VARIABLES = {
     "approvalPolicy": "ALPHRED_APPROVAL_POLICY",
@@ -39,11 +38,12 @@ class Steps:
         self._translation = translation
         self._source: Source = translation.source
         # Of each spawner: its map of subtasks, and the step that tells its join of them.
-        self._spawners = [node for node in tree.nodes.values() if node.role == "spawner"]
         self._batches = {
             node.key: (tree.names.fit(f"{node.step}_subtasks"), tree.names.fit(f"{node.step}_told"))
-            for node in self._spawners
+            for node in tree.nodes.values()
+            if node.role == "spawner"
         }
+        self._arrivals = tree.arrivals()
         self._has_warned = False
 
     def all(self) -> list[Mapping]:
@@ -134,7 +134,7 @@ class Steps:
         return mapping(step, node.fields.node)
 
     def _telling(self, node: TreeNode, subtasks: str, told: str) -> Mapping:
-        batch = {**self._batch(node), "outcome": f"${{{_step(subtasks)}.output}}"}
+        batch = {**self._batch(node), "outcome": f"${{{member('steps', subtasks)}.output}}"}
         [join] = node.leaving("success")
         step = {
             "step": told,
@@ -173,14 +173,13 @@ class Steps:
         return node.key if node.key != node.step else None
 
     def _routes(self, node: TreeNode, *, is_json: bool) -> Routes:
-        if node.role == "spawner":
-            subtasks, _ = self._batches[node.key]
-            return routes(node, lambda key: self._after_spawner(node, key, subtasks), self._source, is_json=is_json)
-        return routes(node, lambda key: self._tree.nodes[key].step, self._source, is_json=is_json)
+        return routes(node, lambda edge: self._target(node, edge), self._source, is_json=is_json)
 
-    def _after_spawner(self, node: TreeNode, key: str, subtasks: str) -> str:
-        is_join = any(edge.target == key for edge in node.leaving("success"))
-        return subtasks if is_join else self._tree.nodes[key].step
+    def _target(self, node: TreeNode, edge: TreeEdge) -> str:
+        """Where an edge leads: from a spawner to its join by way of the subtasks."""
+        if node.role == "spawner" and edge.on == "success":
+            return self._batches[node.key][0]
+        return self._tree.nodes[edge.target].step
 
     def _asking(self, node: TreeNode, parts: list[str], **others: Any) -> Mapping:
         prompt = "\n\n".join(part.strip("\n") for part in parts if part)
@@ -194,15 +193,18 @@ class Steps:
         return mapping(said, node.fields.node)
 
     def _told(self, node: TreeNode) -> dict[str, Any]:
-        """Of a join: what it is told of the subtasks, in the place of what the step before it gave."""
-        spawners = [one.key for one in self._spawners if any(e.target == node.key for e in one.leaving("success"))]
-        if not spawners:
+        """Of a join: what it is told of the subtasks, in the place of what the steps before it gave.
+
+        One that other nodes lead to as well is told what all of them gave.
+        """
+        before = [other for other, edge in self._arrivals[node.key] if edge.on == "success"]
+        if not before or any(other.role != "spawner" for other in before):
             return {}
-        texts = [f"${{{_step(self._batches[key][1])}.output}}" for key in spawners]
+        texts = [f"${{{member('steps', self._batches[other.key][1])}.output}}" for other in before]
         return {"context": "\n\n".join(texts), "upstream": False}
 
     def _batch(self, node: TreeNode) -> dict[str, Any]:
-        own = _step(node.step)
+        own = member("steps", node.step)
         return {"answer": f"${{{own}.output.json}}", "spawner": literal(node.key), "visit": f"${{{own}.visits}}"}
 
     def _keys(self) -> list[str]:
@@ -230,11 +232,6 @@ class Steps:
         hint = f"name one that reads $ALPHRED_SANDBOX_MODE and the others in {variable}"
         key = node.fields.key("executionPermissions")
         self._translation.warn("permissions", message, key, hint=hint, above=env)
-
-
-def _step(name: str) -> str:
-    """A step as expressions name it."""
-    return f"steps.{name}" if _IDENTIFIER.fullmatch(name) else f'steps["{name}"]'
 
 
 def _was_refused(node: TreeNode, key: str) -> bool:
