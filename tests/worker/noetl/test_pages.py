@@ -124,6 +124,16 @@ def test_a_retry_of_a_case_that_changes_something_is_the_next_page(web: Web) -> 
     assert result(tool={"kind": "http", "url": web.url}, cases=cases)["data"] == ["a", "{{ b }}", "c", "d"]
 
 
+def test_each_page_is_put_away_once_also_where_the_pages_are_cut_off(web: Web) -> None:
+    duckdb("create table t (n int, name text); select 1 as n")
+    row = {"n": "{{ response.paging.page }}", "name": "{{ response.data.data[0] }}"}
+    then = [{"sink": {"tool": "duckdb", "table": "t", "data": row}}, {"retry": {"max_attempts": 2, **NEXT}}]
+
+    envelope(tool={"kind": "http", "url": web.url}, cases=[{"when": MORE, "then": then}])
+
+    assert duckdb("select * from t") == [{"n": 1, "name": "a"}, {"n": 2, "name": "c"}]
+
+
 # -- sinks
 
 

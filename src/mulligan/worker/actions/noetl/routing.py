@@ -68,8 +68,8 @@ class Routes:
         done: set[int] = set()
         for event in events:
             at = next((at for at in range(len(self._cases)) if self._holds(at, event, now, is_failure)), None)
-            if at is None or at in done:
-                continue
+            if at is None or at in done or "next_call" in _page_rule(self._cases[at]):
+                continue  # what is said of a page was done when it was there
             done.add(at)
             if found := [name for deed in _deeds(self._cases[at]) for name in self._act(deed, event, now)]:
                 return found
@@ -89,8 +89,8 @@ class Routes:
         names = self._names(event, now)
         if "collect" in deed and not self._walks_pages:
             self._collect(deed["collect"], names)
-        for sink in _listed(deed.get("sink")):
-            put(sink, Call(self._context.step, names, self._context.credentials))
+        if "sink" in deed:
+            put(deed["sink"], Call(self._context.step, names, self._context.credentials))
         if "fail" in deed:
             raise _refusal(deed["fail"], names)
         for arc in _arcs(deed.get("next")):
@@ -152,16 +152,13 @@ def _page_rule(case: dict[str, Any]) -> dict[str, Any]:
     elif changed := _changes(retry):
         found |= {"next_call": changed, "max_attempts": dict(retry or {}).get("max_attempts")}
     if "next_call" in found:
-        found["set"] = together.get("set")
+        found |= {key: together[key] for key in ("set", "sink") if key in together}
     return found if len(found) > 1 else {}
 
 
-def _listed(said: Any) -> list[Any]:
-    return said if isinstance(said, list) else [said] if said else []
-
-
 def _arcs(said: Any) -> list[dict[str, Any]]:
-    return [entry if isinstance(entry, dict) else {"step": entry} for entry in _listed(said)]
+    entries = said if isinstance(said, list) else [said] if said else []
+    return [entry if isinstance(entry, dict) else {"step": entry} for entry in entries]
 
 
 def _refusal(said: Any, names: dict[str, Any]) -> StepError:

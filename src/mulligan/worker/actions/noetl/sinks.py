@@ -14,9 +14,13 @@ _TABLES = ("postgres", "duckdb")
 _MODES = ("insert", "append", "upsert", "replace")
 
 
-def put(sink: dict[str, Any], call: Call) -> None:
-    """Put it there. StepError where that fails, and with it the step."""
-    tool = _tool(sink)
+def put(said: Any, call: Call) -> None:
+    """Put it there, or there and there. StepError where that fails, and with it the step."""
+    for sink in said if isinstance(said, list) else [said]:
+        _put(_tool(sink), call)
+
+
+def _put(tool: dict[str, Any], call: Call) -> None:
     if "table" not in tool:
         call_tool(tool, call)
         return
