@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from mulligan.core.workflow import END, Edge, Need, NeedOn, Step
+from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.binding import Values, binder
 from mulligan.language.edges import EdgeDraft, NeedDraft
 from mulligan.language.matrix import format_name
@@ -85,6 +86,8 @@ class _Names:
         self.steps: dict[str, StepDraft] = {}
         self.matrices: dict[str, tuple[str, ...]] = {}
         self.matches: dict[str, _Matched] = {}
+        # Of all steps, once one asks.
+        self._beginnings: Beginnings | None = None
         self.source = source
         for draft in drafts:
             with source.noting:
@@ -107,8 +110,10 @@ class _Names:
 
     def matching(self, pattern: str) -> _Matched:
         if pattern not in self.matches:
-            compiled = re.compile(pattern)
-            members = tuple(name for name in self.steps if compiled.fullmatch(name))
+            if self._beginnings is None:
+                self._beginnings = Beginnings(self.steps)
+            fits = re.compile(pattern).fullmatch
+            members = tuple(name for name in self._beginnings.starting(plain_beginning(pattern)) if fits(name))
             self.matches[pattern] = _Matched(members, frozenset(members))
         return self.matches[pattern]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import Generic, TypeVar
 
+from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.nodes import Node, Scalar, Source, shorten
 from mulligan.language.patterns import pattern
 from mulligan.language.regular_expressions import PATTERN
@@ -16,8 +17,6 @@ from mulligan.language.words import did_you_mean
 
 Thing = TypeVar("Thing")
 
-# How an expression begins whose matches all begin alike. What a quantifier follows may be missing.
-_PREFIX = pattern(r"\^([A-Za-z0-9_-]+)(?![A-Za-z0-9_?*{-])")
 # What matches within one line whatever stands in the others: no group, and no class that has a line break in it.
 _WITHIN_LINES = pattern(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
 # The end of a text in Rust, as Python writes it.
@@ -55,8 +54,6 @@ class Known(Generic[Thing]):
         self._source = source
         self._matches: dict[str, tuple[Thing, ...]] = {}
         self._noted: set[int] = set()
-        self._sorted: list[str] = []
-        self._places: dict[str, int] = {}
 
     def named(self, name: str, node: Node) -> tuple[Thing, ...]:
         """The one of that name; none where that was noted."""
@@ -93,22 +90,16 @@ class Known(Generic[Thing]):
             yield from self._lines.matched(expression)
         else:
             search = re.compile(expression).search
-            yield from (name for name in self._candidates(expression) if search(name))
+            beginning = plain_beginning(expression[1:]) if expression.startswith("^") else ""
+            yield from filter(search, self._beginnings.starting(beginning))
 
     @cached_property
     def _lines(self) -> _Lines:
         return _Lines(list(self.things))
 
-    def _candidates(self, text: str) -> list[str]:
-        """The names that may match, in their order: those that begin as the expression does, if that is plain."""
-        prefix = _PREFIX.match(text) if "|" not in text else None
-        if prefix is None:
-            return list(self.things)
-        self._sorted = self._sorted or sorted(self.things)
-        self._places = self._places or {name: place for place, name in enumerate(self.things)}
-        first = bisect_left(self._sorted, prefix.group(1))
-        last = bisect_left(self._sorted, prefix.group(1) + "\U0010ffff")
-        return sorted(self._sorted[first:last], key=self._places.__getitem__)
+    @cached_property
+    def _beginnings(self) -> Beginnings:
+        return Beginnings(self.things)
 
     def _note(self, code: str, message: str, node: Node, hint: str) -> None:
         """A name that is made of parameters would be noted for each of their values."""

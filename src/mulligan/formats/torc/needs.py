@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
 from mulligan.formats.torc.job import Job, Thing, Wait
 from mulligan.formats.translation import made
+from mulligan.language.beginnings import Beginnings
 from mulligan.language.nodes import Node
 
 # More than these are named by what their names have in common.
@@ -22,7 +22,7 @@ class Groups:
     """Expressions that match the names of these steps and of no others."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = sorted(names)
+        self._names = Beginnings(names)
         self._known: dict[tuple[Job, ...], str] = {}
 
     def expression(self, jobs: tuple[Job, ...]) -> str:
@@ -38,17 +38,13 @@ class Groups:
     def _found(self, members: list[str]) -> str:
         """Names have no character that means anything in an expression."""
         shared = _shared(min(members), max(members))
-        for start in dict.fromkeys((shared.rstrip("0123456789"), shared)):
-            alike = self._alike(start)
-            for ending in _ENDINGS if start else ():
+        for start in filter(None, dict.fromkeys((shared.rstrip("0123456789"), shared))):
+            alike = self._names.starting(start)
+            for ending in _ENDINGS:
                 matched = alike if ending == ".*" else [name for name in alike if re.fullmatch(start + ending, name)]
                 if len(matched) == len(members) and set(matched) == set(members):
                     return start + ending
         return ""
-
-    def _alike(self, start: str) -> list[str]:
-        """The names that begin so. No character of a name comes after `~`."""
-        return self._names[bisect_left(self._names, start) : bisect_left(self._names, start + "~")]
 
 
 def _shared(one: str, other: str) -> str:
