@@ -76,6 +76,27 @@ def test_as_json_it_is_a_run_of_that_step_and_of_what_it_reads():
     assert (run["steps"]["build"]["attempts"], run["steps"]["deploy"]["attempts"]) == (0, 1)
 
 
+def test_an_agent_is_told_what_the_steps_before_it_gave_as_it_is_given_by_hand(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_AGENT_CLAUDE", "grep -c -e 'the plan' -e 'the draft'")
+    path = workflow("""\
+        name: w
+        steps:
+          - {step: plan, shell: make plan}
+          - {step: draft, shell: make draft, next: [review, {to: fix, on: failure}]}
+          - {step: review, needs: [plan], agent: Review.}
+          - {step: fix, agent: Fix.}
+    """)
+
+    told = mulligan("step", path, "review", "--result", 'plan="the plan"', "--result", 'draft="the draft"')
+    told_nothing = mulligan("step", path, "fix", "--result", 'draft="the draft"')
+
+    assert told == (0, "2\n", "step 'review' completed\n")
+    assert (told_nothing.code, told_nothing.err) == (
+        2,
+        "error[step.unknown]: step 'fix' reads no result of 'draft'\n  it reads none\n",
+    )
+
+
 def test_in_a_home_that_is_named_it_is_kept():
     said = mulligan("step", workflow(FLOW), "build", "--home", "kept")
 

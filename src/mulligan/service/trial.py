@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ..core.events import Kept
-from ..core.workflow import END, Action, Command, Expression, Step, Workflow
+from ..core.workflow import AGENT, END, Action, Command, Edge, Expression, Need, Step, Workflow
 from ..errors import UnknownStep
 from ..language.words import did_you_mean
 
@@ -32,7 +32,9 @@ def alone(workflow: Workflow, step: str) -> Workflow:
     """A workflow of this step, and of stand-ins for the steps whose results it reads."""
     wanted = found_step(workflow, step)
     bare = msgspec.structs.replace(wanted, **BARE, **ALONE, do=tuple(map(_bared, wanted.do)))
-    return with_stand_ins(workflow, bare)
+    # What it needs it is told of: its stand-ins have ended when it starts.
+    needs = tuple(Need(name) for name in _heard_steps(workflow, wanted))
+    return with_stand_ins(workflow, msgspec.structs.replace(bare, needs=needs))
 
 
 def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
@@ -45,10 +47,25 @@ def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
 
 
 def read_steps(workflow: Workflow, step: str) -> list[str]:
-    """The steps whose results a step reads, in file order."""
-    read = set(_reads(found_step(workflow, step)))
+    """The steps whose results a step reads, or is told as an agent, in file order."""
+    wanted = found_step(workflow, step)
+    read, heard = set(_reads(wanted)), _heard_steps(workflow, wanted)
     names = [other.name for other in workflow.steps if other.name != step]
-    return [name for name in names if f"steps.{name}" in read or "steps" in read]
+    return [name for name in names if f"steps.{name}" in read or "steps" in read or name in heard]
+
+
+def _heard_steps(workflow: Workflow, step: Step) -> list[str]:
+    """Of an agent: the steps that it needs, and those whose edges lead to it."""
+    if step.action is None or step.action.kind != AGENT or step.action.params.get("upstream") is False:
+        return []
+    needed = {name for need in step.needs for name in (workflow.groups[need.of] if need.is_group else (need.of,))}
+    before = {other.name for other in workflow.steps if any(_leads_on(edge, step.name) for edge in other.edges)}
+    return [other.name for other in workflow.steps if other.name in needed | before and other.name != step.name]
+
+
+def _leads_on(edge: Edge, step: str) -> bool:
+    """Whether what it comes from gives something: what has failed gives nothing."""
+    return edge.to == step and edge.on != "failure"
 
 
 def stand_ins(workflow: Workflow, step: str, given: Mapping[str, Any]) -> list[Kept]:

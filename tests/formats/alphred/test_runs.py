@@ -232,6 +232,16 @@ def test_a_node_runs_alone_once_without_retries_and_edges(agent_here: Agent, mon
     assert agent_here.done == ["tests"]
 
 
+def test_a_node_alone_is_told_what_the_node_before_it_gave(agent_here: Agent, monkeypatch: pytest.MonkeyPatch):
+    path = agent_here.live.write("tree.json", text([node("write", 1), node("review", 2)], [edge("write", "review")]))
+    monkeypatch.chdir(path.parent)
+
+    said = mulligan("step", path, "review", "--result", 'write="the notes"')
+
+    assert (said.code, said.out) == (0, "review is done\n")
+    assert "<<<BEGIN>>>\nthe notes\n<<<END>>>" in agent_here.told("review")
+
+
 def test_a_join_alone_is_told_what_it_is_given(agent_here: Agent, monkeypatch: pytest.MonkeyPatch):
     path = agent_here.live.write("tree.json", text(FAN_OUT, EDGES))
     monkeypatch.chdir(path.parent)
