@@ -12,11 +12,13 @@ from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
 from mulligan.formats.noetl.texts import output_of
-from mulligan.formats.noetl.workload import inputs, workload_of
+from mulligan.formats.noetl.workload import derived, inputs, workload_of
 from mulligan.formats.translation import Translation, mapping
-from mulligan.language.nodes import Enough, Mapping, Node
+from mulligan.language.nodes import Enough, Mapping, Node, Scalar
 
 __all__ = ["RECORDS", "translate"]
+
+_LAST_CHARS_MAX = 4000
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
@@ -25,6 +27,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
     if playbook is None or translation.source.problems:
         raise Enough
     plan = Plan(playbook.steps, playbook.final, workload_of(playbook.workload), playbook.credentials, translation)
+    plan.derived = derived(playbook.fields)
     plan.must_match = bool(playbook.spec.get("no_next_is_error"))
     steps = plan.steps(playbook.entry)
     end = plan.end(playbook.final) if playbook.final is not None else None
@@ -43,6 +46,8 @@ def _about(playbook: Playbook) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str | None:
+    if isinstance(value, Scalar):
+        return value.text or None
     return None if value is None else str(value)
 
 
@@ -54,9 +59,17 @@ def _named_things(playbook: Playbook) -> dict[str, Any]:
 def _outputs(plan: Plan) -> dict[str, Any]:
     """What a playbook that calls this one may take: the last step's result, or that of a step that it names."""
     routes = {name: output_of(names.route) for name, names in plan.names.items()}
-    leaves = [output_of(place.name) for place in reversed(plan.places) if place.action and not place.links]
-    others = [output for output in reversed(routes.values()) if output not in leaves]
-    candidates = ", ".join([*(leaf for leaf in leaves if leaf in routes.values()), *others, '{"result": null}'])
-    last = f"[{candidates}].filter(o, o != null)[0].result"
     steps = {name: f"${{{output} == null ? null : {output}.result}}" for name, output in routes.items()}
-    return {"result": f"${{{last}}}", "steps": steps}
+    return {"result": f"${{{_last(plan, list(routes.values()))}}}", "steps": steps}
+
+
+def _last(plan: Plan, outputs: list[str]) -> str:
+    """What the last step gave: of those from which no way leads on the one that ran, else one before them."""
+    leaves = {output_of(place.name) for place in plan.places if not place.links}
+    ordered = sorted(outputs[::-1], key=lambda output: output not in leaves)
+    candidates = ordered[:1]
+    for output in ordered[1:]:
+        # An expression has a length that is bounded. Nobody calls a playbook of hundreds of steps for its last one.
+        if sum(map(len, candidates)) + len(output) < _LAST_CHARS_MAX:
+            candidates.append(output)
+    return f'[{", ".join(candidates)}, {{"result": null}}].filter(o, o != null)[0].result'

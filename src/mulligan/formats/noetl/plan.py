@@ -6,6 +6,7 @@ its inputs, the child run, and one that goes on; what a failure leads to is deci
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from mulligan.formats.noetl.routes import Router, written, written_cases
 from mulligan.formats.noetl.steps import Step
 from mulligan.formats.noetl.texts import fitted, foreign, has_templates, output_of, quoted, words
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Mapping, Node, Sequence, plain
+from mulligan.language.nodes import Enough, Mapping, Node, Sequence, plain
 from mulligan.language.reach import Reach
 
 # Arcs that lead back go round until one leads on: pages, polls. This many times is a mistake.
@@ -64,9 +65,18 @@ class Plan:
         self._source = translation.source
         self._translation = translation
         self.must_match = False
+        # What of the workload is a template of the file's own.
+        self.derived: dict[str, Node] | None = None
         self._calls = self._read_calls()
         self.names = self._named()
         self.places: list[Place] = []
+        self._at: dict[str, Place] = {}
+        # Steps whose envelopes all that follow are given, since they may set something.
+        self._always = {step.name for step in steps if step.is_setter}
+        # Steps with names that no word can be: such as those with blanks.
+        self._odd = [step for step in steps if not step.name.isidentifier()]
+        self._by_name = {step.name: step for step in steps}
+        self._order = {step.name: number for number, step in enumerate(steps)}
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -116,6 +126,8 @@ class Plan:
         """All of them, in the order of the playbook."""
         for step in self._steps:
             self._add(step)
+        if self._source.problems:
+            raise Enough  # what was refused has no place, and others lead to it
         reach = Reach({place.name: place.links for place in self.places})
         self._show_what_was(reach)
         rounds = reach.holding((place.name, place.name) for place in self.places)
@@ -225,9 +237,8 @@ class Plan:
 
     def _add_trouble(self, step: Step, after: Router, names: Names) -> None:
         """What a failure leads to: where none of its ways is taken the failure stays what it was."""
-        for place in self.places:
-            if place.name in (names.entry, names.own):
-                place.next.append({"to": names.trouble, "on": "failure"})
+        for name in dict.fromkeys((names.entry, names.own)):
+            self._at[name].next.append({"to": names.trouble, "on": "failure"})
         action = self._action(step, names.trouble, failure="${failure}", **_routes_of(after, step))
         body = {"description": f"where '{step.name}' goes on after a failure", "noetl": action, "no_match": "fail"}
         reads = (*after.cases, *_conditions(after))
@@ -246,7 +257,8 @@ class Plan:
     ) -> None:
         if action is not None:
             action["auth"] = self._auth(step, reads)
-        self.places.append(Place(name, step.at, body, action, reads, next))
+        self._at[name] = Place(name, step.at, body, action, reads, next)
+        self.places.append(self._at[name])
 
     def end(self, final: Step) -> Mapping | None:
         """The step that runs last; None where it does nothing."""
@@ -255,7 +267,7 @@ class Plan:
         action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
         reads = self._texts(final)
         action["auth"] = self._auth(final, reads)
-        action["seen"] = self._seen(reads, {step.name: self._sources(step) for step in self._steps})
+        action["seen"] = _seen(list(self._sources(self._read_by(reads))))
         node = made({"description": final.description or None, "noetl": action, **self._life(final)}, final.at)
         assert isinstance(node, Mapping)
         return node
@@ -264,10 +276,10 @@ class Plan:
 
     def _action(self, step: Step, place: str, **said: Any) -> dict[str, Any]:
         """A `noetl` of ours, its keys in the order in which one reads them."""
-        order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "seen", "auth", "set")
-        said["workload"] = self._workload
+        order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "derived", "seen", "auth")
+        said |= {"workload": self._workload, "derived": self.derived}
         said["name"] = step.name if place != step.name else None
-        return {key: said.get(key) for key in ("name", *order, "cases", "next")}
+        return {key: said.get(key) for key in ("name", *order, "set", "cases", "next")}
 
     def _tool(self, step: Step) -> Node | None:
         node = step.tools.node
@@ -321,30 +333,33 @@ class Plan:
 
     def _show_what_was(self, reach: Reach) -> None:
         """Each place is given what it reads of the steps that lead to it, and all that they may have set."""
-        sources = {step.name: self._sources(step) for step in self._steps}
-        held = reach.holding(
-            (source, place.name) for place in self.places for found in sources.values() for source in found
-        )
-        for place in self.places:
-            if place.action is not None:
-                before = {
-                    name: [source for source in found if (source, place.name) in held]
-                    for name, found in sources.items()
-                }
-                place.action["seen"] = self._seen(place.reads, before)
+        reading = {place.name: self._read_by(place.reads) for place in self.places if place.action is not None}
+        held = reach.holding((source, name) for name, read in reading.items() for _, source in self._sources(read))
+        for name, read in reading.items():
+            before = [pair for pair in self._sources(read) if (pair[1], name) in held]
+            self._at[name].action["seen"] = _seen(before)  # type: ignore[index]
 
-    def _sources(self, step: Step) -> list[str]:
-        """Where the envelope of a step is: after a success, and after a failure that leads somewhere."""
-        names = self.names[step.name]
-        return [name for name in (names.route, names.trouble) if any(place.name == name for place in self.places)]
+    def _sources(self, steps: list[Step]) -> Iterator[tuple[str, str]]:
+        """Where the envelopes of steps are: after a success, and after a failure that leads somewhere."""
+        for step in steps:
+            names = self.names[step.name]
+            yield from ((step.name, source) for source in (names.route, names.trouble) if source in self._at)
 
-    def _seen(self, reads: tuple[Node | None, ...], before: dict[str, list[str]]) -> dict[str, str] | None:
+    def _read_by(self, reads: tuple[Node | None, ...]) -> list[Step]:
+        """The steps that texts read by name, and those that may set what they read."""
         named = words(*reads)
-        shown = [step for step in self._steps if before[step.name] and self._is_read(step, named)]
-        return {step.name: f"${{{_first_of(before[step.name])}}}" for step in shown} or None
+        if "context" in named:
+            return self._steps
+        odd = {step.name for step in self._odd if words(made(step.name, step.at)) <= named}
+        found = self._always | odd | (named & self.names.keys())
+        return sorted((self._by_name[name] for name in found), key=lambda step: self._order[step.name])
 
-    def _is_read(self, step: Step, named: set[str]) -> bool:
-        return "context" in named or step.is_setter or step.name in named or _split(step.name) <= named
+
+def _seen(before: list[tuple[str, str]]) -> dict[str, str] | None:
+    sources: dict[str, list[str]] = {}
+    for step, source in before:
+        sources.setdefault(step, []).append(source)
+    return {step: f"${{{_first_of(found)}}}" for step, found in sources.items()} or None
 
 
 def _first_of(sources: list[str]) -> str:
@@ -355,11 +370,6 @@ def _first_of(sources: list[str]) -> str:
 
 def _is_unwaited(call: Call | None) -> bool:
     return call is not None and call.return_step is None
-
-
-def _split(name: str) -> set[str]:
-    """A name that no word can be, such as one with blanks: it is read if all its words are there."""
-    return words(made(name, Mapping(0, 0)))
 
 
 def _copied(node: Node | None) -> Node | None:
