@@ -140,3 +140,16 @@ def test_a_handler_that_must_commit_is_asked_for_it() -> None:
     assert agent == AGENT
     assert before["shell"].endswith('> "$(git rev-parse --git-dir)/prodigy-head-1-29"')
     assert check["shell"].endswith("{ echo 'no commit was made by the handler' >&2; exit 1; }")
+
+
+def test_a_handler_reads_what_the_step_would_have_captured() -> None:
+    found = step("- {shell: make, capture_output: said, on_failure: {shell: 'echo ${said}'}}")
+
+    assert found["shell"].startswith("_said=$(\nmake\n)")
+    assert found["on_failure"] == {"commands": [{"shell": "echo ${error.message}"}]}
+
+
+def test_what_a_handler_does_behind_its_command_is_part_of_it() -> None:
+    found = step("- {shell: make, on_failure: {claude: /fix, on_success: {shell: make, on_failure: echo no}}}")
+
+    assert found["on_failure"]["commands"] == [AGENT, {"shell": "make", "on_failure": {"commands": [ECHO]}}]

@@ -98,7 +98,7 @@ def test_a_step_behind_a_condition_needs_the_last_that_had_none() -> None:
 
 def test_what_is_not_honoured_is_said_by_name(tmp_path: Path) -> None:
     text = (
-        "- {claude: /a, analysis: {max_cache_age: 5}, outputs: {spec: {file_pattern: '*.md'}}}\n"
+        "- {claude: /a, analysis: {max_cache_age: 5}, clear_env: true}\n"
         "- {name: b, options: {fast: true}, metadata: {analysis: {}}}\n"
         "- {shell: make, auto_commit: true, commit_config: {squash: true}}\n"
         "- {claude: '/c ${nobody.knows}'}\n"
@@ -106,7 +106,7 @@ def test_what_is_not_honoured_is_said_by_name(tmp_path: Path) -> None:
 
     assert warnings(text, tmp_path) == [
         "'analysis' is not honoured: Prodigy has removed it",
-        "'outputs' is not honoured: nothing reads it",
+        "'clear_env' is not honoured: a step has the environment of the worker",
         "'options' is not honoured: write them into the arguments",
         "'analysis' is not honoured: Prodigy has removed it",
         "'squash' is not honoured: the commits of a step stay as they were made",

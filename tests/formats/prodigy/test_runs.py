@@ -378,3 +378,22 @@ def test_outside_of_a_repository_nothing_has_changed(live_file: Live) -> None:
     ran = run(live_file, "- shell: touch a\n- {id: b, shell: 'echo \"[${step.files_changed}]\"'}\n")
 
     assert output(ran, "b") == "[]"
+
+
+def test_the_file_that_a_step_made_is_known_to_those_after_it(live_file: Live) -> None:
+    ran = run(
+        live_file,
+        "- id: plan\n"
+        "  shell: mkdir specs; touch specs/a-plan.md\n"
+        "  outputs: {spec: {file_pattern: '*-plan.md'}}\n"
+        "- {id: use, shell: 'echo ${plan.spec}'}\n",
+    )
+
+    assert (ran.status, output(ran, "use")) == ("completed", "specs/a-plan.md")
+
+
+def test_a_file_that_a_step_did_not_make_is_a_failure(live_file: Live) -> None:
+    ran = run(live_file, "- {id: plan, shell: 'true', outputs: {spec: {file_pattern: '*-plan.md'}}}\n")
+
+    said = "no file fits '*-plan.md', which is among the 'outputs' of the step"
+    assert (ran.status, ran.steps["plan_outputs"]["failure"]["message"]) == ("failed", said)

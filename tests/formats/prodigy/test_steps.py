@@ -108,7 +108,7 @@ def test_what_a_step_gives_is_read_by_those_after_it() -> None:
 def test_how_a_step_ended_that_may_have_failed_is_asked_when_it_is_read() -> None:
     found = steps("- {id: one, shell: a, capture: x, on_failure: true}\n- shell: echo ${x.exit_code} ${x.success}\n")
 
-    failed = "steps.one.failure != null && steps.one.failure.exit_code != null ? steps.one.failure.exit_code : 1"
+    failed = "steps.one.failure != null ? steps.one.failure.exit_code : null"
     code = f"(steps.one.status == 'completed' ? 0 : {failed})"
     assert found[1]["shell"] == f"echo ${{{code}}} ${{(steps.one.status == 'completed')}}"
 
@@ -117,7 +117,7 @@ def test_a_boolean_is_told_from_words() -> None:
     found = steps("- {id: one, shell: a, capture: x, capture_format: boolean}\n- claude: /b ${x}\n")
 
     told = "steps.one.output.trim().lowerAscii() in ['true', 'yes', '1', 'on']"
-    assert found[1]["agent"]["prompt"] == f"/b ${{(steps.one.output != null && {told})}}"
+    assert found[1]["agent"]["prompt"] == f"/b ${{({told})}}"
 
 
 def test_what_an_agent_said_may_be_what_its_handler_said_in_its_place() -> None:
@@ -273,6 +273,44 @@ def test_in_an_item_the_handler_asks_for_the_exit_code() -> None:
     assert found["on_failure"] == {
         "shell": 'case "$MULLIGAN_RETURN_CODE" in\n2)\necho two\n;;\n3)\necho three\n;;\n*) exit 1 ;;\nesac'
     }
+
+
+def test_what_a_check_prints_is_judged_behind_all_of_its_commands() -> None:
+    (found,) = steps(
+        "- id: a\n"
+        "  shell: x\n"
+        "  validate:\n"
+        "    shell: measure\n"
+        "    claude: /judge\n"
+        "    on_incomplete: {shell: 'echo ${validation.gaps}', max_attempts: 3}\n"
+    )
+
+    measure = found["validate"]
+    assert (measure["shell"], measure["on_failure"]["rerun"]) == ("measure", 3)
+    assert measure["validate"]["agent"]["prompt"] == "/judge"
+    assert measure["validate"]["validate"]["args"] == {"output": "${output.content}"}
+    details = "error.cause[0].cause[0].details"
+    are_there = f"size(error.cause) > 0 && size(error.cause[0].cause) > 0 && has({details}.gaps)"
+    assert measure["on_failure"]["commands"] == [{"shell": f"echo ${{({are_there} ? {details}.gaps : '')}}"}]
+
+
+@pytest.mark.parametrize("said", ["allow_failure: true", "fail_workflow: false", "continue_on_error: true"])
+def test_a_step_may_be_allowed_to_fail(said: str) -> None:
+    assert step(f"- {{shell: make, {said}}}") == {"shell": "make", "continue_on_error": True}
+
+
+def test_a_default_may_be_written_as_a_modifier() -> None:
+    found = steps("- {id: a, shell: x, capture: v}\n- {id: b, shell: 'echo ${v|default:none} ${w|default:n}'}\n")
+
+    assert found[1]["shell"] == "echo ${steps.a.output:-none} ${w|default:n}"
+
+
+def test_files_that_a_step_makes_are_found_behind_it() -> None:
+    found = steps("- {id: plan, claude: /plan, outputs: {spec: {file_pattern: '*.md'}}}\n- claude: /do ${plan.spec}\n")
+
+    assert [each["step"] for each in found] == ["plan_before", "plan", "plan_outputs", "do"]
+    assert found[2]["args"] == {"remembered": "prodigy-head-1-3", "patterns": {"spec": "*.md"}}
+    assert found[3]["agent"]["prompt"] == "/do ${steps.plan_outputs.output.spec}"
 
 
 # -- what has changed --------------------------------------------------------------------------------------------------

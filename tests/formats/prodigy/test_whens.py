@@ -54,6 +54,21 @@ def test_a_condition_holds_as_it_does_for_prodigy(when: str, x: str, y: object, 
     assert evaluate(check(condition(when)), names) is holds
 
 
+CONDITIONS = [
+    ("${ok}", "(steps.one.output.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"),
+    ("${ok} == true", "(steps.one.output.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"),
+    ("${ok} != true", "!(steps.one.output.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"),
+    ("${ok} == 'false'", "!(steps.one.output.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"),
+]
+
+
+@pytest.mark.parametrize(("when", "ours"), CONDITIONS)
+def test_what_is_true_or_false_is_a_condition_itself(when: str, ours: str) -> None:
+    first = "- {id: one, shell: a, capture: ok, capture_format: boolean}\n"
+
+    assert steps(f"{first}- shell: b\n  when: {when}\n")[1]["when"] == ours
+
+
 REFUSED = [
     (
         "${x} =~ 'a'",

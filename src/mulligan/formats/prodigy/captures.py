@@ -49,7 +49,7 @@ def after(form: Fields | None, kind: str, spot: Spot, place: Place, *, is_certai
     said = {"last.output": value}
     if kind in ("shell", "claude"):
         said[f"{kind}.output"] = value
-    for name in _names(form):
+    for name in captured_names(form):
         said |= {name: value, f"{name}.stdout": value}
         said |= _ending(name, spot, is_certain=is_certain)
         if form is not None and redirection(form):
@@ -57,7 +57,8 @@ def after(form: Fields | None, kind: str, spot: Spot, place: Place, *, is_certai
     return place.knowing(said)
 
 
-def _names(form: Fields | None) -> list[str]:
+def captured_names(form: Fields | None) -> list[str]:
+    """The variables that have the output of a step."""
     if form is None:
         return []
     named = [form.get("capture"), form.get("capture_output")]
@@ -71,7 +72,8 @@ def _value(form: Fields | None, kind: str, output: str, *, is_certain: bool) -> 
         field = "json" if form is not None and answers_json(form) else "content"
         said = f"{output}.{field}" if is_certain else said_by_agent(output, field)
     if wanted == "boolean":
-        return f"({output} != null && {said}.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"
+        is_there = "" if is_certain else f"{output} != null && "
+        return f"({is_there}{said}.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"
     if wanted == "lines" and kind == "claude":
         return f"{said}.split('\\n')"
     return said
@@ -85,7 +87,7 @@ def _ending(name: str, spot: Spot, *, is_certain: bool) -> dict[str, str]:
         said = {"success": f"({spot.output} != null)", "exit_code": f"({spot.output} != null ? 0 : 1)"}
         return {f"{name}.{field}": expression for field, expression in said.items()}
     step = step_path(spot.name)
-    failed = f"{step}.failure != null && {step}.failure.exit_code != null ? {step}.failure.exit_code : 1"
+    failed = f"{step}.failure != null ? {step}.failure.exit_code : null"
     return {
         f"{name}.success": f"({step}.status == 'completed')",
         f"{name}.exit_code": f"({step}.status == 'completed' ? 0 : {failed})",

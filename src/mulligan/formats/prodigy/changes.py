@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+
+from mulligan import StepError
 
 _NOTHING = {
     **dict.fromkeys(("files_added", "files_modified", "files_deleted", "files_changed", "commits"), ""),
@@ -30,6 +34,23 @@ def since(remembered: str = "", branch: str = "") -> dict[str, Any]:
         "insertions": sum(int(added) for added, _ in counts if added.isdigit()),
         "deletions": sum(int(removed) for _, removed in counts if removed.isdigit()),
     }
+
+
+def found(remembered: str, patterns: dict[str, str]) -> dict[str, str]:
+    """For each pattern the file that fits: of those that have changed the newest, else the newest of all."""
+    base = _remembered(remembered)
+    changed = [path for path, kind in _files(base) if kind != "D"] if base else []
+    return {name: _fitting(pattern, changed) for name, pattern in patterns.items()}
+
+
+def _fitting(pattern: str, changed: list[str]) -> str:
+    top = Path(_git("rev-parse", "--show-toplevel") or ".")
+    fitting = [top / path for path in changed if fnmatch(path, pattern) or fnmatch(Path(path).name, pattern)]
+    files = [path for path in fitting or Path.cwd().rglob(pattern) if path.is_file()]
+    if not files:
+        raise StepError("OUTPUT_NOT_FOUND", f"no file fits '{pattern}', which is among the 'outputs' of the step")
+    newest = max(files, key=lambda path: (path.stat().st_mtime_ns, str(path)))
+    return os.path.relpath(newest)
 
 
 _KINDS = {"files_added": "A", "files_modified": "M", "files_deleted": "D"}

@@ -27,22 +27,28 @@ from mulligan.language.shapes import Fields
 JUDGE = "mulligan.formats.prodigy.validation:judge"
 CHECK = "mulligan.formats.prodigy.validation:check"
 INCOMPLETE_ATTEMPTS = 2
-_DETAILS = "error.cause[0].details"
 
 
-def _detail(name: str, otherwise: str) -> str:
-    """What the judge said of the work that is not complete; a check that failed by itself says nothing."""
-    return f"(size(error.cause) > 0 && has({_DETAILS}.{name}) ? {_DETAILS}.{name} : {otherwise})"
+def validation_variables(depth: int) -> dict[str, str]:
+    """What is known of work that is not complete: the judge said it `depth` causes below what its handler is told.
 
+    A check that failed by itself says nothing.
+    """
+    causes = [f"error{'.cause[0]' * level}.cause" for level in range(depth)]
+    details = f"error{'.cause[0]' * depth}.details"
+    are_there = " && ".join(f"size({cause}) > 0" for cause in causes)
 
-VALIDATION_VARIABLES = {
-    "validation.completion": _detail("completion", "0"),
-    "validation.completion_percentage": _detail("completion", "0"),
-    "validation.missing": _detail("missing", "error.message"),
-    "validation.gaps": _detail("gaps", "''"),
-    "validation.status": _detail("status", "'failed'"),
-    "validation.attempt_number": "error.attempt",
-}
+    def detail(name: str, otherwise: str) -> str:
+        return f"({are_there} && has({details}.{name}) ? {details}.{name} : {otherwise})"
+
+    return {
+        "validation.completion": detail("completion", "0"),
+        "validation.completion_percentage": detail("completion", "0"),
+        "validation.missing": detail("missing", "error.message"),
+        "validation.gaps": detail("gaps", "''"),
+        "validation.status": detail("status", "'failed'"),
+        "validation.attempt_number": "error.attempt",
+    }
 
 
 def checks(
@@ -136,29 +142,31 @@ def _judged(form: Fields, place: Place, translation: Translation, translate: Tra
     commands = _checking(form, place, translation, translate)
     if not commands:
         return {}
-    *before, last = commands
+    last = commands[-1]
     last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, place, translation)}}
     if "timeout" in form:
         last["timeout"] = spelled(form["timeout"])
-    if "on_incomplete" in form:
-        last |= _incomplete(form.at("on_incomplete"), place, translation, translate)
-    whole = chained([*before, last])
+    whole = chained([*commands[:-1], last])
     assert whole is not None
+    if "on_incomplete" in form:
+        inner = handling(place).knowing(validation_variables(len(commands)))
+        whole |= _incomplete(form.at("on_incomplete"), inner, translation, translate)
     return whole
 
 
 def _checking(form: Fields, place: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
     if "commands" in form:
         return command_list(form.at("commands"), place, translation, translate)
-    kind = next((kind for kind in ("shell", "command", "claude") if kind in form), None)
-    if kind is None:
+    kinds = [kind for kind in ("shell", "command", "claude") if kind in form]
+    if not kinds:
         message = "'validate' has nothing that checks"
         hint = "add 'shell', 'claude' or 'commands'"
         raise translation.source.refuse("prodigy", message, form.node, hint=hint)
-    node = form.at(kind)
-    assert isinstance(node, Scalar)
-    read = actions.agent if kind == "claude" else actions.either
-    return [read(node, place, translation)]
+    return [_asked(form[kind], kind, place, translation) for kind in kinds]
+
+
+def _asked(node: Scalar, kind: str, place: Place, translation: Translation) -> dict[str, Any]:
+    return actions.agent(node, place, translation) if kind == "claude" else actions.either(node, place, translation)
 
 
 def _judge_args(form: Fields, last: dict[str, Any], place: Place, translation: Translation) -> dict[str, Any]:
@@ -191,9 +199,8 @@ def _literally(value: Any) -> Any:
     return value.replace("${", "$${") if isinstance(value, str) else value
 
 
-def _incomplete(node: Node, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
+def _incomplete(node: Node, inner: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
     """What runs when the work is not complete, before it is checked again."""
-    inner = handling(place).knowing(VALIDATION_VARIABLES)
     if not isinstance(node, Mapping):
         commands = command_list(node, inner, translation, translate)
         return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
@@ -215,14 +222,8 @@ def _completing(form: Fields, inner: Place, translation: Translation, translate:
         assert isinstance(node, Scalar)
         return [{"approve": made(text(node, inner, translation), node)}]
     else:
-        commands = [_completed(form, kind, inner, translation) for kind in ("shell", "claude") if kind in form]
+        commands = [_asked(form[kind], kind, inner, translation) for kind in ("shell", "claude") if kind in form]
     return committing(commands, form.node) if form.get("commit_required") and commands else commands
-
-
-def _completed(form: Fields, kind: str, inner: Place, translation: Translation) -> dict[str, Any]:
-    node = form.at(kind)
-    assert isinstance(node, Scalar)
-    return actions.agent(node, inner, translation) if kind == "claude" else actions.either(node, inner, translation)
 
 
 # -- step_validate ------------------------------------------------------------------------------
@@ -244,7 +245,9 @@ def step_validate(node: Node, place: Place, translation: Translation) -> list[di
 
 def _counted(form: Fields, place: Place, translation: Translation) -> dict[str, Any]:
     """Checks of which some must pass, each with what it is expected to give."""
-    listed = [_expectation(each, place, translation) for each in form.get("commands", ())]
+    # One without its command is refused already.
+    asked = [each for each in form.get("commands", ()) if not isinstance(each, Fields) or "command" in each]
+    listed = [_expectation(each, place, translation) for each in asked]
     criteria = form.get("success_criteria", "all")
     if isinstance(criteria, Fields):
         needed = criteria.get("atleast", 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from mulligan.formats.prodigy.captures import captured_names
 from mulligan.formats.prodigy.handlers import handling
 from mulligan.formats.prodigy.places import Place, Steps
 from mulligan.formats.translation import Translation, made
@@ -29,17 +30,21 @@ def exits(
         extra = command(steps["0"], handling(place), translation).commands
         said["on_success"] = [*(keys.get("on_success") or ()), *extra]
     if failing and isinstance(place.row, Steps):
-        said["next"] = [_edge(int(code), step, place, translation, command) for code, step in failing.items()]
+        names = captured_names(form)
+        said["next"] = [_edge(int(code), step, names, place, translation, command) for code, step in failing.items()]
     elif failing:
         said["on_failure"] = _asked(failing, keys, place, translation, command)
     return said
 
 
-def _edge(code: int, step: Node, place: Place, translation: Translation, command: Command) -> dict[str, Any]:
+def _edge(
+    code: int, step: Node, names: list[str], place: Place, translation: Translation, command: Command
+) -> dict[str, Any]:
     """An edge to a step of its own, which stands behind all others: nothing else leads there."""
     assert isinstance(place.row, Steps)
     said = {"error.exit_code": "failure.exit_code", "error.message": "failure.message", "error.step": "failure.step"}
     said |= {"error.timestamp": "failure.timestamp", "shell.output": "failure.message"}
+    said |= dict.fromkeys(names, "failure.message")
     steps = command(step, place.knowing(said), translation).commands
     if len(steps) > 1:
         message = "what runs for an exit code is one command, and this is more"

@@ -21,7 +21,7 @@ decide Prodigy does not ask either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -63,12 +63,14 @@ class Handled(NamedTuple):
     captured: tuple[str, ...] = ()
 
 
-def handler(node: Node, place: Place, translation: Translation, translate: Translate) -> Handled:
-    """What becomes of an `on_failure`."""
+def handler(
+    node: Node, place: Place, translation: Translation, translate: Translate, names: Iterable[str] = ()
+) -> Handled:
+    """What becomes of an `on_failure`; `names` are the variables that would have had the output of the step."""
     form = HANDLER_FORMS.read(node, "'on_failure'", translation.source)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return Handled(continue_on_error=node.value)
-    inner = handling(place)
+    inner = handling(place).knowing(dict.fromkeys(names, "error.message"))
     if not isinstance(form, Fields):
         return Handled({"commands": command_list(node, inner, translation, translate)})
     return _mapping(form, inner, place, translation, translate)
@@ -108,7 +110,7 @@ def _mapping(form: Fields, inner: Place, place: Place, translation: Translation,
 
 def _commands(form: Fields, inner: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
     """The commands of a mapping: `commands`, else `shell` and then `claude`."""
-    other = next((key for key in ("shell", "claude", "on_failure") if key in form), "")
+    other = next((key for key in ("shell", "claude", "on_failure", "on_success") if key in form), "")
     if "commands" in form and other:
         message = f"'{other}' stands beside 'commands', and belongs to them"
         raise translation.source.refuse("prodigy", message, form.key(other), hint="move it into 'commands'")
@@ -118,6 +120,8 @@ def _commands(form: Fields, inner: Place, translation: Translation, translate: T
     kinds = [kind for kind in ("shell", "claude") if kind in form]
     for kind in kinds:
         found += translate(_alone(form.node, kind, is_last=kind == kinds[-1]), inner, translation)
+    if "on_success" in form:
+        found += command_list(form.at("on_success"), inner, translation, translate)
     if not found and "fail_workflow" not in form:
         message = "the handler has no command"
         hint = "add 'shell', 'claude' or 'commands'"

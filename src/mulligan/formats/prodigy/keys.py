@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from mulligan.formats.prodigy.durations import SECONDS
@@ -26,10 +27,11 @@ from mulligan.language.shapes import (
 
 _NAME = r"[A-Za-z_][\w-]*"
 _NAMES = "letters, digits, '_' and '-'"
+_VARIABLE = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*", re.A)
 
 
 def _word(value: Any) -> str:
-    if not isinstance(value, str) or not value.replace("_", "a").replace("-", "a").isalnum():
+    if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
         raise ValueError(value)
     return value
 
@@ -60,6 +62,7 @@ HANDLER = Record(
         "max_retries": Key(whole(0, 1000), "how often the command runs again after the handler"),
         "commit_required": Key(FLAG, "true: the handler must make a commit"),
         "on_failure": Key(Deferred(lambda: HANDLER_FORM), "what runs when the handler's command fails, too"),
+        "on_success": Key(Deferred(lambda: STEPS_FORM), "what the handler does behind its command"),
     },
 )
 HANDLER_FORMS = Either(
@@ -227,6 +230,7 @@ STEP: Record = Record(
     {
         "name": Key(ANY_TEXT, "its title; alone, with 'args', a Claude command"),
         "id": Key(ANY_TEXT, "the name of the step"),
+        "description": Key(ANY_TEXT, "what it is for"),
         "claude": Key(COMMAND_TEXT, "a prompt for the agent claude"),
         "shell": Key(COMMAND_TEXT, "a shell command, run by sh"),
         "test": Key(Either("a command or a mapping", text=COMMAND_TEXT, mapping=TEST), "a shell command"),
@@ -245,6 +249,8 @@ STEP: Record = Record(
         "parallel": Key(Either("true, false or a number", flag=FLAG, number=COUNT), "how many items at the same time"),
         "do": Key(STEPS_FORM, "what runs for each item"),
         "continue_on_error": Key(FLAG, "true: its failure does not fail the workflow"),
+        "allow_failure": Key(FLAG, "true: its failure does not fail the workflow"),
+        "fail_workflow": Key(FLAG, "false: its failure does not fail the workflow"),
         "max_items": Key(whole(0), "how many items at most"),
         "capture": Key(VARIABLE, "the variable that has the output"),
         "capture_format": Key(
@@ -261,6 +267,8 @@ STEP: Record = Record(
         "timeout": Key(SECONDS, "the time of one attempt"),
         "working_dir": Key(Template("a folder"), "the folder it runs in"),
         "env": Key(MapOf(ANY_TEXT), "environment variables"),
+        "temporary": Key(FLAG, "the environment is that of the step alone in any case"),
+        "clear_env": Key(FLAG, "not honoured"),
         "on_failure": Key(HANDLER_FORM, "what runs when it fails"),
         "retry": Key(RETRY, "how often it is tried"),
         "on_success": Key(STEPS_FORM, "what runs when it has succeeded"),
@@ -286,7 +294,9 @@ STEP: Record = Record(
         "validation_timeout": Key(SECONDS, "the time of the checks"),
         "ignore_validation_failure": Key(FLAG, "true: a check that fails is recorded and does not count"),
         "when": Key(Template("a condition", ("string", "boolean")), "skipped unless this holds"),
-        "outputs": Key(MapOf(OUTPUT_FILE, _NAME, names=_NAMES), "names for files: not honoured"),
+        "outputs": Key(
+            MapOf(OUTPUT_FILE, _NAME, names=_NAMES), "files that it makes, by a pattern: ${ID.NAME} is the name of one"
+        ),
         "analysis": _ANALYSIS,
     },
 )

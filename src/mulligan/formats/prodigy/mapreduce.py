@@ -20,7 +20,7 @@ from mulligan.formats.prodigy.json_path import items_at
 from mulligan.formats.prodigy.mapreduce_keys import MAPREDUCE
 from mulligan.formats.prodigy.numbers import number_of
 from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Steps
-from mulligan.formats.prodigy.regular import finished
+from mulligan.formats.prodigy.regular import LISTS, finished
 from mulligan.formats.prodigy.setup import setup
 from mulligan.formats.prodigy.sorting import order
 from mulligan.formats.prodigy.steps import Translated, commands
@@ -45,8 +45,10 @@ class _Workflow(NamedTuple):
 
 
 def is_mapreduce(root: Node) -> bool:
-    """Whether the file says so, or has a map."""
-    return isinstance(root, Mapping) and ("map" in root.entries or "mode" in root.entries)
+    """Whether the file says so, or has a map. A regular workflow, too, may say its mode."""
+    if not isinstance(root, Mapping):
+        return False
+    return "map" in root.entries or ("mode" in root.entries and not any(key in root.entries for key in LISTS))
 
 
 def mapreduce(root: Node, translation: Translation) -> Mapping:

@@ -17,7 +17,7 @@ from mulligan.formats.prodigy.variables import ARGUMENTS, mentions
 from mulligan.formats.translation import Translation, mapping
 from mulligan.language.action_keys import ANY_TEXT
 from mulligan.language.nodes import Mapping, Node, Refusal, Sequence
-from mulligan.language.shapes import Fields, Key, Record
+from mulligan.language.shapes import Choice, Fields, Key, Record
 
 LISTS = ("commands", "steps", "tasks")
 REGULAR = Record(
@@ -25,6 +25,7 @@ REGULAR = Record(
     {
         "name": Key(ANY_TEXT, "the name of the workflow"),
         "description": Key(ANY_TEXT, "what it is for"),
+        "mode": Key(Choice(("standard", "sequential")), "a regular workflow, which it is in any case"),
         "commands": Key(STEP_LIST, "the steps, one after the other"),
         "steps": Key(STEP_LIST, "the same, under another name"),
         "tasks": Key(STEP_LIST, "the same, under another name"),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.formats.prodigy import actions
-from mulligan.formats.prodigy.captures import after, answers_json, captured_format, redirection
+from mulligan.formats.prodigy.captures import after, answers_json, captured_format, captured_names, redirection
 from mulligan.formats.prodigy.checks import checks
 from mulligan.formats.prodigy.commits import remembering, required, warn_of_squash
 from mulligan.formats.prodigy.durations import spelled
@@ -22,7 +22,7 @@ from mulligan.formats.prodigy.places import Place, Spot, Unread
 from mulligan.formats.prodigy.retries import retry
 from mulligan.formats.prodigy.shell_text import PUT_TOGETHER, SCRIPT_VARIABLE
 from mulligan.formats.prodigy.variables import mentions, text
-from mulligan.formats.prodigy.watching import looking, watched, watching
+from mulligan.formats.prodigy.watching import found_files, looking, watched, watching
 from mulligan.formats.prodigy.whens import condition
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
@@ -30,7 +30,7 @@ from mulligan.language.shapes import Fields
 from mulligan.language.words import listed
 
 # A handler that reads what its command printed.
-_READS_OUTPUT = re.compile(r"\$\{(?:shell|test|last)\.output")
+_READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"
 _REMOVED = {
     "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
     "goal_seek": "Prodigy has removed 'goal_seek': use 'validate' with 'threshold' and 'on_incomplete'",
@@ -159,8 +159,14 @@ def _kind(form: Fields, translation: Translation) -> str:
 
 _UNHEARD = (
     ("analysis", "'analysis' is not honoured: Prodigy has removed it"),
-    ("outputs", "'outputs' is not honoured: nothing reads it"),
+    ("clear_env", "'clear_env' is not honoured: a step has the environment of the worker"),
     ("options", "'options' is not honoured: write them into the arguments"),
+)
+
+
+# With these a step may be behind the run without having done its work.
+_DOUBTFUL = frozenset(
+    "when on_failure on_exit_code continue_on_error allow_failure fail_workflow metadata retry test".split()
 )
 
 
@@ -195,7 +201,8 @@ class _Draft:
         return _first_word(node.text) if self.kind == "claude" and isinstance(node, Scalar) else self.kind
 
     def _remember(self) -> None:
-        at = required(self.form) or (self.form.node if self.place.is_watched and not self._is_nested() else None)
+        is_asked = (self.place.is_watched or "outputs" in self.form) and not self._is_nested()
+        at = required(self.form) or (self.form.node if is_asked else None)
         if at is None:
             return
         spot = self.place.row.take(f"{self.title}_before")
@@ -241,14 +248,18 @@ class _Draft:
         place = after(self.form, self.kind, self.spot, self.place, is_certain=self._is_certain())
         place = watched(place, required(self.form) or self.form.node)
         place = place.knowing({name: _of_handler(name, self.spot) for name in handled.captured if self.spot.output})
-        return Translated([*self.before, self._remarked(_settled(keys, self.place))], place)
+        files, place = found_files(self.form, self.title, required(self.form) or self.form.node, place)
+        behind = [_settled(each, self.place) for each in files]
+        return Translated([*self.before, self._remarked(_settled(keys, self.place)), *behind], place)
 
     def _is_certain(self) -> bool:
         """Whether what comes after it runs only if its own command has done its work."""
-        doubtful = ("when", "on_failure", "on_exit_code", "continue_on_error", "metadata", "retry", "test")
-        return not any(key in self.form.node.entries for key in doubtful)
+        return not any(key in self.form.node.entries for key in _DOUBTFUL)
 
     def _description(self) -> str | None:
+        said = self.form.node.get("description")
+        if isinstance(said, Scalar) and said.text.strip():
+            return said.text if self.spot.name else None
         is_said = not self.spot.name or self.title in (self.spot.name, self.kind)
         return None if is_said else self.title
 
@@ -294,10 +305,16 @@ class _Draft:
         found = action["shell"]
         assert isinstance(found, Scalar)
         script = redirection(self.form) + found.text
-        failing = self._failing()
-        if failing is not None and mentions(failing, _READS_OUTPUT):
+        if self._is_output_read():
             script = _telling(script)
         return {**action, "shell": found if script == found.text else made(script, node)}
+
+    def _is_output_read(self) -> bool:
+        """Whether what deals with its failure reads what it printed."""
+        own = "|".join(map(re.escape, captured_names(self.form)))
+        pattern = re.compile(rf"{_READS_OUTPUT}|\$\{{?(?:{own})\b" if own else _READS_OUTPUT)
+        nodes = (self._failing(), self.form.node.get("on_exit_code"))
+        return any(node is not None and mentions(node, pattern) for node in nodes)
 
     def _loop(self) -> dict[str, Any]:
         found = loop(self.form, self.spot, self.place, self.translation)
@@ -346,7 +363,8 @@ class _Draft:
 
     def _handled(self) -> Handled:
         node = self._failing()
-        own = Handled() if node is None else handler(node, self.place, self.translation, _nested)
+        names = captured_names(self.form)
+        own = Handled() if node is None else handler(node, self.place, self.translation, _nested, names)
         return own if own.on_failure else self._fallback(own)
 
     def _fallback(self, own: Handled) -> Handled:
@@ -362,7 +380,10 @@ class _Draft:
 
     def _may_fail(self) -> bool:
         is_map = self.kind == "foreach"
-        return bool(self.metadata.get("continue_on_error") or (self.form.get("continue_on_error") and not is_map))
+        said = self.form.get("allow_failure") or self.form.get("fail_workflow") is False
+        return bool(
+            said or self.metadata.get("continue_on_error") or (self.form.get("continue_on_error") and not is_map)
+        )
 
     def _on_success(self) -> list[dict[str, Any]] | None:
         node = self.form.node.get("on_success")

@@ -16,18 +16,21 @@ from mulligan.language.nodes import Mapping, Node, Scalar
 _FIELD = r"\.[A-Za-z_][\w-]*|\.\d+|\[\d+\]"
 _PATH = rf"[A-Za-z_][\w-]*(?:{_FIELD})*"
 REFERENCE = re.compile(
-    rf"\$(?:\{{(?P<path>{_PATH}|\d+)(?::-(?P<default>[^{{}}]*))?\}}|(?P<bare>[A-Za-z_]\w*|\d))", re.A
+    rf"\$(?:\{{(?P<path>{_PATH}|\d+)(?:(?::-|\|default:)(?P<default>[^{{}}]*))?\}}|(?P<bare>[A-Za-z_]\w*|\d))", re.A
 )
 _FIELDS = re.compile(_FIELD, re.A)
 _ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
 # What Prodigy computes when it meets it, and what does the same.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
+_MODIFIED = re.compile(r"\$\{[A-Za-z_][\w.-]*\|(?!default:)\w[^}]*\}", re.A)
 _UNKEPT = re.compile(r"\$\{([A-Za-z_][\w-]*)\.(stderr|duration)\b[^}]*\}", re.A)
 GIT_FIELDS = tuple(
     "files_added files_modified files_deleted files_changed commits commit_count insertions deletions".split()
 )
 _GIT_CONTEXT = re.compile(rf"\$\{{(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\b[^}}]*\}}")
+
+_CONDITION = re.compile(r"\([^?]*(?: in \['true', 'yes', '1', 'on'\]| == 'completed'| != null)\)")
 
 ARGUMENTS = "inputs.args"
 
@@ -123,9 +126,16 @@ def environment(path: str, place: Place) -> Known | None:
     return Known(path, is_field=True) if path.startswith("env.") else None
 
 
+def is_condition(expression: str) -> bool:
+    """Whether it is true or false, whatever happens: of those that `captures` makes."""
+    return _CONDITION.fullmatch(expression) is not None
+
+
 def with_default(found: Known, default: str) -> str:
     """The expression with what stands for it where there is nothing."""
     expression, quoted = found.expression, quote(default)
+    if is_condition(expression):
+        return expression
     if found.is_field and not expression.endswith("]"):
         return f"has({expression}) && {expression} != null && {expression} != '' ? {expression} : {quoted}"
     return f"{expression} == null || {expression} == '' ? {quoted} : {expression}"
@@ -154,6 +164,12 @@ _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Place], bool
         lambda found, place: False,
         "is computed by Prodigy in the middle of a text",
         "print it in a shell step with 'capture: NAME', and write ${NAME}",
+    ),
+    (
+        _MODIFIED,
+        lambda found, place: False,
+        "has a modifier, of which only 'default' is known here",
+        "do it in a shell step with 'capture: NAME', and write ${NAME}",
     ),
     (
         _GIT_CONTEXT,

@@ -14,9 +14,12 @@ import msgspec
 from mulligan.formats.prodigy.commits import head_file
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.variables import GIT_FIELDS, mentions
+from mulligan.formats.translation import literal
 from mulligan.language.nodes import Mapping, Node
+from mulligan.language.shapes import Fields
 
 _CALL = "mulligan.formats.prodigy.changes:since"
+_CALL_FOUND = "mulligan.formats.prodigy.changes:found"
 _FIELDS = "|".join(GIT_FIELDS)
 _OF_STEP = re.compile(rf"\$\{{step\.(?:{_FIELDS})\}}")
 _OF_RUN = re.compile(rf"\$\{{workflow\.(?:{_FIELDS})\}}")
@@ -53,6 +56,18 @@ def looking(asked: Node, title: str, place: Place) -> tuple[list[dict[str, Any]]
             looks.append({"step": spot.name or None, "python": {"call": _CALL}, "args": args})
             place = place.knowing({f"{root}.{field}": f"{spot.output}.{field}" for field in GIT_FIELDS})
     return looks, place
+
+
+def found_files(form: Fields, title: str, at: Node, place: Place) -> tuple[list[dict[str, Any]], Place]:
+    """The command that finds the files which a step names as its `outputs`, and the place that knows them."""
+    outputs: dict[str, Fields] = form.get("outputs", {})
+    patterns = {name: output["file_pattern"] for name, output in outputs.items() if "file_pattern" in output}
+    spot = place.row.take(f"{title}_outputs") if patterns else None
+    if spot is None or not spot.output:
+        return [], place
+    args = {"remembered": head_file(at), "patterns": {name: literal(pattern) for name, pattern in patterns.items()}}
+    found = {"step": spot.name or None, "python": {"call": _CALL_FOUND}, "args": args}
+    return [found], place.knowing({f"{title}.{name}": f"{spot.output}.{name}" for name in patterns})
 
 
 def _as_text(expression: str | None) -> str | None:

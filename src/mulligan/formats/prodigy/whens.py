@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from mulligan.formats.prodigy.places import Place
-from mulligan.formats.prodigy.variables import environment, known, quote
+from mulligan.formats.prodigy.variables import environment, is_condition, known, quote
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Node, Refusal, Scalar, shorten
 
@@ -149,11 +149,13 @@ class _Reader:
         return self._variable(words)
 
     def _variable(self, path: str) -> _Operand:
-        path, _, default = path.partition(":-")
+        path, _, default = path.replace("|default:", ":-").partition(":-")
         found = known(path, self._place) or environment(path, self._place)
         if found is None:
             # Nobody has set it: Prodigy compares with nothing.
             return _Operand(quote(default), "variable")
+        if is_condition(found.expression):
+            return _Operand(found.expression, "condition")
         expression = f"(has({found.expression}) ? {found.expression} : null)" if found.is_field else found.expression
         return _Operand(expression if not found.expression.endswith("]") else found.expression, "variable")
 
@@ -164,6 +166,9 @@ def _is_true(operand: _Operand) -> str:
 
 def _compared(left: _Operand, operator: str, right: _Operand) -> str:
     """As text where a side is one, or where two variables are the same or not; else as numbers."""
+    if left.kind == "condition" and right.expression in ("'true'", "'false'") and operator in ("==", "!="):
+        holds = (right.expression == "'true'") == (operator == "==")
+        return left.expression if holds else f"!{left.expression}"
     kinds = {left.kind, right.kind}
     if "text" in kinds or ("number" not in kinds and operator in ("==", "!=")):
         return f"{_text(left)} {operator} {_text(right)}"
@@ -178,6 +183,6 @@ def _text(operand: _Operand) -> str:
     """As text, of which nothing is an empty one."""
     if operand.kind == "text" or (operand.kind == "variable" and operand.expression.startswith("'")):
         return operand.expression
-    if operand.kind == "number":
+    if operand.kind in ("number", "condition"):
         return f"string({operand.expression})"
     return f"({operand.expression} == null ? '' : string({operand.expression}))"
