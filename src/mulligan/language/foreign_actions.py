@@ -16,6 +16,7 @@ NOETL = ActionPlugin(
         "result": "instead of a tool: the result as it is, nothing filled in; of a step that follows a child run",
         "input": "values for the tool, by name; templates",
         "workload": "the playbook's workload: ${inputs}",
+        "derived": "keys of the workload whose defaults are templates, as they are written",
         "seen": "what the steps before it gave, by their names: {a: ${steps.a.output}}",
         "item": "in a loop: {name, value, index, length}",
         "loop": "of a step that follows a loop: the output of the map, whose results are its own",

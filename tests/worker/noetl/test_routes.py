@@ -269,6 +269,16 @@ def test_what_is_set_is_seen_by_the_next_template_and_the_next_step() -> None:
     assert found == [5, 5, 5, [1], 1, 0]
 
 
+def test_templates_of_the_workload_are_filled_in_unless_a_run_says_otherwise() -> None:
+    derived = {"url": "{{ workload.host }}/v{{ version }}", "list": ["{{ url }}"], "who": "{{ payload.user }}"}
+    workload = {"host": "h", "version": 1, **derived}
+    template = ["{{ workload.url }}", "{{ list }}", "{{ who | default('nobody') }}"]
+
+    assert result(render=template, workload=workload, derived=derived) == ["h/v1", ["h/v1"], "nobody"]
+    given = {**workload, "url": "{{ version }}", "who": "{{ workload.host }}"}
+    assert result(render=template[::2], workload=given, derived=derived) == ["{{ version }}", "{{ workload.host }}"]
+
+
 def test_a_list_of_names_and_values_is_set_as_vars() -> None:
     cases = [
         case("{{ event.name == 'step.exit' }}", {"set": [{"name": "n", "value": "{{ response.n }}"}, {"name": "m"}]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.formats.noetl.texts import input_name
+from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.translation import mapping
 from mulligan.language.nodes import Mapping, Node, plain
 from mulligan.language.shapes import Fields
@@ -30,3 +30,9 @@ def workload_of(workload: dict[str, Any]) -> Any:
     if all(input_name(key) == key for key in workload):
         return "${inputs}"
     return {key: f"${{inputs.{input_name(key)}}}" for key in workload}
+
+
+def derived(fields: Fields) -> dict[str, Node] | None:
+    """The defaults that are templates: the action fills them in, where a run does not say otherwise."""
+    found = {key: node for key, node in (fields.get("workload") or {}).items() if has_templates(node)}
+    return {key: foreign(node) for key, node in found.items()} or None

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from mulligan import StepError
+
 from . import versions
 from .answers import answer
 from .call import over
@@ -28,6 +30,7 @@ class Context:
         *,
         name: str | None = None,
         workload: dict[str, Any] | None = None,
+        derived: dict[str, Any] | None = None,
         seen: dict[str, Any] | None = None,
         item: dict[str, Any] | None = None,
         auth: dict[str, Any] | None = None,
@@ -35,7 +38,7 @@ class Context:
     ) -> None:
         self.step = name or os.environ.get("MULLIGAN_STEP", "")
         self.credentials = Credentials(auth or {})
-        self._workload = workload or {}
+        self._workload = self._with_derived(workload or {}, derived or {})
         self._seen = seen or {}
         self._item = item or {}
         before = versions.merged(_entries(envelope) for envelope in self._seen.values())
@@ -103,6 +106,21 @@ class Context:
     def event(self, name: str, payload: Any) -> dict[str, Any]:
         at = datetime.now(UTC).isoformat()
         return {"name": name, "payload": payload, "step": self.step, "timestamp": at}
+
+    def _with_derived(self, workload: dict[str, Any], derived: dict[str, Any]) -> dict[str, Any]:
+        """The workload with its own templates filled in: only those of the file, never a value that a run was given.
+
+        One that cannot be filled in is not there: who reads it says so.
+        """
+        found = dict(workload)
+        for key in [key for key, template in derived.items() if workload.get(key) == template]:
+            names = {**self._of_run(), **found, "workload": found, "ctx": found, "payload": found}
+            del found[key]
+            try:
+                found[key] = filled(derived[key], names)
+            except StepError:
+                continue
+        return found
 
     def _result(self, step: str, envelope: Any) -> Any:
         if envelope is None:
