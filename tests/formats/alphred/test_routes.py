@@ -89,6 +89,30 @@ def test_an_agent_on_whose_decision_nothing_depends_is_told_nothing():
     assert choice(edge("review", "fix", score))[2:] == ("fail", None)
 
 
+HIGH = {"field": "score", "operator": ">", "value": 5}
+
+
+@pytest.mark.parametrize(
+    ("guards", "has_to_decide"),
+    [
+        ([CHANGES], True),
+        ([CHANGES, APPROVED], True),
+        # there is a way on without a decision
+        ([CHANGES, HIGH], False),
+        ([{"logic": "or", "conditions": [CHANGES, HIGH]}], False),
+        ([{"logic": "and", "conditions": [CHANGES, HIGH]}], True),
+        ([{"logic": "or", "conditions": [CHANGES, APPROVED]}], True),
+    ],
+)
+def test_a_decision_has_to_be_there_only_where_every_way_on_asks_for_one(guards: list[Any], has_to_decide: bool):
+    targets = ["fix", "publish"]
+
+    found = review(*(edge("review", targets[index], guard, priority=index) for index, guard in enumerate(guards)))
+
+    assert ("validate" in found, found["no_match"]) == (has_to_decide, "fail")
+    assert found["agent"]["prompt"].endswith("\nIf none of them fits, say none.") is not has_to_decide
+
+
 def test_failure_edges_come_after_the_others_by_their_priority():
     found = choice(failing("review", "publish", 7), failing("review", "fix", 2), edge("review", "publish"))
 

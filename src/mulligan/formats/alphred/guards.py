@@ -23,11 +23,15 @@ _ORDERS = ("<", ">", "<=", ">=")
 
 @dataclass(slots=True)
 class Guard:
-    """A condition of ours, the words that it asks a decision for, and the one that alone makes it hold, if one does."""
+    """A condition of ours, and what it asks of a decision.
+
+    `needs_decision`: without one it cannot hold. `only_word`: the one decision with which it holds.
+    """
 
     text: str
     words: tuple[str, ...] = ()
     is_on_decision: bool = False
+    needs_decision: bool = False
     only_word: str = ""
 
 
@@ -64,7 +68,8 @@ def _several(node: Mapping, source: Source, *, is_json: bool, depth: int) -> Gua
             parts.append(read_guard(item, source, is_json=is_json, depth=depth + 1))
     text = _JOINED[said["logic"]].join(f"({part.text})" if len(entries.items) > 1 else part.text for part in parts)
     words = tuple(word for part in parts for word in part.words)
-    return Guard(text, words, any(part.is_on_decision for part in parts))
+    needed = (all if said["logic"] == "or" else any)(part.needs_decision for part in parts)
+    return Guard(text, words, any(part.is_on_decision for part in parts), needed)
 
 
 def _on_decision(said: Fields, source: Source) -> Guard:
@@ -74,8 +79,8 @@ def _on_decision(said: Fields, source: Source) -> Guard:
     if operator in _ORDERS:
         return _never(said, "a decision is a word, and only numbers have an order", source)
     if operator == "==":
-        return Guard(f"output.decision == {_literal(value)}", words, True, only_word=words[0] if words else "")
-    return Guard(f"output.decision != null && output.decision != {_literal(value)}", words, True)
+        return Guard(f"output.decision == {_literal(value)}", words, True, True, only_word=words[0] if words else "")
+    return Guard(f"output.decision != null && output.decision != {_literal(value)}", words, True, True)
 
 
 def _never(said: Fields, reason: str, source: Source) -> Guard:

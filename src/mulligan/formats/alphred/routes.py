@@ -21,6 +21,8 @@ from mulligan.language.nodes import Node, Scalar, Source
 # What a person who is asked says no with.
 _REFUSALS = ("changes_requested", contracts.BLOCKED, "retry")
 
+_IS_APPROVED = f'output.decision == "{contracts.APPROVED}"'
+
 # The step that an edge leads to.
 StepOf = Callable[[TreeEdge], str]
 
@@ -39,25 +41,21 @@ def routes(node: TreeNode, step_of: StepOf, source: Source, *, is_json: bool) ->
     if node.kind == "human":
         return _of_person(node, step_of, source)
     guarded = _guarded(node, source, is_json=is_json)
-    edges: list[Node] = [_edge(edge, step_of(edge), guard) for edge, guard in guarded]
-    is_open = all(guard is not None for _, guard in guarded) and bool(guarded)
-    words = [word for _, guard in guarded if guard for word in guard.words]
-    asks = any(guard.is_on_decision for _, guard in guarded if guard)
-    keys: dict[str, Any] = {}
-    if is_open and asks and not any(guard and guard.only_word == contracts.APPROVED for _, guard in guarded):
-        when = f'output.decision == "{contracts.APPROVED}"'
-        edges.append(mapping({"to": END, "when": when}, guarded[-1][0].at))
-    if is_open and asks:
-        keys["validate"] = "output.decision != null"
-    if len(edges) > 1:
-        keys["take"] = "first"
-    if is_open:
-        keys["no_match"] = "fail"
-    return Routes(
-        _next(node, edges, step_of),
-        keys,
-        contracts.routing(words, is_json=is_json, has_default=not is_open) if asks else "",
-    )
+    edges = [_edge(edge, step_of(edge), guard) for edge, guard in guarded]
+    guards = [guard for _, guard in guarded if guard is not None]
+    is_open = bool(guards) and len(guards) == len(guarded)
+    asks = any(guard.is_on_decision for guard in guards)
+    if is_open and asks and not any(guard.only_word == contracts.APPROVED for guard in guards):
+        edges.append(mapping({"to": END, "when": _IS_APPROVED}, guarded[-1][0].at))
+    has_to_decide = is_open and all(guard.needs_decision for guard in guards)
+    keys = {
+        "validate": "output.decision != null" if has_to_decide else None,
+        "take": "first" if len(edges) > 1 else None,
+        "no_match": "fail" if is_open else None,
+    }
+    words = [word for guard in guards for word in guard.words]
+    contract = contracts.routing(words, is_json=is_json, has_default=not has_to_decide) if asks else ""
+    return Routes(_next(node, edges, step_of), keys, contract)
 
 
 def _guarded(node: TreeNode, source: Source, *, is_json: bool) -> list[tuple[TreeEdge, Guard | None]]:
