@@ -98,6 +98,32 @@ def test_a_file_that_nobody_writes_must_be_there_before_anything_runs(live_file:
     assert not (live_file.folder / "ran").exists()
 
 
+QUOTED = """
+name: quoted
+user_data: [{name: u, data: {a: '${x} ${inputs.y} $HOME'}}]
+jobs:
+  - name: data
+    command: echo '${user_data.input.u}'
+  - name: document
+    command: |
+      cat <<'EOF'
+      ${inputs.x} ${steps["a"].output} ${user.name} ${x}
+      EOF
+  - name: loop
+    command: for attempt in 1 2; do for step in a; do item=b; echo "${attempt}${step}${item}"; done; done
+"""
+
+
+def test_what_the_shell_does_not_expand_is_not_ours_either(live_file: Live) -> None:
+    ran = live_file.run(QUOTED)
+
+    assert {name: step["output"] for name, step in ran.steps.items()} == {
+        "data": '{"a":"${x} ${inputs.y} $HOME"}',
+        "document": '${inputs.x} ${steps["a"].output} ${user.name} ${x}',
+        "loop": "1ab\n2ab",
+    }
+
+
 BLOCKED = """
 name: blocked
 files: [{name: f, path: f.txt}]

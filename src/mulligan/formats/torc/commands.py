@@ -6,10 +6,16 @@ import re
 
 from mulligan.formats.torc.job import Job, Thing
 from mulligan.formats.torc.matching import Known
-from mulligan.formats.translation import literal, scalar
+from mulligan.formats.translation import scalar
 from mulligan.language.nodes import Node, Scalar, Source
 from mulligan.language.patterns import pattern
+from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
+from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
+from mulligan.language.shell_scan import scan
 
+_LIKE_OURS = pattern(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
+# Where the shell expands nothing.
+_UNEXPANDED = (SINGLE_QUOTES, QUOTED_DOCUMENT)
 _NAMED = pattern(r"\$\{(files|user_data)\.(input|output)\.([^{}]*)\}")
 
 
@@ -37,7 +43,7 @@ class _Filling:
         named = self._job.lists.setdefault(f"{way}_{what}", [])
         if name not in (text for text, _ in named):
             named.append((name, _as_scalar(self._node)))
-        return things[0].text if what == "files" else literal(things[0].text)
+        return things[0].text
 
 
 def _as_scalar(node: Node) -> Scalar:
@@ -49,10 +55,29 @@ def shell_text(job: Job) -> Scalar:
     node = job.at("command")
     command = job.texts.get("command", "")
     before = job.texts.get("invocation_script")
-    text = f"{before} {command}" if before else command
-    if isinstance(node, Scalar) and node.value == text:
-        return node
-    return scalar(text, node)
+    return _at(literal_shell(f"{before} {command}" if before else command), node)
+
+
+def script_text(node: Node) -> Scalar:
+    """The text of a recovery script, likewise."""
+    return _at(literal_shell(node.text if isinstance(node, Scalar) else ""), node)
+
+
+def _at(text: str, node: Node) -> Scalar:
+    return node if isinstance(node, Scalar) and node.value == text else scalar(text, node)
+
+
+def literal_shell(text: str) -> str:
+    """The text so that what looks like an expression of ours in quotes stays the text that it is to the shell."""
+    if not _LIKE_OURS.search(text):
+        return text
+    try:
+        spots = scan(text, Names(frozenset(), ROOTS)).spots
+    except ShellRefused:
+        return text  # the language says why
+    for offset in sorted((spot.ours.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
+        text = f"{text[:offset]}${text[offset:]}"
+    return text
 
 
 def refuse_valueless(jobs: Known[Job], source: Source) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from mulligan.formats.torc.commands import script_text
 from mulligan.formats.torc.environment import RECOVERY_ENV
 from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.names import Names
@@ -77,7 +78,7 @@ def _bounds(rule: Fields) -> dict[str, Any]:
     bounds: dict[str, Any] = {"max_attempts": made(attempts, rule.node.get("max_retries") or rule.node)}
     if rule.get("recovery_script") is not None:
         node = rule.at("recovery_script")
-        script = {"shell": node, "timeout": SCRIPT_TIMEOUT, "env": RECOVERY_ENV or None}
+        script = {"shell": script_text(node), "timeout": SCRIPT_TIMEOUT, "env": RECOVERY_ENV or None}
         bounds["recovery_script"] = mapping(script, node)
     return bounds
 

@@ -40,7 +40,7 @@ class Requirements:
         self._warn(translation)
 
     def _warn(self, translation: Translation) -> None:
-        nodes: int = form_nodes if (form_nodes := self.form.get("num_nodes")) else 1
+        nodes: int = self.form.get("num_nodes") or 1
         if nodes > 1:
             message = f"'{self.form.get('name')}' asks for {nodes} nodes, and its steps run on one machine each"
             translation.warn("cluster", message, self.form.at("num_nodes"))
@@ -63,9 +63,9 @@ class Requirements:
 
 def _memory(node: Node | None, source: Source) -> tuple[int, str]:
     """How many bytes, and that in our words."""
-    found = _MEMORY.fullmatch(node.text) if isinstance(node, Scalar) and node.value is not None else None
     if node is None:
         return 0, ""  # noted
+    found = _MEMORY.fullmatch(node.text) if isinstance(node, Scalar) and node.value is not None else None
     if found is None:
         message = f"'memory' is {describe(node)}, a size such as 512m or 2g is expected"
         raise source.refuse("type", message, node)
