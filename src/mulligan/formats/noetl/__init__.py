@@ -66,7 +66,8 @@ def _outputs(plan: Plan) -> dict[str, Any]:
 def _last(plan: Plan, outputs: list[str]) -> str:
     """What the last step gave: of those from which no way leads on the one that ran, else one before them."""
     leaves = {output_of(place.name) for place in plan.places if not place.links}
-    ordered = sorted(outputs[::-1], key=lambda output: output not in leaves)
+    backwards = outputs[::-1]
+    ordered = [*filter(leaves.__contains__, backwards), *(output for output in backwards if output not in leaves)]
     candidates = ordered[:1]
     for output in ordered[1:]:
         # An expression has a length that is bounded. Nobody calls a playbook of hundreds of steps for its last one.

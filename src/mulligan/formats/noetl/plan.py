@@ -75,6 +75,7 @@ class Plan:
         self._always = {step.name for step in steps if step.is_setter}
         # Steps with names that no word can be: such as those with blanks.
         self._odd = [step for step in steps if not step.name.isidentifier()]
+        self._fetching = [(step.name, tool) for step in steps for tool in step.tools.all if tool.kind == "secrets"]
         self._by_name = {step.name: step for step in steps}
         self._order = {step.name: number for number, step in enumerate(steps)}
 
@@ -289,10 +290,9 @@ class Plan:
         """The credentials that a place reads: by their names, or by that of a step that fetches them."""
         named = {*words(*reads), step.name}
         found = self._credentials.used_by(*reads)
-        for other in self._steps:
-            for tool in other.tools.all:
-                if tool.kind == "secrets" and other.name in named:
-                    found |= self._credentials.fetched_by(tool.node)
+        for name, tool in self._fetching:
+            if name in named:
+                found |= self._credentials.fetched_by(tool.node)
         return found or None
 
     def _texts(self, step: Step) -> tuple[Node | None, ...]:
