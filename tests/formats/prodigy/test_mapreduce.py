@@ -301,3 +301,12 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_refusal_says_where_what_and_what_to_do(text: str, said: str, tmp_path: Path) -> None:
     assert refusal(text, tmp_path) == said
+
+
+def test_older_files_say_otherwise_how_long_an_agent_may_take_and_how_often_it_is_tried() -> None:
+    found = steps(
+        "name: x\nmode: mapreduce\n"
+        "map: {input: a.json, agent_template: [{shell: make}], timeout_per_agent: 5m, retry_on_failure: 2}\n"
+    )["map"]
+
+    assert (found["retry"], found["do"][1]["timeout"]) == (2, "300s")

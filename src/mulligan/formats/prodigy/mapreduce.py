@@ -99,7 +99,8 @@ def _map(workflow: _Workflow, place: Place) -> tuple[dict[str, Any], Place]:
         **policy.of_map,
     }
     do = _do(workflow, place, _timeouts(form, place, translation))
-    step = {"step": spot.name, "map": made(keys, form.node), "do": do, **policy.of_step}
+    again = {"retry": form["retry_on_failure"]} if form.get("retry_on_failure") else {}
+    step = {"step": spot.name, "map": made(keys, form.node), "do": do, **again, **policy.of_step}
     variables = {"total": "total", "successful": "succeeded", "failed": "failed", "results": "results"}
     return step, place.knowing({f"map.{name}": f"{spot.output}.{ours}" for name, ours in variables.items()})
 
@@ -162,6 +163,8 @@ def _timeouts(form: Fields, place: Place, translation: Translation) -> dict[str,
     if config is not None:
         found = {"": AGENT_SECONDS_DEFAULT, **config.get("command_timeouts", {})}
         _warn_of_timeouts(config, translation)
+    if "timeout_per_agent" in form:
+        found[""] = form["timeout_per_agent"]
     for where in (config, form):
         if where is not None and "agent_timeout_secs" in where:
             found[""] = float(number_of(where, "agent_timeout_secs", whole(1), place.env, translation))

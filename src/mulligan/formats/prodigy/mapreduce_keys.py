@@ -114,6 +114,8 @@ MAP = Record(
         "distinct": Key(TEXT, "one item per value of this field"),
         "agent_timeout_secs": Key(NUMBER_FORM, "the time of each command of an item"),
         "timeout_config": Key(TIMEOUTS, "times in more detail"),
+        "timeout_per_agent": Key(SECONDS, "the time of each command of an item, under its old name"),
+        "retry_on_failure": Key(whole(0, 1000), "how often a command of an item is tried again, in older files"),
     },
 )
 
