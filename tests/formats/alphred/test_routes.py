@@ -113,16 +113,24 @@ def test_a_decision_has_to_be_there_only_where_every_way_on_asks_for_one(guards:
     assert found["agent"]["prompt"].endswith("\nIf none of them fits, say none.") is not has_to_decide
 
 
+def test_two_edges_may_lead_to_one_node():
+    found = choice(edge("review", "fix", CHANGES, priority=1), edge("review", "fix", decides("retry"), priority=2))
+
+    assert [one["to"] for one in found[0]] == ["fix", "fix", "end"]
+
+
 def test_failure_edges_come_after_the_others_by_their_priority():
     found = choice(failing("review", "publish", 7), failing("review", "fix", 2), edge("review", "publish"))
 
     assert found[0] == ["publish", {"to": "fix", "on": "failure"}, {"to": "publish", "on": "failure"}]
 
 
-def test_an_edge_behind_one_that_is_always_taken_is_left_out_and_that_is_said():
+def test_an_edge_behind_one_that_is_always_taken_stays_and_that_it_is_never_taken_is_said():
+    """Without it nobody would lead to its target, which would start at once."""
     said = [edge("review", "publish", priority=1), edge("review", "fix", CHANGES, priority=2)]
 
-    assert choice(*said)[0] == "publish"
+    assert choice(*said) == (["publish", {"to": "fix", "when": IS_CHANGES}], "first", None, None)
+    assert review(*said)["agent"]["prompt"] == "do review"
     assert warnings(BOTH, said) == [
         "the edge from 'review' to 'fix' is never taken: the one to 'publish' has no guard and comes first"
     ]

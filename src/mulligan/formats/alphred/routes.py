@@ -42,7 +42,7 @@ def routes(node: TreeNode, step_of: StepOf, source: Source, *, is_json: bool) ->
         return _of_person(node, step_of, source)
     guarded = _guarded(node, source, is_json=is_json)
     edges = [_edge(edge, step_of(edge), guard) for edge, guard in guarded]
-    guards = [guard for _, guard in guarded if guard is not None]
+    guards = _asked(guarded)
     is_open = bool(guards) and len(guards) == len(guarded)
     asks = any(guard.is_on_decision for guard in guards)
     if is_open and asks and not any(guard.only_word == contracts.APPROVED for guard in guards):
@@ -59,19 +59,33 @@ def routes(node: TreeNode, step_of: StepOf, source: Source, *, is_json: bool) ->
 
 
 def _guarded(node: TreeNode, source: Source, *, is_json: bool) -> list[tuple[TreeEdge, Guard | None]]:
-    """Its success edges with their guards. Behind one that has none, no edge is ever taken: that is said."""
+    """Its success edges with their guards, in their order."""
     found: list[tuple[TreeEdge, Guard | None]] = []
     for edge in node.leaving("success"):
-        if found and found[-1][1] is None:
-            message = (
-                f"the edge from '{node.key}' to '{edge.target}' is never taken: the one to '{found[-1][0].target}' "
-            )
-            source.warn("edge", message + "has no guard and comes first", edge.at)
-            continue
+        _warn_never_taken(node, edge, found, source)
         with source.noting:
             guard = None if edge.guard is None else read_guard(edge.guard, source, is_json=is_json)
             found.append((edge, guard))
     return found
+
+
+def _asked(guarded: list[tuple[TreeEdge, Guard | None]]) -> list[Guard]:
+    """The guards that are ever asked: behind an edge without one, none is."""
+    found: list[Guard] = []
+    for _, guard in guarded:
+        if guard is None:
+            break
+        found.append(guard)
+    return found
+
+
+def _warn_never_taken(
+    node: TreeNode, edge: TreeEdge, before: list[tuple[TreeEdge, Guard | None]], source: Source
+) -> None:
+    """It stays all the same: a node that no edge leads to would start at once."""
+    if first := next((other for other, guard in before if guard is None), None):
+        message = f"the edge from '{node.key}' to '{edge.target}' is never taken: the one to '{first.target}' has no "
+        source.warn("edge", message + "guard and comes first", edge.at)
 
 
 def _edge(edge: TreeEdge, to: str, guard: Guard | None) -> Node:
