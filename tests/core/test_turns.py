@@ -56,7 +56,7 @@ def everything() -> Workflow:
     )
 
 
-ANSWERS = {"list": ["x", "y", "z"], "more": lambda names: names["output"] == "more", "n": 3}
+ANSWERS = {"list": ["x", "y", "z"], "more": lambda names: names["output"] == "more", "n": 3, "no": False}
 
 
 class Told(History):
@@ -97,6 +97,7 @@ def stopped_history() -> Told:
     """What is cut short: by deadlines, by an operator in the middle of cleanup, by late and wrong reports."""
     flow = workflow(
         step("slow", map=Map(over=expression("list")), do=(command("one"),), deadline=30),
+        step("passed", map=Map(over=expression("list")), do=(command("one", when=expression("no")),)),
         step("fixed", on_failure=handler("fix", timeout=10), on_success=(command("tell"),)),
         step("told", on_success=(command("tell"),)),
         step("stood", next=[edge("stand-in", "failure", then="continue"), edge("after")]),

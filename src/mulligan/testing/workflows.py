@@ -94,6 +94,7 @@ class Author:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self._expressions = 0
+        self._item_commands = 0
         # How rich this workflow is: plain ones keep each feature alone, rich ones mix them.
         self.spice = rng.choice((0.3, 0.7, 1.3))
 
@@ -208,12 +209,18 @@ class Author:
     def command(self, depth: int) -> Command:
         return Command(action=self.action(), **self.command_fields(depth))
 
+    def item_command(self) -> Command:
+        """A command of an item; every second one runs under a condition."""
+        self._item_commands += 1
+        when = self.expression("bool", "inputs", "output", "outputs") if self._item_commands % 2 == 0 else None
+        return Command(action=self.action(), when=when, **self.command_fields(1))
+
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def step(self, index: int, count: int) -> Step:
         what: dict[str, Any] = {"action": self.action()}
         if self.chance(0.2):
-            what = {"map": self.map(), "do": tuple(self.command(1) for _ in range(self.rng.choice((1, 1, 2))))}
+            what = {"map": self.map(), "do": tuple(self.item_command() for _ in range(self.rng.choice((1, 1, 2))))}
         return Step(
             name=f"s{index}",
             needs=self.needs(index),
