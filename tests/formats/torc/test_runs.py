@@ -6,6 +6,7 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.errors import MulliganError
+from mulligan.service.driver import Capacity
 
 from ...live.runner import Live, Ran
 
@@ -212,6 +213,31 @@ def test_a_sweep_with_barriers_runs_every_combination_once(live: Live) -> None:
     last = max(entry.seq for entry in ran.entries(e.StepCompleted) if entry.fact.step.startswith("train"))  # type: ignore[attr-defined]
     (gathered,) = ran.entries(e.AttemptStarted, place="all")
     assert gathered.seq > last
+
+
+ORDERED = """
+name: ordered
+jobs_sort_method: {method}
+resource_requirements:
+  - {{name: long, num_cpus: 1, memory: 64m, runtime: PT2H}}
+  - {{name: large, num_cpus: 1, memory: 96m, runtime: PT1H}}
+jobs:
+  - {{name: plain, command: 'true'}}
+  - {{name: large, command: 'true', resource_requirements: large}}
+  - {{name: long, command: 'true', resource_requirements: long}}
+"""
+ORDERS = [
+    ("gpus_runtime_memory", ["long", "large", "plain"]),
+    ("gpus_memory_runtime", ["large", "long", "plain"]),
+    ("none", ["plain", "large", "long"]),
+]
+
+
+@pytest.mark.parametrize(("method", "order"), ORDERS)
+def test_of_jobs_that_are_ready_the_largest_goes_first(live_file: Live, method: str, order: list[str]) -> None:
+    ran = live_file.run(ORDERED.format(method=method), room=Capacity(cpus=1.0, memory=1 << 30))
+
+    assert [fact.place for fact in ran.facts(e.AttemptStarted) if fact.place in order] == order
 
 
 def test_a_job_that_asks_for_more_than_there_is_fails_and_says_so(live_file: Live) -> None:
