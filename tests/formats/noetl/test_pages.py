@@ -121,3 +121,16 @@ def test_what_a_step_gave_is_put_into_a_table_before_it_goes_on():
     )
 
     assert run["steps"]["read"]["output"]["result"]["rows"] == [{"name": "Ann"}, {"name": "BO"}]
+
+
+def test_a_default_of_the_workload_may_be_a_template_and_what_a_run_says_is_none():
+    text = older("""
+        workload: {host: "h", url: "{{ workload.host }}/v1", all: ["{{ url }}"]}
+        workflow:
+          - step: start
+            tool: {kind: python, args: {url: "{{ workload.url }}", all: "{{ all }}"}, code: "result = [url, all]"}
+            next: end
+        """)
+
+    assert ran(text)["outputs"]["result"] == ["h/v1", ["h/v1"]]
+    assert ran(text, "-i", "url={{ host }}")["outputs"]["result"] == ["{{ host }}", ["{{ host }}"]]

@@ -124,6 +124,14 @@ def test_a_retry_of_a_case_that_changes_something_is_the_next_page(web: Web) -> 
     assert result(tool={"kind": "http", "url": web.url}, cases=cases)["data"] == ["a", "{{ b }}", "c", "d"]
 
 
+def test_a_list_of_tools_has_no_pages(web: Web) -> None:
+    cases = [{"when": MORE, "then": [{"call": NEXT}]}]
+
+    report = reported(tool=[{"kind": "http", "url": web.url}], cases=cases)
+
+    assert report["message"] == "a list of tools has no pages: let a rule of the last one jump back"
+
+
 def test_each_page_is_put_away_once_also_where_the_pages_are_cut_off(web: Web) -> None:
     duckdb("create table t (n int, name text); select 1 as n")
     row = {"n": "{{ response.paging.page }}", "name": "{{ response.data.data[0] }}"}

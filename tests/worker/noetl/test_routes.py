@@ -291,13 +291,14 @@ def test_a_list_of_names_and_values_is_set_as_vars() -> None:
 
 def test_what_cases_collect_is_gathered_over_all_steps() -> None:
     collect = {"from": "result", "into": "alerts", "mode": "append"}
-    cases = [case("{{ result.n == 5 }}", {"collect": collect}, {"collect": {"from": "n", "into": "numbers"}})]
+    lead = {"collect": {"from": "n", "into": "numbers"}, "next": [{"step": "c", "args": {"all": "{{ ctx.numbers }}"}}]}
+    cases = [case("{{ result.n == 5 }}", {"collect": collect}, lead)]
 
     first = envelope(name="a", tool=FIVE, cases=cases)
     second = envelope(name="b", tool=FIVE, cases=cases, seen={"a": first})
 
-    assert second["ctx"]["ctx.alerts"] == [3, [{"n": 5}, {"n": 5}], "b", 0]
-    assert second["ctx"]["ctx.numbers"][1] == [5, 5]
+    assert second["ctx"]["ctx.alerts"] == [4, [{"n": 5}, {"n": 5}], "b", 0]
+    assert second["ctx"]["ctx.numbers"][1] == second["ctx"]["args.c"][1]["all"] == [5, 5]
 
 
 # -- loops

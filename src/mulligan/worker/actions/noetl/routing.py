@@ -9,6 +9,7 @@ from mulligan import StepError
 
 from .call import Call
 from .context import Context
+from .credentials import refused
 from .paging import CHANGEABLE, into_of, with_collected
 from .policy import Deed, seconds
 from .sinks import put
@@ -52,8 +53,12 @@ class Routes:
 
     def with_pages(self, tool: Any) -> Any:
         """The tool, which walks its pages by itself where cases say that it is called again, and how."""
+        if not self._walks_pages:
+            return tool
+        if isinstance(tool, list):
+            raise refused("a list of tools has no pages: let a rule of the last one jump back")
         rules = [rule for case in self._cases if (rule := _page_rule(case))]
-        return {**tool, "pages": rules, "are_of_cases": True} if self._walks_pages else tool
+        return {**tool, "pages": rules, "are_of_cases": True}
 
     def gathered(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """What the step gives once its pages are gathered, and these by the names that cases have for them."""
@@ -86,9 +91,9 @@ class Routes:
         names = self._names(event, now)
         self._context.set(deed.get("set"), names)
         self._context.set({f"vars.{name}": value for name, value in (deed.get("vars") or {}).items()}, names)
-        names = self._names(event, now)
         if "collect" in deed and not self._walks_pages:
-            self._collect(deed["collect"], names)
+            self._collect(deed["collect"], self._names(event, now))
+        names = self._names(event, now)
         if "sink" in deed:
             put(deed["sink"], Call(self._context.step, names, self._context.credentials))
         if "fail" in deed:
