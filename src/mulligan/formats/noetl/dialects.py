@@ -15,6 +15,7 @@ from mulligan.language.shapes import (
     Key,
     Nothing,
     Record,
+    Value,
     number,
     whole,
 )
@@ -22,7 +23,7 @@ from mulligan.language.words import key_hint
 
 # A value in which templates may stand: it goes on as it is written.
 ANY = Deferred(Json)
-NAME = Either("a name", text=TEXT, number=Deferred(Json))
+NAME = Either("a name", text=TEXT, number=Value("a name", str, {"type": "number"}))
 SECONDS = number(0, 86_400 * 365)
 ATTEMPTS = whole(1, 1000)
 GROWTH = number(1, 1000)

@@ -159,6 +159,8 @@ class Plan:
             self._add_call(step, names)
         else:
             self._add_plain(step, names)
+        if not {names.entry, names.own} <= self._at.keys():
+            return  # it was refused
         after = step.router.after_failure()
         if any(not self._is_final(arc.to) for arc in after.targets):
             self._add_trouble(step, after, names)
