@@ -88,6 +88,8 @@ class Now(msgspec.Struct, eq=False):
         return found
 
     def _bind(self, template: Template, place: Place) -> Any:
+        if len(template.parts) == 1 and isinstance(template.parts[0], str):
+            return template.parts[0]
         if reads_secrets(template):
             return {"${}": [self._late(part, place) for part in template.parts]}
         return self.render(template, place)
@@ -104,7 +106,8 @@ class Now(msgspec.Struct, eq=False):
 
 def reads_secrets(template: Template | Expression) -> bool:
     """Whether only a worker can say what it comes to."""
-    return any(name.startswith("secrets.") for name in template.reads)
+    reads = template.reads
+    return bool(reads) and any(name.startswith("secrets.") for name in reads)
 
 
 # A plain path: evaluated, it gives what is in the artifact that it leads to.

@@ -52,6 +52,9 @@ class Template(_Frozen):
 
     @property
     def reads(self) -> tuple[str, ...]:
+        if len(self.parts) == 1:
+            only = self.parts[0]
+            return () if isinstance(only, str) else only.reads
         return tuple(name for part in self.parts if isinstance(part, Expression) for name in part.reads)
 
 
