@@ -19,6 +19,7 @@ from mulligan.formats.prodigy.forms import sound
 from mulligan.formats.prodigy.handlers import Translate, command_list, handling
 from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE
 from mulligan.formats.prodigy.places import Place, Unread
+from mulligan.formats.prodigy.shell_text import PUT_TOGETHER
 from mulligan.formats.prodigy.variables import text
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
@@ -253,10 +254,10 @@ def _counted(form: Fields, place: Place, translation: Translation) -> dict[str, 
         needed = criteria.get("atleast", 1)
     else:
         needed = 1 if criteria == "any" else len(listed)
-    said: dict[str, Any] = {
-        "python": {"call": CHECK},
-        "args": {"checks": made(listed, form.node), "needed": needed},
-    }
+    checks = made(listed, form.node)
+    if any("${" in each["command"].text.replace("$${", "") for each in listed):
+        translation.remark(checks, PUT_TOGETHER)
+    said: dict[str, Any] = {"python": {"call": CHECK}, "args": {"checks": checks, "needed": needed}}
     attempts = form.get("max_attempts", 1)
     if attempts > 1:
         said["retry"] = {"max_retries": attempts - 1, "delay": spelled(form.get("retry_delay", 5.0))}

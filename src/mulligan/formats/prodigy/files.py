@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
-
-import yaml
 
 from mulligan import StepError
 
@@ -35,12 +34,22 @@ def _formatted(content: Any, format: str, path: str) -> str:
             value = json.loads(content) if isinstance(content, str) else content
             return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         if format == "yaml":
-            value = yaml.safe_load(content) if isinstance(content, str) else content
-            return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-    except (ValueError, yaml.YAMLError) as error:
+            return _as_yaml(content)
+    except ValueError as error:
         message = f"what is to be written to '{path}' is no {format.upper()}: {error}"
         raise StepError("INPUT_INVALID", message, retryable=False) from None
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _as_yaml(content: Any) -> str:
+    """ValueError where it is none. Loaded only here: most files are something else."""
+    yaml: Any = import_module("yaml")
+    try:
+        value = yaml.safe_load(content) if isinstance(content, str) else content
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def _replace(target: Path, body: str, mode: int) -> None:

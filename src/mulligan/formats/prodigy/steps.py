@@ -244,13 +244,14 @@ class _Draft:
         if handled.continue_on_error or self._may_fail():
             keys["continue_on_error"] = True
         keys |= exits(self.form, keys, self.place, self.translation, command)
-        self.before = [{**each, "when": keys["when"]} if keys["when"] else each for each in self.before]
+        around = {"when": keys["when"]} if keys["when"] else {}
         place = after(self.form, self.kind, self.spot, self.place, is_certain=self._is_certain())
         place = watched(place, required(self.form) or self.form.node)
         place = place.knowing({name: _of_handler(name, self.spot) for name in handled.captured if self.spot.output})
         files, place = found_files(self.form, self.title, required(self.form) or self.form.node, place)
-        behind = [_settled(each, self.place) for each in files]
-        return Translated([*self.before, self._remarked(_settled(keys, self.place)), *behind], place)
+        before = [{**each, **around} for each in self.before]
+        behind = [_settled({**each, **around}, self.place) for each in files]
+        return Translated([*before, self._remarked(_settled(keys, self.place)), *behind], place)
 
     def _is_certain(self) -> bool:
         """Whether what comes after it runs only if its own command has done its work."""
