@@ -224,6 +224,7 @@ def test_names_are_made_to_fit_and_kept_in_the_description():
     [
         ("pg_local", {"pg_local": {"env": "NOETL_PG_LOCAL"}}),
         ('"{{ workload.pg }}"', {"pg_k8s": {"env": "NOETL_PG_K8S"}}),
+        ('"{{ pg }}"', {"pg_k8s": {"env": "NOETL_PG_K8S"}}),
         ("{type: bearer, credential: my-api}", {"my_api": {"env": "NOETL_MY_API"}}),
         ("{one: {credential: a}, two: b}", {"a": {"env": "NOETL_A"}, "b": {"env": "NOETL_B"}}),
     ],
@@ -328,3 +329,9 @@ def test_a_playbook_may_call_a_workflow_of_ours(folder: Path):
     said = mulligan("run", written(newer("workflow: [{step: a, tool: {kind: playbook, path: ours.yaml}}]")), "--json")
 
     assert said.json["outputs"]["result"] == {"said": "hi"}
+
+
+def test_a_list_of_tools_may_name_them_by_labels():
+    found = steps(newer("workflow: [{step: a, tool: [{first: {kind: noop}}, {name: second, kind: noop}]}]"))
+
+    assert found["a"]["noetl"]["tool"] == [{"name": "first", "kind": "noop"}, {"name": "second", "kind": "noop"}]

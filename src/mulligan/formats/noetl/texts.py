@@ -11,7 +11,7 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ONE_NAME = re.compile(r"\s*\{\{-?\s*(?:workload|ctx)\.([A-Za-z_]\w*)\s*-?\}\}\s*")
+_ONE_NAME = re.compile(r"\s*\{\{-?\s*(?:(?:workload|ctx)\.)?([A-Za-z_]\w*)\s*-?\}\}\s*")
 
 
 def foreign(node: Node) -> Node:
@@ -61,7 +61,7 @@ def has_templates(node: Node | None) -> bool:
 
 
 def workload_name(text: str) -> str | None:
-    """The key of the workload that a text stands for, if it is nothing but that."""
+    """The key of the workload that a text may stand for: as `workload.NAME`, or by its name alone."""
     found = _ONE_NAME.fullmatch(text)
     return found[1] if found else None
 

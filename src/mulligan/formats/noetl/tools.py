@@ -107,7 +107,7 @@ class Workbook:
             with source.noting:
                 if not isinstance(item, Mapping):
                     raise source.refuse("type", f"a tool of {label} is {describe(item)}, a mapping is expected", item)
-                found.append(self._tool(item, label))
+                found.append(self._tool(_unlabelled(item), label))
         for tool in found:
             if tool.kind == "playbook":
                 message = f"a playbook is called by a step of its own, and {label} has a list of tools"
@@ -142,7 +142,7 @@ class Workbook:
     def _kind(self, node: Mapping, label: str) -> tuple[str, Node]:
         source, written = self._translation.source, node.get("kind")
         if not isinstance(written, Scalar) or not isinstance(written.value, str):
-            raise source.refuse("missing_key", f"the tool of {label} has no 'kind'", node, hint=_labelled(node))
+            raise source.refuse("missing_key", f"the tool of {label} has no 'kind'", node, hint="add 'kind: …'")
         kind = written.value.strip().lower()
         if kind in MISSING_TOOLS:
             message = f"the tool '{kind}' is not there"
@@ -202,13 +202,16 @@ def _is_workbook(node: Mapping) -> bool:
     return isinstance(kind, Scalar) and kind.value == "workbook"
 
 
-def _labelled(node: Mapping) -> str:
-    """The documented form `label: {kind: …}`, which NoETL itself refuses."""
-    if len(node.entries) == 1:
-        ((key, value),) = node.items()
-        if isinstance(value, Mapping) and "kind" in value.entries:
-            return f"write '{{name: {key.text}, kind: …}}'"
-    return "add 'kind: …'"
+def _unlabelled(node: Mapping) -> Mapping:
+    """A tool of a list; the documented form `- label: {kind: …}` is one with that name."""
+    if len(node.entries) != 1:
+        return node
+    ((key, value),) = node.items()
+    if not isinstance(value, Mapping) or "kind" not in value.entries:
+        return node
+    found = Mapping(value.line, value.column)
+    found.entries = {"name": (scalar("name", key), key), **value.entries}
+    return found
 
 
 def _of_the_step(step: Mapping, tool: Node | None) -> Mapping | None:
