@@ -50,6 +50,7 @@ TEXTS = [
     ("awk '{print $1}' f", "awk '{print $1}' f"),
     ("f() { echo $1; }; f a", "f() { echo $1; }; f a"),
     ("echo $ARG", "echo ${inputs.args}"),
+    ("echo ${workflow.name} '${workflow.id}'", 'echo ${run.workflow} "${run.id}"'),
 ]
 
 

@@ -33,6 +33,8 @@ _GIT_CONTEXT = re.compile(rf"\$\{{(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\
 _CONDITION = re.compile(r"\([^?]*(?: in \['true', 'yes', '1', 'on'\]| == 'completed'| != null)\)")
 
 ARGUMENTS = "inputs.args"
+# What is known wherever a text stands.
+_ANYWHERE = {"ARG": ARGUMENTS, "workflow.name": "run.workflow", "workflow.id": "run.id"}
 
 
 class Known(NamedTuple):
@@ -46,8 +48,8 @@ def known(path: str, place: Place) -> Known | None:
     """The expression of a variable; None where nobody has bound it."""
     if path in place.variables:
         return Known(place.variables[path], is_field=False)
-    if path == "ARG":
-        return Known(ARGUMENTS, is_field=False)
+    if path in _ANYWHERE:
+        return Known(_ANYWHERE[path], is_field=False)
     argument = _ARGUMENT.fullmatch(path)
     if argument:
         return Known(_argument(int(argument[1])), is_field=False)
