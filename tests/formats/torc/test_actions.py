@@ -207,28 +207,40 @@ def test_what_makes_no_difference_here_is_said_by_name(action: str, said: str) -
     assert warned(file(action)).partition(": w.yaml:")[2].partition(": ")[2].partition("\n")[0] == said
 
 
+# What an action says beside its type, each line from the fifth of the file on.
 REFUSALS = [
-    ("trigger_type: on_start, commands: [x]", "'trigger_type' is 'on_start'; one of 'on_workflow_start', "
-     "'on_workflow_complete', 'on_jobs_ready', 'on_jobs_complete', 'on_worker_start' or 'on_worker_complete' is "
-     "expected"),
-    ("trigger_type: on_workflow_start", "the action has no 'commands'"),
-    ("trigger_type: on_workflow_start, commands: []", "the action has no 'commands'"),
-    ("trigger_type: on_workflow_start, commands: x", "'commands' is 'x', a list is expected"),
-    ("trigger_type: on_jobs_ready, commands: [x]", "an action 'on_jobs_ready' says which jobs it is about"),
-    ("trigger_type: on_jobs_ready, commands: [x], jobs: [aa]", "there is no job 'aa'"),
-    ("trigger_type: on_jobs_ready, commands: [x], job_name_regexes: ['^z']", "no job matches '^z'"),
-    ("trigger_type: on_jobs_ready, commands: [x], job_name_regexes: ['(']", "the expression is '(', a regular "
-     "expression is expected"),
-    ("trigger_type: on_workflow_start, comands: [x]", "'comands' is not a key of an action"),
-    ("commands: [x]", "an action has no 'trigger_type'"),
+    (["trigger_type: on_start", "commands: [x]"], "choice", "5:19: 'trigger_type' is 'on_start'; one of "
+     "'on_workflow_start', 'on_workflow_complete', 'on_jobs_ready', 'on_jobs_complete', 'on_worker_start' or "
+     "'on_worker_complete' is expected", "                  ^^^^^^^^ did you mean 'on_worker_start'?"),
+    (["trigger_type: on_workflow_start"], "missing_key", "4:5: the action has no 'commands'",
+     "    ^ add 'commands: […]'"),
+    (["trigger_type: on_workflow_start", "commands: []"], "missing_key", "4:5: the action has no 'commands'",
+     "    ^ add 'commands: […]'"),
+    (["trigger_type: on_workflow_start", "commands: x"], "type", "6:15: 'commands' is 'x', a list is expected",
+     "              ^"),
+    (["trigger_type: on_jobs_ready", "commands: [x]"], "missing_key",
+     "4:5: an action 'on_jobs_ready' says which jobs it is about", "    ^ add 'jobs' or 'job_name_regexes'"),
+    (["trigger_type: on_jobs_ready", "commands: [x]", "jobs: [aa]"], "unknown_job", "7:12: there is no job 'aa'",
+     "           ^^ did you mean 'a'?"),
+    (["trigger_type: on_jobs_ready", "commands: [x]", "job_name_regexes: ['^z']"], "unknown_job",
+     "7:24: no job matches '^z'", "                       ^^^^"),
+    (["trigger_type: on_jobs_ready", "commands: [x]", "job_name_regexes: ['(']"], "type",
+     "7:24: the expression is '(', a regular expression is expected", "                       ^^^"),
+    (["trigger_type: on_workflow_start", "comands: [x]"], "unknown_key", "6:5: 'comands' is not a key of an action",
+     "    ^^^^^^^ did you mean 'commands'?"),
+    (["commands: [x]"], "missing_key", "4:5: an action has no 'trigger_type'", "    ^ add 'trigger_type: …'"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("action", "said"), REFUSALS)
-def test_an_action_that_cannot_be_carried_out_is_refused(action: str, said: str) -> None:
-    sentences = [line.split(": ", 2)[2] for line in refusal(file(action)).splitlines() if line.startswith("error[")]
+@pytest.mark.parametrize(("says", "code", "sentence", "caret"), REFUSALS)
+def test_an_action_that_cannot_be_carried_out_is_refused(says: list[str], code: str, sentence: str, caret: str) -> None:
+    action = ["  - action_type: run_commands", *(f"    {line}" for line in says)]
+    lines = ["name: w", "jobs: [{name: a, command: 'true'}]", "actions:", *action]
+    number = int(sentence.partition(":")[0])
 
-    assert sentences[0] == said
+    said = refusal("\n".join(lines))
+
+    assert said == (f"error[language.{code}]: w.yaml:{sentence}\n  {number} | {lines[number - 1]}\n    | {caret}")
 
 
 def test_nodes_are_scheduled_by_somebody() -> None:
