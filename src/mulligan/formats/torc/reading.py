@@ -19,7 +19,7 @@ class Torc:
     """A file of Torc's that was read, and the parts of ours that grow from it.
 
     `environment` and `actions` add to it: to `defaults`, to the entries and needs of jobs, and steps of their own
-    before and after those of the jobs.
+    after those of the jobs.
     """
 
     def __init__(self, form: Fields, translation: Translation) -> None:
@@ -35,7 +35,7 @@ class Torc:
         self.jobs = Known("job", jobs, self.source, is_whole="job" not in expansion.broken)
         self.defaults: dict[str, Any] = {}
         self.inputs: dict[str, Any] = {}
-        self.before: list[Mapping] = []
+        # Steps after those of the jobs, which so have Torc's numbers.
         self.after: list[Mapping] = []
         self.end: Mapping | None = None
         # Those of a cluster, as they were written.

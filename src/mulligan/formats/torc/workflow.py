@@ -68,7 +68,7 @@ def _steps(torc: Torc, known: dict[str, handlers.Handler]) -> Node:
     asked = requirements.read_requirements(torc.form, torc.translation)
     ordered = requirements.order(list(torc.jobs.things.values()), asked, torc.form.get("jobs_sort_method"))
     making = _Making(torc, known, asked)
-    found = [*torc.before, *(making.step(job) for job in ordered), *torc.after]
+    found = [*(making.step(job) for job in ordered), *torc.after]
     steps = made(found, torc.form.node.get("jobs") or torc.form.node)
     requirements.tell(asked, steps, torc.translation)
     return steps
