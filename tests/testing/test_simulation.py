@@ -70,7 +70,10 @@ def test_every_kind_of_fact_occurs(tally: Tally) -> None:
         ("refused", {"already_ended", "already_started", "run_ended", "stale_attempt", "unknown_place"}),
         (
             "rung passed",
-            {"retry: no_rule", "retry: retries_exhausted", "retry: attempts_exhausted", "retry: deadline_passed"},
+            {
+                *("retry: no_rule", "retry: retries_exhausted", "retry: attempts_exhausted"),
+                *("retry: rule_attempts_exhausted", "retry: deadline_passed"),
+            },
         ),
         ("need", {f"{on}{of}" for on in ("success", "success_or_skipped", "always") for of in ("", " of a group")}),
         ("edge", {"success", "failure", "always", "failure, then rerun", "failure, then continue"}),

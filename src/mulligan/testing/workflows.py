@@ -149,9 +149,12 @@ class Author:
         kinds: tuple[dict[str, Any], ...] = ({"any": True}, {"exit_codes": (1, 7)}, {"pattern": "tail"})
         matcher = self.rng.choice((*kinds, {"codes": self._codes()}))
         more = Adjust(memory=1.5, max_memory=2**30, timeout=2.0, cpus=2.0, max_cpus=4)
+        max_retries = self.rng.choice((0, 1, 1, 2))
         return Rule(
             **matcher,
-            max_retries=self.rng.choice((0, 1, 1, 2)),
+            max_retries=max_retries,
+            # One of the many retries is one too many where the rule bounds the attempts.
+            max_attempts=2 if max_retries == 2 and "codes" in matcher else None,
             backoff=self.backoff(),
             recovery_script=self.command(depth + 1) if depth < HANDLER_DEPTH_MAX and self.chance(0.3) else None,
             adjust=more if self.chance(0.3) else None,
