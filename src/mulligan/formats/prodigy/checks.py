@@ -141,8 +141,6 @@ def _is_step(node: Mapping) -> bool:
 def _judged(form: Fields, place: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
     """A check whose result is read: how complete the work is, in percent."""
     commands = _checking(form, place, translation, translate)
-    if not commands:
-        return {}
     last = commands[-1]
     last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, place, translation)}}
     if "timeout" in form:
@@ -156,14 +154,17 @@ def _judged(form: Fields, place: Place, translation: Translation, translate: Tra
 
 
 def _checking(form: Fields, place: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
-    if "commands" in form:
-        return command_list(form.at("commands"), place, translation, translate)
     kinds = [kind for kind in ("shell", "command", "claude") if kind in form]
-    if not kinds:
-        message = "'validate' has nothing that checks"
-        hint = "add 'shell', 'claude' or 'commands'"
+    if kinds and "commands" in form:
+        message = f"'{kinds[0]}' stands beside 'commands', and belongs to them"
+        raise translation.source.refuse("prodigy", message, form.key(kinds[0]), hint="move it into 'commands'")
+    found = [_asked(form[kind], kind, place, translation) for kind in kinds]
+    if "commands" in form:
+        found = command_list(form.at("commands"), place, translation, translate)
+    if not found:
+        message, hint = "'validate' has nothing that checks", "add 'shell', 'claude' or 'commands'"
         raise translation.source.refuse("prodigy", message, form.node, hint=hint)
-    return [_asked(form[kind], kind, place, translation) for kind in kinds]
+    return found
 
 
 def _asked(node: Scalar, kind: str, place: Place, translation: Translation) -> dict[str, Any]:

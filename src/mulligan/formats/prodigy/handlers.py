@@ -72,6 +72,8 @@ def handler(
         return Handled(continue_on_error=node.value)
     inner = handling(place).knowing(dict.fromkeys(names, "error.message"))
     if not isinstance(form, Fields):
+        if isinstance(node, Sequence) and not node.items:
+            raise translation.source.refuse("type", "'on_failure' is an empty list", node, hint="write 'false'")
         return Handled({"commands": command_list(node, inner, translation, translate)})
     return _mapping(form, inner, place, translation, translate)
 

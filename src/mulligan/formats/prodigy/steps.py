@@ -151,7 +151,7 @@ def _kind(form: Fields, translation: Translation) -> str:
         raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="make two steps of it")
     if kinds:
         return kinds[0]
-    if "name" in form:
+    if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
     message, hint = "the step does nothing", f"add one of {listed(KINDS[:5])}"
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
