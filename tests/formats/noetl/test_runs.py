@@ -536,3 +536,52 @@ workflow:
 
     assert run["end"]["output"]["result"] == {"rows": [{"s": 3}]}
     assert "cold" not in statuses(run)
+
+
+def test_the_cases_of_a_loop_are_asked_for_each_item_and_lead_on_when_all_are_done():
+    run = ran(
+        older("""
+        workflow:
+          - step: start
+            tool: {kind: duckdb, database: it.db, command: "create or replace table seen (n integer)"}
+            next: each
+          - step: each
+            loop: {in: [1, 2], iterator: n, mode: sequential}
+            tool: {kind: python, args: {n: "{{ n }}"}, code: "result = {'n': n}"}
+            case:
+              - when: "{{ event.name == 'call.error' }}"
+                then: {retry: {max_attempts: 2, initial_delay: 0.01}}
+              - when: "{{ event.name == 'call.done' and response is defined }}"
+                then: {sink: {tool: duckdb, database: it.db, table: seen, data: {n: "{{ result.n }}"}}}
+              - when: "{{ event.name == 'loop.done' }}"
+                then: {next: [{step: count}]}
+          - {step: count, tool: {kind: duckdb, database: it.db, query: "select sum(n) as n from seen"}, next: end}
+        """)
+    )
+
+    assert run["outputs"]["result"]["rows"] == [{"n": 3}]
+
+
+def test_an_item_whose_playbook_has_ended_saves_what_it_gave():
+    written(CHILD, "half.yaml")
+
+    run = ran("""
+apiVersion: noetl.io/v1
+metadata: {name: items}
+workflow:
+  - {step: start, tool: duckdb, database: it.db, command: "create or replace table t (v double)", next: each}
+  - step: each
+    type: iterator
+    collection: [2, 4]
+    element: n
+    task:
+      type: playbook
+      path: half
+      return_step: halve
+      data: {n: "{{ n }}"}
+      save: {storage: duckdb, database: it.db, table: t, data: {v: "{{ this.half }}"}}
+    next: sum
+  - {step: sum, tool: duckdb, database: it.db, query: "select sum(v) as s from t"}
+""")
+
+    assert run["outputs"]["result"]["rows"] == [{"s": 75}]

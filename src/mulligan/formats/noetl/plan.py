@@ -36,12 +36,12 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, eq=False):
-    """A step of ours on the way. `action` is its `noetl`, to which what it has seen is added at the end."""
+    """A step of ours on the way. `actions` are its `noetl`s, to which what it has seen is added."""
 
     name: str
     at: Node
     body: dict[str, Any]
-    action: dict[str, Any] | None = None
+    actions: tuple[dict[str, Any], ...] = ()
     # The texts that say what it reads.
     reads: tuple[Node | None, ...] = ()
     next: list[Any] = []
@@ -194,7 +194,9 @@ class Plan:
         self._put(names.own, step, body, inner, *reads, next=[names.route])
         self._add_gathering(step, names, loop=f"${{{self._results(step, names)}}}")
 
-    def _commands(self, step: Step, item: dict[str, Any]) -> tuple[list[Any], dict[str, Any] | None, list[Node | None]]:
+    def _commands(
+        self, step: Step, item: dict[str, Any]
+    ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
         """What is done for each item; the action among it that reads, and what."""
         own_set = step.set if _is_of_items(step) else None
         call = self._calls.get(step.name)
@@ -202,17 +204,30 @@ class Plan:
             cases = [foreign(case) for case in step.item_cases] or None
             given = {"tool": self._tool(step), "input": _copied(step.input), "set": _copied(own_set), "cases": cases}
             action = self._action(step, "", item=item, **given)
-            return [{"noetl": action, **self._life(step)}], action, [*self._texts(step), own_set, *step.item_cases]
-        if not call.is_rendered:
-            return [{"workflow": call.action("")}], None, []
-        action = self._action(step, "", render=call.rendered, item=item)
-        return [{"noetl": action}, {"workflow": call.action("output")}], action, [call.rendered]
+            return [{"noetl": action, **self._life(step)}], (action,), [*self._texts(step), own_set, *step.item_cases]
+        if not call.is_rendered and not step.item_cases:
+            return [{"workflow": call.action("")}], (), []
+        return self._calling_commands(step, call, item)
+
+    def _calling_commands(
+        self, step: Step, call: Call, item: dict[str, Any]
+    ) -> tuple[list[Any], tuple[dict[str, Any], ...], list[Node | None]]:
+        """A child run for an item: what it is given, the run, and what is done with what it gave."""
+        rendering = self._action(step, "", render=call.rendered, item=item) if call.is_rendered else None
+        commands: list[Any] = [{"noetl": rendering}] if rendering is not None else []
+        commands.append({"workflow": call.action("output" if rendering is not None else "")})
+        if step.item_cases:
+            cases = [foreign(case) for case in step.item_cases]
+            ending = self._action(step, "", result=f"${{{call.result_in('output')}}}", item=item, cases=cases)
+            commands.append({"noetl": ending})
+        actions = tuple(command["noetl"] for command in commands if "noetl" in command)
+        return commands, actions, [call.rendered if call.is_rendered else None, *step.item_cases]
 
     def _results(self, step: Step, names: Names) -> str:
         """The output of the map; what each child run gave is what its item gave."""
         call, output = self._calls.get(step.name), output_of(names.own)
-        if call is None:
-            return output
+        if call is None or step.item_cases:
+            return output  # each is an envelope
         given = f"r == null ? null : {call.result_in('r')}"
         kept = ", ".join(f'"{key}": {output}.{key}' for key in ("total", "succeeded", "failed", "failures"))
         return f'{{{kept}, "results": {output}.results.map(r, {given})}}'
@@ -227,7 +242,7 @@ class Plan:
             self._put(names.entry, step, body, action, call.rendered, next=[names.own])
         inputs = f"{output_of(names.entry)}" if call.is_rendered else ""
         body = {**self._about(step), "workflow": call.action(inputs), **self._life(step)}
-        self._put(names.own, step, body, None, next=[names.route])
+        self._put(names.own, step, body, (), next=[names.route])
         self._add_gathering(step, names, result=f"${{{call.result_in(output_of(names.own))}}}")
 
     def _add_gathering(self, step: Step, names: Names, **given: Any) -> None:
@@ -254,13 +269,14 @@ class Plan:
         name: str,
         step: Step,
         body: dict[str, Any],
-        action: dict[str, Any] | None,
+        action: dict[str, Any] | tuple[dict[str, Any], ...],
         *reads: Node | None,
         next: list[Any],
     ) -> None:
-        if action is not None:
-            action["auth"] = self._auth(step, reads)
-        self._at[name] = Place(name, step.at, body, action, reads, next)
+        actions = (action,) if isinstance(action, dict) else action
+        for one in actions:
+            one["auth"] = self._auth(step, reads)
+        self._at[name] = Place(name, step.at, body, actions, reads, next)
         self.places.append(self._at[name])
 
     def end(self, final: Step) -> Mapping | None:
@@ -335,11 +351,12 @@ class Plan:
 
     def _show_what_was(self, reach: Reach) -> None:
         """Each place is given what it reads of the steps that lead to it, and all that they may have set."""
-        reading = {place.name: self._read_by(place.reads) for place in self.places if place.action is not None}
+        reading = {place.name: self._read_by(place.reads) for place in self.places if place.actions}
         held = reach.holding((source, name) for name, read in reading.items() for _, source in self._sources(read))
         for name, read in reading.items():
             before = [pair for pair in self._sources(read) if (pair[1], name) in held]
-            self._at[name].action["seen"] = _seen(before)  # type: ignore[index]
+            for action in self._at[name].actions:
+                action["seen"] = _seen(before)
 
     def _sources(self, steps: list[Step]) -> Iterator[tuple[str, str]]:
         """Where the envelopes of steps are: after a success, and after a failure that leads somewhere."""

@@ -215,6 +215,40 @@ def _case_targets(node: Node) -> Iterator[Arc]:
             yield Arc(named.text, named)
 
 
+def of_items(router: Router) -> tuple[tuple[Mapping, ...], Router]:
+    """The cases of a loop: what they do with each item (try again, gather, put away), and where they lead when all
+    are done. One that speaks of `loop.done` is not asked for an item."""
+    items: list[Mapping] = []
+    after: list[Mapping] = []
+    for case in router.cases:
+        is_of_loop = any("loop.done" in text for text in texts(case.get("when")))
+        own, led = _parted(case)
+        if is_of_loop or led:
+            after.append(case if is_of_loop else _with_then(case, led))
+        if own and not is_of_loop:
+            items.append(_with_then(case, own))
+    return tuple(items), msgspec.structs.replace(router, cases=tuple(after))
+
+
+def _parted(case: Mapping) -> tuple[list[Any], list[Any]]:
+    """What a case does itself, and the steps that it leads to."""
+    deeds = [
+        (_word(key.text, value), value)
+        for then in _thens(case)
+        if isinstance(then, Mapping)
+        for key, value in then.items()
+    ]
+    return [{key: value} for key, value in deeds if key != "next"], [
+        {key: value} for key, value in deeds if key == "next"
+    ]
+
+
+def _with_then(case: Mapping, then: list[Any]) -> Mapping:
+    node = made({"when": case.get("when"), "then": then}, case)
+    assert isinstance(node, Mapping)
+    return node
+
+
 def written_cases(router: Router) -> list[Node]:
     """The cases as the action takes them, in which a step that is called is one that follows."""
     return [foreign(made({"when": case.get("when"), "then": _following(case)}, case)) for case in router.cases]

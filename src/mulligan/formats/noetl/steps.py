@@ -10,7 +10,7 @@ from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.loops import Loop, read_loop
 from mulligan.formats.noetl.oldest import in_newer_words
 from mulligan.formats.noetl.retries import Retries, asked, read_retry, seconds
-from mulligan.formats.noetl.routes import Router, check_sink, read_next, read_router
+from mulligan.formats.noetl.routes import Router, check_sink, of_items, read_next, read_router
 from mulligan.formats.noetl.texts import words
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
@@ -79,6 +79,8 @@ class Reader:
             step.description = str(form["desc"])
         if "loop" in form:
             step.loop = read_loop(form["loop"], self._workload, self._source)
+            own, step.router = of_items(step.router)
+            step.item_cases = (*own, *step.item_cases)
         return step
 
     def _newer(self, form: Fields, named: Node, label: str) -> Step:
