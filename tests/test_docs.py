@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -216,6 +217,19 @@ def test_what_a_page_shows_is_what_is_printed(page: Path, tmp_path: Path) -> Non
     assert [played.steady(one.text) for one in shown] == [played.steady(one.printed) for one in shown], (
         f"write what is printed today with: PYTHONPATH=src python tests/played.py {named(page)}"
     )
+
+
+@pytest.mark.parametrize("page", PLAYED_PAGES, ids=named)
+def test_right_below_a_block_stands_what_its_commands_print_and_nothing_that_nobody_printed(page: Path) -> None:
+    found = list(_FENCE.finditer(page.read_text(encoding="utf-8")))
+
+    stray = [
+        below[3]
+        for above, below in pairwise(found)
+        if below[1] == "text" and below.start() == above.end() + 1 and above[1] != "console"
+    ]
+
+    assert stray == []
 
 
 def test_the_mistakes_of_the_quick_start_are_refused_as_it_shows() -> None:
