@@ -251,6 +251,7 @@ def test_outputs_keep_the_types_of_their_expressions(live: Live) -> None:
         "text": 'plan: 4 replicas in ["east","west"], team core\nprod gets 0.5 of the traffic',
         "replicas": 4,
         "is_real": True,
+        "note": None,
     }
 
 
@@ -357,3 +358,20 @@ def test_nobody_runs_behind_a_breaker_that_is_open(live: Live) -> None:
 
     assert ran.steps["second"]["failure"]["code"] == "CIRCUIT_OPEN"
     assert not (live.folder / "asked").exists()
+
+
+# What came in with other systems' files, and is everybody's.
+
+
+def test_each_delay_is_the_one_that_is_named_and_the_last_holds_on(live: Live) -> None:
+    ran = shown(live, "retry-delays")
+
+    reserved = [(entry.at, entry.fact) for entry in ran.entries(e.RetryScheduled)]
+    delays = [(fact.due - at).total_seconds() for at, fact in reserved]
+    assert delays == [0.01, 0.08, 0.02, 0.02]
+
+
+def test_a_rule_grants_nothing_beyond_its_own_bound_of_attempts(live: Live) -> None:
+    ran = shown(live, "rule-max-attempts")
+
+    assert (ran.steps["fetch"]["attempts"], ran.steps["fetch"]["failure"]["exit_code"]) == (2, 8)
