@@ -51,6 +51,14 @@ EXPRESSIONS = [
     ("(?i)PREP_1", ["prep_1"]),
     ("[p]rep_[12]$", ["prep_1", "prep_2"]),
     ("^p", ["prep_1", "prep_2"]),
+    # Rust's, which Python would take for something else or not at all
+    ("^[[:alpha:]]+$", ["report"]),
+    ("^[[:alpha:]_]+[[:digit:]]$", ["prep_1", "prep_2"]),
+    ("^[[:^digit:]]+1$", ["prep_1"]),
+    ("^[^[:punct:]]+$", ["report"]),
+    (r"\x{70}rep_[\x{32}-\x{34}]", ["prep_2"]),
+    ("^(?<stage>prep)_1$", ["prep_1"]),
+    ("^[]p]rep_1$", ["prep_1"]),
 ]
 
 
@@ -63,6 +71,31 @@ def test_an_expression_stands_for_all_jobs_in_whose_names_it_is_found(expression
     """)
 
     assert found["zzz"]["needs"] == matched
+
+
+# What Rust understands and Python has no equal of, and which part of it that is.
+NOT_UNDERSTOOD = [
+    (r"^\p{L}+$", r"\p{L}"),
+    (r"^[\pL_]+$", r"\pL"),
+    ("^[a[bc]]$", "["),
+    ("^[[:letter:]]$", "[:letter:]"),
+    ("^[a-z&&[^b]]$", "&&"),
+    (r"\b{start}a", r"\b{start}"),
+    (r"\<a", r"\<"),
+    (r"\x{ffffffff}", "ffffffff"),
+]
+
+
+@pytest.mark.parametrize(("expression", "part"), NOT_UNDERSTOOD)
+def test_what_cannot_be_had_of_rusts_expressions_is_refused(expression: str, part: str) -> None:
+    text = f"name: w\njobs:\n- {{name: a, command: x, depends_on_regexes: ['{expression}']}}\n"
+
+    assert refusal(text) == (
+        f"error[language.pattern]: w.yaml:3:46: the expression is '{expression}', and '{part}' is not understood here\n"
+        f"  3 | - {{name: a, command: x, depends_on_regexes: ['{expression}']}}\n"
+        f"    |                                              {'^' * (len(expression) + 2)} "
+        r"there are classes such as [a-z], [[:alpha:]], \d and \w"
+    )
 
 
 def test_an_expression_that_matches_the_job_itself_stands_for_the_others() -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic, TypeVar
 
+from mulligan.formats.torc.rust_expressions import NotUnderstood, as_python
 from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.nodes import Node, Scalar, Source, shorten
 from mulligan.language.patterns import pattern
@@ -19,8 +20,6 @@ Thing = TypeVar("Thing")
 
 # What matches within one line whatever stands in the others: no group, and no class that has a line break in it.
 _WITHIN_LINES = pattern(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
-# The end of a text in Rust, as Python writes it.
-_RUST_END = pattern(r"(?<!\\)((?:\\\\)*)\\z")
 
 
 class _Lines:
@@ -75,13 +74,23 @@ class Known(Generic[Thing]):
         return self._matches.setdefault(text, ())
 
     def _searched(self, text: str, node: Scalar) -> tuple[Thing, ...]:
-        written = _RUST_END.sub(r"\1\\Z", text)
-        at = Scalar(written, text, node.style, node.line, node.column, node.end_column)
-        expression: str = PATTERN.read(at, "the expression", self._source)
+        expression = self._expression(text, node)
         found = tuple(self.things[name] for name in self._matched(expression))
         if not found and self._is_whole:
             message = f"no {self.what} matches '{shorten(text)}'"
             raise self._source.refuse(f"unknown_{self.what.replace(' ', '_')}", message, node)
+        return found
+
+    def _expression(self, text: str, node: Scalar) -> str:
+        """The expression as Python writes it, if it is a valid one that we understand."""
+        try:
+            written = as_python(text)
+        except NotUnderstood as error:
+            message = f"the expression is '{shorten(text)}', and '{shorten(error.part)}' is not understood here"
+            hint = "there are classes such as [a-z], [[:alpha:]], \\d and \\w"
+            raise self._source.refuse("pattern", message, node, hint=hint) from None
+        at = Scalar(written, text, node.style, node.line, node.column, node.end_column)
+        found: str = PATTERN.read(at, "the expression", self._source)
         return found
 
     def _matched(self, expression: str) -> Iterator[str]:
