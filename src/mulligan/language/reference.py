@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mulligan.core.failure import ENGINE_CODES, RETRYABLE, SEVERITY
+from mulligan.language.foreign_actions import ACTIONS as FOREIGN_ACTIONS
 from mulligan.language.keys import COMMAND, RULE, WORKFLOW
 from mulligan.language.shapes import (
     AnyOf,
@@ -67,7 +68,7 @@ KINDS_OF_JSON = {"string": "a text", "number": "a number", "boolean": "true or f
 def reference() -> str:
     """The whole page."""
     sections = (part for record in records(WORKFLOW) for part in _section(record))
-    return "\n".join([HEAD, *sections, *_codes()])
+    return "\n".join([HEAD, *sections, *_foreign_actions(), *_codes()])
 
 
 def records(root: Record) -> tuple[Record, ...]:
@@ -153,7 +154,8 @@ def _row(word: str, key: Key) -> str:
 
 def _marked(about: str) -> str:
     """Braces and brackets are code to a reader."""
-    return re.sub(r"\$?\{[^}]*\}|\[[^]]*\]", lambda found: f"`{found[0]}`", about)
+    marked = re.sub(r"\$?\{(?:[^{}]|\{[^{}]*\})*\}|\[[^]]*\]", lambda found: f"`{found[0]}`", about)
+    return marked.replace(" | ", r" \| ")
 
 
 def in_words(shape: Shape) -> str:
@@ -182,6 +184,16 @@ def _scalar_in_words(shape: Shape) -> str:
     if isinstance(shape, Value | Nothing):
         return shape.expected
     raise TypeError(f"there are no words for {type(shape).__name__}")
+
+
+def _foreign_actions() -> Iterator[str]:
+    """The actions that stand in translated files alone: whoever goes on in one looks them up here."""
+    for name, action in FOREIGN_ACTIONS.items():
+        yield f"## `{name}`\n"
+        yield f"An action of files that `mulligan convert` wrote: {action.about}. Each key may hold `${{…}}`.\n"
+        yield "| key | |\n|---|---|"
+        yield from (f"| `{word}` | {_marked(about)} |" for word, about in action.keys.items())
+        yield ""
 
 
 def _codes() -> Iterator[str]:
