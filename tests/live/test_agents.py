@@ -125,6 +125,25 @@ def test_a_retry_finds_how_the_last_attempt_failed_on_its_standard_input(live: L
     assert ran.status == "completed"
 
 
+def test_a_retry_is_told_what_its_recovery_script_answered_though_its_worker_was_lost(live: Live, named: Named):
+    named("WORKER", "cat > told; case $MULLIGAN_ATTEMPT in 1) exit 1;; 2) kill -9 $PPID; sleep 60;; esac")
+    named("ADVISER", "cat >> asked; echo 'Take the other door.'")
+
+    ran = live.run(
+        """
+        steps:
+          - step: enter
+            agent: {provider: worker, prompt: Go in.}
+            retry: {max_retries: 1, recovery_script: {agent: {provider: adviser, prompt: What now?}}}
+        """
+    )
+
+    assert (ran.status, ran.steps["enter"]["attempts"]) == ("completed", 3)
+    assert headers(live.read("told")) == ["MULLIGAN_RETRY_FAILURE_SUMMARY v1"]
+    assert "Take the other door." in live.read("told")
+    assert live.read("asked").count("What now?") == 1
+
+
 def test_whoever_repairs_after_an_agent_sees_what_that_had_been_told(live_file: Live, named: Named):
     named("CLAUDE", 'echo "attempt $MULLIGAN_ATTEMPT broke" >&2; exit 1')
 

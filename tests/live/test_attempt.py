@@ -45,3 +45,19 @@ def test_a_path_that_cannot_be_made_is_a_warning_of_the_step(live: Live) -> None
     (warning,) = ran.steps["warned"]["warnings"]
     assert warning["message"] == "no link at 'logs' leads to its stderr: there is a file that is no link"
     assert ran.steps["warned"]["status"] == "completed"
+
+
+LOST = """
+steps:
+  - step: a
+    shell: 'echo "try $N"; [ $N = 2 ] || { kill -9 $PPID; sleep 60; }'
+    env: {N: "${attempt}"}
+    logs: {stdout: "logs/${attempt}.o"}
+"""
+
+
+def test_an_attempt_that_was_lost_keeps_its_number_and_its_log(live: Live) -> None:
+    ran = live.run(LOST)
+
+    assert (ran.status, ran.steps["a"]["attempts"]) == ("completed", 2)
+    assert [live.lines(f"logs/{number}.o") for number in (1, 2)] == [["try 1"], ["try 2"]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from mulligan.language import load
 from mulligan.service.driver import Capacity
 from mulligan.service.verbs import prepare
 
-from .runner import Live, Ran
+from .runner import Live, Ran, wait_until
 
 WIDE = Capacity(cpus=16.0, memory=4 << 30)
 
@@ -295,3 +297,30 @@ def test_what_a_failed_item_gave_so_far_is_no_result(live_file: Live) -> None:
     )
 
     assert ran.steps["pack"]["output"]["results"] == [None]
+
+
+KILLED = """
+steps:
+  - step: pack
+    map: {over: [a], as: name}
+    do:
+      - echo first >> ran; echo "${name} is packed"
+      - {shell: echo never >> ran, when: name != "a"}
+      - shell: '[ -e go ] || { echo up > up; sleep 60; }; echo "${outputs[0]}, ${outputs[1] == null}"'
+"""
+
+
+def test_what_the_commands_of_an_item_gave_is_known_after_its_driver_was_killed(live: Live) -> None:
+    live.write("flow.yaml", KILLED)
+    os.mkfifo(live.folder / "up")
+
+    with live.process("run", "flow.yaml") as driver:
+        assert Path(live.folder / "up").read_text() == "up\n"
+        driver.kill()
+        driver.wait()
+        live.write("go")
+        wait_until(lambda: not live.service.is_driven(1))
+        ran = live.resume(1)
+
+    assert results(ran, "pack") == ["a is packed, true"]
+    assert live.lines("ran") == ["first"]
