@@ -217,6 +217,36 @@ def test_max_attempts_bounds_all_rules_together():
     assert run.passed[0] == ("retry", "attempts_exhausted")
 
 
+RETRIES_MAX = [
+    ((), None, 0),
+    ((Rule(exit_codes=(10,), max_retries=2), Rule(any=True, max_retries=3)), None, 5),
+    # all rules together
+    ((Rule(exit_codes=(10,), max_retries=2), Rule(any=True, max_retries=3)), 4, 3),
+    ((Rule(any=True, max_retries=3),), 1, 0),
+    # a rule counts the attempts of the others, and those count not its
+    ((Rule(any=True, max_retries=9, max_attempts=3),), None, 2),
+    ((Rule(exit_codes=(10,), max_retries=2, max_attempts=3), Rule(any=True, max_retries=2, max_attempts=3)), None, 2),
+    ((Rule(any=True, max_retries=3), Rule(exit_codes=(10,), max_retries=9, max_attempts=3)), None, 5),
+    ((Rule(exit_codes=(10,), max_retries=9, max_attempts=5), Rule(any=True, max_retries=9, max_attempts=1)), None, 4),
+    ((Rule(exit_codes=(10,), max_retries=9, max_attempts=3), Rule(any=True, max_retries=9)), 6, 5),
+]
+
+
+@pytest.mark.parametrize(("rules", "max_attempts", "most"), RETRIES_MAX)
+def test_the_most_retries_that_rules_can_grant(rules: tuple[Rule, ...], max_attempts: int | None, most: int):
+    assert step("a", rules=rules, max_attempts=max_attempts).retries_max == most
+
+
+def test_a_failure_is_told_how_many_retries_there_could_have_been():
+    rules = (Rule(exit_codes=(10,), max_retries=2, max_attempts=3), Rule(any=True, max_retries=1, max_attempts=2))
+    flow = workflow(step("a", rules=rules, next=(edge("fix", on="failure"),)), step("fix"))
+
+    run = History(flow).start().fail("a", 10).fail("a", 10).fail("a", 10)
+
+    [record] = run.state.failures
+    assert (record.max_retries, record.retries_used) == (2, 2)
+
+
 def test_the_deadline_of_a_visit_grants_no_retry_that_would_start_too_late():
     run = run_of(*retry(5, delay=40), deadline=100.0)
 

@@ -116,7 +116,7 @@ def _handled(state: State, place: Place) -> FailedSource | None:
         step=failing.key,
         visit=state.step_of(failing).visit,
         attempt=failing.attempt,
-        max_retries=sum(rule.max_retries for rule in failing.spec.rules),
+        max_retries=failing.spec.retries_max,
         retries_used=sum(failing.climb.retries.values()),
         reason=failing.climb.verdict or ("retry_scheduled" if helper.role == "script" else ""),
         failure=failure,

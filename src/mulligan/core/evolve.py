@@ -285,7 +285,7 @@ def _record_failure(state: State, place: Place, fact: e.StepFailed, entry: e.Ent
         entered_seq=place.entered_seq,
         attempt=fact.attempt,
         retries_used=sum(place.climb.retries.values()),
-        max_retries=sum(rule.max_retries for rule in place.spec.rules),
+        max_retries=place.spec.retries_max,
         reason=place.climb.verdict,
         target=target,
         target_visit=route.visit,

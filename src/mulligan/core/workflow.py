@@ -8,6 +8,7 @@ Nobody but the language makes one by hand (tests use `mulligan.testing`).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, dataclass_transform
 
@@ -163,6 +164,16 @@ class Command(_Frozen):
     when: Expression | None = None
     # Paths that lead to what an attempt wrote: of `stdout`, of `stderr`.
     logs: dict[str, Template] = {}
+
+    @property
+    def retries_max(self) -> int:
+        """The most retries that its rules can grant in one visit: each its own, as far as attempts are bounded."""
+        granted = 0
+        # A rule that stops early grants most when it is asked first.
+        for rule in sorted(self.rules, key=lambda rule: rule.max_attempts or math.inf):
+            bound = granted + rule.max_retries
+            granted = max(granted, min(bound, rule.max_attempts - 1) if rule.max_attempts else bound)
+        return min(granted, self.max_attempts - 1) if self.max_attempts else granted
 
 
 class Need(_Frozen):

@@ -53,6 +53,14 @@ def test_several_commands_run_one_after_the_other_up_to_the_first_that_fails() -
     assert found["on_jobs_complete"]["shell"].endswith("|| exit\n(\none\n) && (\ntwo\n)")
 
 
+@pytest.mark.parametrize("trigger", ["on_workflow_start", "on_workflow_complete"])
+def test_what_looks_like_ours_in_quotes_stays_the_text_that_it_is_to_the_shell(trigger: str) -> None:
+    found = ours(file(f"trigger_type: {trigger}, commands: [\"awk '{{print ${{run.id}}}}'\", echo]"))
+
+    shell = (found.get("end") or found["steps"][-1])["shell"]
+    assert "(\nawk '{print $${run.id}}'\n)" in shell
+
+
 def test_what_runs_at_the_start_runs_before_all_jobs_workflow_before_worker() -> None:
     found = with_actions(
         "trigger_type: on_worker_start, commands: [one]",

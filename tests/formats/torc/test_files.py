@@ -263,6 +263,20 @@ def test_that_nobody_can_write_user_data_is_said_once() -> None:
     )
 
 
+def test_user_data_that_no_command_has_in_it_is_kept_and_told_of_once() -> None:
+    text = (
+        "name: w\nuser_data: [{name: u, data: 1}, {name: v, data: [2]}, {name: w, data: 3}]\njobs:\n"
+        "- {name: a, command: 'x ${user_data.input.w}', input_user_data: [v]}\n"
+    )
+
+    assert warned(text) == (
+        "warning[language.user_data]: w.yaml:2:20: user data 'u' and 'v' are in no command: kept, and not used\n"
+        "  2 | user_data: [{name: u, data: 1}, {name: v, data: [2]}, {name: w, data: 3}]\n"
+        "    |                    ^ write ${user_data.input.u} where its value belongs"
+    )
+    assert ours(text)["x-torc"] == {"user_data": [{"name": "u", "data": 1}, {"name": "v", "data": [2]}]}
+
+
 def test_a_file_that_no_job_uses_is_told_of_where_it_stands() -> None:
     said = warnings("name: w\nfiles: [{name: f, path: f}]\njobs: [{name: a, command: x}]\n")
 

@@ -134,6 +134,17 @@ REFUSED = [
         "  3 | jobs: [{name: a, command: x, failure_handler: falky}]\n"
         "    |                                               ^^^^^ did you mean 'flaky'?",
     ),
+    # and what else is not there is said with it
+    (
+        "jobs: [{name: a, command: x, failure_handler: h, resource_requirements: r}]",
+        "error[language.unknown_handler]: w.yaml:2:47: there is no failure handler 'h'\n"
+        "  2 | jobs: [{name: a, command: x, failure_handler: h, resource_requirements: r}]\n"
+        "    |                                               ^ declare it under 'failure_handlers'\n"
+        "error[language.unknown_requirements]: w.yaml:2:73: there are no resource requirements 'r'\n"
+        "  2 | jobs: [{name: a, command: x, failure_handler: h, resource_requirements: r}]\n"
+        "    |                                                                         ^ "
+        "declare them under 'resource_requirements'",
+    ),
     (
         "jobs: [{name: a, command: x, failure_handler: h}]",
         "error[language.unknown_handler]: w.yaml:2:47: there is no failure handler 'h'\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mulligan.formats.torc.commands import literal_shell
 from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.needs import FEW, Groups
 from mulligan.formats.torc.reading import Torc
@@ -38,7 +39,7 @@ class _Action:
     def __init__(self, form: Fields, step: str) -> None:
         self.form = form
         self.trigger: str = form["trigger_type"]
-        self.commands: tuple[str, ...] = form["commands"]
+        self.commands: tuple[str, ...] = tuple(map(literal_shell, form["commands"]))
         self.step = step
         self.jobs: tuple[Job, ...] = ()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mulligan.formats.torc.job import Job
+from mulligan.formats.torc.reading import Torc
 from mulligan.formats.torc.records import MONITOR, SCHEDULER, entries
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, describe, shorten
@@ -18,20 +19,23 @@ _COMPUTE_NODE = "compute_node_"
 _SET_BY_TORC = ("partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name")
 
 
-def kept(form: Fields, jobs: Iterable[Job], actions: list[Node], translation: Translation) -> Mapping | None:
+def kept(torc: Torc) -> Mapping | None:
     """What our file keeps of it under `x-torc`, as it was written."""
+    form, translation = torc.form, torc.translation
     _check_monitor(form, translation)
     schedulers = _schedulers(form, translation.source)
     _check_defaults(form, translation.source)
-    of_jobs = _schedulers_of(jobs, schedulers, translation.source)
+    of_jobs = _schedulers_of(torc.jobs.things.values(), schedulers, translation.source)
     words = [*_KEPT, *(word for word in form.values if word.startswith(_COMPUTE_NODE))]
     found: dict[str, Any] = {word: form.at(word) for word in words if form.get(word) is not None}
     _warn(found, form, translation)
-    _check_actions(actions, schedulers, translation.source)
+    _check_actions(torc.kept_actions, schedulers, translation.source)
     if of_jobs:
         found["schedulers"] = made(of_jobs, form.node)
-    if actions:
-        found["actions"] = made(actions, form.at("actions"))
+    if torc.kept_user_data:
+        found["user_data"] = made(torc.kept_user_data, form.at("user_data"))
+    if torc.kept_actions:
+        found["actions"] = made(torc.kept_actions, form.at("actions"))
     return mapping(found, form.node) if found else None
 
 

@@ -43,6 +43,7 @@ class _Filling:
         named = self._job.lists.setdefault(f"{way}_{what}", [])
         if name not in (text for text, _ in named):
             named.append((name, _as_scalar(self._node)))
+        things[0].is_in_command = True
         return things[0].text
 
 

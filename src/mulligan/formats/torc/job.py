@@ -12,7 +12,7 @@ from mulligan.language.nodes import Mapping, Node, Scalar
 class Thing:
     """A file or a piece of user data, with the jobs that write it. `text` is what stands for it in commands."""
 
-    __slots__ = ("is_empty", "key", "name", "name_node", "node", "text", "writers")
+    __slots__ = ("is_empty", "is_in_command", "key", "name", "name_node", "node", "text", "writers")
 
     def __init__(self, name: str, key: str, text: str, name_node: Scalar, node: Node) -> None:
         self.name = name
@@ -22,6 +22,8 @@ class Thing:
         self.node = node
         # Of user data: it has no value yet.
         self.is_empty = False
+        # Some command has its text in it.
+        self.is_in_command = False
         self.writers: list[Job] = []
 
 

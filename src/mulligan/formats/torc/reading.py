@@ -13,6 +13,7 @@ from mulligan.formats.torc.things import read_files, read_user_data
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.shapes import Fields
+from mulligan.language.words import listed
 
 
 class Torc:
@@ -40,6 +41,8 @@ class Torc:
         self.end: Mapping | None = None
         # Those of a cluster, as they were written.
         self.kept_actions: list[Node] = []
+        # User data whose value nobody gets here, likewise.
+        self.kept_user_data: list[Node] = []
 
     def link(self) -> None:
         """Find what the jobs name: each other, files, user data."""
@@ -48,6 +51,7 @@ class Torc:
         link(self.jobs, self.files, self.user_data)
         refuse_valueless(self.jobs, self.source)
         self._warn_of_written_user_data()
+        self._keep_user_data()
 
     def _warn_of_written_user_data(self) -> None:
         written = next((thing for thing in self.user_data.things.values() if thing.writers), None)
@@ -57,6 +61,17 @@ class Torc:
             hint = "let the job write a file, and those that wait read it"
             at = job.form.node.get("output_user_data") or job.at("output_user_data_regexes")
             self.translation.warn("user_data", message, at, hint=hint)
+
+    def _keep_user_data(self) -> None:
+        """Keep what no command has in it: a job of Torc's may ask the server for its value, and here is none."""
+        found = [each for each in self.user_data.things.values() if not each.is_in_command and not each.writers]
+        self.kept_user_data += [thing.node for thing in found]
+        if found:
+            verb = "is" if len(found) == 1 else "are"
+            names = listed([thing.name for thing in found], "and")
+            hint = f"write ${{user_data.input.{found[0].name}}} where its value belongs"
+            message = f"user data {names} {verb} in no command: kept, and not used"
+            self.translation.warn("user_data", message, found[0].name_node, hint=hint)
 
 
 def _mapping(form: Fields, key: str) -> Mapping | None:

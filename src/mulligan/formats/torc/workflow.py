@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from mulligan.formats.torc import actions, environment, handlers, requirements
 from mulligan.formats.torc.cluster import kept
@@ -12,8 +13,10 @@ from mulligan.formats.torc.needs import Groups, Links, Writers
 from mulligan.formats.torc.reading import Torc
 from mulligan.formats.torc.records import WORKFLOW
 from mulligan.formats.translation import Translation, made, mapping, scalar
-from mulligan.language.nodes import Mapping, Node, Refusal, Sequence
+from mulligan.language.nodes import Mapping, Node, Refusal, Sequence, Source
 from mulligan.language.shapes import Fields
+
+Each = TypeVar("Each")
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
@@ -41,7 +44,7 @@ def _tree(torc: Torc) -> Mapping:
         "files": _section(_files(torc), root),
         "steps": _steps(torc, known),
         "end": torc.end,
-        "x-torc": kept(torc.form, torc.jobs.things.values(), torc.kept_actions, torc.translation),
+        "x-torc": kept(torc),
     }
     return mapping(entries, root)
 
@@ -86,7 +89,7 @@ class _Making:
         self._groups = Groups(torc.names.taken)
         self._writers = Writers()
         self._may_park = bool(torc.form.get("use_pending_failed"))
-        self._noted: set[int] = set()
+        self._noted: set[tuple[int, str]] = set()
 
     def step(self, job: Job) -> Mapping:
         links = Links(job, self._groups, self._writers)
@@ -97,18 +100,24 @@ class _Making:
             "reads": _keys(links.reads, job.at("input_files")),
             "writes": _keys([thing for things in job.outputs for thing in things], job.at("output_files")),
             "triage": True if self._may_park else None,
+            "resources": self._of(requirements.of_job, job, self._requirements),
+            "retry": self._of(handlers.of_job, job, self._handlers),
         }
+        return mapping({**entries, **job.entries}, job.node)
+
+    def _of(self, find: Callable[[Job, dict[str, Each], Source], Any], job: Job, known: dict[str, Each]) -> Any:
+        """What a job names; None where it names nothing, or what is not there."""
         try:
-            entries["resources"] = requirements.of_job(job, self._requirements, self._torc.source)
-            entries["retry"] = handlers.of_job(job, self._handlers, self._torc.source)
+            return find(job, known, self._torc.source)
         except Refusal as refusal:
             self._note(refusal, job)
-        return mapping({**entries, **job.entries}, job.node)
+            return None
 
     def _note(self, refusal: Refusal, job: Job) -> None:
         """What is wrong with a job of parameters is wrong with all that it stands for, and said once."""
-        if id(job.node) not in self._noted:
-            self._noted.add(id(job.node))
+        said = (id(job.node), refusal.problem.code)
+        if said not in self._noted:
+            self._noted.add(said)
             self._torc.source.note(refusal)
 
 
