@@ -54,6 +54,33 @@ def test_a_rule_has_its_calls_anew_with_every_visit_and_what_was_set_grows(live:
     assert delays == [0.01, 0.02] * 3
 
 
+LOST = """
+name: lost
+steps:
+  - step: call
+    noetl:
+      tool:
+        kind: python
+        code: |
+          if os.environ['MULLIGAN_ATTEMPT'] == '2':
+              os.kill(os.getppid(), 9)
+              time.sleep(60)
+          if int(os.environ.get('MULLIGAN_RETRY', 0)) < 2:
+              raise ConnectionError('not yet')
+          result = 'here'
+        libs: {time: time}
+        spec: {policy: {rules: [{when: "{{ output.error }}", then: {do: retry, attempts: 3}}]}}
+    retry: {max_retries: 2, delay: 0s}
+"""
+
+
+def test_a_call_whose_worker_is_lost_is_none_of_those_that_a_rule_allows(live: Live) -> None:
+    ran = live.run(LOST)
+
+    assert (ran.steps["call"]["attempts"], ran.steps["call"]["output"]["result"]) == (4, "here")
+    assert [fact.attempt for fact in ran.facts(e.AttemptLost)] == [2]
+
+
 EXHAUSTED = """
 name: exhausted
 steps:
