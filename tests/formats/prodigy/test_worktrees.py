@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -441,3 +443,96 @@ def test_any_other_run_says_nothing(repository: Repository, tmp_path: Path) -> N
     assert say_where(in_place(tmp_path), FAILED) is None
     merge_run(run)
     assert say_where(run, FAILED) is None
+
+
+# -- killed in the middle --------------------------------------------------------------------------------------------
+
+
+def test_a_worktree_that_was_half_removed_is_not_taken_for_the_users_checkout(repository: Repository) -> None:
+    run = open_run(1)
+    item = open_item(run, 0)
+    repository.write("ours.txt", "ours", item["folder"])
+    merge_item(run, item)
+    repository.write("theirs.txt", "not committed")
+    for work in (run, item):
+        Path(work["worktree"]).mkdir(exist_ok=True)
+        Path(work["worktree"], ".git").unlink(missing_ok=True)
+        repository.write("left.txt", "left", work["worktree"])
+
+    merge_item(run, item)
+    merge_run(run)
+
+    assert repository.git("status", "--porcelain") == "?? theirs.txt"
+    assert (repository.read("ours.txt"), repository.read("left.txt")) == ("ours", None)
+    assert repository.worktrees == [] and repository.branches == ["main"]
+
+
+def killing(repository: Repository, branch: str) -> Path:
+    """Have Git be killed while it deletes `branch`, with the locks that it holds then."""
+    hook = repository.write(
+        ".git/hooks/reference-transaction",
+        f"#!/bin/sh\n[ $1 = prepared ] && grep -q '0000000 refs/heads/{branch}$' && kill -9 $PPID\nexit 0\n",
+    )
+    hook.chmod(0o755)
+    return hook
+
+
+def locks(repository: Repository) -> list[str]:
+    found = (repository.folder / ".git").rglob("*.lock")
+    return sorted(path.name for path in found if path.name != "mulligan.lock")
+
+
+def test_git_that_is_killed_leaves_no_lock_in_the_users_repository(repository: Repository) -> None:
+    run = open_run(1)
+    repository.git("pack-refs", "--all")
+    hook = killing(repository, "mulligan/run-1")
+
+    merge_run(run)
+
+    assert locks(repository) == []
+    hook.unlink()
+    merge_run(run)
+    assert repository.branches == ["main"]
+
+
+def test_the_locks_that_a_killed_worker_left_are_removed_by_the_next(repository: Repository) -> None:
+    run = open_run(1)
+    note = repository.folder / ".git/mulligan.lock"
+    left = [repository.folder / ".git" / name for name in ("index.lock", "packed-refs.lock", "refs/heads/main.lock")]
+    note.write_text(json.dumps([str(path) for path in left]))
+    for path in left:
+        path.touch()
+
+    merge_run(run)
+
+    assert locks(repository) == []
+    assert note.read_text() == ""
+
+
+def test_a_lock_that_somebody_else_took_later_stays(repository: Repository) -> None:
+    run = open_run(1)
+    note, theirs = repository.folder / ".git/mulligan.lock", repository.folder / ".git/config.lock"
+    note.write_text(json.dumps([str(theirs)]))
+    theirs.touch()
+    os.utime(note, (1_000_000_000, 1_000_000_000))
+
+    merge_run(run)
+
+    assert locks(repository) == ["config.lock"]
+
+
+def test_what_is_on_the_branch_of_a_worktree_that_the_user_removed_is_not_lost(repository: Repository) -> None:
+    run = open_run(1)
+    item = open_item(run, 0)
+    repository.write("ours.txt", "ours", item["folder"])
+    repository.commit("ours", item["folder"])
+    repository.git("worktree", "remove", "--force", item["worktree"])
+
+    merge_item(run, item)
+    repository.git("worktree", "remove", "--force", run["worktree"])
+    closed = close_run(run)
+    is_kept = "mulligan/run-1" in repository.branches
+    merge_run(run)
+
+    assert (closed["merged_into"], is_kept) == ("", True)
+    assert repository.read("ours.txt") == "ours"

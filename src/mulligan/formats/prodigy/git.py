@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from mulligan import StepError
 
@@ -16,6 +18,8 @@ _NOT_OURS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_CO
 _SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_MERGE_AUTOEDIT": "no"}
 _NOBODY = ("-c", "user.name=Mulligan", "-c", "user.email=mulligan@localhost")
 _WORDS_MAX = 2000
+# Git takes its locks as it starts: one that is younger than this is of another one.
+_TAKEN_WITHIN_SECONDS = 5
 
 
 class Git:
@@ -62,6 +66,10 @@ class Git:
         """Where Git keeps what it knows of this worktree."""
         return Path(self.folder, self("rev-parse", "--git-dir"))
 
+    def path_of(self, name: str) -> Path:
+        """Where Git keeps `name`, for this worktree or for all of the repository's."""
+        return Path(self.folder, self("rev-parse", "--git-path", name))
+
     def paths(self, *arguments: str) -> list[str]:
         """What it lists, whatever characters are in the names."""
         return [path for path in self(*arguments, "-z").split("\0") if path]
@@ -100,10 +108,41 @@ def is_installed() -> bool:
     return any(os.access(os.path.join(folder, "git"), os.X_OK) for folder in os.get_exec_path())
 
 
+class Alone:
+    """Who holds the lock of ours on a repository. What Git would leave locked if it were killed is noted in there."""
+
+    def __init__(self, note: TextIO, common: Path) -> None:
+        self._note = note
+        self.common = common
+        self._unlock()
+
+    @contextmanager
+    def locking(self, *locks: Path) -> Iterator[None]:
+        """Something happens to the user's repository for which Git takes `locks`: none of ours outlives it."""
+        self._note.write(json.dumps([str(lock) for lock in locks if not lock.exists()]))
+        self._note.flush()
+        try:
+            yield
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        """Remove what a Git of ours left: it was not there before, and was made just after it was noted.
+
+        A lock of somebody else's Git that came later stays.
+        """
+        self._note.seek(0)
+        noted, at = self._note.read(), os.fstat(self._note.fileno()).st_mtime
+        for lock in map(Path, json.loads(noted or "[]")):
+            if lock.exists() and 0 <= lock.stat().st_mtime - at <= _TAKEN_WITHIN_SECONDS:
+                lock.unlink(missing_ok=True)
+        self._note.truncate(0)
+
+
 @contextmanager
-def alone_in(checkout: Git) -> Iterator[None]:
+def alone_in(checkout: Git) -> Iterator[Alone]:
     """Nobody else of ours makes, merges or removes worktrees of this repository meanwhile. Ends with its process."""
     common = Path(checkout.folder, checkout("rev-parse", "--git-common-dir"))
-    with open(common / "mulligan.lock", "a") as lock:
+    with open(common / "mulligan.lock", "a+", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield Alone(lock, common)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan import StepError
-from mulligan.formats.prodigy.git import Git, alone_in, is_installed
+from mulligan.formats.prodigy.git import Alone, Git, alone_in, is_installed
 from mulligan.formats.prodigy.submodules import bring_in, take_home
 
 # In what Git keeps of a worktree: it was made whole, by us. Gone with it.
@@ -53,7 +53,7 @@ def open_item(run: Work, index: int) -> Work:
         return run
     session = f"{run['session']}-item-{index}"
     with alone_in(Git(run["checkout"])):
-        of_run = _of_run(run)
+        of_run = _made_again(run)
         _commit_leftovers(of_run, run)
         work = {**run, "worktree": str(_worktrees() / session), "target": run["branch"], "session": session}
         return _opened(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
@@ -63,15 +63,16 @@ def merge_item(run: Work, item: Work, result: Any = None) -> Any:
     """Merge an item into its run, and give its `result`. Items come one at a time."""
     if not item["branch"]:
         return result
-    with alone_in(Git(run["checkout"])):
-        of_run = _of_run(run)
-        if Path(item["worktree"]).exists():
+    with alone_in(Git(run["checkout"])) as alone:
+        of_run = _made_again(run)
+        if _has_branch(item):
+            _made_again(item)
             _commit_leftovers(of_run, run)
             _take_up(
                 item, run["branch"], f"mulligan items {_number(run)} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
             )
             of_run("merge", "--quiet", "--ff-only", item["branch"])
-        _remove(item)
+        _remove(item, alone)
     return result
 
 
@@ -80,11 +81,12 @@ def merge_run(run: Work) -> Work:
     if not run["branch"]:
         return {"merged_into": "", "commits": 0, "kept": []}
     checkout = Git(run["checkout"])
-    with alone_in(checkout):
+    with alone_in(checkout) as alone:
         before = _count(checkout, run["target"] or "HEAD")
-        if Path(run["worktree"]).exists():
-            _forward(checkout, run)
-        _remove(run)
+        if _has_branch(run):
+            _made_again(run)
+            _forward(checkout, run, alone)
+        _remove(run, alone)
     after = _count(checkout, run["target"] or "HEAD")
     return {"merged_into": run["target"], "commits": after - before, "kept": _kept(run)}
 
@@ -95,12 +97,12 @@ def close_run(run: Work) -> Work:
         return {"merged_into": "", "kept": []}
     checkout = Git(run["checkout"])
     target = run["target"] or "HEAD"
-    with alone_in(checkout):
-        is_there = Path(run["worktree"]).exists()
+    with alone_in(checkout) as alone:
+        is_there = _mark(Path(run["worktree"])) is not None
         is_dirty = is_there and bool(Git(run["worktree"])("status", "--porcelain"))
         is_merged = not is_dirty and checkout.holds("merge-base", "--is-ancestor", run["branch"], target)
-        if not is_there or is_merged:
-            _remove(run)
+        if is_merged or not _has_branch(run):
+            _remove(run, alone)
     return {"merged_into": target if is_merged else "", "kept": _kept(run)}
 
 
@@ -179,18 +181,23 @@ def _free(checkout: Git, branch: str) -> str:
     return name
 
 
-def _of_run(run: Work) -> Git:
-    """Git in the run's worktree; made again, where the run was merged and goes on in another round."""
-    worktree, checkout = Path(run["worktree"]), Git(run["checkout"])
+def _made_again(work: Work) -> Git:
+    """Git in a worktree that was there before. It is made again where it is not whole: a worker died while it removed
+    it, the user has, or the run was merged and goes on in another round."""
+    worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     _unlock(worktree)
     if _mark(worktree) is None:
         _clear(worktree, checkout)
-        is_there = checkout.holds("rev-parse", "--verify", f"refs/heads/{run['branch']}")
-        what = (run["branch"],) if is_there else (run["target"] or "HEAD", "-b", run["branch"])
+        what = (work["branch"],) if _has_branch(work) else (work["target"] or "HEAD", "-b", work["branch"])
         checkout("worktree", "add", "--quiet", str(worktree), *what)
-        Path(run["folder"]).mkdir(parents=True, exist_ok=True)
-        _write_mark(worktree, run)
+        Path(work["folder"]).mkdir(parents=True, exist_ok=True)
+        _write_mark(worktree, work)
     return Git(worktree)
+
+
+def _has_branch(work: Work) -> bool:
+    """Whether there is something to merge: a branch goes last, when it is merged."""
+    return Git(work["checkout"]).holds("rev-parse", "--verify", "--quiet", f"refs/heads/{work['branch']}")
 
 
 # -- merging ---------------------------------------------------------------------------------------------------------
@@ -198,8 +205,12 @@ def _of_run(run: Work) -> Git:
 
 def _unlock(worktree: Path) -> None:
     """A lock in a worktree of ours is left over: whoever held it was one of us, and would hold ours, too."""
-    if worktree.is_dir():
-        (Git(worktree).own_folder / "index.lock").unlink(missing_ok=True)
+    if _mark(worktree) is None:
+        return
+    git = Git(worktree)
+    for lock in _locks_of_a_checkout(git):
+        lock.unlink(missing_ok=True)
+    git.path_of(f"refs/heads/{git.branch}.lock").unlink(missing_ok=True)
 
 
 def _commit_leftovers(git: Git, work: Work) -> None:
@@ -235,15 +246,16 @@ def _number(run: Work) -> str:
     return str(run["session"]).removeprefix("run-")
 
 
-def _forward(checkout: Git, run: Work) -> None:
+def _forward(checkout: Git, run: Work, alone: Alone) -> None:
     """The branch that was checked out goes forward to the run's, wherever the user is by now."""
     for tried in range(_FORWARD_TRIES_MAX):
         _take_up(run, run["target"] or checkout("rev-parse", "HEAD"), f"mulligan retry {_number(run)}")
         try:
-            if checkout.branch == run["target"]:
-                checkout("merge", "--quiet", "--ff-only", run["branch"])
-            else:
-                checkout("fetch", "--quiet", ".", f"{run['branch']}:{_target_of(run)}")
+            with alone.locking(*_locks_of_a_checkout(checkout), _lock_of_a_branch(run["target"], alone)):
+                if checkout.branch == run["target"]:
+                    checkout("merge", "--quiet", "--ff-only", run["branch"])
+                else:
+                    checkout("fetch", "--quiet", ".", f"{run['branch']}:{_target_of(run)}")
             return
         except StepError as refused:
             # Somebody else may have committed meanwhile: then there is more to take up.
@@ -273,13 +285,23 @@ def _blocked(run: Work, refused: StepError) -> StepError:
 # -- removing --------------------------------------------------------------------------------------------------------
 
 
-def _remove(work: Work) -> None:
+def _remove(work: Work, alone: Alone) -> None:
     """Remove a worktree and its branch, which is merged. One with work in a submodule stays: only that one has it."""
     checkout, worktree = Git(work["checkout"]), Path(work["worktree"])
     if worktree.is_dir() and not take_home(worktree, checkout, work["session"]):
         return
     _clear(worktree, checkout)
-    checkout.asks("branch", "--delete", "--force", work["branch"])
+    shared = (alone.common / name for name in ("packed-refs.lock", "packed-refs.new", "config.lock"))
+    with alone.locking(*shared, _lock_of_a_branch(work["branch"], alone)):
+        checkout.asks("branch", "--delete", "--force", work["branch"])
+
+
+def _locks_of_a_checkout(checkout: Git) -> tuple[Path, ...]:
+    return tuple(checkout.own_folder / name for name in ("index.lock", "HEAD.lock", "ORIG_HEAD.lock"))
+
+
+def _lock_of_a_branch(branch: str, alone: Alone) -> Path:
+    return alone.common / "refs" / "heads" / f"{branch}.lock"
 
 
 def _kept(run: Work) -> list[str]:
