@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from itertools import pairwise
+
 import pytest
 
 from mulligan.core import events as e
@@ -248,3 +251,46 @@ def test_a_job_that_asks_for_more_than_there_is_fails_and_says_so(live_file: Liv
     """)
 
     assert ran.steps["a"]["failure"]["code"] == "NO_CAPACITY"
+
+
+PACKED = """
+name: packed
+resource_requirements:
+  - {name: half, num_cpus: 1, memory: 64m}
+  - {name: whole, num_cpus: 2, memory: 64m}
+jobs:
+  # each waits for the other, so both are there at once
+  - {name: left, command: 'echo here > to_right; cat to_left', resource_requirements: half}
+  - {name: right, command: 'cat to_right; echo here > to_left', resource_requirements: half}
+  - {name: 'alone_{i}', command: 'mkdir alone && rmdir alone', resource_requirements: whole, parameters: {i: '1:4'}}
+"""
+
+
+def test_jobs_are_packed_by_what_they_ask_for(live_file: Live) -> None:
+    for name in ("to_left", "to_right"):
+        os.mkfifo(live_file.folder / name)
+
+    ran = live_file.run(PACKED, room=Capacity(cpus=2.0, memory=1 << 30))
+
+    assert set(statuses(ran).values()) == {"completed"}
+    started = {fact.place: entry.seq for entry in ran.entries(e.AttemptStarted) if (fact := entry.fact)}  # type: ignore[attr-defined]
+    ended = {fact.step: entry.seq for entry in ran.entries(e.StepCompleted) if (fact := entry.fact)}  # type: ignore[attr-defined]
+    whole = sorted((started[name], ended[name]) for name in started if name.startswith("alone"))
+    assert all(before[1] < after[0] for before, after in pairwise(whole))
+
+
+def test_how_much_runs_at_once_can_be_said(live_file: Live) -> None:
+    """A job of a cluster's file asks for more than any laptop has: whoever runs it says that it may."""
+    live_file.write(
+        "big.yaml",
+        "name: big\nresource_requirements: [{name: r, num_cpus: 4096, memory: 64m}]\n"
+        "jobs: [{name: a, command: 'true', resource_requirements: r}]\n",
+    )
+
+    codes = []
+    for more in ((), ("--parallel", "4096")):
+        with live_file.process("run", "big.yaml", *more) as process:
+            process.communicate()
+            codes.append(process.returncode)
+
+    assert codes == [1, 0]
