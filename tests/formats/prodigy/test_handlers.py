@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mulligan.formats import examine
 from mulligan.formats.prodigy.places import Place, Steps
 
 from .reading import item_commands, step, steps
+from .whole import tree
 
 AGENT = {"agent": {"provider": "claude", "prompt": "/fix"}}
 ECHO = {"shell": "echo no"}
@@ -101,6 +104,48 @@ def test_in_an_item_what_still_fails_fails_the_item(form: str, handler: dict[str
     (found,) = item_commands(f"- {{shell: make, on_failure: {form}}}")
 
     assert (found["on_failure"], found.get("continue_on_error", False)) == (handler, goes_on)
+
+
+# Where a step may stand, as a file: STEP is the step, with its handler.
+EVERYWHERE = [
+    "[STEP]",
+    "commands: [STEP]",
+    "steps: [STEP]",
+    "tasks: [STEP]",
+    "commands: [{foreach: [a], do: [STEP]}]",
+    "commands: [{shell: a, on_failure: {commands: [STEP]}}]",
+    "commands: [{shell: a, on_success: [STEP]}]",
+    "{commands: [{shell: a}], merge: [STEP]}",
+    "{setup: [STEP], map: {input: x, agent_template: [{shell: a}]}}",
+    "map: {input: x, agent_template: [STEP]}",
+    "map: {input: x, agent_template: {commands: [STEP]}}",
+    "{mode: mapreduce, map: {input: x, agent_template: [{shell: a}]}, reduce: [STEP]}",
+    "{map: {input: x, agent_template: [{shell: a}]}, merge: {commands: [STEP]}}",
+]
+# On the step, and alone behind it.
+WAYS = ["{shell: make, on_failure: FORM}", "{shell: make}, {on_failure: FORM}"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("place", EVERYWHERE)
+def test_every_form_may_stand_in_every_place(place: str, way: str, tmp_path: Path) -> None:
+    for form, handler, _ in FORMS:
+        text = place.replace("STEP", way.replace("FORM", form))
+        (tmp_path / "flow.yml").write_text(text)
+
+        examine(tmp_path / "flow.yml", named="prodigy")
+
+        (found,) = made_of_make(tree(text))
+        assert found.get("on_failure", {}).get("commands") == (handler or {}).get("commands"), text
+
+
+def made_of_make(node: Any) -> list[dict[str, Any]]:
+    """Every step or command of ours in a tree that runs `make`."""
+    if isinstance(node, list):
+        return [found for each in node for found in made_of_make(each)]
+    if not isinstance(node, dict):
+        return []
+    return [node] if node.get("shell") == "make" else made_of_make(list(node.values()))
 
 
 def test_a_handler_knows_the_error_under_its_names() -> None:

@@ -35,6 +35,11 @@ TEXTS = [
     # defaults: the shell's own where it can have them, else an expression
     ("echo ${v:-none}", "echo ${outputs[0]:-none}"),
     ("echo ${item.a:-it's}", "echo ${has(item.a) && item.a != null && item.a != '' ? item.a : 'it\\'s'}"),
+    (
+        "echo ${item.tags[0]:-none}",
+        "echo ${has(item.tags) && item.tags != null && size(item.tags) > 0 && "
+        "item.tags[0] != null && item.tags[0] != '' ? item.tags[0] : 'none'}",
+    ),
     # what is always the same is written out: `${3}` would be the shell's
     ("echo ${n} ${flag}", "echo 3 true"),
     # what nobody knows is the shell's

@@ -44,6 +44,13 @@ HOLD = [
     # what nobody has set is nothing
     ("${nobody} == ''", "", None, True),
     ("${nobody:-main} == 'main'", "", None, True),
+    # a default where there is no such field, element or value
+    ("${y.n:-3} > 2", "", {}, True),
+    ("${y.n:-3} > 2", "", {"n": 1}, False),
+    ("${y.tags[0]:-none} == 'none'", "", {"tags": []}, True),
+    ("${y.tags[0]} == ''", "", {"tags": []}, True),
+    ("${y.meta.owner:-bob} == 'bob'", "", {"meta": None}, True),
+    ("${y.meta.on-call:-bob} == 'eve'", "", {"meta": {"on-call": "eve"}}, True),
 ]
 
 

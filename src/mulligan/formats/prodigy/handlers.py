@@ -30,6 +30,7 @@ from mulligan.formats.prodigy.captures import said_by_agent
 from mulligan.formats.prodigy.commits import committing
 from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.forms import require
+from mulligan.formats.prodigy.joining import joined
 from mulligan.formats.prodigy.keys import HANDLER_FORMS
 from mulligan.formats.prodigy.places import Place, Unread
 from mulligan.formats.prodigy.variables import filled
@@ -80,12 +81,12 @@ def handler(
 
 def handling(place: Place) -> Place:
     """The place of a handler's commands."""
-    return msgspec.structs.replace(place.knowing(ERROR_VARIABLES), row=Unread(), is_regular=False)
+    return msgspec.structs.replace(place.knowing(ERROR_VARIABLES), row=Unread(), is_regular=False, is_watched=False)
 
 
 def command_list(node: Node, place: Place, translation: Translation, translate: Translate) -> list[dict[str, Any]]:
     """One command or several, in any form that Prodigy has for them."""
-    nodes = node.items if isinstance(node, Sequence) else [node]
+    nodes = joined(node, translation, is_handlers=True) if isinstance(node, Sequence) else [node]
     found: list[dict[str, Any]] = []
     for each in nodes:
         with translation.source.noting:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from mulligan.formats.names import Names
+
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
 _NAME_CHARS_MAX = 60
@@ -38,17 +40,12 @@ class Steps(Row):
     """The steps of the workflow: each has a name of its own."""
 
     def __init__(self) -> None:
-        self._taken = {"end"}
+        self._names = Names.of_steps()
         # Steps that stand behind all others, since only an edge leads to them.
         self.aside: list[dict[str, object]] = []
 
     def take(self, title: str) -> Spot:
-        stem = fitting(title)
-        name, count = stem, 1
-        while name in self._taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self._taken.add(name)
+        name = self._names.fit(fitting(title))
         return Spot(name, f"{step_path(name)}.output")
 
 

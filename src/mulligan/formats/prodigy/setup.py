@@ -7,10 +7,11 @@ from typing import Any
 from mulligan.formats.prodigy.conditions import GrammarRefused
 from mulligan.formats.prodigy.durations import SECONDS
 from mulligan.formats.prodigy.frame import step_list, timed
+from mulligan.formats.prodigy.joining import as_mapping, joined
 from mulligan.formats.prodigy.json_path import items_at
 from mulligan.formats.prodigy.numbers import number_of
 from mulligan.formats.prodigy.places import Place
-from mulligan.formats.prodigy.steps import Translated, as_mapping, commands, joined
+from mulligan.formats.prodigy.steps import Translated, commands
 from mulligan.formats.translation import Translation, literal, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
 from mulligan.language.shapes import Fields

@@ -111,7 +111,7 @@ def _in_shell(match: re.Match[str], place: Place, own: frozenset[str]) -> str:
         return found.expression
     if default is None:
         return f"${{{found.expression}}}"
-    if not found.is_field and _PLAIN_PATH.fullmatch(found.expression):
+    if not found.is_there and _PLAIN_PATH.fullmatch(found.expression):
         return f"${{{found.expression}:-{default}}}"
     return f"${{{with_default(found, default)}}}"
 

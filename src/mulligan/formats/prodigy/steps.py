@@ -16,6 +16,7 @@ from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.exits import exits
 from mulligan.formats.prodigy.forms import require, sound
 from mulligan.formats.prodigy.handlers import Handled, command_list, handler
+from mulligan.formats.prodigy.joining import as_mapping, joined, slashed
 from mulligan.formats.prodigy.keys import KINDS, STEP, TEST, WRITE_FILE
 from mulligan.formats.prodigy.loops import loop
 from mulligan.formats.prodigy.places import Place, Spot, Unread
@@ -24,7 +25,7 @@ from mulligan.formats.prodigy.shell_text import PUT_TOGETHER, SCRIPT_VARIABLE
 from mulligan.formats.prodigy.variables import mentions, text
 from mulligan.formats.prodigy.watching import found_files, looking, watched, watching
 from mulligan.formats.prodigy.whens import condition
-from mulligan.formats.translation import Translation, made, mapping
+from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.shapes import Fields
 from mulligan.language.words import listed
@@ -36,8 +37,6 @@ _REMOVED = {
     "goal_seek": "Prodigy has removed 'goal_seek': use 'validate' with 'threshold' and 'on_incomplete'",
     "handler": "'handler' is code inside Prodigy: run it as a command",
 }
-# What belongs to the step before it, where it stands alone in the list.
-_ATTACHED = ("on_failure", "validate", "on_success", "step_validate")
 
 
 class Translated(NamedTuple):
@@ -62,41 +61,6 @@ def commands(steps: Sequence, place: Place, translation: Translation) -> Transla
     return Translated(found, place)
 
 
-def joined(steps: Sequence, translation: Translation) -> list[Node]:
-    """The steps of a list, each with what stands behind it and belongs to it."""
-    found: list[Node] = []
-    for step in steps.items:
-        with translation.source.noting:
-            if isinstance(step, Mapping) and step.entries and all(word in _ATTACHED for word in step.entries):
-                _attach(step, found, translation)
-            else:
-                found.append(step)
-    return found
-
-
-def _attach(step: Mapping, found: list[Node], translation: Translation) -> None:
-    word = next(iter(step.entries))
-    if not found:
-        message = f"'{word}' stands alone, and there is no step before it that it belongs to"
-        raise translation.source.refuse("prodigy", message, step.key(word))
-    owner = as_mapping(found[-1])
-    for word, entry in step.entries.items():
-        if word in owner.entries:
-            message = f"the step before it has '{word}' already"
-            raise translation.source.refuse("prodigy", message, entry[0])
-    joint = Mapping(owner.line, owner.column)
-    joint.entries = {**owner.entries, **step.entries}
-    found[-1] = joint
-
-
-def as_mapping(step: Node) -> Mapping:
-    """A step that is a text, in the form that can have keys."""
-    if isinstance(step, Mapping):
-        return step
-    assert isinstance(step, Scalar)
-    return mapping({"claude": made(_slashed(step.text), step)}, step)
-
-
 def command(step: Node, place: Place, translation: Translation) -> Translated:
     """One step of Prodigy's, in any of its forms, as commands of ours (most often one)."""
     if isinstance(step, Scalar) and isinstance(step.value, str) and step.value.strip():
@@ -114,7 +78,7 @@ def _worded(step: Scalar, place: Place, translation: Translation) -> Translated:
     """A step that is a text: a Claude command; in a handler a shell command, unless it begins with a slash."""
     if isinstance(place.row, Unread):
         return Translated([_settled(actions.either(step, place, translation), place)], place)
-    prompt = made(_slashed(step.text), step)
+    prompt = made(slashed(step.text), step)
     assert isinstance(prompt, Scalar)
     spot = place.row.take(_first_word(step.text))
     keys = {"step": spot.name or None, **actions.agent(prompt, place, translation)}
@@ -126,10 +90,6 @@ def _settled(keys: dict[str, Any], place: Place) -> dict[str, Any]:
     if "cwd" not in keys and not isinstance(place.row, Unread):
         keys["cwd"] = place.cwd
     return {key: value for key, value in keys.items() if value is not None}
-
-
-def _slashed(words: str) -> str:
-    return words if words.lstrip().startswith("/") else f"/{words.lstrip()}"
 
 
 def _first_word(prompt: str) -> str:
@@ -287,7 +247,7 @@ class _Draft:
         node = self.form.node.entries[self.written_as][1]
         assert isinstance(node, Scalar)
         if self.written_as != "claude":
-            slashed = made(_slashed(node.text), node)
+            slashed = made(slashed(node.text), node)
             assert isinstance(slashed, Scalar)
             node = slashed
         asked = answers_json(self.form)

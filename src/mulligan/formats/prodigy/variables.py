@@ -38,26 +38,31 @@ _ANYWHERE = {"ARG": ARGUMENTS, "workflow.name": "run.workflow", "workflow.id": "
 
 
 class Known(NamedTuple):
-    """A variable of Prodigy's as an expression of ours. `is_field`: what it names may be missing."""
+    """A variable of Prodigy's as an expression of ours, and where it `is_there`: "" for always."""
 
     expression: str
-    is_field: bool
+    is_there: str = ""
+
+    @property
+    def or_null(self) -> str:
+        """The expression, with null where there is nothing."""
+        return f"({self.is_there} ? {self.expression} : null)" if self.is_there else self.expression
 
 
 def known(path: str, place: Place) -> Known | None:
     """The expression of a variable; None where nobody has bound it."""
     if path in place.variables:
-        return Known(place.variables[path], is_field=False)
+        return Known(place.variables[path])
     if path in _ANYWHERE:
-        return Known(_ANYWHERE[path], is_field=False)
+        return Known(_ANYWHERE[path])
     argument = _ARGUMENT.fullmatch(path)
     if argument:
-        return Known(_argument(int(argument[1])), is_field=False)
+        return Known(_argument(int(argument[1])))
     fields = list(_FIELDS.finditer(path))
     for field in reversed(fields):
         beginning = place.variables.get(path[: field.start()])
         if beginning is not None:
-            return Known(_member(beginning, path[field.start() :]), is_field=True)
+            return _field_of(beginning, path[field.start() :])
     return None
 
 
@@ -66,18 +71,25 @@ def _argument(number: int) -> str:
     return f"(size({words}) >= {number} ? {words}[{number - 1}] : '')"
 
 
-def _member(expression: str, fields: str) -> str:
+def _field_of(expression: str, fields: str) -> Known:
     """A path behind an expression; `a.0` is `a[0]`, and a name with a hyphen stands in brackets."""
     is_path = re.fullmatch(r"[\w.\[\]\"-]+", expression) is not None
-    parts = [expression if is_path else f"({expression})"]
+    whole = expression if is_path else f"({expression})"
+    conditions: list[str] = []
     for field in _FIELDS.findall(fields):
-        name = field.removeprefix(".")
+        if conditions:
+            conditions.append(f"{whole} != null")
+        name = field.removeprefix(".").strip("[]")
         if name.isdigit():
-            name = f"[{name}]"
-        elif field.startswith(".") and not _IDENTIFIER.fullmatch(name):
-            name = f'["{name}"]'
-        parts.append(name if name.startswith("[") else f".{name}")
-    return "".join(parts)
+            conditions.append(f"size({whole}) > {name}")
+            whole = f"{whole}[{name}]"
+        elif _IDENTIFIER.fullmatch(name):
+            whole = f"{whole}.{name}"
+            conditions.append(f"has({whole})")
+        else:
+            conditions.append(f'"{name}" in {whole}')
+            whole = f'{whole}["{name}"]'
+    return Known(whole, " && ".join(conditions))
 
 
 def text(node: Scalar, place: Place, translation: Translation) -> str:
@@ -124,8 +136,8 @@ def environment(path: str, place: Place) -> Known | None:
     """A variable of the environment: one of the workflow's, or with `env.` before it any."""
     name = path.removeprefix("env.")
     if name in place.env:
-        return Known(place.env[name], is_field=False)
-    return Known(path, is_field=True) if path.startswith("env.") else None
+        return Known(place.env[name])
+    return Known(path, f"has({path})") if path.startswith("env.") else None
 
 
 def is_condition(expression: str) -> bool:
@@ -138,8 +150,8 @@ def with_default(found: Known, default: str) -> str:
     expression, quoted = found.expression, quote(default)
     if is_condition(expression):
         return expression
-    if found.is_field and not expression.endswith("]"):
-        return f"has({expression}) && {expression} != null && {expression} != '' ? {expression} : {quoted}"
+    if found.is_there:
+        return f"{found.is_there} && {expression} != null && {expression} != '' ? {expression} : {quoted}"
     return f"{expression} == null || {expression} == '' ? {quoted} : {expression}"
 
 

@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from mulligan.formats.prodigy.places import Place
-from mulligan.formats.prodigy.variables import environment, is_condition, known, quote
+from mulligan.formats.prodigy.variables import environment, is_condition, known, quote, with_default
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Node, Refusal, Scalar, shorten
 
@@ -149,15 +149,14 @@ class _Reader:
         return self._variable(words)
 
     def _variable(self, path: str) -> _Operand:
-        path, _, default = path.replace("|default:", ":-").partition(":-")
+        path, has_default, default = path.replace("|default:", ":-").partition(":-")
         found = known(path, self._place) or environment(path, self._place)
         if found is None:
             # Nobody has set it: Prodigy compares with nothing.
             return _Operand(quote(default), "variable")
         if is_condition(found.expression):
             return _Operand(found.expression, "condition")
-        expression = f"(has({found.expression}) ? {found.expression} : null)" if found.is_field else found.expression
-        return _Operand(expression if not found.expression.endswith("]") else found.expression, "variable")
+        return _Operand(f"({with_default(found, default)})" if has_default else found.or_null, "variable")
 
 
 def _is_true(operand: _Operand) -> str:
