@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mulligan.core.workflow import END
 from mulligan.formats.alphred.keys import DRAFT, EDGE, MAX_CHILDREN_DEFAULT, NODE, PHASE, PHASES, TRANSITION
+from mulligan.formats.names import Names
 from mulligan.language.nodes import Mapping, Node, Refusal, Source
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields, Record
 from mulligan.language.words import did_you_mean
-
-_UNFIT = pattern(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(slots=True)
@@ -64,22 +61,6 @@ class Tree:
         for node in self.nodes.values():
             for edge in node.edges:
                 found[edge.target].append((node, edge))
-        return found
-
-
-class Names:
-    """Gives each step a name that fits: its own where it does, else one like it that is free."""
-
-    def __init__(self) -> None:
-        self._taken = {END}
-
-    def fit(self, name: str) -> str:
-        stem = _UNFIT.sub("_", name)
-        found, count = stem, 1
-        while found in self._taken:
-            count += 1
-            found = f"{stem}_{count}"
-        self._taken.add(found)
         return found
 
 
@@ -153,7 +134,7 @@ def _note_equal_indexes(nodes: list[TreeNode], source: Source) -> None:
 
 
 def _tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
-    tree = Tree(fields, {}, Names())
+    tree = Tree(fields, {}, Names.of_steps())
     for node in nodes:
         if node.key in tree.nodes:
             line = source.number(tree.nodes[node.key].key_at)

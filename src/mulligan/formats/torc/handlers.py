@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from mulligan.formats.names import Names
 from mulligan.formats.torc.commands import script_text
 from mulligan.formats.torc.environment import RECOVERY_ENV
 from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Scalar, Sequence, Source

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from mulligan.formats.names import Names
 from mulligan.formats.torc.expansion import Expanded, Expansion
 from mulligan.formats.torc.job import Job, Thing, Wait
 from mulligan.formats.torc.matching import Known
-from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.records import JOB
 from mulligan.language.shapes import Fields
 

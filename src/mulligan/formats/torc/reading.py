@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.formats.names import Names
 from mulligan.formats.torc.commands import add_named, refuse_valueless
 from mulligan.formats.torc.expansion import Expansion
 from mulligan.formats.torc.jobs import link, read_jobs
 from mulligan.formats.torc.matching import Known
-from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.things import read_files, read_user_data
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from mulligan.formats.names import Names
 from mulligan.formats.torc.expansion import Expanded, Expansion
 from mulligan.formats.torc.job import Thing
-from mulligan.formats.torc.names import Names
 from mulligan.formats.torc.records import FILE, USER_DATA
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Scalar, plain, refuse_not_json
