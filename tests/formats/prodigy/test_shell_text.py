@@ -49,6 +49,17 @@ TEXTS = [
     ("for v in a b; do echo $v ${v}; done", "for v in a b; do echo $v ${v}; done"),
     ("v=1; echo ${v}", "v=1; echo ${v}"),
     ("read -r v rest; echo ${v}", "read -r v rest; echo ${v}"),
+    ("if true; then v=1\n  echo ${v}; fi", "if true; then v=1\n  echo ${v}; fi"),
+    ("export a=x v='1 2'; echo ${v}", "export a=x v='1 2'; echo ${v}"),
+    ("while IFS= read -r v; do echo ${v}; done", "while IFS= read -r v; do echo ${v}; done"),
+    # what only looks as if it did has the value of the step that captured it
+    ("echo v=${v}", "echo v=${outputs[0]}"),
+    ('echo "a; v=${v}"', 'echo "a; v=${outputs[0]}"'),
+    ("make -s v=${v} all", "make -s v=${outputs[0]} all"),
+    ("v=${v} make", "v=${outputs[0]} make"),
+    ('v="${v}"; echo $v', 'v="${outputs[0]}"; echo ${outputs[0]}'),
+    ("v=$(echo ${v} | tr a b)", "v=$(echo ${outputs[0]} | tr a b)"),
+    ("echo waiting for v ${v}, read v", "echo waiting for v ${outputs[0]}, read v"),
     # even where it is a name of ours
     ("output=1; echo ${output} ${output}s", 'output=1; echo $output $output""s'),
     # awk has its own $1, and so has a function

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from mulligan.formats.prodigy.own_variables import own_variables
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.variables import (
     ARGUMENTS,
@@ -74,7 +75,7 @@ def _meant(path: str, place: Place) -> str:
 
 def shell_text(template: str, place: Place) -> Script:
     """Shell text with what is known as expressions of ours; what is not known is the shell's."""
-    own = _own_variables(template)
+    own = own_variables(template)
     naive = replaced(template, str, lambda match: _in_shell(match, place, own))
     env = {ARGUMENTS_VARIABLE: f"${{{ARGUMENTS}}}"} if _reads_arguments(template) else {}
     try:
@@ -91,13 +92,6 @@ def shell_text(template: str, place: Place) -> Script:
 def _reads_arguments(template: str) -> bool:
     """Whether it reads `$1` and so on, and not for awk, which has its own."""
     return _POSITION.search(_SINGLE_QUOTED.sub("", template)) is not None and not _HAS_ARGUMENTS.search(template)
-
-
-def _own_variables(template: str) -> frozenset[str]:
-    """Names that the script gives a value itself: there they are its own."""
-    assigned = re.findall(r"(?:^|[\s;&|({])([A-Za-z_]\w*)=|\bfor\s+([A-Za-z_]\w*)\b", template)
-    read = re.findall(r"\bread\s+((?:-\w+\s+)*[\w \t]+)", template)
-    return frozenset([name for names in assigned for name in names if name] + " ".join(read).split())
 
 
 def _in_shell(match: re.Match[str], place: Place, own: frozenset[str]) -> str:
