@@ -148,6 +148,14 @@ def made_of_make(node: Any) -> list[dict[str, Any]]:
     return [node] if node.get("shell") == "make" else made_of_make(list(node.values()))
 
 
+def test_a_text_in_a_handler_is_the_shells_whatever_stands_behind_it() -> None:
+    _, found, *_ = steps(
+        "- {shell: make, on_failure: [echo no, {on_failure: echo no}]}\n- shell: echo ${step.files_added}\n"
+    )
+
+    assert found["on_failure"] == {"commands": [{**ECHO, "on_failure": {"commands": [ECHO]}}]}
+
+
 def test_a_handler_knows_the_error_under_its_names() -> None:
     names = "${error.message} ${error.exit_code} ${error.step} ${error.timestamp} ${test.exit_code} ${test.attempt}"
     found = step(f"- {{shell: make, on_failure: 'echo {names}'}}")

@@ -27,6 +27,8 @@ def _attach(step: Mapping, found: list[Node], translation: Translation, is_handl
     if not found:
         message = f"'{word}' stands alone, and there is no step before it that it belongs to"
         raise translation.source.refuse("prodigy", message, step.key(word))
+    if not is_step(found[-1]):
+        return  # It is refused for itself, when it is read.
     owner = as_mapping(found[-1], is_handlers=is_handlers)
     for word, entry in step.entries.items():
         if word in owner.entries:
@@ -35,6 +37,13 @@ def _attach(step: Mapping, found: list[Node], translation: Translation, is_handl
     joint = Mapping(owner.line, owner.column)
     joint.entries = {**owner.entries, **step.entries}
     found[-1] = joint
+
+
+def is_step(node: Node) -> bool:
+    """Whether it has the form of a step: a mapping, or words."""
+    return isinstance(node, Mapping) or (
+        isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip() != ""
+    )
 
 
 def as_mapping(step: Node, *, is_handlers: bool = False) -> Mapping:

@@ -247,9 +247,9 @@ class _Draft:
         node = self.form.node.entries[self.written_as][1]
         assert isinstance(node, Scalar)
         if self.written_as != "claude":
-            slashed = made(slashed(node.text), node)
-            assert isinstance(slashed, Scalar)
-            node = slashed
+            command = made(slashed(node.text), node)
+            assert isinstance(command, Scalar)
+            node = command
         asked = answers_json(self.form)
         return actions.agent(node, self.seen, self.translation, self._arguments(), has_to_answer_json=asked)
 
