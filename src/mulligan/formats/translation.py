@@ -72,3 +72,12 @@ def scalar(value: Any, at: Node) -> Scalar:
 def literal(text: str) -> str:
     """A text in which nothing is filled in, for every place but shell text."""
     return text.replace("${", "$${")
+
+
+def literal_value(value: Any) -> Any:
+    """A JSON value in whose texts nothing is filled in."""
+    if isinstance(value, dict):
+        return {key: literal_value(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [literal_value(inner) for inner in value]
+    return literal(value) if isinstance(value, str) else value

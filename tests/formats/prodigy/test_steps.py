@@ -165,6 +165,12 @@ def test_a_handler_belongs_to_a_step_that_is_a_text_as_well() -> None:
     }
 
 
+def test_a_step_that_is_called_as_a_word_of_expressions_is_read_by_its_name_in_brackets() -> None:
+    _, reader = steps("- {id: in, shell: date, capture: today}\n- shell: echo ${today}\n")
+
+    assert reader["shell"] == 'echo ${steps["in"].output}'
+
+
 # -- loops -----------------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +182,12 @@ def test_a_list_is_a_map_in_which_its_length_is_known() -> None:
         "map": {"over": ["a", "b", "c"], "max_parallel": 1, "max_items": 2, "on_item_failure": "stop"},
         "do": [{"shell": "echo ${item} ${index} of 2"}],
     }
+
+
+def test_nothing_is_filled_in_in_the_entries_of_a_list_however_deep() -> None:
+    (found,) = steps('- foreach: ["${a}", {b: ["${x.y}"]}]\n  do: [shell: x]\n')
+
+    assert found["map"]["over"] == ["$${a}", {"b": ["$${x.y}"]}]
 
 
 @pytest.mark.parametrize(("said", "most"), [("true", 10), ("false", 1), ("4", 4), ("1", 1)])

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mulligan.formats.alphred.keys import CONDITION, CONDITIONS
-from mulligan.language.cel_tokens import RESERVED
+from mulligan.formats.expressions import member
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, describe
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 
 DECISION = "decision"
 REPORT = "report"
 DEPTH_MAX = 20
 
-_IDENTIFIER = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _JOINED = {"and": " && ", "or": " || "}
 _ORDERS = ("<", ">", "<=", ">=")
 
@@ -116,12 +114,6 @@ def _path(field: str, *, is_json: bool) -> tuple[str, str]:
         there.append(f"type({base}) == map && {_literal(name)} in {base}")
         base = member(base, name)
     return " && ".join(there if is_json else [there[0].partition(" && ")[2], *there[1:]]), base
-
-
-def member(base: str, name: str) -> str:
-    """A field of a map, in brackets where its name is no name to CEL."""
-    is_name = _IDENTIFIER.fullmatch(name) and name not in RESERVED
-    return f"{base}.{name}" if is_name else f"{base}[{_literal(name)}]"
 
 
 def _literal(value: Any) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Mapping as Dict
 from typing import Any
 
 from mulligan.formats.alphred import contracts
-from mulligan.formats.alphred.guards import member
 from mulligan.formats.alphred.recovery import retry
 from mulligan.formats.alphred.routes import Routes, routes
 from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode
+from mulligan.formats.expressions import step_path
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
 from mulligan.language.nodes import Mapping, Source
 from mulligan.language.shapes import Fields
@@ -134,7 +134,7 @@ class Steps:
         return mapping(step, node.fields.node)
 
     def _telling(self, node: TreeNode, subtasks: str, told: str) -> Mapping:
-        batch = {**self._batch(node), "outcome": f"${{{member('steps', subtasks)}.output}}"}
+        batch = {**self._batch(node), "outcome": f"${{{step_path(subtasks)}.output}}"}
         [join] = node.leaving("success")
         step = {
             "step": told,
@@ -200,11 +200,11 @@ class Steps:
         before = [other for other, edge in self._arrivals[node.key] if edge.on == "success"]
         if not before or any(other.role != "spawner" for other in before):
             return {}
-        texts = [f"${{{member('steps', self._batches[other.key][1])}.output}}" for other in before]
+        texts = [f"${{{step_path(self._batches[other.key][1])}.output}}" for other in before]
         return {"context": "\n\n".join(texts), "upstream": False}
 
     def _batch(self, node: TreeNode) -> dict[str, Any]:
-        own = member("steps", node.step)
+        own = step_path(node.step)
         return {"answer": f"${{{own}.output.json}}", "spawner": literal(node.key), "visit": f"${{{own}.visits}}"}
 
     def _keys(self) -> list[str]:
@@ -214,7 +214,12 @@ class Steps:
         return {"python": {"call": f"{_CALLS}:{function}"}, "args": made(args, node.fields.node)}
 
     def _max_visits(self, node: TreeNode) -> int | None:
-        return VISITS_MAX if node.key in self._revisited else None
+        """Many for what a loop may lead to. For what only failures lead to, as few as for any step of ours.
+
+        Alphred goes no way back from a remediation: what cannot be mended must not be tried a thousand times.
+        """
+        is_remediation = all(edge.on == "failure" for _, edge in self._arrivals[node.key]) and self._arrivals[node.key]
+        return VISITS_MAX if node.key in self._revisited and not is_remediation else None
 
     def _env(self, node: TreeNode) -> Mapping | None:
         said: Fields | None = node.fields.get("executionPermissions")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.formats.prodigy.places import Place, Spot, step_path
+from mulligan.formats.expressions import step_path
+from mulligan.formats.prodigy.places import Place, Spot
 from mulligan.language.shapes import Fields
 
 # Both streams as one, and the one in the place of the other.

@@ -21,7 +21,7 @@ from mulligan.formats.prodigy.keys import ON_INCOMPLETE, STEP_VALIDATE, VALIDATE
 from mulligan.formats.prodigy.places import Place, Unread
 from mulligan.formats.prodigy.shell_text import PUT_TOGETHER
 from mulligan.formats.prodigy.variables import text
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, literal, literal_value, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
 
@@ -180,7 +180,7 @@ def _judge_args(form: Fields, last: dict[str, Any], place: Place, translation: T
         assert isinstance(node, Scalar)
         args["result_file"] = made(text(node, place, translation), node)
     if "expected_schema" in form:
-        args["expected_schema"] = made(_literally(plain(form.at("expected_schema"))), form.at("expected_schema"))
+        args["expected_schema"] = made(literal_value(plain(form.at("expected_schema"))), form.at("expected_schema"))
     return args
 
 
@@ -190,15 +190,6 @@ def _percent(node: Node, translation: Translation) -> Node:
         message = f"'threshold' is {describe(node)}, a number from 0 to 100 is expected"
         raise translation.source.refuse("type", message, node)
     return made(node.value, node)
-
-
-def _literally(value: Any) -> Any:
-    """A value in which nothing is filled in."""
-    if isinstance(value, dict):
-        return {key: _literally(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_literally(inner) for inner in value]
-    return value.replace("${", "$${") if isinstance(value, str) else value
 
 
 def _incomplete(node: Node, inner: Place, translation: Translation, translate: Translate) -> dict[str, Any]:
@@ -276,7 +267,7 @@ def _expectation(check: Node | Fields, place: Place, translation: Translation) -
     said: dict[str, Any] = {"command": made(text(node, place, translation), node)}
     if isinstance(check, Fields):
         if "expect_output" in check:
-            said["expect_output"] = made(_pattern(check, translation).replace("${", "$${"), check.at("expect_output"))
+            said["expect_output"] = made(literal(_pattern(check, translation)), check.at("expect_output"))
         if "expect_exit_code" in check:
             said["expect_exit_code"] = check["expect_exit_code"]
     return said

@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.places import Place
-from mulligan.formats.prodigy.variables import quote, text
+from mulligan.formats.prodigy.variables import text
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar
 from mulligan.language.shapes import Fields
@@ -86,7 +87,7 @@ def _message(title: str, config: Fields | None, place: Place, translation: Trans
         return literal(f"Changes of {title}")
     node = config.at("message_template")
     assert isinstance(node, Scalar)
-    return text(node, place.knowing({"step.name": quote(title)}), translation)
+    return text(node, place.knowing({"step.name": quoted(title)}), translation)
 
 
 def _options(config: Fields | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mulligan.formats.prodigy.variables import quote
+from mulligan.formats.expressions import quoted
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
 from mulligan.language.shapes import Fields
@@ -60,7 +60,7 @@ class _Reading:
         """What a variable is: in each profile that sets it that, and else this."""
         for profile, node in reversed(self.overrides.get(name, {}).items()):
             value = self.expression("" if node.value is None else node.text)
-            expression = f"(inputs.{PROFILE_INPUT} == {quote(profile)} ? {value} : {expression})"
+            expression = f"(inputs.{PROFILE_INPUT} == {quoted(profile)} ? {value} : {expression})"
         self.variables[name] = _Variable(expression, at)
 
     def hide(self, name: str, where: dict[str, str], at: Node) -> None:
@@ -77,9 +77,9 @@ class _Reading:
         for match in _REFERENCE.finditer(text):
             known = self.variables.get(match[1] or match[2])
             if known is not None:
-                parts += [quote(text[position : match.start()]), f"string({known.expression})"]
+                parts += [quoted(text[position : match.start()]), f"string({known.expression})"]
                 position = match.end()
-        parts.append(quote(text[position:]))
+        parts.append(quoted(text[position:]))
         return " + ".join(part for part in parts if part != "''") or "''"
 
 
@@ -127,7 +127,7 @@ def _read_file(entry: Scalar, reading: _Reading) -> None:
             script = f'set -a; . {shlex.quote(_dotted(path))}; printf %s "${name}"'
             reading.hide(name, {"command": script}, entry)
         else:
-            reading.set(name, quote(value), entry)
+            reading.set(name, quoted(value), entry)
 
 
 def _found(entry: Scalar, reading: _Reading) -> str:

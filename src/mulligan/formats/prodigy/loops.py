@@ -10,7 +10,7 @@ from mulligan.formats.prodigy.actions import shell
 from mulligan.formats.prodigy.forms import sound
 from mulligan.formats.prodigy.keys import FOREACH
 from mulligan.formats.prodigy.places import ITEM_NAMES, Commands, Place, Spot, Steps
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, literal_value, made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain
 from mulligan.language.shapes import Fields
 
@@ -76,7 +76,8 @@ def _over(
 ) -> tuple[list[dict[str, Any]], Any, str, dict[str, Any]]:
     """A step that lists, if there is one; what the map goes over; how many that are; what else the map says."""
     if isinstance(listed, Sequence):
-        items = [_item(each, translation) for each in listed.items]
+        # As they are: nothing is filled in.
+        items = literal_value(plain(listed))
         return [], made(items, listed), str(len(items)), {}
     if not isinstance(listed, Scalar) or not isinstance(listed.value, str):
         message = f"'foreach' is {describe(listed)}, a command or a list is expected"
@@ -86,12 +87,6 @@ def _over(
     step = {"step": lister.name, **shell(listed, place, translation), "capture": "lines", "cwd": place.cwd}
     over = made(f"${{{lister.output}}}", listed)
     return [step], over, f"size({lister.output}.filter(line, line.trim() != ''))", {"filter": "item.trim() != ''"}
-
-
-def _item(node: Node, translation: Translation) -> Any:
-    """An entry of the list as it is: nothing is filled in."""
-    value = plain(node)
-    return value.replace("${", "$${") if isinstance(value, str) else value
 
 
 def _bounded(total: str, most: int | None) -> str:

@@ -25,7 +25,7 @@ from mulligan.formats.prodigy.setup import setup
 from mulligan.formats.prodigy.sorting import order
 from mulligan.formats.prodigy.steps import Translated, commands
 from mulligan.formats.prodigy.variables import text
-from mulligan.formats.translation import Translation, made
+from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Mapping, Node, Scalar
 from mulligan.language.shapes import Fields, whole
 
@@ -124,7 +124,7 @@ def _checked(node: Scalar, reads: Any, translation: Translation) -> Node:
     except GrammarRefused as refused:
         source = translation.source
         raise source.refuse_in("prodigy", refused.message, node, refused.offset, refused.length) from None
-    return made(node.text.replace("${", "$${"), node)
+    return made(literal(node.text), node)
 
 
 def _do(workflow: _Workflow, place: Place, timeouts: dict[str, float]) -> list[dict[str, Any]]:

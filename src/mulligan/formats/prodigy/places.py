@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from mulligan.formats.expressions import step_path
 from mulligan.formats.names import Names
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
 _NAME_CHARS_MAX = 60
 
 
@@ -98,8 +98,3 @@ class Place(msgspec.Struct, frozen=True):
 def fitting(title: str) -> str:
     """A title as the name of a step."""
     return _UNFIT.sub("_", title.strip()).strip("_-")[:_NAME_CHARS_MAX].rstrip("_-") or "step"
-
-
-def step_path(name: str) -> str:
-    """A step as expressions name it."""
-    return f"steps.{name}" if _IDENTIFIER.fullmatch(name) else f'steps["{name}"]'

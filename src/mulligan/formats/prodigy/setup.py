@@ -7,12 +7,12 @@ from typing import Any
 from mulligan.formats.prodigy.conditions import GrammarRefused
 from mulligan.formats.prodigy.durations import SECONDS
 from mulligan.formats.prodigy.frame import step_list, timed
-from mulligan.formats.prodigy.joining import as_mapping, joined
+from mulligan.formats.prodigy.joining import as_mapping, is_step, joined
 from mulligan.formats.prodigy.json_path import items_at
 from mulligan.formats.prodigy.numbers import number_of
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.steps import Translated, commands
-from mulligan.formats.translation import Translation, literal, made, scalar
+from mulligan.formats.translation import Translation, literal_value, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain
 from mulligan.language.shapes import Fields
 
@@ -58,7 +58,7 @@ class _Asked:
         return whole
 
     def _capturing(self, step: Node, name: str, rule: Any) -> Node:
-        if not isinstance(step, Mapping | Scalar):
+        if not is_step(step):
             return step
         owner = as_mapping(step)
         asked = Mapping(owner.line, owner.column)
@@ -95,12 +95,8 @@ class _Asked:
             except GrammarRefused as refused:
                 source = self.translation.source
                 raise source.refuse_in("prodigy", refused.message, path, refused.offset, refused.length) from None
-        return made({key: _literal(plain(value)) for key, (_, value) in rule.node.entries.items()}, rule.node)
+        return made({key: literal_value(plain(value)) for key, (_, value) in rule.node.entries.items()}, rule.node)
 
 
 def _makes_more(rule: Any) -> bool:
     return isinstance(rule, Fields) and not set(rule.values) <= {"command_index", "source"}
-
-
-def _literal(value: Any) -> Any:
-    return literal(value) if isinstance(value, str) else value

@@ -48,10 +48,6 @@ class Script(NamedTuple):
     text: str
     env: dict[str, str]
 
-    @property
-    def is_put_together(self) -> bool:
-        return SCRIPT_VARIABLE in self.env
-
 
 def script(node: Scalar, place: Place, translation: Translation) -> Script:
     """The text of a shell step."""

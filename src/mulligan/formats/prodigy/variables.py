@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mulligan.formats.expressions import is_field, quoted
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.translation import Translation, literal
 from mulligan.language.nodes import Mapping, Node, Scalar
@@ -20,7 +21,6 @@ REFERENCE = re.compile(
 )
 _FIELDS = re.compile(_FIELD, re.A)
 _ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.A)
 # What Prodigy computes when it meets it, and what does the same.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
 _MODIFIED = re.compile(r"\$\{[A-Za-z_][\w.-]*\|(?!default:)\w[^}]*\}", re.A)
@@ -83,7 +83,7 @@ def _field_of(expression: str, fields: str) -> Known:
         if name.isdigit():
             conditions.append(f"size({whole}) > {name}")
             whole = f"{whole}[{name}]"
-        elif _IDENTIFIER.fullmatch(name):
+        elif is_field(name):
             whole = f"{whole}.{name}"
             conditions.append(f"has({whole})")
         else:
@@ -147,18 +147,12 @@ def is_condition(expression: str) -> bool:
 
 def with_default(found: Known, default: str) -> str:
     """The expression with what stands for it where there is nothing."""
-    expression, quoted = found.expression, quote(default)
+    expression, otherwise = found.expression, quoted(default)
     if is_condition(expression):
         return expression
     if found.is_there:
-        return f"{found.is_there} && {expression} != null && {expression} != '' ? {expression} : {quoted}"
-    return f"{expression} == null || {expression} == '' ? {quoted} : {expression}"
-
-
-def quote(words: str) -> str:
-    """A text as an expression."""
-    escaped = words.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
-    return f"'{escaped}'"
+        return f"{found.is_there} && {expression} != null && {expression} != '' ? {expression} : {otherwise}"
+    return f"{expression} == null || {expression} == '' ? {otherwise} : {expression}"
 
 
 def refuse_unavailable(node: Scalar, place: Place, translation: Translation) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from mulligan.formats.expressions import quoted
 from mulligan.formats.prodigy.places import Place
-from mulligan.formats.prodigy.variables import environment, is_condition, known, quote, with_default
+from mulligan.formats.prodigy.variables import environment, is_condition, known, with_default
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Node, Refusal, Scalar, shorten
 
@@ -153,7 +154,7 @@ class _Reader:
         found = known(path, self._place) or environment(path, self._place)
         if found is None:
             # Nobody has set it: Prodigy compares with nothing.
-            return _Operand(quote(default), "variable")
+            return _Operand(quoted(default), "variable")
         if is_condition(found.expression):
             return _Operand(found.expression, "condition")
         return _Operand(f"({with_default(found, default)})" if has_default else found.or_null, "variable")

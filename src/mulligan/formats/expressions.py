@@ -1,0 +1,31 @@
+"""Pieces of our expressions, as readers write them."""
+
+from __future__ import annotations
+
+import json
+
+from mulligan.language.cel_tokens import RESERVED
+from mulligan.language.patterns import pattern
+
+_IDENTIFIER = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def is_field(name: str) -> bool:
+    """Whether it can stand behind a point."""
+    return _IDENTIFIER.fullmatch(name) is not None and name not in RESERVED
+
+
+def member(base: str, name: str) -> str:
+    """A field of a map, in brackets where its name is no name to CEL."""
+    return f"{base}.{name}" if is_field(name) else f"{base}[{json.dumps(name, ensure_ascii=False)}]"
+
+
+def step_path(step: str) -> str:
+    """A step of ours as expressions name it."""
+    return member("steps", step)
+
+
+def quoted(text: str) -> str:
+    """A text as an expression."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"
