@@ -362,6 +362,34 @@ def test_the_agent_that_is_to_sum_up_is_told_the_failure():
     assert "\nrate limit\ncode: EXIT_NONZERO\n" in text
 
 
+REJECTED = """
+    name: w
+    steps:
+      - step: a
+        agent: try
+        validate: output.decision != null
+        retry: {max_retries: 2, recovery_script: {agent: {prompt: sum up, upstream: false}}}
+"""
+
+
+def test_the_agent_that_is_to_sum_up_is_told_the_answer_that_was_not_accepted():
+    run = run_of(REJECTED).ok("a", output={"content": "Well done.", "decision": None, "tokens": None})
+
+    text = told(run, "a.script@1").text(1)
+
+    assert headers(text) == [FAILURE_HEADER, UPSTREAM_HEADER]
+    assert f"\nartifact_id: {seq_of(run, e.ResultRejected, place='a')}\n" in text
+    assert text.endswith("\n<<<BEGIN>>>\nWell done.\n<<<END>>>")
+
+
+def test_an_answer_that_was_not_accepted_is_told_of_no_later_failure():
+    answer = {"content": "Well done.", "decision": None, "tokens": None}
+
+    run = run_of(REJECTED).ok("a", output=answer).ok("a.script@1", output="Decide.").fail("a")
+
+    assert told(run, "a.script@2").heard == ()
+
+
 @pytest.mark.parametrize("answer", [{"content": " \n"}, {"content": 7}, {}, None, "text"])
 def test_a_retry_that_nobody_says_anything_about_is_told_in_our_own_words(answer: Any):
     run = run_of(SUMMED_UP).fail("a", exit_code=3, stderr_tail="rate limit")
@@ -518,13 +546,14 @@ def test_the_tables_tell_the_same():
 # -- what the workflow itself says -----------------------------------------------------------------------------------
 
 
-def test_what_the_workflow_says_comes_last_and_is_framed_as_what_it_is():
+def test_what_the_workflow_says_follows_the_failures_and_is_framed_as_what_it_is():
     run = run_of(REMEDY).ok("build", output="built").fail("tests").fail("fix")
 
     text = told(run, "fix").text(1, {"branch": "main"})
 
-    assert headers(text) == [FAILURE_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER, OWN_HEADER]
-    assert text.endswith(own_context(1, "fix", '{"branch":"main"}', "json"))
+    assert headers(text) == [FAILURE_HEADER, OWN_HEADER, UPSTREAM_HEADER, SUMMARY_HEADER]
+    own = own_context(1, "fix", '{"branch":"main"}', "json")
+    assert f"\n\n{own}\n\n" in text
 
 
 def test_the_envelope_of_what_the_workflow_says():

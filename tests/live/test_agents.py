@@ -176,9 +176,9 @@ def test_outputs_of_earlier_steps_are_told_after_the_failure_and_large_ones_are_
     assert ran.status == "completed"
     assert headers(told) == [
         "MULLIGAN_FAILURE_ROUTE_CONTEXT v1",
-        "MULLIGAN_UPSTREAM_OUTPUT v1",
-        "MULLIGAN_UPSTREAM_OUTPUT v1",
         "MULLIGAN_WORKFLOW_CONTEXT v1",
+        "MULLIGAN_UPSTREAM_OUTPUT v1",
+        "MULLIGAN_UPSTREAM_OUTPUT v1",
     ]
     assert re.findall(r"^source_node_key: (.*)$", told, re.MULTILINE) == ["build", "plan", "notes"]
     assert '\n{"goal":"ship"}\n' in told
@@ -249,7 +249,7 @@ def test_one_that_decides_nothing_takes_no_edge_that_asks_for_a_decision(live_fi
 
 def test_an_agent_in_a_handler_mends_a_file_and_the_step_runs_again(live: Live, named: Named):
     live.write("config.ini", "port = eighty\n")
-    named("CLAUDE", "cat > stdin; sed -i s/eighty/80/ config.ini")
+    named("CLAUDE", 'cat > stdin; cp "$MULLIGAN_CONTEXT_FILE" told; sed -i s/eighty/80/ config.ini')
 
     ran = live.run("""
         name: mended
@@ -260,8 +260,9 @@ def test_an_agent_in_a_handler_mends_a_file_and_the_step_runs_again(live: Live, 
     """)
 
     assert (ran.status, ran.steps["check"]["attempts"], live.read("config.ini")) == ("completed", 2, "port = 80\n")
-    assert live.read("stdin").endswith(f"\n\n{BETWEEN}\n\n/fix line 1 of config.ini is no number")
-    assert "source_node_key: check\n" in live.read("stdin")
+    # A command of the agent's own: what it would be told is in a file.
+    assert live.read("stdin") == "/fix line 1 of config.ini is no number"
+    assert "source_node_key: check\n" in live.read("told")
 
 
 def test_each_item_is_mended_for_itself(live_file: Live, named: Named):

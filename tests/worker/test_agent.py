@@ -401,7 +401,13 @@ def test_an_answer_that_is_asked_to_be_json_and_is_none_is_no_answer(agents: Age
     found = failed(agents.run("echo well", answer="json"))
 
     assert (found.code, found.retryable) == ("OUTPUT_INVALID", True)
-    assert found.message == "its answer is not JSON: JSON is malformed: invalid character (byte 0)"
+    assert found.message == "its answer is not JSON: JSON is malformed: invalid character (byte 0); it says: well"
+
+
+def test_no_answer_at_all_is_no_json_either(agents: Agents):
+    found = failed(agents.run("true", answer="json"))
+
+    assert found.message == "its answer is not JSON: Input data was truncated"
 
 
 @pytest.mark.parametrize("provider", [None, "", "a b", "../x", {"name": "test"}])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -53,11 +53,10 @@ class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
         return failure_context(run_id, self.target, self.failed)
 
     def text(self, run_id: int, own: Any = None) -> str:
-        """All of it; `own` is what the workflow itself says, and comes last. What is empty says nothing."""
+        """All of it; `own` is what the workflow itself says, and follows the failures. What is empty says nothing."""
         outputs = [_worded(one) for one in self.heard]
-        ours = assemble(run_id, self.target, self.failed, outputs, self.summary).text
         theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
-        return "\n\n".join(filter(None, (ours, theirs)))
+        return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs).text
 
     def fetched(self, fetch: Callable[[Any], Any]) -> Briefing:
         """The same with what `fetch` makes of each output: whoever can read artifacts puts them in."""
@@ -92,10 +91,11 @@ def briefing(state: State, place: Place) -> Briefing:
     step = state.step_of(place)
     failed = failed_sources(state, step)
     handled = _handled(state, place)
+    heard = _heard(state, step.key) if _is_to_hear(place) else ()
     return Briefing(
         target=place.key,
         failed=(*failed, *((handled,) if handled else ())),
-        heard=tuple(islice(_heard(state, step.key), UPSTREAM_OUTPUTS_MAX)) if _is_to_hear(place) else (),
+        heard=tuple(islice(chain(_rejected(state, place), heard), UPSTREAM_OUTPUTS_MAX)),
         summary=place.climb.summary,
     )
 
@@ -107,7 +107,7 @@ def _is_to_hear(place: Place) -> bool:
 
 def _handled(state: State, place: Place) -> FailedSource | None:
     """The failure that a handler or a recovery script, or what belongs to one, is there for."""
-    helper = next((above for above in state.ancestors(place) if above.role in ("handler", "script")), None)
+    helper = _helper(state, place)
     failure = nearest_failure(state, place) if helper else None
     if helper is None or failure is None:
         return None
@@ -125,6 +125,20 @@ def _handled(state: State, place: Place) -> FailedSource | None:
         failed_at=failure.at or state.run.at,
         summary=failing.climb.summary,
     )
+
+
+def _helper(state: State, place: Place) -> Place | None:
+    """The command of a handler, or the recovery script, that the place is or belongs to."""
+    return next((above for above in state.ancestors(place) if above.role in ("handler", "script")), None)
+
+
+def _rejected(state: State, place: Place) -> Iterator[Heard]:
+    """What the attempt that a helper is there for gave, if it was not accepted: nobody mends what he has not seen."""
+    helper = _helper(state, place)
+    failing = state.places[helper.parent] if helper else None
+    if failing is not None and failing.failure is not None and failing.climb.rejected is not None:
+        visit, seq, at = state.step_of(failing).visit, failing.climb.failure_seq, failing.failure.at or state.run.at
+        yield Heard(failing.key, visit, failing.attempt, failing.entered_seq, seq, at, failing.climb.rejected)
 
 
 def _heard(state: State, step: str) -> Iterator[Heard]:

@@ -147,9 +147,11 @@ def assemble(
     failed: Sequence[FailedSource] = (),
     upstream: Sequence[UpstreamOutput] = (),
     summary: RetrySummary | None = None,
+    own: str = "",
 ) -> Context:
     """All that `target` is told, within 32,000 characters. Of `upstream` the first four count, in the order given.
 
+    `own`, the envelope of what the workflow itself says, has its place after the failures and no share of the rest.
     Failures and the summary take their shares first: a step sent to repair something must see what broke,
     however much its other predecessors had to say.
     """
@@ -157,7 +159,7 @@ def assemble(
     summaries = _granted_summary(run_id, target, summary)
     room = CONTEXT_CHARS_MAX - _chars(failures) - _chars(summaries)
     outputs = _granted_outputs([_upstream_draft(run_id, target, source) for source in upstream], room)
-    texts = [_failures_text(failures), *_envelopes(outputs), *_envelopes(summaries)]
+    texts = [_failures_text(failures), own, *_envelopes(outputs), *_envelopes(summaries)]
     return Context("\n\n".join(filter(None, texts)), _manifest(failures, outputs, summaries))
 
 

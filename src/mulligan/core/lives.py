@@ -87,7 +87,8 @@ def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.
 def _fail(place: Place, failure: Failure, entry: e.Entry) -> None:
     place.failure, place.output = failure, None
     _end_attempt(place)
-    place.climb = _replace(place.climb, tries=place.climb.tries + 1, failure_seq=entry.seq, advice=None)
+    tries = place.climb.tries + 1
+    place.climb = _replace(place.climb, tries=tries, failure_seq=entry.seq, advice=None, rejected=None)
 
 
 def _end_attempt(place: Place) -> None:
@@ -117,8 +118,11 @@ def _attempt_cancelled(state: State, place: Place, fact: e.AttemptCancelled, ent
 
 
 def _result_rejected(state: State, place: Place, fact: e.ResultRejected, entry: e.Entry) -> None:
+    given = place.output
     place.phase = ""
     _fail(place, fact.failure, entry)
+    if given is not None:
+        place.climb = _replace(place.climb, rejected=given)
 
 
 def _rung_passed(state: State, fact: e.RungPassed, entry: e.Entry) -> None:

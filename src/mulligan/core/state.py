@@ -69,6 +69,8 @@ class Climb(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: RetrySummary | None = None
     # Of an agent: what the agent that is the recovery script of its next attempt has answered about that failure.
     advice: Any = None
+    # What its last attempt gave, if that was not accepted: for the agent that is to mend it.
+    rejected: Any = None
 
 
 NO_CLIMB = Climb()

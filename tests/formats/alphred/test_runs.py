@@ -204,7 +204,7 @@ def test_the_join_runs_though_there_is_nothing_to_do(agent_here: Agent):
     ("said", "failure"),
     [
         (subtasks("x", "y", "z"), "SPAWNER_OUTPUT_INVALID: there are 3 subtasks, and 2 are the most"),
-        ("echo a list", "its answer is not JSON: JSON is malformed: invalid character (byte 0)"),
+        ("echo a list", "its answer is not JSON: JSON is malformed: invalid character (byte 0); it says: a list"),
     ],
 )
 def test_an_answer_that_lists_no_subtasks_is_a_failure_like_any_other(agent_here: Agent, said: str, failure: str):

@@ -45,6 +45,7 @@ _NOT_RUN = (126, 127)
 _DECISION = pattern(
     r"[*`\s]*(?:decision|(?:result\.)?(?:metadata\.)?routingDecision)[*`]*:[*`\s]*([\w-]+)[*`\s.]*", re.IGNORECASE
 )
+_SHOWN_CHARS_MAX = 1_000
 _DECISION_CHARS_MAX = 200
 # As models like to hand over JSON.
 _FENCED = pattern(r"```[a-z]*\n(.*)\n```", re.DOTALL)
@@ -164,7 +165,12 @@ def _with_json(found: dict[str, Any]) -> dict[str, Any]:
     """The answer with what its content says as JSON, and the decision in that. NotUsable where it is no JSON."""
     content = as_text(found["content"]).strip()
     fenced = _FENCED.fullmatch(content)
-    said = outputs.from_json((fenced[1] if fenced else content).encode(), "its answer")
+    try:
+        said = outputs.from_json((fenced[1] if fenced else content).encode(), "its answer")
+    except outputs.NotUsable as problem:
+        # Whoever mends it, a person or an agent, has to see it.
+        shown = f"; it says: {content[:_SHOWN_CHARS_MAX]}" if content else ""
+        raise outputs.NotUsable(f"{problem}{shown}") from None
     decided = said.get("decision") if isinstance(said, dict) else None
     return {**found, "decision": found["decision"] or (decided if isinstance(decided, str) else None), "json": said}
 
