@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mulligan.formats.shapes import ANY_TEXT, optional
 from mulligan.language.action_keys import as_node
-from mulligan.language.nodes import Node, Scalar, Source
 from mulligan.language.shapes import (
     FLAG,
     STEP_NAME,
     TEXT,
     Choice,
-    Definitions,
     Json,
     Key,
     ListOf,
     Record,
-    Schema,
-    Shape,
-    Value,
     number,
     whole,
 )
@@ -28,35 +22,6 @@ HANDLER_INPUT_CHARS_DEFAULT = 8_000
 OPERATORS = ("==", "!=", ">", "<", ">=", "<=")
 
 
-class OrNull(Shape, frozen=True):
-    """What it is of, or null, which says as much as nothing."""
-
-    of: Shape
-
-    @property
-    def expected(self) -> str:
-        return self.of.expected
-
-    def read(self, node: Node, label: str, source: Source) -> Any:
-        is_null = isinstance(node, Scalar) and node.value is None
-        return None if is_null else self.of.read(node, label, source)
-
-    def schema(self, definitions: Definitions) -> Schema:
-        return {"anyOf": [self.of.schema(definitions), {"type": "null"}]}
-
-
-def _maybe(shape: Shape, about: str) -> Key:
-    return Key(OrNull(shape), about)
-
-
-def _some_text(value: Any) -> str:
-    """A text that may be empty: what a form sends for a field that nobody filled in."""
-    if not isinstance(value, str):
-        raise ValueError(value)
-    return value
-
-
-ANY_TEXT = Value("a text", _some_text, {"type": "string"})
 _COORDINATE = number(-1e9, 1e9)
 
 POSITION = Record(
@@ -70,33 +35,33 @@ PROMPT = Record(
     "promptTemplate",
     {
         "content": Key(ANY_TEXT, "the prompt of the agent", is_required=True),
-        "contentType": _maybe(Choice(("text", "markdown")), "how the editor shows it: agents read both"),
+        "contentType": optional(Choice(("text", "markdown")), "how the editor shows it: agents read both"),
     },
 )
 PERMISSIONS = Record(
     "executionPermissions",
     {
-        "approvalPolicy": _maybe(
+        "approvalPolicy": optional(
             Choice(("never", "on-request", "on-failure", "untrusted")), "ALPHRED_APPROVAL_POLICY in its environment"
         ),
-        "sandboxMode": _maybe(
+        "sandboxMode": optional(
             Choice(("read-only", "workspace-write", "danger-full-access")), "ALPHRED_SANDBOX_MODE in its environment"
         ),
-        "networkAccessEnabled": _maybe(FLAG, "ALPHRED_NETWORK_ACCESS in its environment: true or false"),
-        "additionalDirectories": _maybe(
+        "networkAccessEnabled": optional(FLAG, "ALPHRED_NETWORK_ACCESS in its environment: true or false"),
+        "additionalDirectories": optional(
             ListOf(TEXT), "ALPHRED_ADDITIONAL_DIRECTORIES in its environment, one per line"
         ),
-        "webSearchMode": _maybe(Choice(("disabled", "cached", "live")), "ALPHRED_WEB_SEARCH_MODE in its environment"),
+        "webSearchMode": optional(Choice(("disabled", "cached", "live")), "ALPHRED_WEB_SEARCH_MODE in its environment"),
     },
 )
 ERROR_HANDLER = Record(
     "error_handler_config",
     {
         "mode": Key(Choice(("default", "disabled", "custom")), "whether a failure is summed up before a retry"),
-        "prompt": _maybe(TEXT, "custom: what the summing agent is asked"),
-        "model": _maybe(TEXT, "custom: its model"),
-        "provider": _maybe(STEP_NAME, "custom: its provider (default: that of the node)"),
-        "maxInputChars": _maybe(
+        "prompt": optional(TEXT, "custom: what the summing agent is asked"),
+        "model": optional(TEXT, "custom: its model"),
+        "provider": optional(STEP_NAME, "custom: its provider (default: that of the node)"),
+        "maxInputChars": optional(
             whole(1), f"custom: how much it is told, in characters (default {HANDLER_INPUT_CHARS_DEFAULT})"
         ),
     },
@@ -105,21 +70,21 @@ NODE = Record(
     "node",
     {
         "nodeKey": Key(TEXT, "the name of the step", is_required=True),
-        "displayName": _maybe(ANY_TEXT, "the step's description"),
-        "nodeType": _maybe(Choice(("agent", "human", "tool")), "agent: an agent; human: approve; tool: refused"),
-        "nodeRole": _maybe(Choice(("standard", "spawner", "join")), "spawner: its answer is a list of subtasks"),
-        "maxChildren": _maybe(whole(0), f"spawner: how many subtasks at most (default {MAX_CHILDREN_DEFAULT})"),
-        "provider": _maybe(STEP_NAME, "the agent's provider"),
-        "model": _maybe(TEXT, "the agent's model (default: the provider's own)"),
-        "executionPermissions": _maybe(PERMISSIONS, "variables for the provider's command, which decides"),
-        "reportArtifactContentType": _maybe(
+        "displayName": optional(ANY_TEXT, "the step's description"),
+        "nodeType": optional(Choice(("agent", "human", "tool")), "agent: an agent; human: approve; tool: refused"),
+        "nodeRole": optional(Choice(("standard", "spawner", "join")), "spawner: its answer is a list of subtasks"),
+        "maxChildren": optional(whole(0), f"spawner: how many subtasks at most (default {MAX_CHILDREN_DEFAULT})"),
+        "provider": optional(STEP_NAME, "the agent's provider"),
+        "model": optional(TEXT, "the agent's model (default: the provider's own)"),
+        "executionPermissions": optional(PERMISSIONS, "variables for the provider's command, which decides"),
+        "reportArtifactContentType": optional(
             Choice(("text", "markdown", "json", "diff")), "json: the answer has to be JSON; else no difference"
         ),
-        "maxRetries": _maybe(whole(0, 1_000_000), "retries after the first attempt, in each visit"),
-        "sequenceIndex": _maybe(whole(-1_000_000, 1_000_000_000), "the place of the step in the file"),
-        "position": _maybe(POSITION, "where the editor draws it: no part of a run"),
-        "promptTemplate": _maybe(PROMPT, "the prompt"),
-        "error_handler_config": _maybe(
+        "maxRetries": optional(whole(0, 1_000_000), "retries after the first attempt, in each visit"),
+        "sequenceIndex": optional(whole(-1_000_000, 1_000_000_000), "the place of the step in the file"),
+        "position": optional(POSITION, "where the editor draws it: no part of a run"),
+        "promptTemplate": optional(PROMPT, "the prompt"),
+        "error_handler_config": optional(
             ERROR_HANDLER, "who sums up a failure before a retry (default: it is summed up)"
         ),
     },
@@ -140,9 +105,9 @@ CONDITIONS = Record(
     },
 )
 _ROUTE_KEYS = {
-    "routeOn": _maybe(Choice(("success", "failure", "terminal")), "the edge's 'on' (default success)"),
-    "priority": _maybe(whole(0), "the place of the edge among those of its node: the lowest comes first"),
-    "auto": _maybe(FLAG, "true: it has no condition"),
+    "routeOn": optional(Choice(("success", "failure", "terminal")), "the edge's 'on' (default success)"),
+    "priority": optional(whole(0), "the place of the edge among those of its node: the lowest comes first"),
+    "auto": optional(FLAG, "true: it has no condition"),
 }
 EDGE = Record(
     "edge",
@@ -150,8 +115,8 @@ EDGE = Record(
         "sourceNodeKey": Key(TEXT, "the step whose 'next' has the edge", is_required=True),
         "targetNodeKey": Key(TEXT, "the step it leads to", is_required=True),
         **_ROUTE_KEYS,
-        "guardExpression": _maybe(as_node(CONDITION), "the edge's 'when'"),
-        "edgeKind": _maybe(
+        "guardExpression": optional(as_node(CONDITION), "the edge's 'when'"),
+        "edgeKind": optional(
             Choice(("tree", "dynamic_spawner_to_child", "dynamic_child_to_join")), "only 'tree' is of a workflow"
         ),
     },
@@ -159,16 +124,16 @@ EDGE = Record(
 DRAFT = Record(
     "draft",
     {
-        "treeKey": _maybe(TEXT, "the name of the workflow"),
-        "version": _maybe(whole(0), "a comment: a version of ours is the hash of what it says"),
-        "status": _maybe(Choice(("draft", "published")), "a comment: both run"),
-        "draftRevision": _maybe(whole(0), "a comment"),
-        "name": _maybe(ANY_TEXT, "the beginning of the description"),
-        "description": _maybe(ANY_TEXT, "the description"),
-        "versionNotes": _maybe(ANY_TEXT, "a comment"),
+        "treeKey": optional(TEXT, "the name of the workflow"),
+        "version": optional(whole(0), "a comment: a version of ours is the hash of what it says"),
+        "status": optional(Choice(("draft", "published")), "a comment: both run"),
+        "draftRevision": optional(whole(0), "a comment"),
+        "name": optional(ANY_TEXT, "the beginning of the description"),
+        "description": optional(ANY_TEXT, "the description"),
+        "versionNotes": optional(ANY_TEXT, "a comment"),
         "nodes": Key(ListOf(as_node(NODE), at_least=1), "the steps", is_required=True),
-        "edges": _maybe(ListOf(as_node(EDGE)), "the 'next' of the steps"),
-        "initialRunnableNodeKeys": _maybe(ListOf(TEXT), "checked: a step that no edge leads to starts"),
+        "edges": optional(ListOf(as_node(EDGE)), "the 'next' of the steps"),
+        "initialRunnableNodeKeys": optional(ListOf(TEXT), "checked: a step that no edge leads to starts"),
     },
 )
 TRANSITION = Record(
@@ -176,26 +141,26 @@ TRANSITION = Record(
     {
         "target": Key(TEXT, "the step it leads to", is_required=True),
         **_ROUTE_KEYS,
-        "when": _maybe(as_node(CONDITION), "the edge's 'when'"),
+        "when": optional(as_node(CONDITION), "the edge's 'when'"),
     },
 )
 PHASE = Record(
     "phase",
     {
         "name": Key(TEXT, "the name of the step", is_required=True),
-        "type": _maybe(Choice(("agent", "human", "tool")), "agent: an agent; human: approve; tool: refused"),
-        "provider": _maybe(STEP_NAME, "the agent's provider"),
-        "model": _maybe(TEXT, "the agent's model (default: the provider's own)"),
-        "prompt": _maybe(ANY_TEXT, "the prompt of the agent"),
-        "maxRetries": _maybe(whole(0, 1_000_000), "retries after the first attempt, in each visit"),
-        "transitions": _maybe(ListOf(as_node(TRANSITION)), "the 'next' of the step"),
+        "type": optional(Choice(("agent", "human", "tool")), "agent: an agent; human: approve; tool: refused"),
+        "provider": optional(STEP_NAME, "the agent's provider"),
+        "model": optional(TEXT, "the agent's model (default: the provider's own)"),
+        "prompt": optional(ANY_TEXT, "the prompt of the agent"),
+        "maxRetries": optional(whole(0, 1_000_000), "retries after the first attempt, in each visit"),
+        "transitions": optional(ListOf(as_node(TRANSITION)), "the 'next' of the step"),
     },
 )
 PHASES = Record(
     "phases",
     {
-        "name": _maybe(TEXT, "the name of the workflow"),
-        "version": _maybe(Json(), "a comment: a version of ours is the hash of what it says"),
+        "name": optional(TEXT, "the name of the workflow"),
+        "version": optional(Json(), "a comment: a version of ours is the hash of what it says"),
         "phases": Key(ListOf(as_node(PHASE), at_least=1), "the steps", is_required=True),
     },
 )

@@ -5,14 +5,13 @@ Torc refuses unknown keys everywhere but in `resource_monitor` and `slurm_defaul
 
 from __future__ import annotations
 
-from typing import Any
-
+from mulligan.formats.shapes import ANY_TEXT, optional
+from mulligan.language.action_keys import as_node
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source
 from mulligan.language.shapes import (
     FLAG,
     TEXT,
     Choice,
-    Deferred,
     Definitions,
     Either,
     Fields,
@@ -23,7 +22,6 @@ from mulligan.language.shapes import (
     Record,
     Schema,
     Shape,
-    Value,
     whole,
 )
 
@@ -40,24 +38,6 @@ MAX_RETRIES_DEFAULT = 3
 RUNTIME_DEFAULT = "PT1H"
 # Numbers of signals end there; a shell says 128 and the signal, Torc says less than nothing.
 SIGNAL_MAX = 64
-
-
-class Optional(Shape, frozen=True):
-    """The shape, or null for nothing."""
-
-    of: Shape
-
-    @property
-    def expected(self) -> str:
-        return self.of.expected
-
-    def read(self, node: Node, label: str, source: Source) -> Any:
-        if isinstance(node, Scalar) and node.value is None:
-            return None
-        return self.of.read(node, label, source)
-
-    def schema(self, definitions: Definitions) -> Schema:
-        return {"anyOf": [self.of.schema(definitions), {"type": "null"}]}
 
 
 class Entries(Shape, frozen=True):
@@ -88,24 +68,9 @@ class Renamed(Record, frozen=True, dict=True):
         return source.refuse("unknown_key", message, key, hint=f"Torc calls it '{now}' now")
 
 
-def _any_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
-    return value
-
-
-ANY_TEXT = Value("a text", _any_text, {"type": "string"})
 _TEXTS = ListOf(TEXT)
 # Regular expressions, which are checked when the values of the parameters are in them.
 _PATTERNS = _TEXTS
-
-
-def _optional(shape: Shape, about: str) -> Key:
-    return Key(Optional(shape), about)
-
-
-def _node(shape: Shape) -> Deferred:
-    return Deferred(lambda: shape)
 
 
 PARAMETER_VALUE = Either(
@@ -116,12 +81,12 @@ PARAMETER_VALUE = Either(
     list=ListOf(Json()),
 )
 PARAMETERS = MapOf(
-    _node(PARAMETER_VALUE), pattern=r"[^\s{}:$]+", names="what can stand in braces: no blank, ':', '{', '}' or '$'"
+    as_node(PARAMETER_VALUE), pattern=r"[^\s{}:$]+", names="what can stand in braces: no blank, ':', '{', '}' or '$'"
 )
 _EXPANSION = {
-    "parameters": _optional(PARAMETERS, "one for each combination of their values"),
-    "parameter_mode": _optional(Choice(("product", "zip")), "how they are combined (default product)"),
-    "use_parameters": _optional(_TEXTS, "which parameters of the workflow it takes, where it has none of its own"),
+    "parameters": optional(PARAMETERS, "one for each combination of their values"),
+    "parameter_mode": optional(Choice(("product", "zip")), "how they are combined (default product)"),
+    "use_parameters": optional(_TEXTS, "which parameters of the workflow it takes, where it has none of its own"),
 }
 
 _EARLIER = {
@@ -144,22 +109,22 @@ JOB: Record = Renamed(
     {
         "name": Key(TEXT, "the name of the step", is_required=True),
         "command": Key(TEXT, "the step's 'shell'", is_required=True),
-        "invocation_script": _optional(TEXT, "stands before the command in the step's 'shell'"),
-        "resource_requirements": _optional(TEXT, "the step's 'resources'"),
-        "failure_handler": _optional(TEXT, "the step's 'retry'"),
-        "scheduler": _optional(TEXT, "kept for a cluster as 'x-torc'"),
-        "cancel_on_blocking_job_failure": _optional(FLAG, "false: the step's needs are 'on: always' (default true)"),
-        "supports_termination": _optional(FLAG, "nothing: every step gets SIGTERM, and time to end"),
-        "depends_on": _optional(_TEXTS, "the step's 'needs'"),
-        "depends_on_regexes": _optional(_PATTERNS, "the step's 'needs': all jobs whose name matches"),
-        "input_files": _optional(_TEXTS, "the step's 'reads'"),
-        "output_files": _optional(_TEXTS, "the step's 'writes'"),
-        "input_file_regexes": _optional(_PATTERNS, "all files whose name matches"),
-        "output_file_regexes": _optional(_PATTERNS, "all files whose name matches"),
-        "input_user_data": _optional(_TEXTS, "the step needs those who write them"),
-        "output_user_data": _optional(_TEXTS, "who reads them needs the step"),
-        "input_user_data_regexes": _optional(_PATTERNS, "all user data whose name matches"),
-        "output_user_data_regexes": _optional(_PATTERNS, "all user data whose name matches"),
+        "invocation_script": optional(TEXT, "stands before the command in the step's 'shell'"),
+        "resource_requirements": optional(TEXT, "the step's 'resources'"),
+        "failure_handler": optional(TEXT, "the step's 'retry'"),
+        "scheduler": optional(TEXT, "kept for a cluster as 'x-torc'"),
+        "cancel_on_blocking_job_failure": optional(FLAG, "false: the step's needs are 'on: always' (default true)"),
+        "supports_termination": optional(FLAG, "nothing: every step gets SIGTERM, and time to end"),
+        "depends_on": optional(_TEXTS, "the step's 'needs'"),
+        "depends_on_regexes": optional(_PATTERNS, "the step's 'needs': all jobs whose name matches"),
+        "input_files": optional(_TEXTS, "the step's 'reads'"),
+        "output_files": optional(_TEXTS, "the step's 'writes'"),
+        "input_file_regexes": optional(_PATTERNS, "all files whose name matches"),
+        "output_file_regexes": optional(_PATTERNS, "all files whose name matches"),
+        "input_user_data": optional(_TEXTS, "the step needs those who write them"),
+        "output_user_data": optional(_TEXTS, "who reads them needs the step"),
+        "input_user_data_regexes": optional(_PATTERNS, "all user data whose name matches"),
+        "output_user_data_regexes": optional(_PATTERNS, "all user data whose name matches"),
         **_EXPANSION,
     },
     earlier=tuple(_EARLIER.items()),
@@ -177,9 +142,9 @@ FILE = Record(
 USER_DATA = Record(
     "torc_user_data",
     {
-        "name": _optional(TEXT, "what it is called; without a name nobody can use it"),
-        "data": _optional(_node(Json()), "the value that commands get"),
-        "is_ephemeral": _optional(FLAG, "nothing: each run starts from the file"),
+        "name": optional(TEXT, "what it is called; without a name nobody can use it"),
+        "data": optional(as_node(Json()), "the value that commands get"),
+        "is_ephemeral": optional(FLAG, "nothing: each run starts from the file"),
     },
 )
 
@@ -188,20 +153,20 @@ REQUIREMENTS = Record(
     {
         "name": Key(TEXT, "what jobs call it", is_required=True),
         "num_cpus": Key(whole(0), "'cpus' of 'resources'", is_required=True),
-        "memory": Key(_node(TEXT), "'memory' of 'resources': 512k, 1m, 2g", is_required=True),
-        "num_gpus": _optional(whole(0), "'gpus' of 'resources'"),
-        "num_nodes": _optional(whole(0), "more than one is for a cluster"),
-        "runtime": _optional(_node(TEXT), "kept for a cluster, and for the order of jobs"),
+        "memory": Key(as_node(TEXT), "'memory' of 'resources': 512k, 1m, 2g", is_required=True),
+        "num_gpus": optional(whole(0), "'gpus' of 'resources'"),
+        "num_nodes": optional(whole(0), "more than one is for a cluster"),
+        "runtime": optional(as_node(TEXT), "kept for a cluster, and for the order of jobs"),
     },
 )
 
 RULE = Record(
     "torc_rule",
     {
-        "exit_codes": _optional(ListOf(whole(-SIGNAL_MAX, 255)), "'exit_codes'; -1 is death by any signal"),
-        "match_all_exit_codes": _optional(FLAG, "'any: true'"),
-        "recovery_script": _optional(TEXT, "'recovery_script'"),
-        "max_retries": _optional(
+        "exit_codes": optional(ListOf(whole(-SIGNAL_MAX, 255)), "'exit_codes'; -1 is death by any signal"),
+        "match_all_exit_codes": optional(FLAG, "'any: true'"),
+        "recovery_script": optional(TEXT, "'recovery_script'"),
+        "max_retries": optional(
             whole(0, 1_000_000), f"'max_attempts': Torc counts attempts (default {MAX_RETRIES_DEFAULT})"
         ),
     },
@@ -217,17 +182,17 @@ HANDLER = Record(
 SCHEDULER = Record(
     "torc_slurm_scheduler",
     {
-        "name": _optional(TEXT, "kept for a cluster"),
+        "name": optional(TEXT, "kept for a cluster"),
         "account": Key(TEXT, "kept for a cluster", is_required=True),
-        "partition": _optional(TEXT, "kept for a cluster"),
-        "nodes": _optional(whole(1), "kept for a cluster"),
-        "walltime": _optional(TEXT, "kept for a cluster"),
-        "mem": _optional(TEXT, "kept for a cluster"),
-        "gres": _optional(TEXT, "kept for a cluster"),
-        "qos": _optional(TEXT, "kept for a cluster"),
-        "ntasks_per_node": _optional(whole(1), "kept for a cluster"),
-        "tmp": _optional(TEXT, "kept for a cluster"),
-        "extra": _optional(ANY_TEXT, "kept for a cluster"),
+        "partition": optional(TEXT, "kept for a cluster"),
+        "nodes": optional(whole(1), "kept for a cluster"),
+        "walltime": optional(TEXT, "kept for a cluster"),
+        "mem": optional(TEXT, "kept for a cluster"),
+        "gres": optional(TEXT, "kept for a cluster"),
+        "qos": optional(TEXT, "kept for a cluster"),
+        "ntasks_per_node": optional(whole(1), "kept for a cluster"),
+        "tmp": optional(TEXT, "kept for a cluster"),
+        "extra": optional(ANY_TEXT, "kept for a cluster"),
     },
 )
 SLURM_DEFAULTS = MapOf(
@@ -241,25 +206,25 @@ ACTION = Record(
     {
         "trigger_type": Key(Choice(TRIGGERS), "when its step runs", is_required=True),
         "action_type": Key(Choice(("run_commands", "schedule_nodes")), "what it does", is_required=True),
-        "jobs": _optional(_TEXTS, "the jobs that it is about"),
-        "job_name_regexes": _optional(_PATTERNS, "all jobs whose name matches"),
-        "commands": _optional(ListOf(ANY_TEXT), "the step's commands, one after the other"),
-        "scheduler": _optional(TEXT, "kept for a cluster"),
-        "scheduler_type": _optional(TEXT, "kept for a cluster"),
-        "num_allocations": _optional(whole(0), "kept for a cluster"),
-        "start_one_worker_per_node": _optional(FLAG, "kept for a cluster"),
-        "max_parallel_jobs": _optional(whole(0), "kept for a cluster"),
-        "persistent": _optional(FLAG, "kept for a cluster"),
+        "jobs": optional(_TEXTS, "the jobs that it is about"),
+        "job_name_regexes": optional(_PATTERNS, "all jobs whose name matches"),
+        "commands": optional(ListOf(ANY_TEXT), "the step's commands, one after the other"),
+        "scheduler": optional(TEXT, "kept for a cluster"),
+        "scheduler_type": optional(TEXT, "kept for a cluster"),
+        "num_allocations": optional(whole(0), "kept for a cluster"),
+        "start_one_worker_per_node": optional(FLAG, "kept for a cluster"),
+        "max_parallel_jobs": optional(whole(0), "kept for a cluster"),
+        "persistent": optional(FLAG, "kept for a cluster"),
     },
 )
 
 MONITOR = Record(
     "torc_resource_monitor",
     {
-        "enabled": _optional(FLAG, "nothing: what a step uses is always measured"),
-        "granularity": _optional(Choice(("summary", "time_series")), "nothing: peaks and sums are kept"),
-        "sample_interval_seconds": _optional(whole(1), "nothing: the system counts"),
-        "generate_plots": _optional(FLAG, "nothing: see 'mulligan report'"),
+        "enabled": optional(FLAG, "nothing: what a step uses is always measured"),
+        "granularity": optional(Choice(("summary", "time_series")), "nothing: peaks and sums are kept"),
+        "sample_interval_seconds": optional(whole(1), "nothing: the system counts"),
+        "generate_plots": optional(FLAG, "nothing: see 'mulligan report'"),
     },
 )
 
@@ -267,26 +232,26 @@ WORKFLOW = Record(
     "torc_workflow",
     {
         "name": Key(TEXT, "'name'", is_required=True),
-        "user": _optional(TEXT, "kept as 'x-torc'"),
-        "description": _optional(ANY_TEXT, "'description'"),
-        "project": _optional(ANY_TEXT, "kept as 'x-torc'"),
-        "metadata": _optional(ANY_TEXT, "kept as 'x-torc'"),
-        "parameters": _optional(PARAMETERS, "what jobs and files name in 'use_parameters'"),
+        "user": optional(TEXT, "kept as 'x-torc'"),
+        "description": optional(ANY_TEXT, "'description'"),
+        "project": optional(ANY_TEXT, "kept as 'x-torc'"),
+        "metadata": optional(ANY_TEXT, "kept as 'x-torc'"),
+        "parameters": optional(PARAMETERS, "what jobs and files name in 'use_parameters'"),
         "jobs": Key(Entries(JOB), "'steps'", is_required=True),
-        "files": _optional(Entries(FILE), "'files'"),
-        "user_data": _optional(Entries(USER_DATA), "values in commands"),
-        "resource_requirements": _optional(Entries(REQUIREMENTS), "'resources' of the steps that name them"),
-        "failure_handlers": _optional(Entries(HANDLER), "'retry_policies'"),
-        "slurm_schedulers": _optional(Entries(SCHEDULER), "kept for a cluster as 'x-torc'"),
-        "slurm_defaults": _optional(SLURM_DEFAULTS, "kept for a cluster as 'x-torc'"),
-        "resource_monitor": _optional(_node(MONITOR), "nothing: what a step uses is always measured"),
-        "actions": _optional(Entries(ACTION), "steps of their own"),
-        "use_pending_failed": _optional(FLAG, "'triage: true' for every step"),
-        "compute_node_expiration_buffer_seconds": _optional(whole(0), "kept for a cluster as 'x-torc'"),
-        "compute_node_wait_for_new_jobs_seconds": _optional(whole(0), "kept for a cluster as 'x-torc'"),
-        "compute_node_ignore_workflow_completion": _optional(FLAG, "kept for a cluster as 'x-torc'"),
-        "compute_node_wait_for_healthy_database_minutes": _optional(whole(0), "kept for a cluster as 'x-torc'"),
-        "jobs_sort_method": _optional(Choice(SORT_METHODS), "the order of the steps"),
+        "files": optional(Entries(FILE), "'files'"),
+        "user_data": optional(Entries(USER_DATA), "values in commands"),
+        "resource_requirements": optional(Entries(REQUIREMENTS), "'resources' of the steps that name them"),
+        "failure_handlers": optional(Entries(HANDLER), "'retry_policies'"),
+        "slurm_schedulers": optional(Entries(SCHEDULER), "kept for a cluster as 'x-torc'"),
+        "slurm_defaults": optional(SLURM_DEFAULTS, "kept for a cluster as 'x-torc'"),
+        "resource_monitor": optional(as_node(MONITOR), "nothing: what a step uses is always measured"),
+        "actions": optional(Entries(ACTION), "steps of their own"),
+        "use_pending_failed": optional(FLAG, "'triage: true' for every step"),
+        "compute_node_expiration_buffer_seconds": optional(whole(0), "kept for a cluster as 'x-torc'"),
+        "compute_node_wait_for_new_jobs_seconds": optional(whole(0), "kept for a cluster as 'x-torc'"),
+        "compute_node_ignore_workflow_completion": optional(FLAG, "kept for a cluster as 'x-torc'"),
+        "compute_node_wait_for_healthy_database_minutes": optional(whole(0), "kept for a cluster as 'x-torc'"),
+        "jobs_sort_method": optional(Choice(SORT_METHODS), "the order of the steps"),
     },
 )
 
