@@ -99,9 +99,9 @@ def test_without_a_context_the_prompt_alone_is_on_its_standard_input(agents: Age
 def test_the_context_stands_before_the_prompt_byte_for_byte(agents: Agents):
     report = agents.run("cat", told=TOLD, context={"branch": "main"})
 
-    ours = TOLD.text(7)
-    own = own_context(7, "fix", '{"branch":"main"}', "json")
-    assert content(report) == f"{ours}\n\n{own}\n\n{BETWEEN}\n\nmend it"
+    told = TOLD.text(7, {"branch": "main"})
+    assert own_context(7, "fix", '{"branch":"main"}', "json") in told
+    assert content(report) == f"{told}\n\n{BETWEEN}\n\nmend it"
 
 
 def test_a_command_of_the_agents_own_stands_alone_and_its_context_is_a_file(agents: Agents):
@@ -407,7 +407,7 @@ def test_an_answer_that_is_asked_to_be_json_and_is_none_is_no_answer(agents: Age
 def test_no_answer_at_all_is_no_json_either(agents: Agents):
     found = failed(agents.run("true", answer="json"))
 
-    assert found.message == "its answer is not JSON: Input data was truncated"
+    assert found.message == "its answer is not JSON: it is empty"
 
 
 @pytest.mark.parametrize("provider", [None, "", "a b", "../x", {"name": "test"}])
