@@ -26,13 +26,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 
 from mulligan.core.workflow import Workflow, encode
 from mulligan.errors import LanguageError
 from mulligan.formats import FORMATS, convert, examine, load
 from mulligan.language.document import decode, parse
 from mulligan.language.drawing import draw_mermaid
-from mulligan.language.nodes import plain
+from mulligan.language.nodes import Source, plain
+from mulligan.language.schema import schema
 
 from ..live.runner import Live, Ran
 from ..worker.web import as_json, serving
@@ -41,6 +43,7 @@ FOLDER = Path(__file__).parent.parent.parent / "examples" / "formats"
 RUNS = "runs.yaml"
 KEYS = {"ends", "exit_code", "inputs", "env", "git", "steps", "outputs", "files", "not_run"}
 EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4}
+VALIDATOR = Draft202012Validator(schema())
 SUFFIXES = {".yaml", ".yml", ".json", ".json5", ".kdl"}
 
 
@@ -123,6 +126,13 @@ def test_what_is_converted_is_the_same_workflow(example: Example, tmp_path: Path
 
     assert without_origin(load(ours)) == without_origin(load(example.path))
     assert load(ours).origin == ""
+
+
+@each_example
+def test_what_is_converted_fits_the_schema_that_editors_use(example: Example) -> None:
+    written = plain(parse(Source(convert(example.path).text, "ours.yaml")))
+
+    assert [error.message for error in VALIDATOR.iter_errors(written)] == []
 
 
 @each_example
