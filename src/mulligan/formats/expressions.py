@@ -17,12 +17,22 @@ def is_field(name: str) -> bool:
 
 def member(base: str, name: str) -> str:
     """A field of a map, in brackets where its name is no name to CEL."""
-    return f"{base}.{name}" if is_field(name) else f"{base}[{json.dumps(name, ensure_ascii=False)}]"
+    return f"{base}.{name}" if is_field(name) else entry(base, name)
+
+
+def entry(base: str, key: str) -> str:
+    """What a map has under a key, whatever that is."""
+    return f"{base}[{json.dumps(key, ensure_ascii=False)}]"
 
 
 def step_path(step: str) -> str:
     """A step of ours as expressions name it."""
     return member("steps", step)
+
+
+def output_of(step: str) -> str:
+    """What a step of ours gave."""
+    return f"{step_path(step)}.output"
 
 
 def quoted(text: str) -> str:

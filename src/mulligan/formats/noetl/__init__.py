@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.formats.expressions import output_of
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
-from mulligan.formats.noetl.texts import output_of
 from mulligan.formats.noetl.workload import derived, inputs, workload_of
 from mulligan.formats.translation import Translation, mapping
 from mulligan.language.nodes import Enough, Mapping, Node, Scalar

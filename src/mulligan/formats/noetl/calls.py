@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.formats.expressions import entry
 from mulligan.formats.noetl.children import Child, find_child
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.noetl.tools import Tool, input_of, merged
@@ -38,7 +39,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         inputs = Mapping(self.given.line, self.given.column)
         for key, value in self.given.items():
             name = input_name(key.text)
-            filled = scalar(f'${{{rendered}.result["{key.text}"]}}', value) if rendered else foreign(value)
+            filled = scalar(f"${{{entry(f'{rendered}.result', key.text)}}}", value) if rendered else foreign(value)
             inputs.entries[name] = (scalar(name, key), filled)
         return {"file": scalar(self.child.file, self.at), "inputs": inputs}
 
@@ -46,7 +47,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         """The expression for its result, of the output of the child run."""
         if self.child.steps is None:
             return output
-        return f'{output}.steps["{self.return_step}"]' if self.return_step else f"{output}.result"
+        return entry(f"{output}.steps", self.return_step) if self.return_step else f"{output}.result"
 
 
 def read_call(tool: Tool, given: Node | None, source: Source) -> Call:

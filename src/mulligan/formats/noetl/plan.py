@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 
 from mulligan.core.workflow import END
+from mulligan.formats.expressions import output_of, quoted
+from mulligan.formats.names import Names
 from mulligan.formats.noetl.calls import Call, read_call
 from mulligan.formats.noetl.credentials import Credentials
 from mulligan.formats.noetl.routes import Router, written, written_cases
 from mulligan.formats.noetl.steps import Step
-from mulligan.formats.noetl.texts import fitted, foreign, has_templates, output_of, quoted, words
+from mulligan.formats.noetl.texts import foreign, has_templates, words
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Enough, Mapping, Node, Sequence, plain
 from mulligan.language.reach import Reach
@@ -26,7 +28,7 @@ MAX_VISITS = 1000
 _ITEM = "item"
 
 
-class Names(msgspec.Struct, frozen=True):
+class Parts(msgspec.Struct, frozen=True):
     """What the parts of a step are called: where arcs lead to, what works, what goes on, what a failure leads to."""
 
     entry: str
@@ -97,29 +99,21 @@ class Plan:
             message = "the step waits for the playbook that it calls, which NoETL does only with 'return_step'"
             self._translation.warn("noetl", message, first.tools.child.fields.key("kind"))
 
-    def _named(self) -> dict[str, Names]:
-        taken = {END}
-        owns: dict[str, str] = {}
-        for step in self._steps:
-            owns[step.name] = fitted(step.name, taken)
-            taken.add(owns[step.name])
-        return {step.name: self._parts(step, owns[step.name], taken) for step in self._steps}
+    def _named(self) -> dict[str, Parts]:
+        names = Names.of_steps()
+        owns = {step.name: names.fit(step.name) for step in self._steps}
+        return {step.name: self._parts(step, owns[step.name], names) for step in self._steps}
 
-    def _parts(self, step: Step, own: str, taken: set[str]) -> Names:
+    def _parts(self, step: Step, own: str, names: Names) -> Parts:
         entry = route = own
         call = self._calls.get(step.name)
         if step.loop is not None and not _is_written_out(step.loop.over):
-            entry = self._beside(f"{own}_items", taken)
+            entry = names.fit(f"{own}_items")
         elif step.loop is None and call is not None and call.is_rendered:
-            entry = self._beside(f"{own}_input", taken)
+            entry = names.fit(f"{own}_input")
         if step.loop is not None or call is not None:
-            route = self._beside(f"{own}_done", taken)
-        return Names(entry, own, route, self._beside(f"{own}_on_error", taken))
-
-    def _beside(self, name: str, taken: set[str]) -> str:
-        found = fitted(name, taken)
-        taken.add(found)
-        return found
+            route = names.fit(f"{own}_done")
+        return Parts(entry, own, route, names.fit(f"{own}_on_error"))
 
     # -- places --------------------------------------------------------------------------------------------------------
 
@@ -165,14 +159,14 @@ class Plan:
         if any(not self._is_final(arc.to) for arc in after.targets):
             self._add_trouble(step, after, names)
 
-    def _add_plain(self, step: Step, names: Names) -> None:
+    def _add_plain(self, step: Step, names: Parts) -> None:
         action = self._action(
             step, names.own, tool=self._tool(step), input=_copied(step.input), set=_copied(step.set), **_routes(step)
         )
         body = {**self._about(step), "noetl": action, **self._life(step), **self._leading(step)}
         self._put(names.own, step, body, action, *self._texts(step), next=self._edges(step.router))
 
-    def _add_loop(self, step: Step, names: Names) -> None:
+    def _add_loop(self, step: Step, names: Parts) -> None:
         loop = step.loop
         assert loop is not None
         items: Any = f"{output_of(names.entry)}.result"
@@ -223,7 +217,7 @@ class Plan:
         actions = tuple(command["noetl"] for command in commands if "noetl" in command)
         return commands, actions, [call.rendered if call.is_rendered else None, *step.item_cases]
 
-    def _results(self, step: Step, names: Names) -> str:
+    def _results(self, step: Step, names: Parts) -> str:
         """The output of the map; what each child run gave is what its item gave."""
         call, output = self._calls.get(step.name), output_of(names.own)
         if call is None or step.item_cases:
@@ -232,7 +226,7 @@ class Plan:
         kept = ", ".join(f'"{key}": {output}.{key}' for key in ("total", "succeeded", "failed", "failures"))
         return f'{{{kept}, "results": {output}.results.map(r, {given})}}'
 
-    def _add_call(self, step: Step, names: Names) -> None:
+    def _add_call(self, step: Step, names: Parts) -> None:
         call = self._calls.get(step.name)
         if call is None:
             return  # why not was noted
@@ -240,12 +234,12 @@ class Plan:
             action = self._action(step, names.entry, render=call.rendered)
             body = {"description": f"what '{step.name}' is called with", "noetl": action}
             self._put(names.entry, step, body, action, call.rendered, next=[names.own])
-        inputs = f"{output_of(names.entry)}" if call.is_rendered else ""
+        inputs = output_of(names.entry) if call.is_rendered else ""
         body = {**self._about(step), "workflow": call.action(inputs), **self._life(step)}
         self._put(names.own, step, body, (), next=[names.route])
         self._add_gathering(step, names, result=f"${{{call.result_in(output_of(names.own))}}}")
 
-    def _add_gathering(self, step: Step, names: Names, **given: Any) -> None:
+    def _add_gathering(self, step: Step, names: Parts, **given: Any) -> None:
         """What goes on after a loop or a child run."""
         own_set = None if step.loop is not None and _is_of_items(step) else step.set
         action = self._action(step, names.route, **given, set=_copied(own_set), **_routes(step))
@@ -253,7 +247,7 @@ class Plan:
         reads = (own_set, *step.router.cases, *_conditions(step.router))
         self._put(names.route, step, body, action, *reads, next=self._edges(step.router))
 
-    def _add_trouble(self, step: Step, after: Router, names: Names) -> None:
+    def _add_trouble(self, step: Step, after: Router, names: Parts) -> None:
         """What a failure leads to: where none of its ways is taken the failure stays what it was."""
         for name in dict.fromkeys((names.entry, names.own)):
             self._at[name].next.append({"to": names.trouble, "on": "failure"})

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import RETRY
 from mulligan.formats.translation import made
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe
@@ -78,16 +79,21 @@ def _condition(entry: Fields) -> Node | None:
     return entry.node.get("when") or entry.node.get("retry_when")
 
 
+def _said(entry: Fields) -> dict[str, Any]:
+    """Its own keys, and over them those of its `then`."""
+    return {**entry.values, **(entry["then"].values if "then" in entry else {})}
+
+
 def _figures(entry: Fields) -> tuple[int, float, float]:
     """How often it is called in all, the first delay, and how much longer each further one is."""
-    said = {**entry.values, **(entry["then"].values if "then" in entry else {})}
+    said = _said(entry)
     delay = said.get("initial_delay", said.get("delay", DELAY_DEFAULT))
     factor = said.get("backoff_multiplier", said.get("backoff", FACTOR_DEFAULT))
     return said.get("max_attempts", ATTEMPTS_DEFAULT), delay, factor
 
 
 def _policy(entry: Fields) -> dict[str, Any]:
-    said = {**entry.values, **(entry["then"].values if "then" in entry else {})}
+    said = _said(entry)
     policy = _as_policy(*_figures(entry))
     if "max_delay" in said:
         policy["max_delay"] = seconds(said["max_delay"])
@@ -104,8 +110,7 @@ def _rule(entry: Fields, when: Node | None) -> Node:
     """A rule of the tool: whether there is a retry is for the action to say, and when."""
     attempts, delay, factor = _figures(entry)
     then = {"do": "retry", "attempts": attempts, "backoff": "exponential", "delay": delay, "factor": factor}
-    said = {**entry.values, **(entry["then"].values if "then" in entry else {})}
-    then["max_delay"] = said.get("max_delay")
+    then["max_delay"] = _said(entry).get("max_delay")
     return made({"when": when, "then": then} if when is not None else {"else": {"then": then}}, entry.node)
 
 
@@ -118,7 +123,7 @@ def granted(rules: Iterator[Mapping]) -> dict[str, Any] | None:
     """The `retry` of a step whose tool has rules."""
     most = 1
     for rule in rules:
-        if (then := _then(rule)) is not None and _is(then.get("do"), "retry"):
+        if (then := _then(rule)) is not None and is_word(then.get("do"), "retry"):
             attempts = then.get("attempts")
             given = attempts.value if isinstance(attempts, Scalar) else None
             most = max(most, _attempts(given))
@@ -136,10 +141,6 @@ def _then(rule: Mapping) -> Mapping | None:
     otherwise = rule.get("else")
     found = otherwise.get("then") if isinstance(otherwise, Mapping) else rule.get("then")
     return found if isinstance(found, Mapping) else None
-
-
-def _is(node: Node | None, word: str) -> bool:
-    return isinstance(node, Scalar) and node.value == word
 
 
 def seconds(value: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.formats.noetl.keys import CASE, TARGET, THEN
+from mulligan.formats.noetl.keys import TARGET, THEN
 from mulligan.formats.noetl.texts import foreign, joined_or, texts
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, SINKS
 from mulligan.formats.translation import Translation, made, scalar
@@ -34,6 +34,7 @@ class Arc(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def plain(self) -> dict[str, Node | str | None]:
+        """As the action takes it."""
         return {"step": scalar(self.to, self.at), "when": self.when, "set": self.set, "args": self.args}
 
 
@@ -49,6 +50,7 @@ class Router(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def targets(self) -> tuple[Arc, ...]:
+        """All ways on, those of the cases first."""
         return (*self.called, *self.arcs)
 
     @property
@@ -160,10 +162,6 @@ def _arguments(node: Mapping) -> Node | None:
     return next((found for key in ("args", "input", "data") if (found := node.get(key)) is not None), None)
 
 
-def read_cases(node: Node, source: Source) -> tuple[Fields, ...]:
-    return tuple(CASE.read(case, "a case", source) for case in node.items) if isinstance(node, Sequence) else ()
-
-
 def _check_then(case: Mapping, source: Source) -> None:
     for then in _thens(case):
         with source.noting:
@@ -196,11 +194,14 @@ def _thens(case: Mapping) -> list[Node]:
     return then.items if isinstance(then, Sequence) else [then] if then is not None else []
 
 
+def deeds_of(case: Mapping) -> list[Mapping]:
+    """What a case says is to be done; what is none was refused."""
+    return [then for then in _thens(case) if isinstance(then, Mapping)]
+
+
 def _called(case: Mapping) -> Iterator[Arc]:
     """The steps that a case leads to, with `next` or `call`."""
-    for then in _thens(case):
-        if not isinstance(then, Mapping):
-            continue
+    for then in deeds_of(case):
         for key in ("next", "call"):
             node = then.get(key)
             if node is not None:
@@ -232,15 +233,12 @@ def of_items(router: Router) -> tuple[tuple[Mapping, ...], Router]:
 
 def _parted(case: Mapping) -> tuple[list[Any], list[Any]]:
     """What a case does itself, and the steps that it leads to."""
-    deeds = [
-        (_word(key.text, value), value)
-        for then in _thens(case)
-        if isinstance(then, Mapping)
-        for key, value in then.items()
-    ]
-    return [{key: value} for key, value in deeds if key != "next"], [
-        {key: value} for key, value in deeds if key == "next"
-    ]
+    own: list[Any] = []
+    led: list[Any] = []
+    for deed in _following(case):
+        for word, value in deed.items():
+            (led if word == "next" else own).append({word: value})
+    return own, led
 
 
 def _with_then(case: Mapping, then: list[Any]) -> Mapping:
@@ -254,9 +252,8 @@ def written_cases(router: Router) -> list[Node]:
     return [foreign(made({"when": case.get("when"), "then": _following(case)}, case)) for case in router.cases]
 
 
-def _following(case: Mapping) -> list[Any]:
-    thens = [then for then in _thens(case) if isinstance(then, Mapping)]
-    return [{_word(key.text, value): value for key, value in then.items()} for then in thens]
+def _following(case: Mapping) -> list[dict[str, Node]]:
+    return [{_word(key.text, value): value for key, value in deed.items()} for deed in deeds_of(case)]
 
 
 def _word(key: str, value: Node) -> str:

@@ -10,12 +10,12 @@ from mulligan.formats.noetl.keys import OLDER_STEP, STEP
 from mulligan.formats.noetl.loops import Loop, read_loop
 from mulligan.formats.noetl.oldest import in_newer_words
 from mulligan.formats.noetl.retries import Retries, asked, read_retry, seconds
-from mulligan.formats.noetl.routes import Router, check_sink, of_items, read_next, read_router
-from mulligan.formats.noetl.texts import words
+from mulligan.formats.noetl.routes import Router, check_sink, deeds_of, of_items, read_next, read_router
+from mulligan.formats.noetl.texts import is_word, words
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Scalar, Source, describe, shorten
 from mulligan.language.shapes import Fields
 
 
@@ -136,7 +136,7 @@ class Reader:
         """`save` and `sink` of a step are a case that holds after every success; of a loop, after that of each item."""
         key = next((key for key in ("save", "sink") if key in form), None)
         said = form[key].node if key is not None else None
-        if key is None or said is None or _is(said.get("storage"), "event_log"):
+        if key is None or said is None or is_word(said.get("storage"), "event_log"):
             return  # what a step gives is in the log, of every step
         if step.router.cases and "loop" not in form:
             message = f"'{key}' of a step with cases has no place among them"
@@ -171,14 +171,8 @@ class Reader:
         return read_retry(node, self._source)
 
 
-def _is(node: Node | None, word: str) -> bool:
-    return isinstance(node, Scalar) and node.value == word
-
-
 def _retries(case: Mapping) -> list[Node]:
-    then = case.get("then")
-    thens = then.items if isinstance(then, Sequence) else [then]
-    return [node for one in thens if isinstance(one, Mapping) and (node := one.get("retry")) is not None]
+    return [node for deed in deeds_of(case) if (node := deed.get("retry")) is not None]
 
 
 def duration(node: Node, source: Source) -> Node:

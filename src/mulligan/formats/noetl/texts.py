@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from mulligan.formats.translation import literal
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
-_UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ONE_NAME = re.compile(r"\s*\{\{-?\s*(?:(?:workload|ctx)\.)?([A-Za-z_]\w*)\s*-?\}\}\s*")
 
@@ -57,6 +56,7 @@ def words(*nodes: Node | None) -> set[str]:
 
 
 def has_templates(node: Node | None) -> bool:
+    """Whether something in it is to be filled in."""
     return any("{{" in text or "{%" in text for text in texts(node))
 
 
@@ -66,49 +66,17 @@ def workload_name(text: str) -> str | None:
     return found[1] if found else None
 
 
-def fitted(name: str, taken: Collection[str]) -> str:
-    """A name as ours are: other characters become `_`, and one that is taken gets a number."""
-    plain = _UNFIT.sub("_", name) or "_"
-    return next(one for one in _numbered(plain) if one not in taken)
-
-
 def input_name(name: str) -> str:
     """The name of an input or a secret: letters, digits and `_`."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return plain if _IDENTIFIER.fullmatch(plain) else f"_{plain}"
 
 
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 2
-    while True:
-        yield f"{name}_{number}"
-        number += 1
-
-
-def output_of(step: str) -> str:
-    """The expression for what a step of ours gave."""
-    return f"{path_to(step)}.output"
-
-
-def path_to(step: str) -> str:
-    return f"steps.{step}" if _IDENTIFIER.fullmatch(step) and step not in _RESERVED else f'steps["{step}"]'
-
-
-def quoted(text: str) -> str:
-    """A text in an expression of ours."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{escaped}'"
+def is_word(node: Node | None, word: str) -> bool:
+    """Whether that is what is written there."""
+    return isinstance(node, Scalar) and node.value == word
 
 
 def joined_or(conditions: Iterable[str]) -> str:
+    """Whether one of these holds."""
     return " or ".join(f"({condition})" for condition in conditions)
-
-
-# Words that an expression of ours cannot have as a field.
-_RESERVED = frozenset(
-    {
-        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop"),
-        *("package", "namespace", "null", "return", "true", "var", "void", "while"),
-    }
-)

@@ -10,6 +10,7 @@ import msgspec
 from mulligan.formats.noetl.keys import OLDER_STEP, WORKBOOK
 from mulligan.formats.noetl.oldest import kind_of
 from mulligan.formats.noetl.retries import Retries, granted, read_retry
+from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten
@@ -198,8 +199,7 @@ def _with_keys(node: Mapping, keys: Container[str]) -> Mapping:
 
 
 def _is_workbook(node: Mapping) -> bool:
-    kind = node.get("kind")
-    return isinstance(kind, Scalar) and kind.value == "workbook"
+    return is_word(node.get("kind"), "workbook")
 
 
 def _unlabelled(node: Mapping) -> Mapping:
@@ -239,9 +239,13 @@ def _for_the_action(node: Mapping, kind: str) -> Mapping:
 
 
 def _only_rules(spec: Node) -> Any:
-    policy = spec.get("policy") if isinstance(spec, Mapping) else None
-    rules = policy.get("rules") if isinstance(policy, Mapping) else None
+    rules = _written_rules(spec)
     return made({"policy": {"rules": rules}}, spec) if rules is not None else None
+
+
+def _written_rules(spec: Node | None) -> Node | None:
+    policy = spec.get("policy") if isinstance(spec, Mapping) else None
+    return policy.get("rules") if isinstance(policy, Mapping) else None
 
 
 def _with(node: Mapping, key: str, value: Node, *, without: tuple[str, ...] = ()) -> Mapping:
@@ -256,13 +260,12 @@ def _with_rules(node: Mapping, retries: Retries) -> Mapping:
 
 
 def _rules(node: Mapping) -> Iterator[Mapping]:
-    spec = node.get("spec")
-    policy = spec.get("policy") if isinstance(spec, Mapping) else None
-    rules = policy.get("rules") if isinstance(policy, Mapping) else None
+    rules = _written_rules(node.get("spec"))
     yield from (rule for rule in (rules.items if isinstance(rules, Sequence) else ()) if isinstance(rule, Mapping))
 
 
 def input_of(node: Mapping) -> Node | None:
+    """What a tool or a step is given, under whatever names."""
     found: Node | None = None
     for key in _INPUTS:
         found = merged(found, node.get(key))
