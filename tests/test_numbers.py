@@ -23,8 +23,8 @@ KIB, MIB = 1 << 10, 1 << 20
 SAID = [
     ("agents", "At most {:,} characters together", context.FAILURE_CHARS_MAX),
     ("agents", "{:,}\n   characters each", context.UPSTREAM_CHARS_MAX),
-    ("agents", "At most {:,} characters.\n4.", context.SUMMARY_CHARS_MAX),
-    ("agents", "1 to 3 have {:,} characters together", context.CONTEXT_CHARS_MAX),
+    ("agents", "person decided. At most {:,} characters.", context.SUMMARY_CHARS_MAX),
+    ("agents", "1, 3 and 4 have {:,} characters together", context.CONTEXT_CHARS_MAX),
     ("agents", "printed more than {} MiB", OUTPUT_BYTES_MAX // MIB),
     ("actions", "| `connect_timeout` | {:.0f}s |", http.CONNECT_SECONDS),
     ("actions", "may be silent, {:.0f}s;", http.SILENCE_SECONDS),
