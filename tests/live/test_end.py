@@ -266,3 +266,15 @@ def test_outputs_may_read_every_step_and_are_null_where_there_is_none(live: Live
     """)
 
     assert ran.shown["outputs"] == {"a": 3, "b": None, "text": "a is 3"}
+
+
+def test_what_end_gave_can_be_an_output_of_the_run(live: Live):
+    ran = live.run(
+        """
+        steps: [{step: one, shell: echo 2}]
+        end: {python: "def main(one): return {'twice': int(one) * 2}", args: {one: "${steps.one.output}"}}
+        outputs: {result: "${steps.end.output.twice}"}
+        """
+    )
+
+    assert ran.outputs == {"result": 4}

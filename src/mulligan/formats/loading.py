@@ -131,7 +131,7 @@ class _Reading:
 
     def _translated(self, root: Node, source: Source) -> Node:
         translate: Translate = import_module(f"mulligan.formats.{source.origin}").translate
-        translation = Translation(source)
+        translation = Translation(source, is_included=source.file != self._first)
         try:
             ours = translate(root, translation)
         except Refusal as refusal:

@@ -17,8 +17,10 @@ Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"
 class Translation:
     """One file being translated. What a reader makes stands where the thing stood that it was made of."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, is_included: bool = False) -> None:
         self.source = source
+        # Whether another file calls it.
+        self.is_included = is_included
         # By the identity of a node of the new tree: what `convert` writes above it.
         self.remarks: dict[int, list[str]] = {}
         # Kept, so that no other node gets the identity of one that was left out of the tree.

@@ -169,6 +169,8 @@ def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_gr
     first_of = {draft.name_node.text: name for name, draft in reversed(resolved.drafts.items())}
     asked: list[tuple[Use, str]] = []
     for use in uses:
+        if use.step == use.reader == END:
+            continue  # outputs are asked when it has run
         if use.step not in resolved.steps:
             source.note(_refuse_unknown(use, resolved, source))
         elif use.reader is not None and use.reader in first_of:
@@ -186,7 +188,7 @@ def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_gr
 
 def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
     if use.step == END:
-        message, hint = "'end' runs last, so nothing can read it", ""
+        message, hint = "'end' runs last, so only 'outputs' can read it", ""
     elif use.step in resolved.groups or any(draft.name == use.step for draft in resolved.drafts.values()):
         example = next((name for name, draft in resolved.drafts.items() if draft.name == use.step), use.step)
         message, hint = f"'{use.step}' is a matrix, and one of its steps must be named", f"such as '{example}'"

@@ -107,7 +107,7 @@ class Scope(msgspec.Struct, frozen=True):
 
     draft: Draft
     owner: str
-    # The step whose place in the graph counts; None may read every step, NOBODY reads none.
+    # The step whose place in the graph counts; None may read every step, END that one, too, NOBODY reads none.
     reader: str | None = None
     names: frozenset[str] = frozenset()
     matrix: frozenset[str] = frozenset()

@@ -204,7 +204,7 @@ def _end(found: list[Node], draft: Draft, settings: Settings) -> Step:
 
 def _outputs(fields: Fields, draft: Draft) -> dict[str, Template]:
     outputs: dict[str, Template] = {}
-    scope = Scope(draft, "'outputs'", reader=None)
+    scope = Scope(draft, "'outputs'", reader=END)
     for name, node in fields.get("outputs", {}).items():
         with draft.source.noting:
             outputs[name] = value_template(node, scope)

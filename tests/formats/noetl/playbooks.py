@@ -27,10 +27,10 @@ def older(text: str) -> str:
     return OLDER + dedent(text).lstrip()
 
 
-def translated(text: str) -> dict[str, Any]:
+def translated(text: str, *, is_included: bool = False) -> dict[str, Any]:
     """The workflow of ours that a playbook becomes, as plain data."""
     source = Source(text, "playbook.yaml")
-    found: dict[str, Any] = plain(translate(parse(source), translation.Translation(source)))
+    found: dict[str, Any] = plain(translate(parse(source), translation.Translation(source, is_included=is_included)))
     assert not source.problems
     return found
 

@@ -394,6 +394,40 @@ def test_a_playbook_that_is_called_gives_its_last_result_or_that_of_the_step_tha
     assert run["outputs"]["result"] == result
 
 
+AGGREGATED = older("""
+workflow:
+  - {step: start, tool: {kind: python, code: "result = 4"}, next: [{step: end}]}
+  - {step: end, tool: {kind: python, args: {n: "{{ start }}"}, code: "result = {'twice': n * 2}"}}
+""")
+
+
+def test_what_end_makes_of_the_results_is_the_result():
+    assert ran(AGGREGATED)["outputs"] == {"result": {"twice": 8}}
+
+
+def test_an_end_that_makes_nothing_leaves_the_last_result():
+    text = AGGREGATED.replace("result = {'twice': n * 2}", "result = None")
+
+    assert ran(text)["outputs"] == {"result": 4}
+
+
+# One with an end of its own, one with an end that does nothing, and one without.
+@pytest.mark.parametrize(
+    ("child", "result"),
+    [
+        (AGGREGATED, {"twice": 8}),
+        (older("workflow: [{step: start, tool: {kind: python, code: result = 4}, next: end}, {step: end}]"), 4),
+        (older("workflow: [{step: start, tool: {kind: python, code: result = 4}}]"), 4),
+    ],
+)
+def test_the_end_of_a_playbook_can_be_the_step_whose_result_is_taken(child: str, result: object):
+    written(child, "child.yaml")
+
+    run = ran(older("workflow: [{step: start, tool: {kind: playbook, path: child, return_step: end}}]"))
+
+    assert run["outputs"] == {"result": result}
+
+
 def test_a_failed_child_fails_the_step_that_called_it():
     written(CHILD, "half.yaml")
 

@@ -24,10 +24,19 @@ def test_a_step_is_a_step_and_an_arc_without_a_condition_an_edge():
         ],
         "outputs": {
             "result": '${[steps.b.output, steps.a.output, {"result": null}].filter(o, o != null)[0].result}',
-            "steps": {
-                "a": "${steps.a.output == null ? null : steps.a.output.result}",
-                "b": "${steps.b.output == null ? null : steps.b.output.result}",
-            },
+        },
+    }
+
+
+def test_one_that_is_called_has_the_results_of_its_steps_among_its_outputs():
+    result = '${[steps.b.output, steps.a.output, {"result": null}].filter(o, o != null)[0].result}'
+
+    assert translated(newer(PLAIN), is_included=True)["outputs"] == {
+        "result": result,
+        "steps": {
+            "end": result,
+            "a": "${steps.a.output == null ? null : steps.a.output.result}",
+            "b": "${steps.b.output == null ? null : steps.b.output.result}",
         },
     }
 

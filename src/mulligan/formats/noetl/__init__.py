@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.core.workflow import END
 from mulligan.formats.expressions import output_of
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
@@ -33,8 +34,9 @@ def translate(root: Node, translation: Translation) -> Mapping:
     end = plan.end(playbook.final) if playbook.final is not None else None
     if translation.source.problems:
         raise Enough
+    outputs = _outputs(plan, playbook, translation)
     return mapping(
-        {**_about(playbook), **_named_things(playbook), "steps": steps, "end": end, "outputs": _outputs(plan)}, root
+        {**_about(playbook), **_named_things(playbook), "steps": steps, "end": end, "outputs": outputs}, root
     )
 
 
@@ -56,11 +58,18 @@ def _named_things(playbook: Playbook) -> dict[str, Any]:
     return {"inputs": inputs(playbook.fields) or None, "secrets": secrets or None}
 
 
-def _outputs(plan: Plan) -> dict[str, Any]:
-    """What a playbook that calls this one may take: the last step's result, or that of a step that it names."""
+def _outputs(plan: Plan, playbook: Playbook, translation: Translation) -> dict[str, Any]:
+    """The result; and what a playbook that calls this one may take in its place, where one does."""
     routes = {name: output_of(names.route) for name, names in plan.names.items()}
+    result = _last(plan, list(routes.values()))
+    end = output_of(END)
+    if playbook.aggregates:
+        result = f"{end} != null && {end}.result != null ? {end}.result : {result}"
+    if not translation.is_included:
+        return {"result": f"${{{result}}}"}
     steps = {name: f"${{{output} == null ? null : {output}.result}}" for name, output in routes.items()}
-    return {"result": f"${{{_last(plan, list(routes.values()))}}}", "steps": steps}
+    last = dict.fromkeys((END, playbook.final.name if playbook.final is not None else END), f"${{{result}}}")
+    return {"result": f"${{{result}}}", "steps": {**last, **steps}}
 
 
 def _last(plan: Plan, outputs: list[str]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from mulligan.core.workflow import END
 from mulligan.errors import LanguageError
 from mulligan.formats.recognition import recognised
 from mulligan.language.document import parse
@@ -26,7 +27,8 @@ class Child(msgspec.Struct, frozen=True):
     steps: tuple[str, ...] | None = None
 
     def refuse_unknown_step(self, node: Scalar, source: Source) -> None:
-        if self.steps is not None and node.text not in self.steps:
+        # Every playbook has an `end`, whether it is written or not.
+        if self.steps is not None and node.text not in (*self.steps, END):
             hint = did_you_mean(node.text, self.steps)
             message = f"'{self.file}' has no step '{shorten(node.text)}'"
             raise source.refuse("unknown_step", message, node, hint=hint)

@@ -41,6 +41,11 @@ class Playbook(msgspec.Struct, eq=False):
         """What `executor.spec` says."""
         return _executor_spec(self.fields)
 
+    @property
+    def aggregates(self) -> bool:
+        """Whether what runs last makes the result of what the others gave."""
+        return self.final is not None and any(tool.kind != "noop" for tool in self.final.tools.all)
+
 
 def read_playbook(root: Node, translation: Translation) -> Playbook | None:
     """The playbook in a tree; None where so much is wrong that nothing can be made of it. What is wrong is noted."""
