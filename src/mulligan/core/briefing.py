@@ -23,9 +23,10 @@ from .context import (
     failure_context,
     own_context,
 )
+from .lives import is_agent
 from .scope import failed_sources, nearest_failure
 from .state import Place, State
-from .workflow import END
+from .workflow import END, Command
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -91,7 +92,7 @@ def briefing(state: State, place: Place) -> Briefing:
     step = state.step_of(place)
     failed = failed_sources(state, step)
     handled = _handled(state, place)
-    heard = _heard(state, step.key) if _is_to_hear(place) else ()
+    heard = _heard(state, step.key) if hears_upstream(place.spec) else ()
     return Briefing(
         target=place.key,
         failed=(*failed, *((handled,) if handled else ())),
@@ -100,9 +101,9 @@ def briefing(state: State, place: Place) -> Briefing:
     )
 
 
-def _is_to_hear(place: Place) -> bool:
-    """Whether it wants what the steps before it gave: its prompt may say all of that already."""
-    return place.spec.action is None or place.spec.action.params.get("upstream") is not False
+def hears_upstream(spec: Command) -> bool:
+    """Whether it is an agent that is told what the steps before it gave: its prompt may say all of that already."""
+    return spec.action is not None and is_agent(spec) and spec.action.params.get("upstream") is not False
 
 
 def _handled(state: State, place: Place) -> FailedSource | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from ..core.briefing import hears_upstream
 from ..core.events import Kept
-from ..core.workflow import AGENT, END, Action, Command, Edge, Expression, Need, Step, Workflow
+from ..core.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
 from ..errors import UnknownStep
 from ..language.words import did_you_mean
 
@@ -56,7 +57,7 @@ def read_steps(workflow: Workflow, step: str) -> list[str]:
 
 def _heard_steps(workflow: Workflow, step: Step) -> list[str]:
     """Of an agent: the steps that it needs, and those whose edges lead to it."""
-    if step.action is None or step.action.kind != AGENT or step.action.params.get("upstream") is False:
+    if not hears_upstream(step):
         return []
     needed = {name for need in step.needs for name in (workflow.groups[need.of] if need.is_group else (need.of,))}
     before = {other.name for other in workflow.steps if any(_leads_on(edge, step.name) for edge in other.edges)}
