@@ -330,6 +330,12 @@ def test_a_check_that_does_not_count_is_recorded(live_file: Live) -> None:
     assert (ran.status, ran.steps["a"]["status"]) == ("completed", "completed")
 
 
+def test_a_check_that_is_skipped_is_not_asked(live_file: Live) -> None:
+    ran = run(live_file, "- {id: a, shell: echo ok, step_validate: touch asked; false, skip_validation: true}\n")
+
+    assert (ran.status, (live_file.folder / "asked").exists()) == ("completed", False)
+
+
 # -- commits ---------------------------------------------------------------------------------------------------------
 
 
