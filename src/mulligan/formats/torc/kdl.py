@@ -16,7 +16,7 @@ from mulligan.errors import LanguageError
 from mulligan.formats.kdl_text import KdlNode, read
 from mulligan.formats.scanner import put
 from mulligan.formats.torc import records
-from mulligan.formats.translation import made
+from mulligan.formats.translation import made, scalar
 from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 from mulligan.language.shapes import Record
 from mulligan.language.words import did_you_mean
@@ -105,7 +105,7 @@ def parse(source: Source) -> Node:
     if source.problems:
         raise LanguageError(source.problems)
     if "jobs" not in root.entries:
-        root.entries["jobs"] = (first, Sequence(first.line, first.column))
+        root.entries["jobs"] = (scalar("jobs", first), Sequence(first.line, first.column))
     return root
 
 
@@ -133,7 +133,7 @@ def _add(mapping: Mapping, node: KdlNode, block: _Block, label: str, source: Sou
 
 def _entries(mapping: Mapping, key: str, at: Scalar) -> list[Node]:
     if key not in mapping.entries:
-        mapping.entries[key] = (at, Sequence(at.line, at.column))
+        mapping.entries[key] = (scalar(key, at), Sequence(at.line, at.column))
     found = mapping.entries[key][1]
     return found.items if isinstance(found, Sequence) else []
 
@@ -143,7 +143,7 @@ def _block(node: KdlNode, block: _Block, source: Source) -> Mapping:
     found = Mapping(node.name.line, node.name.column)
     label = f"'{node.name.text}'"
     for argument in node.arguments[:1] if block.has_name else []:
-        found.entries["name"] = (node.name, argument)
+        found.entries["name"] = (scalar("name", node.name), argument)
     for argument in node.arguments[len(found.entries) :]:
         message = f"'{shorten(argument.text)}' is one value too many for {label}"
         source.note(source.refuse("kdl", message, argument, hint="write what it is for: key=value"))
