@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.formats.prodigy.conditions import GrammarRefused, condition
+from mulligan.formats.prodigy.conditions import condition
+from mulligan.formats.prodigy.grammar import GrammarRefused
 from mulligan.formats.prodigy.json_path import items_at
 from mulligan.formats.prodigy.sorting import order
 

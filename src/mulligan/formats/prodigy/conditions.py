@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from mulligan.formats.prodigy.grammar import WORDS, GrammarRefused, Tokens
+
 Value = Callable[[Any], Any]
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -30,22 +32,12 @@ _ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _CONSTANTS = {"true": True, "false": False, "null": None}
-_WORDS = {"and": "&&", "or": "||", "not": "!", "=": "=="}
-
-
-class GrammarRefused(Exception):
-    """The text is no filter, path or order: why, and where in it."""
-
-    def __init__(self, message: str, offset: int, length: int = 1) -> None:
-        super().__init__(message)
-        self.message, self.offset, self.length = message, offset, length
+_WORDS = {**WORDS, "=": "=="}
 
 
 def condition(text: str) -> Callable[[Any], bool]:
     """What the text says of an item. GrammarRefused where it says nothing."""
-    reader = _Reader(text)
-    found = reader.alternatives()
-    reader.expect_end()
+    found = _Reader(text).whole()
     return lambda item: _holds(found(item))
 
 
@@ -141,101 +133,69 @@ class _Reader:
     """Reads a filter from left to right; `!` binds closest, then comparisons, then `&&`, then `||`."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._tokenised()
-        self._at = 0
+        self._tokens = Tokens(text, _TOKEN, "a filter", _WORDS)
 
-    def _tokenised(self) -> list[re.Match[str]]:
-        text, position, found = self._text.rstrip(), 0, []
-        while position < len(text):
-            token = _TOKEN.match(text, position)
-            if token is None:
-                start = position + len(text[position:]) - len(text[position:].lstrip())
-                raise GrammarRefused(f"'{text[start]}' is not expected in a filter", start)
-            found.append(token)
-            position = token.end()
+    def whole(self) -> Value:
+        """All of it."""
+        found = self._alternatives()
+        self._tokens.expect_end()
         return found
 
-    def _peek(self) -> str:
-        if self._at >= len(self._tokens):
-            return ""
-        words = self._tokens[self._at].group().strip()
-        return _WORDS.get(words.lower(), words)
-
-    def _take(self) -> re.Match[str]:
-        if self._at >= len(self._tokens):
-            raise GrammarRefused("the filter ends too early", max(0, len(self._text.rstrip()) - 1))
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _expect(self, words: str) -> None:
-        token = self._take()
-        if token.group().strip() != words:
-            raise self._unexpected(token)
-
-    def expect_end(self) -> None:
-        if self._at < len(self._tokens):
-            raise self._unexpected(self._tokens[self._at])
-
-    def _unexpected(self, token: re.Match[str]) -> GrammarRefused:
-        words = token.group().strip()
-        return GrammarRefused(f"'{words}' is not expected in a filter here", token.end() - len(words), len(words))
-
-    def alternatives(self) -> Value:
+    def _alternatives(self) -> Value:
         found = self._conjunction()
-        while self._peek() == "||":
-            self._take()
+        while self._tokens.peek() == "||":
+            self._tokens.take()
             found = _either(found, self._conjunction())
         return found
 
     def _conjunction(self) -> Value:
         found = self._negation()
-        while self._peek() == "&&":
-            self._take()
+        while self._tokens.peek() == "&&":
+            self._tokens.take()
             found = _both(found, self._negation())
         return found
 
     def _negation(self) -> Value:
-        if self._peek() == "!":
-            self._take()
+        if self._tokens.peek() == "!":
+            self._tokens.take()
             inner = self._negation()
             return lambda item: not _holds(inner(item))
         return self._comparison()
 
     def _comparison(self) -> Value:
-        left, sign = self._operand(), self._peek()
+        left, sign = self._operand(), self._tokens.peek()
         if sign in ("==", "!="):
-            self._take()
+            self._tokens.take()
             right, is_wanted = self._operand(), sign == "=="
             return lambda item: _is_equal(left(item), right(item)) == is_wanted
         if sign in _ORDERINGS:
-            self._take()
+            self._tokens.take()
             compare, other = _ORDERINGS[sign], self._operand()
             return lambda item: _is_ordered(compare, left(item), other(item))
         if sign.lower() == "in":
-            self._take()
+            self._tokens.take()
             choices = self._list()
             return lambda item: any(_is_equal(left(item), choice(item)) for choice in choices)
         if sign.lower() == "matches":
-            self._take()
+            self._tokens.take()
             pattern = self._pattern()
             return lambda item: _matches(left(item), pattern)
         return left
 
     def _list(self) -> list[Value]:
-        self._expect("[")
+        self._tokens.expect("[")
         found: list[Value] = []
-        while self._peek() != "]":
+        while self._tokens.peek() != "]":
             if found:
-                self._expect(",")
+                self._tokens.expect(",")
             found.append(self._operand())
-        self._take()
+        self._tokens.take()
         return found
 
     def _pattern(self) -> str:
-        token = self._take()
+        token = self._tokens.take()
         if not token["text"]:
-            raise self._unexpected(token)
+            raise self._tokens.unexpected(token)
         return self._checked(token)
 
     def _checked(self, token: re.Match[str]) -> str:
@@ -249,7 +209,7 @@ class _Reader:
         return pattern
 
     def _operand(self) -> Value:
-        token = self._take()
+        token = self._tokens.take()
         if token["number"]:
             return _constant(float(token["number"]) if "." in token["number"] else int(token["number"]))
         if token["text"]:
@@ -257,14 +217,14 @@ class _Reader:
         if token["word"]:
             return self._word(token)
         if token["operator"] == "(":
-            inner = self.alternatives()
-            self._expect(")")
+            inner = self._alternatives()
+            self._tokens.expect(")")
             return inner
-        raise self._unexpected(token)
+        raise self._tokens.unexpected(token)
 
     def _word(self, token: re.Match[str]) -> Value:
         word = token["word"]
-        if self._peek() == "(":
+        if self._tokens.peek() == "(":
             return self._call(token)
         if word.lower() in _CONSTANTS:
             return _constant(_CONSTANTS[word.lower()])
@@ -283,16 +243,16 @@ class _Reader:
         return lambda item: function(*(argument(item) for argument in arguments))
 
     def _arguments(self, *, is_pattern_second: bool) -> list[Value]:
-        self._expect("(")
+        self._tokens.expect("(")
         found: list[Value] = []
-        while self._peek() != ")":
+        while self._tokens.peek() != ")":
             if found:
-                self._expect(",")
+                self._tokens.expect(",")
             if is_pattern_second and len(found) == 1:
                 found.append(_constant(self._pattern()))
             else:
-                found.append(self.alternatives())
-        self._take()
+                found.append(self._alternatives())
+        self._tokens.take()
         return found
 
 

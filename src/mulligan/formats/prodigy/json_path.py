@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mulligan.formats.prodigy.conditions import GrammarRefused, condition
+from mulligan.formats.prodigy.conditions import condition
+from mulligan.formats.prodigy.grammar import GrammarRefused
 
 # One step of a path: from a value to those that it leads to.
 _Step = Callable[[Any], Iterator[Any]]

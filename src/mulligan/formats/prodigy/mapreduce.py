@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.formats.prodigy.conditions import GrammarRefused, condition
+from mulligan.formats.prodigy.conditions import condition
 from mulligan.formats.prodigy.durations import spelled
 from mulligan.formats.prodigy.environment import environment
+from mulligan.formats.prodigy.forms import understood
 from mulligan.formats.prodigy.frame import framed, step_list
 from mulligan.formats.prodigy.isolation import Opened, item_merged, item_opened
 from mulligan.formats.prodigy.item_failures import Policy, policy
@@ -119,11 +120,7 @@ def _lister(form: Fields, run: Opened, place: Place, translation: Translation) -
 
 def _checked(node: Scalar, reads: Any, translation: Translation) -> Node:
     """A text in a grammar of Prodigy's, as it is: our own language fills nothing in."""
-    try:
-        reads(node.text)
-    except GrammarRefused as refused:
-        source = translation.source
-        raise source.refuse_in("prodigy", refused.message, node, refused.offset, refused.length) from None
+    understood(node, reads, translation)
     return made(literal(node.text), node)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.formats.prodigy.conditions import GrammarRefused
 from mulligan.formats.prodigy.durations import SECONDS
+from mulligan.formats.prodigy.forms import understood
 from mulligan.formats.prodigy.frame import step_list, timed
 from mulligan.formats.prodigy.joining import as_mapping, is_step, joined
 from mulligan.formats.prodigy.json_path import items_at
@@ -90,11 +90,7 @@ class _Asked:
         """What the worker goes by: the keys as they are."""
         path = rule.node.get("json_path")
         if isinstance(path, Scalar):
-            try:
-                items_at(path.text)
-            except GrammarRefused as refused:
-                source = self.translation.source
-                raise source.refuse_in("prodigy", refused.message, path, refused.offset, refused.length) from None
+            understood(path, items_at, self.translation)
         return made({key: literal_value(plain(value)) for key, (_, value) in rule.node.entries.items()}, rule.node)
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mulligan.formats.prodigy.conditions import GrammarRefused, Value, field
+from mulligan.formats.prodigy.conditions import Value, field
+from mulligan.formats.prodigy.grammar import GrammarRefused
 
 _PART = re.compile(
     r"\s*(?P<path>[A-Za-z_][\w.\[\]-]*)(?:\s+(?P<way>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*", re.I | re.A

@@ -10,10 +10,12 @@ import re
 from typing import NamedTuple
 
 from mulligan.formats.expressions import quoted
+from mulligan.formats.prodigy.forms import understood
+from mulligan.formats.prodigy.grammar import WORDS, Tokens
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.variables import environment, is_condition, known, with_default
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Node, Refusal, Scalar, shorten
+from mulligan.language.nodes import Node, Scalar
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -25,6 +27,7 @@ _TOKEN = re.compile(
     )""",
     re.X | re.A,
 )
+_HINT = "a condition compares, as in ${count} > 5 && ${branch} == 'main'"
 _COMPARISONS = frozenset("== != < <= > >=".split())
 
 
@@ -40,92 +43,56 @@ def condition(node: Node, place: Place, translation: Translation) -> str:
     assert isinstance(node, Scalar)
     if isinstance(node.value, bool):
         return str(node.value).lower()
-    reader = _Reader(node, place, translation)
-    found = reader.alternatives()
-    reader.expect_end()
-    return found
+    return understood(node, lambda text: _Reader(text, place).whole(), translation, hint=_HINT)
 
 
 class _Reader:
     """Reads a condition from left to right; `!` binds closest, then `&&`, then `||`."""
 
-    def __init__(self, node: Scalar, place: Place, translation: Translation) -> None:
-        self._node = node
+    def __init__(self, text: str, place: Place) -> None:
         self._place = place
-        self._source = translation.source
-        self._tokens = self._tokenised()
-        self._at = 0
+        self._tokens = Tokens(text, _TOKEN, "a condition", WORDS)
 
-    def _tokenised(self) -> list[re.Match[str]]:
-        text, position, found = self._node.text.rstrip(), 0, []
-        while position < len(text):
-            token = _TOKEN.match(text, position)
-            if token is None:
-                position += len(text[position:]) - len(text[position:].lstrip())
-                raise self._refuse(f"'{text[position]}' is not expected in a condition", position, 1)
-            found.append(token)
-            position = token.end()
+    def whole(self) -> str:
+        """All of it."""
+        found = self._alternatives()
+        self._tokens.expect_end()
         return found
 
-    def _refuse(self, message: str, offset: int, length: int) -> Refusal:
-        hint = "a condition compares, as in ${count} > 5 && ${branch} == 'main'"
-        return self._source.refuse_in("prodigy", message, self._node, offset, length, hint=hint)
-
-    def _peek(self) -> str:
-        return self._tokens[self._at].group().strip() if self._at < len(self._tokens) else ""
-
-    def _take(self) -> re.Match[str]:
-        if self._at >= len(self._tokens):
-            raise self._refuse("the condition ends too early", max(0, len(self._node.text) - 1), 1)
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def expect_end(self) -> None:
-        if self._at < len(self._tokens):
-            token = self._tokens[self._at]
-            raise self._unexpected(token)
-
-    def _unexpected(self, token: re.Match[str]) -> Refusal:
-        words = token.group().strip()
-        message = f"'{shorten(words)}' is not expected in a condition here"
-        return self._refuse(message, token.end() - len(words), len(words))
-
-    def alternatives(self) -> str:
+    def _alternatives(self) -> str:
         parts = [self._conjunction()]
-        while self._peek() in ("||", "or", "OR"):
-            self._take()
+        while self._tokens.peek() == "||":
+            self._tokens.take()
             parts.append(self._conjunction())
         return " || ".join(parts)
 
     def _conjunction(self) -> str:
         parts = [self._negation()]
-        while self._peek() in ("&&", "and", "AND"):
-            self._take()
+        while self._tokens.peek() == "&&":
+            self._tokens.take()
             parts.append(self._negation())
         return " && ".join(parts)
 
     def _negation(self) -> str:
-        if self._peek() in ("!", "not", "NOT"):
-            self._take()
+        if self._tokens.peek() == "!":
+            self._tokens.take()
             return f"!({self._negation()})"
-        if self._peek() == "(":
-            self._take()
-            inner = self.alternatives()
-            token = self._take()
-            if token.group().strip() != ")":
-                raise self._unexpected(token)
+        if self._tokens.peek() == "(":
+            self._tokens.take()
+            inner = self._alternatives()
+            self._tokens.expect(")")
             return f"({inner})"
         return self._comparison()
 
     def _comparison(self) -> str:
         left = self._operand()
-        if self._peek() not in _COMPARISONS:
+        if self._tokens.peek() not in _COMPARISONS:
             return left.expression if left.kind == "condition" else _is_true(left)
-        operator = self._take().group().strip()
+        operator = self._tokens.take().group().strip()
         return _compared(left, operator, self._operand())
 
     def _operand(self) -> _Operand:
-        token = self._take()
+        token = self._tokens.take()
         words = token.group().strip()
         if token["variable"]:
             return self._variable(re.sub(r"^\$\{?|\}$", "", words))
@@ -135,17 +102,15 @@ class _Reader:
             return _Operand(words, "text")
         if token["word"]:
             return self._word(words, token)
-        raise self._unexpected(token)
+        raise self._tokens.unexpected(token)
 
     def _word(self, words: str, token: re.Match[str]) -> _Operand:
         if words in ("true", "false"):
             return _Operand(f"'{words}'", "text")
-        if words == "exists" and self._peek() == "(":
-            self._take()
+        if words == "exists" and self._tokens.peek() == "(":
+            self._tokens.take()
             inner = self._operand()
-            closer = self._take()
-            if closer.group().strip() != ")":
-                raise self._unexpected(closer)
+            self._tokens.expect(")")
             return _Operand(f"{inner.expression} != null", "condition")
         return self._variable(words)
 
