@@ -76,6 +76,18 @@ def test_an_agent_is_told_which_words_there_are():
     )
 
 
+def test_an_agent_of_whom_any_other_word_is_asked_is_told_which_those_are():
+    found = review(edge("review", "fix", {**APPROVED, "operator": "!="}))["agent"]["prompt"]
+
+    assert found.endswith(
+        "\nwhere WORD is one of\n"
+        "- changes_requested\n"
+        "- retry\n"
+        "- approved: it is done, and well\n"
+        "- blocked: you cannot go on, and somebody has to look"
+    )
+
+
 def test_an_agent_that_need_not_decide_is_told_so():
     found = review(edge("review", "fix", CHANGES, priority=1), edge("review", "publish", priority=2))["agent"]["prompt"]
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 APPROVED = "approved"
 BLOCKED = "blocked"
+# What is said where it is not done yet.
+OPEN = ("changes_requested", "retry")
 
 _ROUTING = """\
 ---

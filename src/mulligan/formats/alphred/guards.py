@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from mulligan.formats.alphred.contracts import OPEN
 from mulligan.formats.alphred.keys import CONDITION, CONDITIONS
 from mulligan.formats.expressions import member
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, describe
@@ -78,7 +79,9 @@ def _on_decision(said: Fields, source: Source) -> Guard:
         return _never(said, "a decision is a word, and only numbers have an order", source)
     if operator == "==":
         return Guard(f"output.decision == {_literal(value)}", words, True, True, only_word=words[0] if words else "")
-    return Guard(f"output.decision != null && output.decision != {_literal(value)}", words, True, True)
+    # Every other word will do: an agent that was told the one alone would never say them.
+    others = tuple(word for word in OPEN if word != value)
+    return Guard(f"output.decision != null && output.decision != {_literal(value)}", (*others, *words), True, True)
 
 
 def _never(said: Fields, reason: str, source: Source) -> Guard:

@@ -19,7 +19,7 @@ from mulligan.formats.translation import mapping, scalar
 from mulligan.language.nodes import Node, Scalar, Source
 
 # What a person who is asked says no with.
-_REFUSALS = ("changes_requested", contracts.BLOCKED, "retry")
+_REFUSALS = (*contracts.OPEN, contracts.BLOCKED)
 
 _IS_APPROVED = f'output.decision == "{contracts.APPROVED}"'
 
