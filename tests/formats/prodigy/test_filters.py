@@ -86,6 +86,13 @@ def test_an_item_that_is_a_text_is_itself_under_both_of_its_names() -> None:
     assert not condition("item == 'a'")("b")
 
 
+def test_a_filter_may_have_thousands_of_parts() -> None:
+    holds = condition(" || ".join(f"score == {number}" for number in range(3000)))
+
+    assert holds({"score": 2999})
+    assert not holds({"score": 3000})
+
+
 def test_an_item_with_a_field_of_that_name_is_asked_for_the_field() -> None:
     assert condition("item == 'a'")({"item": "a"})
 
@@ -102,6 +109,8 @@ REFUSED = {
     "score in 5": ("'5' is not expected in a filter here", 9, 1),
     "name matches other": ("'other' is not expected in a filter here", 13, 5),
     "name matches '('": ("'(' is no pattern: missing ), unterminated subpattern at position 0", 13, 3),
+    f"{'(' * 51}a{')' * 51}": ("more than 50 conditions inside each other", 50, 1),
+    f"{'!' * 51}a": ("more than 50 conditions inside each other", 50, 1),
     "name == 'open": ("''' is not expected in a filter", 8, 1),
 }
 

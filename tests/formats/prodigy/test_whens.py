@@ -110,6 +110,12 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize("when", ["!" * 51 + "x", "(" * 51 + "x" + ")" * 51, "exists(" * 51 + "x" + ")" * 51])
+def test_conditions_that_nest_too_deep_are_refused(when: str) -> None:
+    with pytest.raises(LanguageError, match="more than 50 conditions inside each other"):
+        steps(f"- {{shell: date, when: '{when}'}}\n")
+
+
 @pytest.mark.parametrize(("when", "said"), REFUSED)
 def test_what_is_no_condition_is_refused(when: str, said: str) -> None:
     quoted = f"'{when}'" if when.startswith("&") else when

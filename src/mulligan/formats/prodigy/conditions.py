@@ -38,11 +38,7 @@ _WORDS = {**WORDS, "=": "=="}
 def condition(text: str) -> Callable[[Any], bool]:
     """What the text says of an item. GrammarRefused where it says nothing."""
     found = _Reader(text).whole()
-    return lambda item: _holds(found(item))
-
-
-def _holds(value: Any) -> bool:
-    return bool(value)
+    return lambda item: bool(found(item))
 
 
 # -- fields ----------------------------------------------------------------------------------------------------------
@@ -142,25 +138,26 @@ class _Reader:
         return found
 
     def _alternatives(self) -> Value:
-        found = self._conjunction()
+        parts = [self._conjunction()]
         while self._tokens.peek() == "||":
             self._tokens.take()
-            found = _either(found, self._conjunction())
-        return found
+            parts.append(self._conjunction())
+        return parts[0] if len(parts) == 1 else lambda item: any(part(item) for part in parts)
 
     def _conjunction(self) -> Value:
-        found = self._negation()
+        parts = [self._negation()]
         while self._tokens.peek() == "&&":
             self._tokens.take()
-            found = _both(found, self._negation())
-        return found
+            parts.append(self._negation())
+        return parts[0] if len(parts) == 1 else lambda item: all(part(item) for part in parts)
 
     def _negation(self) -> Value:
-        if self._tokens.peek() == "!":
+        with self._tokens.deeper():
+            if self._tokens.peek() != "!":
+                return self._comparison()
             self._tokens.take()
             inner = self._negation()
-            return lambda item: not _holds(inner(item))
-        return self._comparison()
+            return lambda item: not inner(item)
 
     def _comparison(self) -> Value:
         left, sign = self._operand(), self._tokens.peek()
@@ -258,11 +255,3 @@ class _Reader:
 
 def _constant(value: Any) -> Value:
     return lambda item: value
-
-
-def _either(left: Value, right: Value) -> Value:
-    return lambda item: _holds(left(item)) or _holds(right(item))
-
-
-def _both(left: Value, right: Value) -> Value:
-    return lambda item: _holds(left(item)) and _holds(right(item))

@@ -6,13 +6,16 @@ Read when the file is, and again in workers: so nothing here knows the language.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 # Enough of a token to recognise it.
 _SHOWN_CHARS_MAX = 40
 
 
+# Nobody nests deeper, and Python has an end.
+DEPTH_MAX = 50
 # Operators in words.
 WORDS: Mapping[str, str] = MappingProxyType({"and": "&&", "or": "||", "not": "!"})
 
@@ -37,6 +40,7 @@ class Tokens:
         self._meant = meant
         self._tokens = self._told_apart(form)
         self._at = 0
+        self._depth = 0
 
     def _told_apart(self, form: re.Pattern[str]) -> list[re.Match[str]]:
         position, found = 0, []
@@ -60,9 +64,21 @@ class Tokens:
         """The next one. GrammarRefused where there is none."""
         if self._at >= len(self._tokens):
             message = f"{self._what.replace('a ', 'the ', 1)} ends too early"
-            raise GrammarRefused(message, max(0, len(self._text) - 1))
+            raise GrammarRefused(message, self._place())
         self._at += 1
         return self._tokens[self._at - 1]
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """What is read now is part of something else. GrammarRefused where that is so too often."""
+        if self._depth >= DEPTH_MAX:
+            raise GrammarRefused(f"more than {DEPTH_MAX} conditions inside each other", self._place())
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def _place(self) -> int:
+        return self._tokens[self._at].end() - 1 if self._at < len(self._tokens) else max(0, len(self._text) - 1)
 
     def expect(self, words: str) -> None:
         """Take the next one, which must be this."""

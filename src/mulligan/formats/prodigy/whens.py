@@ -74,15 +74,16 @@ class _Reader:
         return " && ".join(parts)
 
     def _negation(self) -> str:
-        if self._tokens.peek() == "!":
-            self._tokens.take()
-            return f"!({self._negation()})"
-        if self._tokens.peek() == "(":
-            self._tokens.take()
-            inner = self._alternatives()
-            self._tokens.expect(")")
-            return f"({inner})"
-        return self._comparison()
+        with self._tokens.deeper():
+            if self._tokens.peek() == "!":
+                self._tokens.take()
+                return f"!({self._negation()})"
+            if self._tokens.peek() == "(":
+                self._tokens.take()
+                inner = self._alternatives()
+                self._tokens.expect(")")
+                return f"({inner})"
+            return self._comparison()
 
     def _comparison(self) -> str:
         left = self._operand()
@@ -109,7 +110,8 @@ class _Reader:
             return _Operand(f"'{words}'", "text")
         if words == "exists" and self._tokens.peek() == "(":
             self._tokens.take()
-            inner = self._operand()
+            with self._tokens.deeper():
+                inner = self._operand()
             self._tokens.expect(")")
             return _Operand(f"{inner.expression} != null", "condition")
         return self._variable(words)
