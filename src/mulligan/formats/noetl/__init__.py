@@ -13,6 +13,7 @@ from mulligan.formats.expressions import output_of
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
+from mulligan.formats.noetl.unreadable import refuse_unreadable
 from mulligan.formats.noetl.workload import derived, inputs, workload_of
 from mulligan.formats.translation import Translation, mapping
 from mulligan.language.nodes import Enough, Mapping, Node, Scalar
@@ -25,6 +26,9 @@ _LAST_CHARS_MAX = 4000
 def translate(root: Node, translation: Translation) -> Mapping:
     """The tree of a playbook as the tree of a workflow of ours."""
     playbook = read_playbook(root, translation)
+    if playbook is not None:
+        for key in ("workflow", "workbook"):
+            refuse_unreadable(playbook.fields.get(key, ()), translation.source)
     if playbook is None or translation.source.problems:
         raise Enough
     plan = Plan(playbook.steps, playbook.final, workload_of(playbook.workload), playbook.credentials, translation)

@@ -9,6 +9,7 @@ import msgspec
 from mulligan.core.workflow import END
 from mulligan.formats.noetl.credentials import Credentials, refuse_clear
 from mulligan.formats.noetl.keys import LOOP, OLDER_LOOP, PLAYBOOK
+from mulligan.formats.noetl.remarks import remark_on
 from mulligan.formats.noetl.steps import Reader, Step
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.noetl.tools import Workbook
@@ -53,6 +54,7 @@ def read_playbook(root: Node, translation: Translation) -> Playbook | None:
     fields: Fields = PLAYBOOK.read(root, "the playbook", source)
     _check_executor(fields, translation)
     refuse_clear(fields.get("keychain", ()), source)
+    remark_on(fields, translation)
     workload = _workload(fields)
     reader = Reader(_is_newer(fields), workload, Workbook(fields.get("workbook", ()), translation), translation)
     steps = _steps(fields.get("workflow", ()), reader, source)

@@ -13,7 +13,7 @@ from mulligan.formats.noetl.retries import Retries, granted, read_retry
 from mulligan.formats.noetl.texts import is_word
 from mulligan.formats.noetl.tool_keys import MISSING_TOOLS, TOOLS
 from mulligan.formats.translation import Translation, made, scalar
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, shorten
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 
@@ -76,8 +76,15 @@ class Workbook:
         form: Fields = WORKBOOK.read(own, "an entry of 'workbook'", source)
         if "tool" not in form and not is_oldest:
             raise source.refuse("missing_key", "the entry of 'workbook' has no 'tool'", node, hint="add 'tool: …'")
+        self._say_what_is_left(form)
         if "name" in form:
             self._tools[str(form["name"])] = _in_workbook(node) if is_oldest else form.at("tool")
+
+    def _say_what_is_left(self, form: Fields) -> None:
+        if "desc" in form and "name" in form:
+            self._translation.remark(form.node, f"'{form['name']}' of the workbook: {plain(form.at('desc'))}")
+        if "assert" in form:
+            self._translation.warn("noetl", "'assert' of the workbook is not honoured", form.key("assert"))
 
     def tools(self, step: Mapping, label: str) -> Tools:
         """What the step does: its `tool`, or what stands for it in the oldest dialect."""
@@ -135,7 +142,7 @@ class Workbook:
     def _tool(self, node: Mapping, label: str) -> Tool:
         kind, at = self._kind(node, label)
         fields: Fields = TOOLS[kind].read(node, f"the tool '{kind}' of {label}", self._translation.source)
-        self._warn(fields)
+        self._warn(fields, label)
         if kind == "workbook":
             return self._from_workbook(fields, at, label)
         return Tool(kind, _for_the_action(node, kind), fields)
@@ -153,11 +160,13 @@ class Workbook:
             raise source.refuse("noetl", f"there is no tool '{shorten(written.text)}'", written, hint=hint)
         return kind, written
 
-    def _warn(self, fields: Fields) -> None:
+    def _warn(self, fields: Fields, label: str) -> None:
         output = fields.get("output")
         if output is not None and "select" in output:
             message = "'output.select' is not honoured: the result is there whole"
             self._translation.warn("noetl", message, output.key("select"))
+        if "desc" in fields:
+            self._translation.remark(fields.node, f"the tool of {label}: {plain(fields.at('desc'))}")
         policy = fields["spec"].get("policy") if "spec" in fields else None
         for key in ("before", "after", "finally"):
             if policy is not None and key in policy:
