@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .playbooks import newer, older, ran, translated
+from mulligan.formats import convert
+
+from .playbooks import newer, older, ran, translated, warned, written
 
 
 def test_the_step_that_is_named_as_the_last_is_the_end():
@@ -61,3 +63,28 @@ def test_the_number_of_the_run_has_both_of_its_names():
     )
 
     assert run["outputs"]["result"] is True
+
+
+FOR_PEOPLE = newer("""
+    executor: {requires: {features: [loops]}}
+    keychain: [{name: shop, kind: oauth2, endpoint: "https://shop.example/token"}]
+    workbook: [{name: shout, desc: Loudly, assert: {a: 1}, tool: {kind: noop}}]
+    workflow: [{step: a, tool: {kind: workbook, name: shout, desc: Once}}]
+    """).replace("{name: test}", "{name: test, path: shop/test, tags: [shop], owner: me}")
+
+
+def test_what_is_there_for_people_and_for_noetl_alone_stays_as_comments():
+    head, _, _ = convert(written(FOR_PEOPLE)).text.partition("\n\n")
+
+    assert head.splitlines() == [
+        "# Converted from playbook.yaml (NoETL) by `mulligan convert`.",
+        "# line 6: 'assert' of the workbook is not honoured",
+        '# path: "shop/test"',
+        '# tags: ["shop"]',
+        '# owner: "me"',
+        "# it requires of NoETL: loops",
+        "# NoETL looks the credential 'shop' up as oauth2; here the variable NOETL_SHOP holds it",
+        "# 'shout' of the workbook: Loudly",
+        "# the tool of step 'a': Once",
+    ]
+    assert "'assert' of the workbook is not honoured" in warned(FOR_PEOPLE)

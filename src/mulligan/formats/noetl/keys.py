@@ -100,7 +100,7 @@ WORKBOOK = Record(
         "desc": Key(ANY, "a comment"),
         "tool": Key(ANY, "stands in the step that names it"),
         "type": Key(TEXT, "its kind, in the oldest dialect, in which the keys of the tool stand here, too"),
-        "assert": Key(ANY, "not honoured"),
+        "assert": Key(ANY, "not honoured: a warning"),
     },
 )
 WORKLOAD: Shape = Either("a mapping", mapping=MapOf(ANY, r"(?s:.+)"), empty=Nothing())

@@ -31,8 +31,9 @@ def _of_metadata(playbook: Fields) -> Iterator[str]:
 
 def _of_executor(playbook: Fields) -> Iterator[str]:
     executor = playbook.get("executor")
-    if executor is not None and "requires" in executor and "features" in executor["requires"]:
-        yield f"it requires of NoETL: {', '.join(executor['requires']['features'])}"
+    features = executor["requires"].get("features") if executor is not None and "requires" in executor else None
+    if features:
+        yield f"it requires of NoETL: {', '.join(features)}"
 
 
 def _of_keychain(playbook: Fields) -> Iterator[str]:
