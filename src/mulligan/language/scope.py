@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from mulligan.core.workflow import Breaker, Expression, Input, Secret, Template, Workflow
+from mulligan.core.workflow import END, Breaker, Expression, Input, Secret, Template, Workflow
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Hole
 from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
@@ -15,7 +15,9 @@ from mulligan.language.words import did_you_mean, listed
 
 # Names that every expression may read, and those that exist in some places only.
 ROOTS = frozenset({"inputs", "steps", "run", "env", "secrets", "files", "failure"})
-LOCAL_ROOTS = frozenset({"error", "output", "outputs", "index", "matrix", "attempt", "step"})
+# Names of what an attempt is given; many a script has variables of its own that are called so.
+_OF_ATTEMPTS = frozenset({"attempt", "step"})
+LOCAL_ROOTS = frozenset({"error", "output", "outputs", "index", "matrix"}) | _OF_ATTEMPTS
 _UNKNOWN = {"inputs": "unknown_input", "secrets": "unknown_secret", "files": "unknown_file"}
 _WHERE = {
     "error": "'error' is known in 'on_failure' and 'recovery_script'",
@@ -125,12 +127,17 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def in_attempt(self) -> Scope:
         """The same place in what an attempt is given: there its number is known, and whose it is."""
-        return msgspec.structs.replace(self, names=self.names | {"attempt", "step"})
+        return msgspec.structs.replace(self, names=self.names | _OF_ATTEMPTS)
 
     @property
     def in_shell(self) -> Scope:
         """The same place in shell text, where `${attempt}` and `${step}` are the script's own variables."""
-        return msgspec.structs.replace(self, names=self.names - {"attempt", "step"})
+        return msgspec.structs.replace(self, names=self.names - _OF_ATTEMPTS)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it is asked when all is over, and may look at the whole run."""
+        return self.reader is None or self.reader == END
 
     @property
     def noting(self) -> Noting:
@@ -152,7 +159,7 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def bare_names(self) -> frozenset[str]:
         """Names that are ours in shell text even without a dot; those that many a script has itself stay its own."""
-        return self.names - {"error", "attempt", "step"}
+        return self.names - {"error"} - _OF_ATTEMPTS
 
 
 def condition(node: Node, scope: Scope) -> Expression:
@@ -266,7 +273,7 @@ def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
     if scope.reader == NOBODY:
         raise _unknown(path, 0, place, scope, f"{scope.owner} hold for all steps, so they can read none", "")
     if len(path) == 1:
-        if scope.reader is None:
+        if scope.looks_back:
             return
         hint = 'write steps.NAME, or steps["build-image"] where there is a hyphen'
         raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", hint)
@@ -305,7 +312,7 @@ def _judge_failure_fields(
 
 
 def _judge_run(path: tuple[str, ...], place: Place, scope: Scope) -> None:
-    if scope.reader is None:
+    if scope.looks_back:
         _require_field(path, 1, place, scope, "'run'", END_RUN_FIELDS)
         if path[1:2] == ("steps",):
             _judge_step_fields(path, 3, place, scope)
