@@ -1,0 +1,94 @@
+"""Nothing is dropped in silence: an example without one of its keys is another workflow, is refused, or is warned of.
+
+Keys of which that is not so are listed here. A key that a reader takes and forgets is found by this.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan.errors import LanguageError
+from mulligan.formats import FORMATS, convert
+from mulligan.formats.loading import parsed
+from mulligan.language.document import decode
+from mulligan.language.nodes import plain
+
+from .test_examples import EXAMPLES
+from .test_keys import known_keys
+
+# First what makes no difference here, as its page says; then what the examples say although it holds anyway.
+SILENT = {
+    "torc": {
+        *("is_ephemeral", "supports_termination"),
+        *("input_files", "input_user_data_regexes", "output_file_regexes", "num_gpus", "num_nodes"),
+    },
+    "alphred": {
+        *("contentType", "position", "x", "y"),
+        *("auto", "edgeKind", "initialRunnableNodeKeys", "maxInputChars", "type"),
+    },
+    "noetl": {
+        *("profile", "version", "scope", "store", "inline_max_bytes", "preview_max_bytes", "pool", "on_unmatched"),
+        *("exec", "auto_renew", "map", "target_audience", "token_field", "ttl_field", "ttl_seconds"),
+        *("defaults", "limits", "apiVersion", "backoff_multiplier", "entry_step", "tools"),
+    },
+    "prodigy": {
+        *("enable_monitoring", "error_collection", "temporary", "duration", "exit_code", "success"),
+        *("analysis", "base", "command_type", "continue_on_failure", "half_open_requests", "increment", "max_delay"),
+        *("max_retries", "multiplier", "retry_budget", "retry_delay", "retry_original", "sign", "squash", "stderr"),
+        *("stdout", "success_threshold", "timeout_action", "timeout_per_agent", "timeout_policy"),
+    },
+}
+Place = tuple[str | int, ...]
+
+
+def keys_of(tree: Any, above: Place = ()) -> Iterator[Place]:
+    """Where a key stands in a tree, for every key of it."""
+    entries = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for word, value in entries:
+        if isinstance(word, str):
+            yield (*above, word)
+        yield from keys_of(value, (*above, word))
+
+
+def without(tree: Any, path: Place) -> Any:
+    found = copy.deepcopy(tree)
+    inner = found
+    for word in path[:-1]:
+        inner = inner[word]
+    del inner[path[-1]]
+    return found
+
+
+def told(tree: Any, probe: Path, system: str) -> Any:
+    """What comes of a file: what it becomes, with its comments, and what is said about it. None where it is refused."""
+    probe.write_text(json.dumps(tree), encoding="utf-8")
+    try:
+        found = convert(probe, named=system)
+    except LanguageError:
+        return None
+    return found.text, [warning.message for warning in found.warnings]
+
+
+@pytest.mark.parametrize("system", FORMATS)
+def test_what_is_read_is_never_dropped_in_silence(system: str, tmp_path: Path) -> None:
+    met: set[str] = set()
+    heard: set[str] = set()
+    known = known_keys(system)
+    for path in (one.path for one in EXAMPLES if one.system == system and one.path.suffix != ".kdl"):
+        shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
+        tree, probe = plain(parsed(decode(path.read_bytes(), str(path)))), tmp_path / "probe.json"
+        whole = told(tree, probe, system)
+        for place in keys_of(tree):
+            word = str(place[-1])
+            met.add(word)
+            if word in known - heard and told(without(tree, place), probe, system) != whole:
+                heard.add(word)
+
+    assert (met & known) - heard == SILENT[system]
