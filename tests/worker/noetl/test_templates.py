@@ -106,6 +106,7 @@ def test_the_result_of_a_step_is_found_under_the_names_people_write(template: st
         ("{{ fetch.data.missing }}", "'{{ fetch.data.missing }}': there is no 'missing'"),
         ("{{ later.x }}", "'{{ later.x }}': step 'later' has not run"),
         ("{{ 1 / 0 }}", "'{{ 1 / 0 }}': ZeroDivisionError: division by zero"),
+        ("{{ [] + fetch }}", "'{{ [] + fetch }}': TypeError: can only concatenate list (not \"dict\") to list"),
         (
             "{{ zip",
             "'{{ zip': this is no template: unexpected end of template, expected 'end of print statement'",

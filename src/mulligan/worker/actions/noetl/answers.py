@@ -44,6 +44,9 @@ _MARKED: dict[type, type] = {
     int: AnswerInteger,
     float: AnswerNumber,
 }
+# What Python says of a template that goes wrong speaks of them by the names that users know.
+for _plain, _marked in _MARKED.items():
+    _marked.__name__ = _plain.__name__
 
 
 def answer(value: Any) -> Any:
