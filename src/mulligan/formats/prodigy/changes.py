@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from mulligan import StepError
+from mulligan.formats.prodigy.git import Git, is_installed
 
 _NOTHING = {
     **dict.fromkeys(("files_added", "files_modified", "files_deleted", "files_changed", "commits"), ""),
@@ -70,9 +70,6 @@ def _files(base: str) -> Iterator[tuple[str, str]]:
 
 
 def _git(*words: str) -> str:
-    """What Git says; nothing where there is no repository, or no Git."""
-    try:
-        ended = subprocess.run(["git", *words], capture_output=True, text=True, errors="replace")
-    except FileNotFoundError:
-        return ""
-    return ended.stdout.strip() if ended.returncode == 0 else ""
+    """What Git says, as text that can be an output; nothing where there is no repository, or no Git."""
+    said = Git(os.getcwd()).asks(*words) if is_installed() else None
+    return (said or "").strip().encode(errors="surrogateescape").decode(errors="replace")

@@ -33,6 +33,7 @@ class Row:
     """The list that commands go into. It numbers them, so each command takes its spot once."""
 
     def take(self, title: str) -> Spot:
+        """The next spot, for a command of that title."""
         raise NotImplementedError
 
 
