@@ -56,6 +56,24 @@ VALUES = [
 ]
 
 
+@pytest.mark.parametrize("text", ["12:xx", "1:10:", "1:2:3:4", "[a, b"])
+def test_one_value_that_looks_like_several_is_told_of_once(text: str) -> None:
+    said = warned(f"""
+        name: w
+        parameters: {{p: "{text}"}}
+        jobs:
+          - {{name: "a_{{p}}", command: x, use_parameters: [p]}}
+          - {{name: "b_{{p}}", command: x, use_parameters: [p]}}
+    """)
+
+    assert said == (
+        f"warning[language.parameter]: w.yaml:3:17: "
+        f"parameter 'p' has one value, '{text}', which is no range and no list\n"
+        f'  3 | parameters: {{p: "{text}"}}\n'
+        f"    |                 {'^' * (len(text) + 2)} a range is '1:10' or '1:10:2', a list is '[a,b]'"
+    )
+
+
 @pytest.mark.parametrize(("written", "values"), VALUES)
 def test_a_parameter_stands_for_these_values(written: str, values: list[str]) -> None:
     found = jobs(f"- {{name: 'j <{{p}}>', command: 'echo {{p}}', parameters: {{p: {written}}}}}")

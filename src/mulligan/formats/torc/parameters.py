@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from mulligan.formats.torc.records import PARAMETER_VALUE
 from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, refuse_not_json
+from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, refuse_not_json, shorten
 from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
@@ -31,6 +31,8 @@ _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _WHOLE = pattern(r"[+-]?\d+")
 _ANY_NUMBER = pattern(_NUMBER)
 _RANGE = pattern(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
+# How one begins, or a list.
+_LIKE_SEVERAL = pattern(rf"\[|{_NUMBER}\s*:")
 # An item of a list: in quotes, in which a comma is a comma, or up to the next comma.
 _ITEM = pattern(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
 _HOLE = pattern(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
@@ -106,6 +108,9 @@ def _written(name: str, node: Node, source: Source) -> list[Any]:
     if text.startswith("[") and text.endswith("]"):
         return [_one(item) for item in _items(text[1:-1])]
     found = _RANGE.fullmatch(text)
+    if found is None and _LIKE_SEVERAL.match(text):
+        message = f"parameter '{name}' has one value, '{shorten(text)}', which is no range and no list"
+        source.warn("parameter", message, node, hint="a range is '1:10' or '1:10:2', a list is '[a,b]'")
     return _range(found, name, node, source) if found else [_one(text)] if text else []
 
 
