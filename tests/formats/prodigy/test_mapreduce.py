@@ -31,8 +31,8 @@ def test_the_phases_are_steps_one_after_the_other_in_the_worktree_of_the_run() -
 
     assert found["name"] == "work"
     assert found["order"] == "sequential"
-    assert [step["step"] for step in found["steps"]] == ["worktree", "shell", "map", "shell_2", "merge"]
-    assert found["steps"][1] == {"step": "shell", "shell": "a", "cwd": "${steps.worktree.output.folder}"}
+    assert [step["step"] for step in found["steps"]] == ["worktree", "a", "map", "b", "merge"]
+    assert found["steps"][1] == {"step": "a", "shell": "a", "cwd": "${steps.worktree.output.folder}"}
 
 
 def test_an_item_opens_its_worktree_first_and_is_merged_last() -> None:
@@ -95,7 +95,7 @@ def test_merge_steps_stand_in_the_place_of_ours() -> None:
 
     found = tree(text)["steps"]
 
-    assert [step["step"] for step in found] == ["worktree", "map", "shell", "close"]
+    assert [step["step"] for step in found] == ["worktree", "map", "git_push_origin", "close"]
     assert found[2]["shell"] == "git push origin ${steps.worktree.output.branch}"
     assert found[2]["timeout"] == "60s"
 
@@ -109,8 +109,8 @@ def test_a_number_captures_the_output_of_a_command() -> None:
         "reduce: [{shell: 'echo ${x}'}]\n"
     )
 
-    assert list(found) == ["shell", "shell_2", "map", "shell_3"]
-    assert found["shell_3"]["shell"] == "echo ${steps.shell_2.output}"
+    assert list(found) == ["a", "b", "map", "echo"]
+    assert found["echo"]["shell"] == "echo ${steps.b.output}"
 
 
 def test_more_than_that_is_made_by_a_step_behind_the_setup() -> None:
@@ -120,12 +120,12 @@ def test_more_than_that_is_made_by_a_step_behind_the_setup() -> None:
         f"env: {{LIMIT: 30}}\n{MAP}reduce: [{{shell: 'echo ${{x}} ${{said}}'}}]\n"
     )
 
-    assert found["shell"]["timeout"] == "30s"
+    assert found["a"]["timeout"] == "30s"
     assert found["captured"]["args"] == {
-        "outputs": {"x": "${steps.shell.output}"},
+        "outputs": {"x": "${steps.a.output}"},
         "rules": {"x": {"command_index": 0, "source": "stderr", "pattern": "(\\d+)", "default": "$${a}"}},
     }
-    assert found["shell_2"]["shell"] == 'echo ${steps.captured.output["x"]} ${steps.shell.output}'
+    assert found["echo"]["shell"] == 'echo ${steps.captured.output["x"]} ${steps.a.output}'
 
 
 # -- times and numbers -----------------------------------------------------------------------------------------------

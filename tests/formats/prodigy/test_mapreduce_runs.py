@@ -49,7 +49,7 @@ def test_a_failing_command_without_a_handler_fails_its_item_and_the_others_go_on
 
     assert ran.status == "completed"
     assert ran.steps["map"]["output"]["results"] == ["a of item_0", None, "c of item_2"]
-    assert ran.steps["shell"]["output"] == '2 of 3, 1 failed, ["a of item_0",null,"c of item_2"]'
+    assert ran.steps["echo"]["output"] == '2 of 3, 1 failed, ["a of item_0",null,"c of item_2"]'
 
 
 def test_what_failed_runs_again_alone(live_file: Live) -> None:
@@ -59,7 +59,7 @@ def test_what_failed_runs_again_alone(live_file: Live) -> None:
     live_file.service.retry(ran.run_id, from_step="map", items=[])
     again = live_file.resume(ran.run_id)
 
-    assert again.steps["shell"]["output"].startswith("3 of 3, 0 failed")
+    assert again.steps["echo"]["output"].startswith("3 of 3, 0 failed")
     assert [fact.index for fact in again.facts(e.ItemEntered)] == [0, 1, 2, 1]
 
 
@@ -164,7 +164,7 @@ def test_a_run_that_failed_goes_on_in_its_worktree_and_says_where_that_is(
     live_file.service.retry(ran.run_id)
     again = live_file.resume(ran.run_id)
     assert (again.status, repository.read("one.txt")) == ("completed", "one\n")
-    assert [fact.place for fact in again.facts(e.AttemptStarted, place="shell")] == ["shell"]
+    assert [fact.place for fact in again.facts(e.AttemptStarted, place="echo_one")] == ["echo_one"]
 
 
 def test_a_worker_that_is_killed_while_an_item_works_loses_nothing(

@@ -56,7 +56,7 @@ def test_parameters_are_inputs_and_variables() -> None:
         "more": {"type": "array", "default": None},
         "note": {"type": "string", "default": ""},
     }
-    assert steps(text)["shell"]["shell"] == "echo ${inputs.target} ${inputs.n}"
+    assert steps(text)["echo"]["shell"] == "echo ${inputs.target} ${inputs.n}"
 
 
 def test_parameters_may_stand_under_their_names() -> None:

@@ -78,10 +78,10 @@ def test_a_step_becomes_one_of_ours(text: str, ours: dict[str, Any]) -> None:
     assert step(text) == ours
 
 
-def test_steps_are_called_by_their_id_their_title_their_command_or_their_kind() -> None:
+def test_steps_are_called_by_their_id_their_title_their_command_or_what_they_do() -> None:
     found = steps("- {id: a-b, shell: x}\n- {name: 'c: d!', shell: x}\n- /e f\n- shell: x\n- shell: x\n- claude: g h\n")
 
-    assert [each["step"] for each in found] == ["a-b", "c_d", "e", "shell", "shell_2", "claude"]
+    assert [each["step"] for each in found] == ["a-b", "c_d", "e", "x", "x_2", "claude"]
     assert [each.get("description") for each in found] == [None, "c: d!", None, None, None, None]
 
 
@@ -102,7 +102,7 @@ def test_what_a_step_gives_is_read_by_those_after_it() -> None:
     one, two = "${steps.one.output}", "${steps.two.output.content}"
     assert found[2]["shell"] == f"echo {one} {one} {one} 0 true {two} {one} {two}"
     default = "${steps.one.output == null || steps.one.output == '' ? 'none' : steps.one.output}"
-    assert found[3]["agent"]["prompt"] == f"/c ${{steps.shell.output}} {two} {default}"
+    assert found[3]["agent"]["prompt"] == f"/c ${{steps.echo.output}} {two} {default}"
 
 
 def test_how_a_step_ended_that_may_have_failed_is_asked_when_it_is_read() -> None:
@@ -331,7 +331,7 @@ def test_files_that_a_step_makes_are_found_behind_it() -> None:
 def test_a_step_that_asks_what_the_one_before_it_changed_is_told() -> None:
     found = steps("- implement\n- {id: look, claude: '/review ${step.files_changed}'}\n- shell: echo\n")
 
-    assert [each["step"] for each in found] == ["implement_before", "implement", "look_changes", "look", "shell"]
+    assert [each["step"] for each in found] == ["implement_before", "implement", "look_changes", "look", "echo"]
     assert found[0]["shell"].endswith('> "$(git rev-parse --git-dir)/prodigy-head-1-3"')
     assert found[2] == {
         "step": "look_changes",

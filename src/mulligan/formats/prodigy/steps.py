@@ -22,6 +22,7 @@ from mulligan.formats.prodigy.loops import loop
 from mulligan.formats.prodigy.places import Place, Spot, Unread
 from mulligan.formats.prodigy.retries import retry
 from mulligan.formats.prodigy.shell_text import PUT_TOGETHER, SCRIPT_VARIABLE
+from mulligan.formats.prodigy.titles import of_prompt, of_script
 from mulligan.formats.prodigy.variables import mentions, text
 from mulligan.formats.prodigy.watching import found_files, looking, watched, watching
 from mulligan.formats.prodigy.whens import condition
@@ -80,7 +81,7 @@ def _worded(step: Scalar, place: Place, translation: Translation) -> Translated:
         return Translated([_settled(actions.either(step, place, translation), place)], place)
     prompt = made(slashed(step.text), step)
     assert isinstance(prompt, Scalar)
-    spot = place.row.take(_first_word(step.text))
+    spot = place.row.take(of_prompt(step.text))
     keys = {"step": spot.name or None, **actions.agent(prompt, place, translation)}
     return Translated([_settled(keys, place)], after(None, "claude", spot, place, is_certain=True))
 
@@ -90,11 +91,6 @@ def _settled(keys: dict[str, Any], place: Place) -> dict[str, Any]:
     if "cwd" not in keys and not isinstance(place.row, Unread):
         keys["cwd"] = place.cwd
     return {key: value for key, value in keys.items() if value is not None}
-
-
-def _first_word(prompt: str) -> str:
-    word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
-    return word.lstrip("/") if word.startswith("/") or " " not in prompt.strip() else "claude"
 
 
 def _refuse_removed(form: Fields, translation: Translation) -> None:
@@ -139,7 +135,8 @@ class _Draft:
         self.written_as = kind
         self.place = place
         self.translation = translation
-        self.title = self._title()
+        self.own_title = self._own_title()
+        self.title = self.own_title or self._told_title()
         self._refuse_unread()
         self.before: list[dict[str, Any]] = []
         self._remember()
@@ -152,13 +149,19 @@ class _Draft:
         found = self.form.get("metadata")
         return found.values if isinstance(found, Fields) else {}
 
-    def _title(self) -> str:
+    def _own_title(self) -> str:
         for key in ("id", "name"):
             node = self.form.node.get(key)
             if isinstance(node, Scalar) and node.text.strip():
                 return node.text.strip()
+        return ""
+
+    def _told_title(self) -> str:
+        """What it is called where nobody has given it a name: by the first words of what it does."""
         node = self.form.node.get(self.written_as)
-        return _first_word(node.text) if self.kind == "claude" and isinstance(node, Scalar) else self.kind
+        if not isinstance(node, Scalar) or self.kind not in ("claude", "shell"):
+            return self.kind
+        return of_prompt(node.text) if self.kind == "claude" else of_script(node.text)
 
     def _remember(self) -> None:
         is_asked = (self.place.is_watched or "outputs" in self.form) and not self._is_nested()
@@ -221,8 +224,8 @@ class _Draft:
         said = self.form.node.get("description")
         if isinstance(said, Scalar) and said.text.strip():
             return said.text if self.spot.name else None
-        is_said = not self.spot.name or self.title in (self.spot.name, self.kind)
-        return None if is_said else self.title
+        is_said = not self.spot.name or self.own_title in (self.spot.name, "")
+        return None if is_said else self.own_title
 
     def _when(self) -> Any:
         if "when" not in self.form:
