@@ -155,7 +155,7 @@ class Author:
             max_retries=max_retries,
             # One of the many retries is one too many where the rule bounds the attempts.
             max_attempts=2 if max_retries == 2 and "codes" in matcher else None,
-            backoff=self.backoff(),
+            backoff=_named_delays(self.backoff()),
             recovery_script=self.command(depth + 1) if depth < HANDLER_DEPTH_MAX and self.chance(0.3) else None,
             adjust=more if self.chance(0.3) else None,
         )
@@ -382,6 +382,11 @@ def _needing_less(step: Step, refused: Iterable[str], graph: Graph) -> Step:
     bad = set(refused)
     kept = tuple(n for n in step.needs if not bad.intersection(groups[n.of] if n.is_group else (n.of,)))
     return step if len(kept) == len(step.needs) else _replace(step, needs=kept)
+
+
+def _named_delays(backoff: Backoff) -> Backoff:
+    """Where delays would all be the same, each has a name of its own."""
+    return _replace(backoff, delays=(backoff.delay, 0.0, 7.0)) if backoff.delay and backoff.factor == 1.0 else backoff
 
 
 def _with_delays(workflow: Workflow, author: Author) -> Workflow:
