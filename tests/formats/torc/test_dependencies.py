@@ -83,6 +83,7 @@ NOT_UNDERSTOOD = [
     (r"\b{start}a", r"\b{start}"),
     (r"\<a", r"\<"),
     (r"\x{ffffffff}", "ffffffff"),
+    ("^a(?i)b", "(?i)"),
 ]
 
 
@@ -94,7 +95,7 @@ def test_what_cannot_be_had_of_rusts_expressions_is_refused(expression: str, par
         f"error[language.pattern]: w.yaml:3:46: the expression is '{expression}', and '{part}' is not understood here\n"
         f"  3 | - {{name: a, command: x, depends_on_regexes: ['{expression}']}}\n"
         f"    |                                              {'^' * (len(expression) + 2)} "
-        r"there are classes such as [a-z], [[:alpha:]], \d and \w"
+        r"there are classes such as [a-z], [[:alpha:]], \d and \w, and (?i) at the very start"
     )
 
 

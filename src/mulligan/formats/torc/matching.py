@@ -87,7 +87,7 @@ class Known(Generic[Thing]):
             written = as_python(text)
         except NotUnderstood as error:
             message = f"the expression is '{shorten(text)}', and '{shorten(error.part)}' is not understood here"
-            hint = "there are classes such as [a-z], [[:alpha:]], \\d and \\w"
+            hint = "there are classes such as [a-z], [[:alpha:]], \\d and \\w, and (?i) at the very start"
             raise self._source.refuse("pattern", message, node, hint=hint) from None
         at = Scalar(written, text, node.style, node.line, node.column, node.end_column)
         found: str = PATTERN.read(at, "the expression", self._source)

@@ -15,7 +15,7 @@ _PART = pattern(
     r"""
       (?P<end>\\z)
     | \\[xuU]\{(?P<character>[0-9A-Fa-f]{1,8})\}
-    | (?P<unknown>\\[pP](?:\{[^}]*\}|.)? | \\b\{[^}]*\} | \\[<>])
+    | (?P<unknown>\\[pP](?:\{[^}]*\}|.)? | \\b\{[^}]*\} | \\[<>] | (?!\A)\(\?[A-Za-z-]+\))
     | \\.
     | (?P<named>\(\?<(?=[A-Za-z_]))
     | (?P<class>\[\^?\]?)
@@ -65,7 +65,7 @@ class NotUnderstood(Exception):
 
 def as_python(text: str) -> str:
     """The expression as Python writes it. Raises NotUnderstood for a part that Python has no equal of."""
-    if "[" not in text and "\\" not in text and "(?<" not in text:
+    if "[" not in text and "\\" not in text and "(?" not in text:
         return text
     found: list[str] = []
     position = 0
