@@ -21,3 +21,11 @@ SECONDS = DurationShape("a number of seconds", _seconds, {"anyOf": [{"type": "st
 def spelled(seconds: float) -> str:
     """A duration as our files spell it."""
     return f"{seconds:g}s" if seconds == round(seconds, 3) and seconds < 1e6 else f"{seconds:f}s"
+
+
+def fibonacci(count: int) -> list[int]:
+    """By how much each delay is as long as the first, where they grow so."""
+    figures = [1, 1]
+    while len(figures) < count:
+        figures.append(figures[-1] + figures[-2])
+    return figures[:count]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mulligan.formats.prodigy.durations import spelled
+from mulligan.formats.prodigy.durations import fibonacci, spelled
 from mulligan.formats.prodigy.mapreduce_keys import POLICY_KEYS
 from mulligan.formats.prodigy.places import fitting
 from mulligan.formats.translation import Translation, made
@@ -97,14 +97,7 @@ def _backoff(config: Fields | None, retries: int) -> dict[str, Any]:
         return {"delay": spelled(first), "factor": options.get("multiplier", 2.0)}
     if kind == "linear":
         return {"delays": [spelled(first + options.get("increment", 0.0) * index) for index in range(retries)]}
-    return {"delays": [spelled(first * figure) for figure in _fibonacci(retries)]}
-
-
-def _fibonacci(count: int) -> list[int]:
-    figures = [1, 1]
-    while len(figures) < count:
-        figures.append(figures[-1] + figures[-2])
-    return figures[:count]
+    return {"delays": [spelled(first * figure) for figure in fibonacci(retries)]}
 
 
 def _breaker(own: Fields | None, workflow: str, translation: Translation) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -25,8 +25,8 @@ from mulligan.language.shapes import (
     whole,
 )
 
-_NAME = r"[A-Za-z_][\w-]*"
-_NAMES = "letters, digits, '_' and '-'"
+VARIABLE_NAME = r"[A-Za-z_][\w-]*"
+VARIABLE_NAMES = "letters, digits, '_' and '-'"
 _VARIABLE = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*", re.A)
 
 
@@ -54,7 +54,7 @@ HANDLER = Record(
             Choice(("recovery", "fallback", "cleanup", "custom")), "what it means that the handler succeeded"
         ),
         "timeout": Key(SECONDS, "the time of the whole handler"),
-        "capture": Key(MapOf(ANY_TEXT, _NAME, names=_NAMES), "variables from the handler's output"),
+        "capture": Key(MapOf(ANY_TEXT, VARIABLE_NAME, names=VARIABLE_NAMES), "variables from the handler's output"),
         "fail_workflow": Key(FLAG, "false: the workflow goes on although the step still fails"),
         "handler_failure_fatal": Key(FLAG, "true: a handler that fails stops the run"),
         "retry_original": Key(FLAG, "true: the command runs again after the handler"),
@@ -295,7 +295,8 @@ STEP: Record = Record(
         "ignore_validation_failure": Key(FLAG, "true: a check that fails is recorded and does not count"),
         "when": Key(Template("a condition", ("string", "boolean")), "skipped unless this holds"),
         "outputs": Key(
-            MapOf(OUTPUT_FILE, _NAME, names=_NAMES), "files that it makes, by a pattern: ${ID.NAME} is the name of one"
+            MapOf(OUTPUT_FILE, VARIABLE_NAME, names=VARIABLE_NAMES),
+            "files that it makes, by a pattern: ${ID.NAME} is the name of one",
         ),
         "analysis": _ANALYSIS,
     },

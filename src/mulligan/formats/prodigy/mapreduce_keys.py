@@ -7,7 +7,7 @@ from typing import Any
 
 from mulligan.formats.prodigy.durations import SECONDS
 from mulligan.formats.prodigy.environment_keys import ENVIRONMENT_KEYS
-from mulligan.formats.prodigy.keys import STEP_LIST
+from mulligan.formats.prodigy.keys import STEP_LIST, VARIABLE_NAME, VARIABLE_NAMES
 from mulligan.language.action_keys import ANY_TEXT, as_node
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.shapes import (
@@ -25,8 +25,6 @@ from mulligan.language.shapes import (
     whole,
 )
 
-_NAME = r"[A-Za-z_][\w-]*"
-_NAMES = "letters, digits, '_' and '-'"
 # A number, or a variable of `env` that holds one.
 NUMBER_FORM = Either("a number or '$NAME'", number=as_node(whole(1)), text=as_node(Template("'$NAME'")))
 
@@ -54,7 +52,9 @@ SETUP = Record(
         ),
         "capture_outputs": Key(
             MapOf(
-                Either("the number of a command, or a mapping", number=whole(0), mapping=CAPTURE), _NAME, names=_NAMES
+                Either("the number of a command, or a mapping", number=whole(0), mapping=CAPTURE),
+                VARIABLE_NAME,
+                names=VARIABLE_NAMES,
             ),
             "variables from what the commands print",
         ),
@@ -78,7 +78,9 @@ TIMEOUTS = Record(
     "timeout_config",
     {
         "agent_timeout_secs": Key(NUMBER_FORM, "the time of each command of an item (default 600)"),
-        "command_timeouts": Key(MapOf(SECONDS, _NAME, names=_NAMES), "the time of commands of a kind: {claude: 300}"),
+        "command_timeouts": Key(
+            MapOf(SECONDS, VARIABLE_NAME, names=VARIABLE_NAMES), "the time of commands of a kind: {claude: 300}"
+        ),
         "timeout_policy": Key(
             Choice(("PerAgent", "PerCommand", "Hybrid", "per_agent", "per_command", "hybrid")),
             "what the time is of: of each command, with us",

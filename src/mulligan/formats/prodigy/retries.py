@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from mulligan.formats.prodigy.durations import SECONDS, spelled
+from mulligan.formats.prodigy.durations import SECONDS, fibonacci, spelled
 from mulligan.formats.prodigy.forms import require, sound
 from mulligan.formats.prodigy.keys import BACKOFFS
 from mulligan.formats.translation import Translation, made
@@ -83,18 +83,11 @@ def _unbounded(form: Fields, retries: int, translation: Translation) -> list[flo
         base = options.get("base", 2.0) if options else 2.0
         return [first * base**index for index in range(min(retries, 60))] + [first * base**60] * max(0, retries - 60)
     if kind == "fibonacci":
-        return [first * figure for figure in _fibonacci(retries)]
+        return [first * figure for figure in fibonacci(retries)]
     if kind == "custom" and options:
         named = list(options["delays"])
         return (named + [named[-1]] * retries)[:retries]
     return [first] * retries
-
-
-def _fibonacci(count: int) -> list[int]:
-    figures = [1, 1]
-    while len(figures) < count:
-        figures.append(figures[-1] + figures[-2])
-    return figures[:count]
 
 
 def _kind(form: Fields, translation: Translation) -> tuple[str, Fields | None]:
