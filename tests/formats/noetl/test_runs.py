@@ -405,6 +405,29 @@ def test_what_end_makes_of_the_results_is_the_result():
     assert ran(AGGREGATED)["outputs"] == {"result": {"twice": 8}}
 
 
+def test_end_runs_after_a_failure_and_reads_nothing_of_steps_that_gave_nothing():
+    text = AGGREGATED.replace("result = 4", "raise ValueError('no luck')").replace("n * 2", "n")
+
+    run = ran(text)
+
+    assert (run["status"], run["end"]["status"], run["outputs"]) == ("failed", "completed", {"result": {"twice": None}})
+
+
+def test_that_a_loop_is_done_can_be_asked():
+    run = ran(
+        newer("""
+        workflow:
+          - step: each
+            loop: {in: [1, 2], iterator: n}
+            tool: {kind: noop}
+            next: {arcs: [{step: after, when: "{{ loop.done and loop.length == 2 }}"}]}
+          - {step: after, tool: {kind: python, code: result = 'after'}}
+        """)
+    )
+
+    assert run["outputs"] == {"result": "after"}
+
+
 def test_an_end_that_makes_nothing_leaves_the_last_result():
     text = AGGREGATED.replace("result = {'twice': n * 2}", "result = None")
 

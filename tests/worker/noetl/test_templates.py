@@ -148,3 +148,27 @@ def test_what_cannot_be_filled_in_is_named(template: str, message: str) -> None:
 )
 def test_a_hostile_template_is_refused(template: str, reason: str) -> None:
     assert refusal(template) == f"'{template}': {reason}"
+
+
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [
+        ("{{ later }}", None),
+        ("{{ later.data.x }}", None),
+        ("it gave {{ later.x }}.", "it gave ."),
+        ("{{ later.x | default('nothing') }}", "nothing"),
+        ("{{ 'yes' if later else 'no' }}", "no"),
+    ],
+)
+def test_end_reads_nothing_of_a_step_that_did_not_run(
+    template: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MULLIGAN_STEP", "end")
+
+    assert rendered(template) == value
+
+
+def test_end_is_told_of_names_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MULLIGAN_STEP", "end")
+
+    assert refusal("{{ nobody }}") == "'{{ nobody }}': 'nobody' is not defined"

@@ -99,6 +99,15 @@ class Absent(Undefinable):
     __hash__ = Undefined.__hash__
 
 
+class Nothing(Absent):
+    """What a step gave that did not run, for `end`, which runs whatever happened: null, and nothing in a text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ""
+
+
 # -- the sandbox
 
 

@@ -39,6 +39,7 @@ def run(
         result = filled(render, context.names())
     if result is not _ABSENT:
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
+        now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
     else:
         (result, now), events = _done(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
     context.know(result)

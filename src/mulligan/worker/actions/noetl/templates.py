@@ -17,7 +17,7 @@ from jinja2.sandbox import SecurityError
 from mulligan import StepError
 
 from .answers import plain
-from .sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, UnknownName
+from .sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, Nothing, UnknownName
 
 Names: TypeAlias = Mapping[str, Any]
 
@@ -97,6 +97,8 @@ def _value(text: str, names: Names) -> Any:
 
 
 def _defined(value: Any) -> Any:
+    if isinstance(value, Nothing):
+        return None
     if isinstance(value, Undefined):
         value._fail_with_undefined_error()
     return plain(value)
