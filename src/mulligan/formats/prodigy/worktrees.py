@@ -185,8 +185,9 @@ def _made_again(work: Work) -> Git:
     """Git in a worktree that was there before. It is made again where it is not whole: a worker died while it removed
     it, the user has, or the run was merged and goes on in another round."""
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
-    _unlock(worktree)
-    if _mark(worktree) is None:
+    if _mark(worktree) is not None:
+        _unlock(worktree)
+    else:
         _clear(worktree, checkout)
         what = (work["branch"],) if _has_branch(work) else (work["target"] or "HEAD", "-b", work["branch"])
         checkout("worktree", "add", "--quiet", str(worktree), *what)
@@ -205,8 +206,6 @@ def _has_branch(work: Work) -> bool:
 
 def _unlock(worktree: Path) -> None:
     """A lock in a worktree of ours is left over: whoever held it was one of us, and would hold ours, too."""
-    if _mark(worktree) is None:
-        return
     git = Git(worktree)
     for lock in _locks_of_a_checkout(git):
         lock.unlink(missing_ok=True)
@@ -219,9 +218,7 @@ def _commit_leftovers(git: Git, work: Work) -> None:
 
 def _take_up(work: Work, base: str, then: str) -> None:
     """Bring what is in `base` into the branch. A conflict is a failure, and the branch stays as it was."""
-    worktree = Path(work["worktree"])
-    _unlock(worktree)
-    git = Git(worktree)
+    git = Git(work["worktree"])
     unsolved = git.paths("diff", "--name-only", "--diff-filter=U")
     if not unsolved:
         _commit_leftovers(git, work)
@@ -297,7 +294,8 @@ def _remove(work: Work, alone: Alone) -> None:
 
 
 def _locks_of_a_checkout(checkout: Git) -> tuple[Path, ...]:
-    return tuple(checkout.own_folder / name for name in ("index.lock", "HEAD.lock", "ORIG_HEAD.lock"))
+    folder = checkout.own_folder
+    return tuple(folder / name for name in ("index.lock", "HEAD.lock", "ORIG_HEAD.lock"))
 
 
 def _lock_of_a_branch(branch: str, alone: Alone) -> Path:
