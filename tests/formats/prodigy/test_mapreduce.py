@@ -35,6 +35,11 @@ def test_the_phases_are_steps_one_after_the_other_in_the_worktree_of_the_run() -
     assert found["steps"][1] == {"step": "a", "shell": "a", "cwd": "${steps.worktree.output.folder}"}
 
 
+@pytest.mark.parametrize("word", ["tasks", "commands", "steps"])
+def test_a_list_of_steps_beside_the_map_is_its_setup(word: str) -> None:
+    assert tree(f"{word}: [{{shell: a}}]\n{MAP}") == tree(f"setup: [{{shell: a}}]\n{MAP}")
+
+
 def test_an_item_opens_its_worktree_first_and_is_merged_last() -> None:
     calls = "mulligan.formats.prodigy.worktrees"
 

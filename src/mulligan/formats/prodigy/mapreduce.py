@@ -54,7 +54,7 @@ def is_mapreduce(root: Node) -> bool:
 
 def mapreduce(root: Node, translation: Translation) -> Mapping:
     """A MapReduce workflow."""
-    form: Fields = MAPREDUCE.read(root, "the workflow", translation.source)
+    form: Fields = MAPREDUCE.read(_with_setup(root), "the workflow", translation.source)
     place = Place(Steps())
     named = form.node.get("name")
     handling = policy(form, named.text if isinstance(named, Scalar) else "mapreduce", translation)
@@ -68,6 +68,16 @@ def mapreduce(root: Node, translation: Translation) -> Mapping:
     )
     head = {key: form.node.get(key) for key in ("name", "description")}
     return finished({**head, **top, "breakers": handling.breakers or None}, steps, place, root)
+
+
+def _with_setup(root: Node) -> Node:
+    """The workflow, in which a plain list of steps beside the map is its setup: so the first documents have it."""
+    lists = [key for key in LISTS if isinstance(root, Mapping) and key in root.entries]
+    if len(lists) != 1 or not isinstance(root, Mapping) or "setup" in root.entries:
+        return root
+    found = Mapping(root.line, root.column)
+    found.entries = {"setup" if key == lists[0] else key: entry for key, entry in root.entries.items()}
+    return found
 
 
 def _phases(workflow: _Workflow) -> Translated:
