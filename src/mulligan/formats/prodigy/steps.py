@@ -362,7 +362,7 @@ class _Draft:
         """The keys, with what is to be said about them: what of the step is not honoured, what is read as script."""
         above = next((value for value in self.action.values() if isinstance(value, Scalar | Mapping)), None)
         for key, why in _UNHEARD:
-            if key in self.form or key in self.metadata:
+            if self.form.get(key, self.metadata.get(key)) not in (None, False):
                 at = self.form.key(key) if key in self.form else self.form.key("metadata")
                 self.translation.warn("prodigy", why, at, above=above)
         warn_of_squash(self.form.get("commit_config"), self.translation)
