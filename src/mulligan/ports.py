@@ -407,6 +407,9 @@ class Hands(Protocol):
     def can_ever(self, task: Task) -> bool:
         """Whether it could be taken if nothing else ran."""
 
+    def lacking(self, task: Task) -> str:
+        """In words, what it asks for and is not there, whatever runs."""
+
     def offer(self) -> Offer:
         """The room there is."""
 

@@ -126,7 +126,7 @@ def test_a_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity_or_wai
         assert world.status(run_id) == "completed"
         return
     failure = world.state(run_id).failures[0].failure
-    message = "no worker here can ever take it: it asks for 64 cpus, 512MiB of memory"
+    message = "no worker here can ever take it: it asks for 64 cpus (there are 2)"
     assert (failure.code, failure.message) == ("NO_CAPACITY", message)
 
 

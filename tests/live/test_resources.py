@@ -60,10 +60,10 @@ def test_one_that_does_not_fit_now_lets_smaller_ones_pass(live: Live) -> None:
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        ("cpus: 3", "no worker here can ever take it: it asks for 3 cpus"),
-        ("memory: 2GiB", "no worker here can ever take it: it asks for 1 cpu, 2.0GiB of memory"),
-        ("gpus: 1", "no worker here can ever take it: it asks for 1 cpu, 1 gpu"),
-        ("labels: [fast]", "no worker here can ever take it: it asks for 1 cpu, label 'fast'"),
+        ("cpus: 3", "no worker here can ever take it: it asks for 3 cpus (there are 2)"),
+        ("memory: 2GiB", "no worker here can ever take it: it asks for 2.0GiB of memory (there is 1.0GiB)"),
+        ("gpus: 1", "no worker here can ever take it: it asks for 1 gpu (there is none)"),
+        ("labels: [fast]", "no worker here can ever take it: it asks for label 'fast' (it has none)"),
     ],
 )
 def test_what_is_more_than_the_machine_has_is_told_at_once(live_file: Live, resources: str, message: str) -> None:

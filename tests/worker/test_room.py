@@ -48,6 +48,16 @@ def test_what_is_more_than_there_is_can_never_be_taken(work: Work, fields: dict[
     assert not work.hands.fits(work.shell("true", **fields).task)
 
 
+def test_what_is_lacking_is_said_with_what_there_is(tmp_path: Path) -> None:
+    work = Work(tmp_path, cpus=1, memory=GIB, gpus=2, labels=("ssd",))
+    task = work.shell("true", cpus=2.5, memory=2 * GIB, gpus=3, labels=("ssd", "fast")).task
+
+    assert work.hands.lacking(task) == (
+        "2.5 cpus (there is 1), 2.0GiB of memory (there is 1.0GiB), 3 gpus (there are 2), label 'fast' (it has none)"
+    )
+    work.close()
+
+
 def test_room_that_was_kept_for_nothing_is_given_back(work: Work) -> None:
     task = work.shell("true", cpus=2.0, memory=GIB).task
 

@@ -27,7 +27,6 @@ from ..core.tasks import Task, task
 from ..core.transitions import RUN_ENDED
 from ..core.turn import follow
 from ..core.verdict import unhandled
-from ..core.words import counted, size
 from ..core.workflow import encode, version
 from ..errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from ..language import check_recorded_inputs
@@ -274,7 +273,8 @@ class Drive:
         assert self.hands is not None
         if not self.hands.can_ever(wanted):
             outcome = Outcome(
-                code="NO_CAPACITY", message=f"no worker here can ever take it: it asks for {_asked(wanted)}"
+                code="NO_CAPACITY",
+                message=f"no worker here can ever take it: it asks for {self.hands.lacking(wanted)}",
             )
             pending.stopped.append(fx.StopTask(wanted.place, wanted.attempt, 0.0))
             pending.next.append(r.TaskEnded(now, wanted.place, wanted.attempt, outcome))
@@ -378,15 +378,6 @@ def new_record(turn: Turn, new: NewRun) -> RunRecord:
 
 
 _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
-
-
-def _asked(wanted: Task) -> str:
-    """What a task asks for, in words."""
-    asked = [f"{wanted.cpus:g} cpu{'' if wanted.cpus == 1 else 's'}"]
-    asked += [f"{size(wanted.memory)} of memory"] if wanted.memory else []
-    asked += [counted(wanted.gpus, "gpu")] if wanted.gpus else []
-    asked += [f"label '{label}'" for label in wanted.labels]
-    return ", ".join(asked)
 
 
 def _dated(report: r.Report, now: datetime) -> r.Report:

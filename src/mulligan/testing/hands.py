@@ -39,6 +39,9 @@ class FakeHands:
     def can_ever(self, task: Task) -> bool:
         return task.cpus <= self.slots
 
+    def lacking(self, task: Task) -> str:
+        return f"{task.cpus:g} cpus (there are {self.slots:g})"
+
     def offer(self) -> Offer:
         free = self.slots - self.reserved
         return Offer(free, 2**40, 0, (), self.host, int(free))

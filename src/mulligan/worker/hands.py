@@ -111,6 +111,9 @@ class LocalHands:
     def can_ever(self, task: Task) -> bool:
         return self._room.can_ever(task)
 
+    def lacking(self, task: Task) -> str:
+        return self._room.lacking(task)
+
     def offer(self) -> Offer:
         return self._room.offer(self.host)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..core.tasks import Task
+from ..core.words import counted, size
 from ..ports import Lease, Offer
 
 # The GPUs that a process may see, by number or name: what CUDA hears, and HIP too.
@@ -46,6 +47,18 @@ class Room:
             and task.gpus <= self.gpus
             and set(task.labels) <= set(self.labels)
         )
+
+    def lacking(self, task: Task) -> str:
+        """In words, what it asks for and is not here, and what is: `64 cpus (there are 2), 1 gpu (there is none)`."""
+        found = []
+        if task.cpus > self.cpus + _EPSILON:
+            found.append(f"{task.cpus:g} cpus ({_there(self.cpus, f'{self.cpus:g}')})")
+        if (task.memory or 0) > self.memory:
+            found.append(f"{size(task.memory or 0)} of memory (there is {size(self.memory)})")
+        if task.gpus > self.gpus:
+            found.append(f"{counted(task.gpus, 'gpu')} ({_there(self.gpus, str(self.gpus))})")
+        found += [f"label '{label}' (it has none)" for label in task.labels if label not in self.labels]
+        return ", ".join(found)
 
     def fits(self, task: Task) -> bool:
         return (
@@ -150,6 +163,10 @@ class Lookahead:
 def is_plain(task: Task) -> bool:
     """A shell task that asks for one cpu and nothing else."""
     return task.kind == "shell" and task.cpus == 1.0 and task.is_small and not task.is_careful
+
+
+def _there(number: float, shown: str) -> str:
+    return "there is none" if number == 0 else f"there {'is' if number == 1 else 'are'} {shown}"
 
 
 def _key(task: Task) -> tuple[int, str, int]:
