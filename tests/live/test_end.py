@@ -277,4 +277,4 @@ def test_what_end_gave_can_be_an_output_of_the_run(live: Live):
         """
     )
 
-    assert ran.outputs == {"result": 4}
+    assert ran.shown["outputs"] == {"result": 4}

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mulligan.formats.noetl import retries
+from mulligan.worker.actions.noetl import routing
 from mulligan.worker.actions.noetl.versions import merged
 
 from .asking import envelope, following, python, reported, result, seen
@@ -154,8 +156,8 @@ def test_a_case_may_fail_the_step(said: Any, message: str) -> None:
     [
         ({"max_attempts": 4, "initial_delay": 2, "backoff_multiplier": 3, "max_delay": 10}, [2, 6, 10, None]),
         ({"max_attempts": 2, "delay": "1s"}, [1, None]),
-        (2, [0, None]),
-        (True, [0, 0, None]),
+        (2, [1, None]),
+        (True, [1, 2, None]),
     ],
 )
 def test_a_case_may_ask_for_a_retry(monkeypatch: pytest.MonkeyPatch, said: Any, delays: list[float | None]) -> None:
@@ -169,6 +171,10 @@ def test_a_case_may_ask_for_a_retry(monkeypatch: pytest.MonkeyPatch, said: Any, 
         assert report["retryable"] is (tries + 1 < len(delays))
 
     assert found == delays
+
+
+def test_a_case_waits_as_long_as_the_retry_of_a_tool() -> None:
+    assert (routing.DELAY_DEFAULT, routing.FACTOR_DEFAULT) == (retries.DELAY_DEFAULT, retries.FACTOR_DEFAULT)
 
 
 def test_a_case_about_another_failure_asks_for_nothing() -> None:

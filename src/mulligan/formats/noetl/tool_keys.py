@@ -84,8 +84,8 @@ _PAGES = {
 }
 _FIGURES = {
     "max_attempts": Key(ATTEMPTS, "how often it is called in all"),
-    "initial_delay": Key(SECONDS, "seconds before the first retry"),
-    "backoff_multiplier": Key(GROWTH, "how much longer each further delay is"),
+    "initial_delay": Key(SECONDS, "seconds before the first retry (default 1)"),
+    "backoff_multiplier": Key(GROWTH, "how much longer each further delay is (default 2)"),
     "max_delay": Key(SECONDS, "no delay is longer"),
 }
 CASE_PAGES = Record("case_pages", {"max_attempts": Key(ATTEMPTS, "how many pages there are at most"), **NEXT_CALL.keys})

@@ -172,13 +172,17 @@ def _refusal(said: Any, names: dict[str, Any]) -> StepError:
     return StepError("VALIDATION_FAILED", str(message or "a case of the step says that it failed"), retryable=False)
 
 
+# As of a tool's own `retry` (`formats.noetl.retries`, which no worker loads).
+DELAY_DEFAULT, FACTOR_DEFAULT = 1, 2
+
+
 def _deed(said: Any, names: dict[str, Any]) -> Deed:
     """G2's words for a retry: `max_attempts` counts all calls; short forms are a number, or true."""
     told = filled(said, names)
     if not isinstance(told, dict):
         told = {"max_attempts": 3 if isinstance(told, bool) or told is None else told}
-    delay = told.get("initial_delay", told.get("delay", 0))
-    factor = told.get("backoff_multiplier", told.get("backoff", 1))
+    delay = told.get("initial_delay", told.get("delay", DELAY_DEFAULT))
+    factor = told.get("backoff_multiplier", told.get("backoff", FACTOR_DEFAULT))
     most = told.get("max_delay")
     return Deed(
         "retry",
