@@ -90,9 +90,10 @@ class Now(msgspec.Struct, eq=False):
     def _bind(self, template: Template, place: Place) -> Any:
         if len(template.parts) == 1 and isinstance(template.parts[0], str):
             return template.parts[0]
-        if reads_secrets(template):
+        reads = template.reads
+        if _are_secret(reads):
             return {"${}": [self._late(part, place) for part in template.parts]}
-        return self.render(template, place)
+        return self.evaluator.render(template, names(self.state, place, reads, {}))
 
     def _late(self, part: str | Expression, place: Place) -> Any:
         """A part of a text that holds a secret: the secret itself is for the worker to look up, the rest is text."""
@@ -106,8 +107,11 @@ class Now(msgspec.Struct, eq=False):
 
 def reads_secrets(template: Template | Expression) -> bool:
     """Whether only a worker can say what it comes to."""
-    reads = template.reads
-    return bool(reads) and any(name.startswith("secrets.") for name in reads)
+    return _are_secret(template.reads)
+
+
+def _are_secret(reads: Iterable[str]) -> bool:
+    return any(name.startswith("secrets.") for name in reads)
 
 
 # A plain path: evaluated, it gives what is in the artifact that it leads to.

@@ -237,16 +237,13 @@ class Cel:
         self._contents = None if fetch is None else Contents(fetch)
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
-        return evaluate_whole(expression, self._with_env(names, expression.reads), self._contents)
+        return evaluate_whole(expression, {**names, "env": self._env}, self._contents)
 
     def render(self, template: Template, names: Mapping[str, Any]) -> Any:
-        return render(template, self._with_env(names, template.reads), self._contents)
+        return render(template, {**names, "env": self._env}, self._contents)
 
     def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
-        return condition(expression, self._with_env(names, expression.reads), self._contents)
-
-    def _with_env(self, names: Mapping[str, Any], reads: tuple[str, ...]) -> Mapping[str, Any]:
-        return {**names, "env": self._env} if "env" in reads else names
+        return condition(expression, {**names, "env": self._env}, self._contents)
 
 
 def _failed(expression: Expression, reason: str) -> ExpressionFailed:
