@@ -622,7 +622,10 @@ def test_one_approval_of_many_is_named_by_its_place():
     ("words", "said"),
     [
         (("go", "--reason", "x"), "error[step.not_waiting]: 'go' does not wait for an approval\n"),
-        (("nope", "--reason", "x"), "error[step.unknown]: 'nope' is not a step of run 1\n"),
+        (
+            ("nope", "--reason", "x"),
+            "error[step.unknown]: 'nope' is not a step of run 1\n  those that there are: mulligan show 1\n",
+        ),
         (("gate",), "error[input.invalid]: an approval needs a reason\n  say why: --reason TEXT\n"),
     ],
     ids=["not asking", "unknown", "no reason"],

@@ -125,6 +125,11 @@ def test_a_step_that_asks_a_person_waits():
             "error[step.unknown]: 'biuld' is not a step of workflow 'release'\n  did you mean 'build'?\n",
         ),
         (
+            ("7",),
+            "error[step.unknown]: '7' is not a step of workflow 'release'\n"
+            "  those that there are: mulligan graph FILE\n",
+        ),
+        (
             ("deploy", "--result", "repair=1"),
             "error[step.unknown]: step 'deploy' reads no result of 'repair'\n  it reads build\n",
         ),
@@ -137,7 +142,7 @@ def test_a_step_that_asks_a_person_waits():
             "error[input.invalid]: workflow 'release' has no input 'size'\n  it has 'target'\n",
         ),
     ],
-    ids=["step", "result", "json", "input"],
+    ids=["step", "number", "result", "json", "input"],
 )
 def test_a_step_that_makes_no_sense_is_refused_and_nothing_runs(words: tuple[str, ...], said: str):
     refused = mulligan("step", workflow(FLOW), *words)
@@ -349,6 +354,27 @@ def test_a_step_that_reads_what_nobody_handed_over_says_how_to_hand_it_over():
         "",
         "step 'check' failed, EXPRESSION_FAILED: 'over' gave nothing, not a list\n"
         "  what 'build' gave is null here; to hand it over: --result build=JSON\n",
+    )
+
+
+def test_of_several_results_that_nobody_handed_over_the_one_that_was_read_is_named():
+    said = mulligan(
+        "step",
+        workflow("""\
+name: release
+steps:
+  - {step: first, shell: echo}
+  - {step: second, shell: echo}
+  - {step: third, needs: [first, second], shell: "echo ${steps.first.output} ${steps.second.output.path}"}
+"""),
+        "third",
+    )
+
+    assert said == (
+        1,
+        "",
+        "step 'third' failed, EXPRESSION_FAILED: 'steps.second.output.path': the field 'path' is read from null\n"
+        "  what 'first', 'second' gave is null here; to hand it over: --result second=JSON\n",
     )
 
 

@@ -153,11 +153,11 @@ error[language.type]: build.yaml:1:1: a workflow is a mapping, and this is a lis
 
 def test_a_file_of_nobody_whom_we_know_is_told_so() -> None:
     assert (
-        refusal("name: ci\njobs:\n  build: {runs-on: x}\n")
-        == """\
+        refusal("name: ci\njobs:\n  build: {runs-on: x}\n") == """\
 error[language.unknown_key]: build.yaml:2:1: 'jobs' is not a key of the workflow
   2 | jobs:
-    | ^^^^ did you mean 'steps'? this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred"""
+    | ^^^^ did you mean 'steps'? this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred; """
+        "if it should be: --format SYSTEM"
     )
 
 

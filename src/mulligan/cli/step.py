@@ -83,16 +83,17 @@ def _try_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | No
             ending = driver.drive(run_id)
         found = service.show(run_id)
         _show(service, run_id, step, found, as_json=as_json)
-        _say_what_is_null((found["steps"][step]["failure"] or {}).get("code"), kept)
+        _say_what_is_null(found["steps"][step]["failure"] or {}, kept)
         _say_where(run_id, home)
     return exit_code(ending, found["status"])
 
 
-def _say_what_is_null(code: str | None, kept: Sequence[Any]) -> None:
+def _say_what_is_null(failure: dict[str, Any], kept: Sequence[Any]) -> None:
     """An expression that fails here most likely reads what nobody handed over."""
     nulls = [one.step for one in kept if one.output is None]
-    if code == "EXPRESSION_FAILED" and nulls:
-        complain(f"  what {quoted(nulls)} gave is null here; to hand it over: --result {nulls[0]}=JSON")
+    if failure.get("code") == "EXPRESSION_FAILED" and nulls:
+        first = next((name for name in nulls if f"steps.{name}." in failure["message"]), nulls[0])
+        complain(f"  what {quoted(nulls)} gave is null here; to hand it over: --result {first}=JSON")
 
 
 def _say_where(run_id: int, home: str | None) -> None:

@@ -52,7 +52,7 @@ def advice(root: Node) -> str:
     if isinstance(steps, Sequence) and any(_says(step, _SAME_IN_BOTH) for step in steps.items):
         return "in a file of Prodigy's steps have none: --format prodigy"
     if root.entries.keys() & WORKFLOW.keys.keys() <= {"name", "description"}:
-        return "this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred"
+        return "this is no file of ours, nor one of Torc, Prodigy, NoETL or Alphred; if it should be: --format SYSTEM"
     return ""
 
 

@@ -268,7 +268,7 @@ _SYNTAX: tuple[tuple[str, str, str], ...] = (
 
 
 def _refuse_syntax(source: Source, error: MarkedYAMLError) -> Refusal:
-    if unquoted := _refuse_unquoted(source, error):
+    if unquoted := _refuse_unquoted(source, error) or _refuse_brace(source, error):
         return unquoted
     said = str(error.problem or error.context or error)
     message, hint = next(((m, h) for words, m, h in _SYNTAX if words in said), (said.lower(), ""))
@@ -297,3 +297,16 @@ def _refuse_unquoted(source: Source, error: MarkedYAMLError) -> Refusal | None:
     message = "a text with '${' needs quotes inside '{…}' and '[…]', where a brace has a meaning"
     place = first.line + before.count("\n"), len(before) - before.rfind("\n") - 1
     return source.refuse_at("yaml", message, *place, len(unquoted.text), hint=unquoted.hint)
+
+
+def _refuse_brace(source: Source, error: MarkedYAMLError) -> Refusal | None:
+    """The refusal of a brace in the middle of a text, as in `[work_{i}]`, where the parser stumbled over that."""
+    mark = error.problem_mark
+    if mark is None or mark.column == 0:
+        return None
+    line = source.line(mark.line)
+    before = line[mark.column - 1 : mark.column]
+    if not line.startswith("{", mark.column) or not (before.isalnum() or before in "_-."):
+        return None
+    message = "a text with '{' needs quotes inside '{…}' and '[…]', where a brace has a meaning"
+    return source.refuse_at("yaml", message, mark.line, mark.column, hint="put the whole text into quotes")

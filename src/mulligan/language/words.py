@@ -77,6 +77,10 @@ _FOREIGN = {
     "connection": "dsn url database",
     "on_item_failure": "on_error error_policy",
     "required": "optional",
+    # Keys of Torc's and Prodigy's, whose files are read as well.
+    "depends_on": "needs depends requires dependencies after upstream",
+    "failure_handler": "retry retries on_failure on_error retry_policy",
+    "id": "step",
 }
 
 # Where a key is known, what to do with words that belong elsewhere; a text that is empty says that we have no equal,

@@ -162,7 +162,7 @@ class Reading:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
         state = self.state(run_id)
         if step_name(place) not in state.places:
-            hint = did_you_mean(place, state.graph.nodes)
+            hint = did_you_mean(place, state.graph.nodes) or f"those that there are: mulligan show {run_id}"
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
     def output(self, run_id: int, place: str) -> Any:

@@ -84,9 +84,8 @@ def found_step(workflow: Workflow, step: str) -> Step:
     found = next((one for one in workflow.steps if one.name == step), None)
     if found is None:
         names = [one.name for one in workflow.steps]
-        raise UnknownStep(
-            f"'{step}' is not a step of workflow '{workflow.name}'", hint=did_you_mean(step, names), step=step
-        )
+        hint = did_you_mean(step, names) or "those that there are: mulligan graph FILE"
+        raise UnknownStep(f"'{step}' is not a step of workflow '{workflow.name}'", hint=hint, step=step)
     return found
 
 

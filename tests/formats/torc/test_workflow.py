@@ -287,6 +287,16 @@ REFUSED = [
         "  3 | failure_handler: []\n"
         "    | ^^^^^^^^^^^^^^^ did you mean 'failure_handlers'?",
     ),
+    # words of other systems
+    (
+        "jobs: [{name: a, command: x, needs: [b], retry: 3}]",
+        "error[language.unknown_key]: w.yaml:2:30: 'needs' is not a key of job 'a'\n"
+        "  2 | jobs: [{name: a, command: x, needs: [b], retry: 3}]\n"
+        "    |                              ^^^^^ did you mean 'depends_on'?\n"
+        "error[language.unknown_key]: w.yaml:2:42: 'retry' is not a key of job 'a'\n"
+        "  2 | jobs: [{name: a, command: x, needs: [b], retry: 3}]\n"
+        "    |                                          ^^^^^ did you mean 'failure_handler'?",
+    ),
     # words of earlier versions
     (
         "jobs: [{name: a, command: x, blocked_by: [a], resource_requirements_name: r}]",

@@ -236,6 +236,7 @@ STEP = Dialect(
         "outcome": "the outcome of a step is read as 'output'",
         "sink": "write it as a step of its own",
         "save": "write it as a step of its own",
+        **dict.fromkeys(("needs", "depends_on"), "write it as an arc: in 'next' of the step that comes before"),
     },
 )
 TARGET = Dialect(
