@@ -126,7 +126,7 @@ REFUSED = {
         "error[language.prodigy]: flow.yml:1:25: secrets of the provider 'vault' are not looked up\n"
         "  1 | secrets: {A: {provider: vault, key: x}}\n"
         "    |                         ^^^^^ have a variable hold it, and write 'provider: env'; "
-        "or convert the file, and write '{command: …}'",
+        "converted, the file may say '{command: …}' instead",
     ),
     "a secret with a version": (
         "secrets: {A: {provider: env, key: x, version: 2}}\n",

@@ -56,7 +56,7 @@ class Steps:
     def _of_node(self, node: TreeNode) -> list[Mapping]:
         if node.kind == "tool":
             message = f"node '{node.key}' is a tool, and Alphred has not said yet what one does"
-            hint = "make it an agent, or convert the file and write a shell, http or python step in its place"
+            hint = "make it an agent; converted, the file may have a shell, http or python step in its place"
             raise self._source.refuse("tool", message, node.fields.at(_type_key(node)), hint=hint)
         self._check_role(node)
         if node.kind == "human":

@@ -258,7 +258,7 @@ MISSING_TOOLS = {
     "script": "use 'shell' or 'python' with its 'script'",
     "artifact": "results of any size are kept: read the step's result",
     "mcp": "use 'python' or 'http'",
-    "agent": "convert the file, and write the step with 'agent:'",
+    "agent": "write 'noop' for now, convert the file, and write the step with 'agent:'",
     "iterator": "write it as 'loop' of a step",
     "playbooks": "write one step per playbook",
     "gateway": "use 'http'",

@@ -213,7 +213,7 @@ def _read_secrets(fields: Fields, reading: _Reading) -> None:
 def _where(form: Fields, reading: _Reading) -> dict[str, str]:
     kind = form.get("provider", "env")
     if kind not in ("env", "file"):
-        hint = "have a variable hold it, and write 'provider: env'; or convert the file, and write '{command: …}'"
+        hint = "have a variable hold it, and write 'provider: env'; converted, the file may say '{command: …}' instead"
         message = f"secrets of the provider '{kind}' are not looked up"
         raise reading.translation.source.refuse("prodigy", message, form.at("provider"), hint=hint)
     if "version" in form:
