@@ -359,7 +359,8 @@ def test_an_item_in_conflict_with_one_before_it_fails_and_its_work_stays(
 
     assert caught.value.message == (
         "'base.txt' changed both on 'mulligan/run-1-item-1' and on 'mulligan/run-1': "
-        f"merge 'mulligan/run-1' in {second['worktree']} and commit, then: mulligan items 1 map --retry"
+        f"merge 'mulligan/run-1' (or 'main', when the run is merged) in {second['worktree']} and commit, "
+        "then: mulligan items 1 map --retry"
     )
     assert Path(run["folder"], "base.txt").read_text() == "first\n"
     assert merge_run(run)["kept"] == [second["worktree"]]

@@ -68,9 +68,8 @@ def merge_item(run: Work, item: Work, result: Any = None) -> Any:
         if _has_branch(item):
             _made_again(item)
             _commit_leftovers(of_run, run)
-            _take_up(
-                item, run["branch"], f"mulligan items {_number(run)} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
-            )
+            again = f"mulligan items {_number(run)} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
+            _take_up(item, run["branch"], again, later=run["target"])
             of_run("merge", "--quiet", "--ff-only", item["branch"])
         _remove(item, alone)
     return result
@@ -216,22 +215,28 @@ def _commit_leftovers(git: Git, work: Work) -> None:
     git.commit_all(f"What {work['session']} left uncommitted")
 
 
-def _take_up(work: Work, base: str, then: str) -> None:
-    """Bring what is in `base` into the branch. A conflict is a failure, and the branch stays as it was."""
+def _take_up(work: Work, base: str, then: str, later: str = "") -> None:
+    """Bring what is in `base` into the branch. A conflict is a failure, and the branch stays as it was.
+
+    `later` is the branch to name when `base` is gone, since it was merged into that one.
+    """
     git = Git(work["worktree"])
     unsolved = git.paths("diff", "--name-only", "--diff-filter=U")
     if not unsolved:
         _commit_leftovers(git, work)
     conflicts = unsolved or git.merge(base)
     if conflicts:
-        raise StepError("MERGE_CONFLICT", _conflict(work, base, conflicts, then), retryable=False, details=_place(work))
+        raise StepError(
+            "MERGE_CONFLICT", _conflict(work, base, conflicts, then, later), retryable=False, details=_place(work)
+        )
 
 
-def _conflict(work: Work, base: str, conflicts: list[str], then: str) -> str:
+def _conflict(work: Work, base: str, conflicts: list[str], then: str, later: str) -> str:
     files = ", ".join(f"'{path}'" for path in conflicts[:5]) + (" and others" if len(conflicts) > 5 else "")
+    instead = f" (or '{later}', when the run is merged)" if later else ""
     return (
         f"{files} changed both on '{work['branch']}' and on '{base}': "
-        f"merge '{base}' in {work['worktree']} and commit, then: {then}"
+        f"merge '{base}'{instead} in {work['worktree']} and commit, then: {then}"
     )
 
 
