@@ -41,6 +41,20 @@ def test_what_is_written_runs_as_the_file_does() -> None:
     assert steps(mulligan("run", "ours.yaml", "--json")) == steps(as_it_is)
 
 
+def test_a_file_that_is_there_is_kept_unless_that_is_said() -> None:
+    workflow(TORC, "sweep.yaml")
+    Path("ours.yaml").write_text("mine\n")
+
+    said = mulligan("convert", "sweep.yaml", "-o", "ours.yaml")
+
+    assert (said.code, Path("ours.yaml").read_text()) == (2, "mine\n")
+    assert said.err == (
+        "error[usage]: 'ours.yaml' is there already, and may be more than a conversion by now\n  say --force\n"
+    )
+    assert mulligan("convert", "sweep.yaml", "-o", "ours.yaml", "--force").code == 0
+    assert "step: prepare" in Path("ours.yaml").read_text()
+
+
 def test_it_is_written_to_standard_output_where_no_file_is_named() -> None:
     mulligan("convert", workflow(TORC, "sweep.yaml"), "-o", "ours.yaml")
 

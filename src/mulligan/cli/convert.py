@@ -18,6 +18,7 @@ def convert(
     file: Annotated[Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred.")],
     system: System = None,
     out: Annotated[Path | None, Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")] = None,
+    force: Annotated[bool, Option("--force", help="Write it though OUT is there already.")] = False,
     as_json: Annotated[
         bool, Option("--json", help="Print one JSON object: the text, and what was warned about.")
     ] = False,
@@ -29,6 +30,8 @@ def convert(
     """
     if out is not None and out.resolve() == file.resolve():
         raise UsageRefused(f"'{out}' is the file itself", hint="name another one for what is written")
+    if out is not None and out.is_file() and not force:
+        raise UsageRefused(f"'{out}' is there already, and may be more than a conversion by now", hint="say --force")
     found = converted(file, named=system)
     _tell(file, found, as_json=as_json)
     data = found.text.encode("utf-8", "surrogateescape")

@@ -173,6 +173,19 @@ def test_a_case_may_ask_for_a_retry(monkeypatch: pytest.MonkeyPatch, said: Any, 
     assert found == delays
 
 
+@pytest.mark.parametrize("failure", [None, {"code": "EXCEPTION", "message": "ZeroDivisionError: division by zero"}])
+def test_a_case_that_cannot_be_asked_does_not_stand_in_the_place_of_the_failure(failure: Any) -> None:
+    report = reported(
+        tool=python("1 / 0"), cases=[case("{{ evnt.name == 'call.error' }}", {"next": "b"})], failure=failure
+    )
+
+    assert (report["code"], report["retryable"]) == ("EXCEPTION", False)
+    assert report["message"] == (
+        "ZeroDivisionError: division by zero; and where that leads cannot be told: "
+        "'{{ evnt.name == 'call.error' }}': 'evnt' is not defined"
+    )
+
+
 def test_a_case_waits_as_long_as_the_retry_of_a_tool() -> None:
     assert (routing.DELAY_DEFAULT, routing.FACTOR_DEFAULT) == (retries.DELAY_DEFAULT, retries.FACTOR_DEFAULT)
 

@@ -49,6 +49,15 @@ def final(error: StepError) -> StepError:
     return again(error, FAIL, FAIL.attempts)
 
 
+def beside(error: StepError, unasked: StepError) -> StepError:
+    """The failure, and that its cases and arcs cannot be asked about it. What they decide themselves is theirs."""
+    if unasked.code != "EXPRESSION_FAILED":
+        return unasked
+    message = f"{error.message}; and where that leads cannot be told: {unasked.message}"
+    found = StepError(error.code, message, severity=error.severity, retryable=False, details=error.details)
+    return found.with_traceback(error.__traceback__)
+
+
 def output_view(result: Any, error: dict[str, Any] | None, attempt: int) -> dict[str, Any]:
     """`output` as rules and arcs read it."""
     found = {"status": "error" if error else "ok", "data": answer(result), "error": error, "ref": None}

@@ -7,8 +7,9 @@ from typing import Any
 from mulligan import StepError
 
 from . import failures
-from .calling import again, carried_out, final, outcome_names, tries_before, unsatisfied
+from .calling import again, beside, carried_out, final, outcome_names, tries_before, unsatisfied
 from .context import Context, result_of
+from .policy import Deed
 from .routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
 from .templates import filled
 
@@ -53,7 +54,7 @@ def _done(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, A
     try:
         result, output = carried_out(routes.with_pages(tool), context)
     except StepError as error:
-        deed = routes.retry(AFTER_FAILURE, outcome_names(None, failures.view(error), tries + 1))
+        deed = _retry_after(error, routes, tries)
         if deed is None and routes.decide_retries:
             raise final(error) from None
         raise again(error, deed, tries) if deed else error from None
@@ -62,6 +63,14 @@ def _done(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, A
     if deed := routes.retry(AFTER_SUCCESS[:1], now):
         raise again(unsatisfied(context), deed, tries)
     return given, now
+
+
+def _retry_after(error: StepError, routes: Routes, tries: int) -> Deed | None:
+    """What the cases say of trying again. Cases that cannot be asked do not stand in the place of the failure."""
+    try:
+        return routes.retry(AFTER_FAILURE, outcome_names(None, failures.view(error), tries + 1))
+    except StepError as unasked:
+        raise beside(error, unasked) from None
 
 
 def _envelope(result: Any, context: Context, following: list[str], status: str = "ok") -> dict[str, Any]:
@@ -78,7 +87,10 @@ def _routed(failure: dict[str, Any], context: Context, routes: Routes) -> dict[s
     )
     view = failures.view(error)
     context.know({"status": "error", "error": view})
-    following = routes.taken(AFTER_FAILURE, outcome_names(None, view, 1), is_failure=True)
+    try:
+        following = routes.taken(AFTER_FAILURE, outcome_names(None, view, 1), is_failure=True)
+    except StepError as unasked:
+        raise beside(error, unasked) from None
     if not following:
         raise error
     return _envelope({"status": "error", "error": view}, context, following, "error")
