@@ -152,6 +152,26 @@ def test_a_character_of_json_may_be_written_as_two_halves(text: str) -> None:
     assert plain(parse_json(Source(text, "w.json"))) == {"a": "😀"}
 
 
+def test_json_with_comments_is_read_as_it_is_meant() -> None:
+    assert plain(parse_json(Source('{\n  // one\n  "a": [1,],\n}', "w.json"))) == {"a": [1]}
+
+
+def test_a_comma_that_json_lacks_is_missed_where_it_belongs() -> None:
+    with pytest.raises(Refusal) as refused:
+        parse_json(Source('{\n  "a": 1\n  "b": 2\n}', "w.json"))
+
+    assert refused.value.problem.render() == (
+        "error[language.json]: w.json:3:3: a ',' or '}' is expected here\n  3 |   \"b\": 2\n    |   ^"
+    )
+
+
+def test_yaml_in_a_file_of_json_is_refused_as_yaml() -> None:
+    with pytest.raises(Refusal) as refused:
+        parse_json(Source("a: [1\nb: 2", "w.json"))
+
+    assert refused.value.problem.code == "language.yaml"
+
+
 def test_a_workflow_of_ours_may_be_written_in_json5(tmp_path: Path) -> None:
     file = tmp_path / "greet.json5"
     file.write_text("{name: 'greet', steps: [{step: 'hi', shell: 'echo hi', /* no needs */}]}")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from mulligan.formats.scanner import Scanner, put
 from mulligan.language import document as yaml
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, shorten
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
 from mulligan.language.patterns import pattern
 
 _HALF = pattern(r"\\u[dD][89abAB]")
@@ -42,8 +42,18 @@ def parse(source: Source) -> Node:
 
 
 def parse_json(source: Source) -> Node:
-    """The one value in a file of JSON. That is YAML, and read faster as such, but for characters written as two."""
-    return parse(source) if _HALF.search(source.text) else yaml.parse(source)
+    """The one value in a file of JSON. That is YAML, and read faster as such, but for characters written as two.
+
+    What is no YAML is read once more: it may have comments, and if not, what is wrong with it is told more exactly.
+    """
+    if _HALF.search(source.text):
+        return parse(source)
+    try:
+        return yaml.parse(source)
+    except Refusal:
+        if not source.text.lstrip().startswith(("{", "[", "/")):
+            raise
+        return parse(source)
 
 
 class _Reader(Scanner):
