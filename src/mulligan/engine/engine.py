@@ -170,10 +170,9 @@ class Engine:
 
     def let_go(self) -> None:
         """Give every turn back: others may go on where we stop."""
-        turns = [drive.turn for drive in self.drives.values()]
+        self.store.release([drive.turn for drive in self.drives.values()])
         for drives in (self.drives, self._told, self._queuing):
             drives.clear()
-        self.store.release(turns)
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 

@@ -161,14 +161,17 @@ class Driver:
     def _tear_down(self) -> None:
         """In order: nothing of ours runs any more when the store hears that we are gone."""
         self._close_hands()
-        is_known = True
+        # Where the store has not heard it: our lock is free in a moment, whoever comes next sees it, and buries us.
+        self._put_down(is_known=self._retire() or self._retire())
+
+    def _retire(self) -> bool:
+        """Whether the store has heard that we are gone. A connection that was lost is noticed by who uses it first."""
         try:
             self.engine.let_go()
             self.store.retire(self.name)
         except StoreUnavailable:
-            # Our lock is free in a moment: whoever comes next sees it, and buries us.
-            is_known = False
-        self._put_down(is_known=is_known)
+            return False
+        return True
 
     def _close_hands(self) -> None:
         if self.hands is not None:
