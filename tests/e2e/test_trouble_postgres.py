@@ -140,3 +140,14 @@ def test_a_worker_that_hangs_in_a_transaction_holds_up_nobody(schema_url: str) -
     assert is_buried
     hung.close()
     other.close()
+
+
+def test_a_worker_whose_connection_was_lost_while_it_was_idle_still_says_farewell(
+    tmp_path: Path, named_url: str
+) -> None:
+    stage = Stage(tmp_path, named_url)
+    with stage.service() as service, service.driver(None):
+        lose_connections(named_url)
+
+    with stage.service() as later:
+        assert later.store.workers() == []
