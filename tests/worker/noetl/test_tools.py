@@ -283,6 +283,14 @@ def test_steps_that_run_side_by_side_take_turns_at_the_shared_duckdb(work: Work)
         ),
         ({"kind": "shell"}, "the tool 'shell' has no 'cmds'"),
         (
+            {"kind": "http", "url": "http://127.0.0.1:9", "timeout": "soon"},
+            "'timeout' is 'soon', and a number of seconds is expected",
+        ),
+        (
+            {"kind": "http", "url": "http://127.0.0.1:9", "verify": "maybe"},
+            "'verify' is 'maybe', and true or false is expected",
+        ),
+        (
             {"kind": "shell", "cmds": "true", "timeout_seconds": "soon"},
             "'timeout_seconds' is 'soon', and a number of seconds is expected",
         ),

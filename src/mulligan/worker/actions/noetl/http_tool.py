@@ -7,10 +7,13 @@ from typing import Any
 from .. import http
 from .call import Call
 from .credentials import authorization, basic, named, refused
+from .policy import time_limit
 from .templates import filled, filled_text
 
 _FORM = "application/x-www-form-urlencoded"
 _WITHOUT_BODY = ("GET", "HEAD")
+# Their word, and ours.
+_FLAGS = {"verify": "verify", "verify_ssl": "verify", "follow_redirects": "follow_redirects"}
 
 
 def run(tool: dict[str, Any], call: Call) -> Any:
@@ -70,14 +73,21 @@ def _authorized(tool: dict[str, Any], headers: dict[str, Any], call: Call) -> di
 
 
 def _how(tool: dict[str, Any]) -> dict[str, Any]:
-    return {key: tool[key] for key in ("timeout", "verify", "verify_ssl", "follow_redirects") if key in tool}
+    return {key: tool[key] for key in ("timeout", *_FLAGS) if key in tool}
 
 
 def _limits(how: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {}
-    if isinstance(timeout := how.get("timeout"), int | float) and timeout > 0:
-        said |= {"read_timeout": float(timeout), "connect_timeout": float(min(timeout, http.CONNECT_SECONDS))}
-    for key, ours in (("verify", "verify"), ("verify_ssl", "verify"), ("follow_redirects", "follow_redirects")):
-        if isinstance(how.get(key), bool):
-            said[ours] = how[key]
+    if how.get("timeout") is not None:
+        seconds = time_limit(how["timeout"], "timeout")
+        said |= {"read_timeout": seconds, "connect_timeout": min(seconds, http.CONNECT_SECONDS)}
+    for key, ours in _FLAGS.items():
+        if how.get(key) is not None:
+            said[ours] = _flag(how[key], key)
     return said
+
+
+def _flag(value: Any, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise refused(f"'{key}' is {value!r}, and true or false is expected")
+    return value

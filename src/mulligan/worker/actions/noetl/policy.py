@@ -93,6 +93,13 @@ def seconds(value: Any) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
+def time_limit(value: Any, key: str) -> float:
+    """How long something may take, in seconds."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        raise refused(f"'{key}' is {value!r}, and a number of seconds is expected")
+    return float(value)
+
+
 def _number(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refused(f"'{key}' of a rule is '{value}', and a number is expected")

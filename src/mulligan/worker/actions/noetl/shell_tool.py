@@ -14,6 +14,7 @@ from mulligan import StepError
 
 from .call import Call
 from .credentials import refused
+from .policy import time_limit
 from .templates import filled, filled_text
 
 TIMEOUT_SECONDS = 600.0
@@ -27,7 +28,8 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     if said is None:
         raise refused("the tool 'shell' has no 'cmds'")
     commands = [filled_text(str(text), call.names) for text in (said if isinstance(said, list) else [said])]
-    until = time.monotonic() + _seconds(filled(tool.get("timeout_seconds", TIMEOUT_SECONDS), call.names))
+    limit = filled(tool.get("timeout_seconds", TIMEOUT_SECONDS), call.names)
+    until = time.monotonic() + time_limit(limit, "timeout_seconds")
     environment, folder = _environment(tool, call), filled_text(str(tool.get("cwd") or "."), call.names)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         for command in commands:
@@ -37,12 +39,6 @@ def run(tool: dict[str, Any], call: Call) -> Any:
         printed, complained = _read(out), _read(err)
     _repeat(printed, complained)
     return {"status": "success", "exit_code": 0, "stdout": printed, "stderr": complained}
-
-
-def _seconds(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-        raise refused(f"'timeout_seconds' is {value!r}, and a number of seconds is expected")
-    return float(value)
 
 
 def _environment(tool: dict[str, Any], call: Call) -> dict[str, str]:
