@@ -275,6 +275,18 @@ class Live:
             child.kill()
             child.communicate()
 
+    def run_killed_when_up(self, text: str) -> Ran:
+        """Run it until a command says `up` into the pipe of that name, kill its driver, put `go` there, resume it."""
+        self.write("flow.yaml", text)
+        os.mkfifo(self.folder / "up")
+        with self.process("run", "flow.yaml") as driver:
+            assert (self.folder / "up").read_text() == "up\n"
+            driver.kill()
+            driver.wait()
+            self.write("go")
+            wait_until(lambda: not self.service.is_driven(1))
+            return self.resume(1)
+
     @property
     def environment(self) -> dict[str, str]:
         """What a process needs to find the same runs."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from mulligan.language import load
 from mulligan.service.driver import Capacity
 from mulligan.service.verbs import prepare
 
-from .runner import Live, Ran, wait_until
+from .runner import Live, Ran
 
 WIDE = Capacity(cpus=16.0, memory=4 << 30)
 
@@ -311,16 +309,7 @@ steps:
 
 
 def test_what_the_commands_of_an_item_gave_is_known_after_its_driver_was_killed(live: Live) -> None:
-    live.write("flow.yaml", KILLED)
-    os.mkfifo(live.folder / "up")
-
-    with live.process("run", "flow.yaml") as driver:
-        assert Path(live.folder / "up").read_text() == "up\n"
-        driver.kill()
-        driver.wait()
-        live.write("go")
-        wait_until(lambda: not live.service.is_driven(1))
-        ran = live.resume(1)
+    ran = live.run_killed_when_up(KILLED)
 
     assert results(ran, "pack") == ["a is packed, true"]
     assert live.lines("ran") == ["first"]

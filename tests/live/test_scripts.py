@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from mulligan.core import events as e
 
-from .runner import Live, wait_until
+from .runner import Live
 
 # Names that are about the task itself, whatever it is.
 OF_EVERY_TASK = {f"MULLIGAN_{name}" for name in "OUTPUT ERROR FENCE IDEMPOTENCY_KEY WORKER CPUS".split()}
@@ -168,16 +165,7 @@ steps:
 
 
 def test_a_script_whose_driver_is_killed_runs_again_for_the_same_reserved_retry(live: Live):
-    live.write("flow.yaml", HELD)
-    os.mkfifo(live.folder / "up")
-
-    with live.process("run", "flow.yaml") as driver:
-        assert Path(live.folder / "up").read_text() == "up\n"
-        driver.kill()
-        driver.wait()
-        live.write("go")
-        wait_until(lambda: not live.service.is_driven(1))
-        ran = live.resume(1)
+    ran = live.run_killed_when_up(HELD)
 
     assert (ran.status, live.lines("tried"), live.lines("scripts")) == ("completed", ["1", "2"], ["1", "1"])
     assert [(fact.attempt, fact.number) for fact in ran.facts(e.RetryScheduled)] == [(2, 1)]
