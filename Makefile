@@ -56,7 +56,7 @@ pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	rm -rf bench/.envs
-	find src tests bench examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The project itself comes last and without a build environment of its own: its backend is one of the pins.
 $(STAMP): pyproject.toml requirements/dev.txt

@@ -10,8 +10,7 @@ from uuid import uuid4
 import pytest
 
 from mulligan.worker.processes import environment_of, send, snapshot
-
-from .stage import Stage
+from proof.stage import Stage
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,8 @@ import pytest
 
 from mulligan.core.artifacts import is_artifact, referred
 from mulligan.service.verbs import Service
-
-from .mortals import mortals
-from .stage import Stage
+from proof.crashes.mortals import mortals
+from proof.stage import Stage
 
 LARGE = """
 name: large

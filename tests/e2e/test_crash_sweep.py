@@ -12,9 +12,8 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.service.verbs import Service
-
-from .mortals import DONE_ONCE, EVERYTHING, Ended, Mortals, done, mortals, undisturbed
-from .stage import Stage, outcome
+from proof.crashes.mortals import DONE_ONCE, EVERYTHING, Ended, Mortals, done, mortals, undisturbed
+from proof.stage import Stage, outcome
 
 POINTS = ("before_commit", "after_commit", "after_lease", "before_report")
 DEATHS_MAX = 100

@@ -13,9 +13,8 @@ from mulligan.language import load_text
 from mulligan.ports import Commit, Committed, Store
 from mulligan.service.driver import Capacity
 from mulligan.service.verbs import Service, prepare
-
-from .mortals import DONE_ONCE, EVERYTHING, done
-from .stage import Stage, outcome
+from proof.crashes.mortals import DONE_ONCE, EVERYTHING, done
+from proof.stage import Stage, outcome
 
 COMMITS_MAX = 100
 

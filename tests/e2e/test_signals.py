@@ -11,8 +11,7 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.service.home import DATABASE
-
-from .stage import Stage, answered, heard, wait_until
+from proof.stage import Stage, answered, heard, wait_until
 
 # The first time it takes for ever; when it is asked to end it says so.
 PATIENT = """

@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from mulligan.service.home import DATABASE
+from proof.stage import Stage, answered, heard, wait_until
 
-from .stage import Stage, answered, heard, wait_until
 from .three import THREE, begun, expect_done_once
 
 # -- a full disk -----------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from mulligan.ports import WorkerRecord
 from mulligan.service.verbs import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
+from proof.crashes.dying import lose_connections
+from proof.crashes.mortals import DONE_ONCE, EVERYTHING, done, mortals, undisturbed
+from proof.stage import Stage, answered, heard, outcome, wait_until
 
-from .dying import lose_connections
-from .mortals import DONE_ONCE, EVERYTHING, done, mortals, undisturbed
-from .stage import HERE, Stage, answered, heard, outcome, wait_until
 from .three import THREE, begun, expect_done_once
 
 CUTS_MAX = 100
@@ -89,7 +89,7 @@ def test_a_run_can_be_interrupted_while_its_server_is_away_and_be_resumed_when_i
 def worker(tmp_path: Path, named_url: str) -> Iterator[tuple[Stage, subprocess.Popen[str]]]:
     """A worker with a short lease, and the stage it serves."""
     stage = Stage(tmp_path, named_url)
-    process = stage.start_program(HERE / "serving.py", LEASE_SECONDS)
+    process = stage.start_program("-m", "proof.serving", LEASE_SECONDS)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"
     yield stage, process

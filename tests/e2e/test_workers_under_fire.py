@@ -25,9 +25,8 @@ from mulligan.errors import RunFinished
 from mulligan.language import load
 from mulligan.service.verbs import Service, prepare
 from mulligan.worker.processes import send, snapshot
-
-from .dying import lose_connections
-from .stage import HERE, Stage, wait_until
+from proof.crashes.dying import lose_connections
+from proof.stage import Stage, wait_until
 
 LEASE_SECONDS = 1.5
 WORKERS = 3
@@ -83,7 +82,7 @@ class Fleet:
     def fill(self) -> None:
         with (self.stage.folder / "said").open("a") as said:
             while len(self.workers) < WORKERS:
-                self.workers.append(self.stage.start_program(HERE / "serving.py", LEASE_SECONDS, stderr=said))
+                self.workers.append(self.stage.start_program("-m", "proof.serving", LEASE_SECONDS, stderr=said))
 
     # -- what can happen to one of them
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from .stage import Stage, answered, wait_until
+from proof.stage import Stage, answered, wait_until
 
 # The second waits for somebody to say "go".
 THREE = """

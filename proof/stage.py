@@ -20,8 +20,9 @@ from mulligan.worker.processes import environment_of, snapshot
 
 Found = TypeVar("Found")
 
-HERE = Path(__file__).parent
-ACT = HERE / "act.sh"
+ACT = Path(__file__).with_name("act.sh")
+# Where `mulligan` and `proof` are found by the processes that are started here.
+ROOTS = (Path(mulligan.__file__).parents[1], Path(__file__).parents[1])
 # For what takes milliseconds: a busy machine may take long, and a wait that is met costs nothing.
 DEADLINE_SECONDS = 60.0
 LOOK_SECONDS = 0.005
@@ -57,7 +58,7 @@ class Stage:
         self.journal.touch()
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")},
-            "PYTHONPATH": str(Path(mulligan.__file__).parents[1]),
+            "PYTHONPATH": os.pathsep.join(map(str, ROOTS)),
             "MULLIGAN_HOME": str(self.home.folder),
             **({"MULLIGAN_STORE": store_url} if store_url else {}),
             "JOURNAL": str(self.journal),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .stage import HERE, PIPE, Stage, outcome
+from proof.stage import PIPE, Stage, outcome
 
 # Retries with a script and a delay, a handler, a map with a bad item, a python step, a failure edge that leads back.
 EVERYTHING = """
@@ -98,7 +98,7 @@ class Mortals:
 
 @contextmanager
 def mortals(stage: Stage, scratch: Path) -> Iterator[Mortals]:
-    with stage.start_program(HERE / "dying.py", stdin=PIPE, stderr=None) as process:
+    with stage.start_program("-m", "proof.crashes.dying", stdin=PIPE, stderr=None) as process:
         yield Mortals(process, scratch)
 
 
