@@ -243,6 +243,9 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """The time, in UTC. It may jump; the log's own time never goes back."""
 
+    def monotonic(self) -> float:
+        """Seconds since some moment: for how long things take. It never jumps, whatever the time of day does."""
+
 
 class Store(Protocol):
     """Keeps runs, their logs, inboxes, tasks and timers. `commit` is the only writer of a run's state.

@@ -36,6 +36,23 @@ def test_a_path_names_an_sqlite_file(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_file_in_memory_is_one_for_all_who_open_it_and_no_file_at_all() -> None:
+    one, other = (SqliteStore("/of one test", vfs="memdb") for _ in range(2))
+
+    turn = started(one)
+
+    assert other.run(turn.run_id).holder == "w"
+    assert (other.has_news(), other.has_news()) == (True, False)
+    assert not Path("/of one test").exists()
+    one.close()
+    other.close()
+
+
+def test_a_store_in_memory_may_behave_as_one_that_hosts_share() -> None:
+    assert MemoryStore(is_shared=True).is_shared
+    assert not MemoryStore().is_shared
+
+
 def test_a_url_names_a_postgresql_server(schema_url: str) -> None:
     store = open_store(schema_url)
 

@@ -43,3 +43,12 @@ def test_a_reporter_may_be_behind_while_the_clock_is_not() -> None:
 
     assert clock.seen_from(-50) == START - timedelta(seconds=50)
     assert clock.now() == START
+
+
+def test_its_seconds_go_on_as_the_time_does() -> None:
+    clock = JumpingClock()
+    before = clock.monotonic()
+
+    clock.advance(1.5)
+
+    assert clock.monotonic() - before == 1.5

@@ -7,14 +7,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..core.reports import Report
-from ..ports import Commit, Hands, Lease, Stopped, fault
+from ..ports import Clock, Commit, Hands, Lease, Stopped, fault
 
 
 class AtWork:
     """What our hands have to do; an engine without hands has nothing."""
 
-    def __init__(self, hands: Hands | None) -> None:
+    def __init__(self, hands: Hands | None, clock: Clock) -> None:
         self.hands = hands
+        self._clock = clock
         # By run, place and attempt.
         self._leases: dict[tuple[int, str, int], Lease] = {}
         # What has ended, until it has reached its run or the store.
@@ -74,12 +75,12 @@ class AtWork:
         fault("before_report")
         self._ended.extend(ended)
         if seconds_more:
-            self._gather(time.monotonic() + seconds_more)
+            self._gather(self._clock.monotonic() + seconds_more)
         return True
 
     def _gather(self, until: float) -> None:
         assert self.hands is not None
-        while len(self._ended) < len(self._leases) and (left := until - time.monotonic()) > 0:
+        while len(self._ended) < len(self._leases) and (left := until - self._clock.monotonic()) > 0:
             more = self.hands.collect(left)
             if not more:
                 return

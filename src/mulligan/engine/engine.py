@@ -6,7 +6,6 @@ a store: each drives the runs whose turns it holds, and what a dead one held is 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from itertools import islice
@@ -78,11 +77,11 @@ class Engine:
         self._turned_away: Task | None = None
         # Runs that this process cannot drive: a bug of ours.
         self._given_up: set[int] = set()
-        self._at_work = AtWork(hands)
+        self._at_work = AtWork(hands, clock)
         self._next_due: datetime | None = None
         self._must_look = True
         self._looked_at = self._asked_at = 0.0
-        self._asking = Asking(is_shared=store.is_shared)
+        self._asking = Asking(clock, is_shared=store.is_shared)
         self._commits = Commits()
         self._patience_max = NEWS_SECONDS if self._listen() is None else IDLE_SECONDS
 
@@ -243,19 +242,19 @@ class Engine:
 
     def _has_news(self) -> bool:
         """Asked a few times a second: a round of the loop may take less than the question."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if now - self._asked_at < NEWS_SECONDS:
             return False
         self._asked_at = now
         return self.store.has_news()
 
     def _has_not_looked_for_long(self) -> bool:
-        return self.store.is_shared and time.monotonic() - self._looked_at > IDLE_SECONDS
+        return self.store.is_shared and self.clock.monotonic() - self._looked_at > IDLE_SECONDS
 
     def _look(self) -> None:
         """Somebody may have written to us: messages, tasks that others queued, tasks that are to end, timers."""
         self._must_look = False
-        self._looked_at = time.monotonic()
+        self._looked_at = self.clock.monotonic()
         self._asking.may_have_tasks = True
         self.take_up(self.store.called(self.name, self.root_run_id))
         self._must_look = False
@@ -351,9 +350,9 @@ class Engine:
     def _commit(self, drives: list[Drive]) -> None:
         try:
             commits = [commit for drive in drives if (commit := drive.commit()) is not None]
-            begun_at = time.monotonic()
+            begun_at = self.clock.monotonic()
             written = self.store.commit(commits)
-            self._commits.took(time.monotonic() - begun_at)
+            self._commits.took(self.clock.monotonic() - begun_at)
         except Conflict:
             self._commit_apart(drives)
             self.set_alone(False)

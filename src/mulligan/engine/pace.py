@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from ..ports import Clock
 
 # How often a store that others share is asked for tasks without a sign that there are any.
 LEASE_AGAIN_SECONDS = 0.2
@@ -15,7 +15,8 @@ SLOW_COMMIT_SECONDS, GATHER_SECONDS_MAX, WEIGHT_OF_THE_LAST = 0.0008, 0.001, 0.1
 class Asking:
     """Whether the store may have tasks for us: somebody queued some, or there is more room than when we last asked."""
 
-    def __init__(self, *, is_shared: bool) -> None:
+    def __init__(self, clock: Clock, *, is_shared: bool) -> None:
+        self._clock = clock
         self.may_have_tasks = True
         self.has_more_room = False
         # In a file of our own the question costs next to nothing.
@@ -34,11 +35,11 @@ class Asking:
 
     def is_worth_it(self, *, may_have_others: bool) -> bool:
         """A task that did not fit before may fit when something has ended: worth a question now and then."""
-        has_waited = time.monotonic() - self._asked_at >= self._seconds
+        has_waited = self._clock.monotonic() - self._asked_at >= self._seconds
         return self.may_have_tasks or (self.has_more_room and may_have_others and has_waited)
 
     def asked(self, *, may_have_more: bool) -> None:
-        self._asked_at, self.has_more_room, self.may_have_tasks = time.monotonic(), False, may_have_more
+        self._asked_at, self.has_more_room, self.may_have_tasks = self._clock.monotonic(), False, may_have_more
         self._rounds_without_room = 0
 
 

@@ -28,6 +28,7 @@ from ..engine.watching import Unwatched, Watcher
 from ..errors import MulliganError, StoreUnavailable
 from ..language.expressions import Cel
 from ..ports import Store, WorkerRecord
+from ..store.clock import SystemClock
 from ..worker import lock
 from ..worker.cgroups import memory_limit
 from ..worker.folders import remove_folder
@@ -51,11 +52,6 @@ PATIENCE_SECONDS = 0.1
 STORE_SECONDS, STORE_SECONDS_MAX = 0.1, 2.0
 # How many runs that nobody drives one worker takes up when it begins.
 RUNS_TAKEN_MAX = 1000
-
-
-class SystemClock:
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 # What tells a worker which GPUs it may use.

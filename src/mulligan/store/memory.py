@@ -41,11 +41,20 @@ from .room import Room
 
 
 class MemoryStore:
-    """Runs in memory. Stores on one `shelf` see the same runs, as connections to one database do."""
+    """Runs in memory. Stores on one `shelf` see the same runs, as connections to one database do.
 
-    is_shared = False
+    `is_shared`: its workers behave as on a server that several hosts share.
+    """
 
-    def __init__(self, *, clock: Clock | None = None, lease_seconds: float = 30.0, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        lease_seconds: float = 30.0,
+        shelf: Shelf | None = None,
+        is_shared: bool = False,
+    ) -> None:
+        self.is_shared = is_shared
         self.shelf = shelf or Shelf()
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)

@@ -48,16 +48,25 @@ _NO_LIMIT = 2**63 - 1
 
 
 class SqliteStore:
-    """Runs in one file. `clock` is the store's own; a heartbeat older than `lease_seconds` is too old."""
+    """Runs in one file. `clock` is the store's own; a heartbeat older than `lease_seconds` is too old.
+
+    `vfs` names what SQLite keeps the file in, where that is no disk: with "memdb" it is the memory of this process.
+    """
 
     is_shared = False
 
     def __init__(
-        self, path: str | Path, *, clock: Clock | None = None, lease_seconds: float = 30.0, busy_seconds: float = 5.0
+        self,
+        path: str | Path,
+        *,
+        clock: Clock | None = None,
+        lease_seconds: float = 30.0,
+        busy_seconds: float = 5.0,
+        vfs: str = "",
     ) -> None:
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)
-        self._file = SqliteFile(Path(path), busy_seconds)
+        self._file = SqliteFile(Path(path), busy_seconds, vfs)
         self.artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
         self._tickets, self._leases = Tickets(), Leases()
         self._seen_version = self._file.version()

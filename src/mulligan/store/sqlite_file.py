@@ -52,12 +52,13 @@ def data_version(db: apsw.Cursor) -> int:
 class SqliteFile:
     """A connection to the file. One process may have several; one connection belongs to one thread."""
 
-    def __init__(self, path: Path, busy_seconds: float) -> None:
+    def __init__(self, path: Path, busy_seconds: float, vfs: str = "") -> None:
         self.path = path
         self._busy_seconds = busy_seconds
         try:
-            _create_private(path)
-            self._db = apsw.Connection(str(path))
+            if not vfs:
+                _create_private(path)
+            self._db = apsw.Connection(str(path), vfs=vfs or None)
         except (apsw.Error, OSError) as error:
             raise self._cannot_open(error) from error
         # One for everything: a new one for each statement would cost as much as a small statement.

@@ -11,10 +11,13 @@ class JumpingClock:
     """Stands still until told otherwise, and never goes back; `seen_from` is for reporters whose clocks are wrong."""
 
     def __init__(self, start: datetime = START) -> None:
-        self._now = start
+        self._start = self._now = start
 
     def now(self) -> datetime:
         return self._now
+
+    def monotonic(self) -> float:
+        return (self._now - self._start).total_seconds()
 
     def advance(self, seconds: float) -> None:
         if seconds < 0:
