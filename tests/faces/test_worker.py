@@ -42,6 +42,22 @@ def test_more_gpus_than_the_worker_may_see_are_refused(monkeypatch: pytest.Monke
     )
 
 
+@pytest.mark.parametrize(
+    ("lease", "said"),
+    [
+        ("soon", "MULLIGAN_LEASE: 'soon' is not a duration\n  write it like 30s or 1m\n"),
+        # A heartbeat six times as often would cost more than it gives.
+        ("500ms", "MULLIGAN_LEASE: '500ms' is too short\n  at least 1s\n"),
+    ],
+)
+def test_a_lease_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, lease: str, said: str):
+    monkeypatch.setenv("MULLIGAN_LEASE", lease)
+
+    answer = mulligan("worker")
+
+    assert (answer.code, answer.err) == (2, f"error[input.invalid]: {said}")
+
+
 ASKING = """\
 name: asking
 steps:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..core.durations import duration
 from ..core.words import reason_of
 from ..errors import InputInvalid, StoreRefused
 from ..language.quantities import size
@@ -19,6 +20,8 @@ from ..worker.folders import Folders
 
 HOME = ".mulligan"
 DATABASE = "mulligan.db"
+# How long a worker may be silent before others take its work. A shorter one would be missed by a machine that is busy.
+LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -26,6 +29,8 @@ class Home(msgspec.Struct, frozen=True):
 
     folder: Path
     store_url: str = ""
+    # Of workers: all that share a store must have the same.
+    lease_seconds: float = LEASE_SECONDS
 
     @property
     def is_there(self) -> bool:
@@ -43,13 +48,24 @@ class Home(msgspec.Struct, frozen=True):
         """The store, made if it is not there, brought up to date if it is older."""
         _make_private(self.folder)
         where = self.store_url or str(self.folder / DATABASE)
-        return open_store(where) if lease_seconds is None else open_store(where, lease_seconds=lease_seconds)
+        return open_store(where, lease_seconds=self.lease_seconds if lease_seconds is None else lease_seconds)
 
 
 def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
     """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
     path = os.path.abspath(folder or environ.get("MULLIGAN_HOME") or HOME)
-    return Home(Path(path), environ.get("MULLIGAN_STORE", ""))
+    return Home(Path(path), environ.get("MULLIGAN_STORE", ""), _lease_seconds(environ.get("MULLIGAN_LEASE", "")))
+
+
+def _lease_seconds(text: str) -> float:
+    """How long the lease is that `$MULLIGAN_LEASE` names."""
+    try:
+        seconds = duration(text) if text else LEASE_SECONDS
+    except ValueError:
+        raise InputInvalid(f"MULLIGAN_LEASE: '{text}' is not a duration", hint="write it like 30s or 1m") from None
+    if seconds < LEASE_SECONDS_MIN:
+        raise InputInvalid(f"MULLIGAN_LEASE: '{text}' is too short", hint=f"at least {LEASE_SECONDS_MIN:g}s")
+    return seconds
 
 
 def log_bytes_max(environ: Mapping[str, str]) -> int:

@@ -48,7 +48,7 @@ from ..language.words import did_you_mean
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.lock import is_free
 from ..worker.processes import is_running
-from .driver import LEASE_SECONDS, Capacity, Driver
+from .driver import Capacity, Driver
 from .home import Home, this_host
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_missing_files, refuse_missing_secrets
@@ -97,10 +97,11 @@ class Service(Reading):
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
-        self, capacity: Capacity | None, watcher: Watcher | None = None, lease_seconds: float = LEASE_SECONDS
+        self, capacity: Capacity | None, watcher: Watcher | None = None, lease_seconds: float | None = None
     ) -> Driver:
         """A worker of our own, alive while its context lasts."""
-        return Driver(self.home, self.store, capacity, watcher=watcher, lease_seconds=lease_seconds)
+        seconds = self.home.lease_seconds if lease_seconds is None else lease_seconds
+        return Driver(self.home, self.store, capacity, watcher=watcher, lease_seconds=seconds)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
