@@ -16,6 +16,8 @@ from ..core.keys import item_key
 from ..core.lives import is_engines_own
 from ..core.state import Place, State
 from ..core.story import story
+from ..core.transitions import RUN_ENDED
+from ..core.views import waiting
 from ..core.workflow import END
 
 Key = tuple[str, int]
@@ -111,3 +113,16 @@ def promise_10_the_story_can_be_told(log: Sequence[Entry]) -> None:
     """What happened, and what is waited for, is told from the events alone."""
     if not [line for line in story(iter(log)) if line.text.strip()]:
         raise AssertionError(f"promise 10: nothing can be told of a run of {len(log)} events")
+
+
+def promise_10_a_run_that_waits_says_for_whom(state: State) -> None:
+    """Of one that has not ended, when nothing is on its way any more: a person is waited for, and named."""
+    if state.run.status not in RUN_ENDED and not any(wait.is_for_a_person and wait.text for wait in waiting(state)):
+        waits = [wait.text for wait in waiting(state)]
+        raise AssertionError(f"promise 10: run {state.run.run_id} is {state.run.status} and waits for nobody: {waits}")
+
+
+def promise_10_the_engine_has_met_no_bug(state: State) -> None:
+    """A run whose turn crashes again and again is paused: in a simulation that is a finding."""
+    if state.run.reason.startswith("engine_error"):
+        raise AssertionError(f"promise 10: run {state.run.run_id} was paused at a bug of ours: {state.run.reason}")

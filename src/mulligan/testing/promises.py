@@ -21,6 +21,7 @@ from ..core.transitions import RUN_ENDED
 from ..core.turn import fold
 from ..core.verdict import is_handled
 from ..core.workflow import END, RERUNS_AFTER_LOSS_MAX, Workflow
+from ..ports import RunRecord
 from .causes import (
     promise_1_what_is_unhandled_fails_the_run,
     promise_4_a_loop_edge_goes_alone,
@@ -105,6 +106,13 @@ def promise_2_attempts_count_up(seen: Seen, entry: e.Entry) -> None:
     before = seen.attempts.get(fact.place, 0)
     if fact.attempt <= before:
         raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' came after attempt {before}", entry)
+
+
+def promise_2_attempts_start_once(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptStarted)
+    if (fact.place, fact.attempt) in seen.started:
+        raise seen.broken("promise 2", f"attempt {fact.attempt} of '{fact.place}' started twice", entry)
 
 
 # -- 3: retries never exceed the matched rule's budget ---------------------------------------------------------------
@@ -332,11 +340,28 @@ def promise_8_the_log_can_be_written_down(log: Sequence[e.Entry]) -> None:
 
 
 def promise_8_the_log_replays(state: State, log: Iterable[e.Entry]) -> None:
-    replayed = fold(state.workflow, log, state.graph)
+    _expect_same(state, fold(state.workflow, log, state.graph))
+
+
+def promise_8_the_tables_say_what_the_log_says(state: State, restored: State) -> None:
+    """`state` is the fold of the log, `restored` what the store's rows were read back as."""
+    _expect_same(restored, state)
+
+
+def promise_8_the_line_says_what_the_log_says(state: State, record: RunRecord) -> None:
+    """A run without an event has not begun: its line says that it runs."""
+    run = state.run
+    told = (run.status if run.seq else "running", run.round if run.seq else 1, run.seq, run.degraded, run.reason)
+    line = (record.status, record.round, record.seq, record.degraded, record.reason)
+    if line != told:
+        raise AssertionError(f"promise 8: run {record.run_id} is listed as {line}, and its log says {told}")
+
+
+def _expect_same(live: State, told: State) -> None:
     for table in STATE_TABLES:
-        live, told = getattr(state, table), getattr(replayed, table)
-        if live != told:
-            raise AssertionError(f"promise 8: '{table}' is\n  {_difference(live, told)}")
+        ours, theirs = getattr(live, table), getattr(told, table)
+        if ours != theirs:
+            raise AssertionError(f"promise 8: '{table}' is\n  {_difference(ours, theirs)}")
 
 
 def _difference(live: Any, told: Any) -> str:
@@ -383,6 +408,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_1_what_is_unhandled_fails_the_run: TERMINAL,
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
+    promise_2_attempts_start_once: (e.AttemptStarted,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
     promise_3_reruns_within_budget: (e.AttemptScheduled,),
     promise_3_visits_within_budget: (e.StepEntered,),

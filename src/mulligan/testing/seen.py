@@ -49,8 +49,9 @@ class Seen:
         self.entered_once: set[str] = set()
         self.open_commands: set[str] = set()
         self.items_running: Counter[str] = Counter()
-        # Attempts: the last number of each place, and those that have a result.
+        # Attempts: the last number of each place, those that have started, and those that have a result.
         self.attempts: dict[str, int] = {}
+        self.started: set[tuple[str, int]] = set()
         self.results: set[tuple[str, int]] = set()
         # The ladder.
         self.granted: dict[str, dict[int, int]] = {}
@@ -226,6 +227,10 @@ def _scheduled(seen: Seen, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     seen.forget_climb(fact.place)
 
 
+def _attempt_started(seen: Seen, fact: e.AttemptStarted, entry: e.Entry) -> None:
+    seen.started.add((fact.place, fact.attempt))
+
+
 def _failed(seen: Seen, fact: e.AttemptFailed, entry: e.Entry) -> None:
     seen.attempts[fact.place] = max(fact.attempt, seen.attempts.get(fact.place, 0))
     seen.results.add((fact.place, fact.attempt))
@@ -329,6 +334,7 @@ _LEARN: dict[type[e.Fact], Callable[[Seen, Any, e.Entry], None]] = {
     e.LoopTaken: _loop_taken,
     e.LoopFired: _loop_fired,
     e.AttemptScheduled: _scheduled,
+    e.AttemptStarted: _attempt_started,
     e.AttemptFailed: _failed,
     e.AttemptSucceeded: _succeeded,
     e.ResultRejected: _rejected,

@@ -1,0 +1,33 @@
+"""How much trouble a history may see. Cut down, it says which trouble it takes to break a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+StoreKind = Literal["", "memory", "shared", "sqlite"]
+# The simplest first.
+STORE_KINDS: tuple[StoreKind, ...] = ("memory", "shared", "sqlite")
+
+
+class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a history may not have. Nothing is left out of the whole of it."""
+
+    # Kinds of trouble that never happen, by the names under which they are counted.
+    without: frozenset[str] = frozenset()
+    # The wild parts are over after so many moves.
+    moves_max: int | None = None
+    engines_max: int | None = None
+    # "": as the seed wants it.
+    store: StoreKind = ""
+
+    def less(self, kinds: Iterator[str] | set[str], moves: int, engines: int, store: str) -> Iterator[Trouble]:
+        """With one thing less, given what happened under this one: the larger cuts first."""
+        replace = msgspec.structs.replace
+        yield from (replace(self, moves_max=moves * share // 8) for share in (0, 1, 2, 4, 6, 7) if moves)
+        yield from (replace(self, without=self.without | {kind}) for kind in sorted(set(kinds) - self.without))
+        yield from (replace(self, engines_max=count) for count in range(1, engines))
+        simpler = STORE_KINDS[: STORE_KINDS.index(store)] if store in STORE_KINDS else ()
+        yield from (replace(self, store=kind) for kind in simpler)

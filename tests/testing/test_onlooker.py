@@ -1,0 +1,161 @@
+"""An onlooker sees every kind of store alike, has nothing to say of one that is well, and finds what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.core.classify import Outcome
+from mulligan.core.tasks import Task
+from mulligan.core.workflow import encode, version
+from mulligan.engine.engine import Engine
+from mulligan.language import load_text
+from mulligan.language.expressions import Cel
+from mulligan.ports import NewRun, Store, WorkerRecord
+from mulligan.store.memory import MemoryStore
+from mulligan.store.memory_shelf import Shelf
+from mulligan.store.postgres import PostgresStore
+from mulligan.store.sqlite import SqliteStore
+from mulligan.testing.clock import JumpingClock
+from mulligan.testing.hands import FakeHands
+from mulligan.testing.holdings import (
+    POSTGRES_TABLES,
+    Holdings,
+    contents_of_memory,
+    contents_of_tables,
+    look_into_memory,
+    look_into_tables,
+)
+from mulligan.testing.onlooker import Onlooker
+from mulligan.testing.store_promises import promise_9_no_secret_is_kept
+
+WORKFLOW = """
+name: release
+breakers: {net: {failures: 1, reset: 5s}}
+steps:
+  - {step: build, shell: make, retry: {max_retries: 2, delay: 2s}}
+  - {step: fetch, shell: get, breaker: net, retry: {max_retries: 3, delay: 1s}}
+  - {step: ask, needs: [build], approve: {message: "ship it?"}}
+"""
+
+
+class Shop:
+    """A store of some kind with a worker in it, and somebody who looks on."""
+
+    def __init__(
+        self, store: Store, look: Callable[[], Holdings], contents: Callable[[], Iterable[bytes]], clock: JumpingClock
+    ) -> None:
+        self.store, self.clock, self.contents = store, clock, contents
+        self.onlooker = Onlooker(store, look, contents, secret="hunter2")
+        store.register(WorkerRecord("w", "here", 1))
+        self.engine = Engine(store, clock, Cel({}), "w", FakeHands("w", clock, ends=_ends))
+
+    def start(self, text: str = WORKFLOW) -> int:
+        data = encode(load_text(text))
+        request = r.RunRequested(self.clock.now(), 0, {}, version(data))
+        (turn,) = self.store.create([NewRun(data, request.version, "release", request)])
+        return turn.run_id
+
+    def work(self, ticks: int = 12) -> None:
+        """Whatever happens, the onlooker is shown it."""
+        for _ in range(ticks):
+            self.engine.tick(0.0)
+            self.onlooker.see()
+
+
+def _ends(task: Task) -> Outcome:
+    return Outcome(exit_code=int(task.attempt == 1))
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    opened = {"memory": _memory, "sqlite": _sqlite, "postgres": _postgres}[request.param]
+    with opened(request, tmp_path / "runs.db", JumpingClock()) as found:
+        yield found
+
+
+@contextmanager
+def _memory(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
+    shelf = Shelf()
+    store = MemoryStore(clock=clock, shelf=shelf)
+    yield Shop(store, lambda: look_into_memory(shelf), lambda: contents_of_memory(shelf), clock)
+
+
+@contextmanager
+def _sqlite(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
+    store = SqliteStore(path, clock=clock)
+    connection = apsw.Connection(str(path))
+    yield Shop(store, lambda: look_into_tables(connection), lambda: contents_of_tables(connection), clock)
+    connection.close()
+    store.close()
+
+
+@contextmanager
+def _postgres(request: pytest.FixtureRequest, path: Path, clock: JumpingClock) -> Iterator[Shop]:
+    url = request.getfixturevalue("schema_url")
+    store = PostgresStore(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield Shop(
+            store,
+            lambda: look_into_tables(connection),
+            lambda: contents_of_tables(connection, POSTGRES_TABLES),
+            clock,
+        )
+    store.close()
+
+
+def test_what_a_store_holds_is_seen_in_every_kind_of_store_alike(shop: Shop) -> None:
+    run_id = shop.start()
+    message = shop.store.put(run_id, r.PauseRequested(shop.clock.now(), "someone"), is_asking=True)
+    before = shop.onlooker.look()
+
+    shop.work()
+
+    held = shop.onlooker.look()
+    assert [(found.run_id, found.is_asking) for found in before.messages] == [(run_id, False), (run_id, True)]
+    assert (before.runs[run_id].seq, before.runs[run_id].holder, held.runs[run_id].holder) == (0, "", "w")
+    assert (held.runs[run_id].status, held.messages, held.answers) == ("paused", [], {message})
+    assert list(held.workers) == ["w"]
+
+
+def test_tasks_timers_and_breakers_are_seen(shop: Shop) -> None:
+    run_id = shop.start()
+
+    shop.work()
+
+    held = shop.onlooker.look()
+    outside = held.outside(run_id)
+    assert {kind for kind, _, _ in outside.timers} <= {"retry"}
+    assert [(breaker.name, breaker.status, breaker.probe) for breaker in held.breakers] == [("net", "open", None)]
+    assert all(lease.worker == "w" for lease in held.leases)
+
+
+def test_the_onlooker_knows_a_run_from_its_log_alone_and_the_tables_agree(shop: Shop) -> None:
+    run_id = shop.start()
+
+    shop.work()
+    shop.onlooker.verify()
+
+    watched = shop.onlooker.runs[run_id]
+    assert watched.log == shop.store.log(run_id)
+    assert watched.state.run.seq == len(watched.log) > 0
+
+
+def test_everything_that_is_kept_is_looked_through_for_a_secret(shop: Shop) -> None:
+    run_id = shop.start()
+    shop.work()
+
+    shop.store.put(run_id, r.CancelRequested(shop.clock.now(), "someone", "it is aHVudGVyMg=="))
+
+    with pytest.raises(AssertionError, match=r"promise 9: the store keeps a secret, as b'aHVudGVyMg=='"):
+        _tell_no_secret(shop)
+
+
+def _tell_no_secret(shop: Shop) -> None:
+    promise_9_no_secret_is_kept(shop.contents(), "hunter2")
