@@ -196,6 +196,8 @@ class Waiting(msgspec.Struct, frozen=True):
     run_id: int
     place: str
     kind: str
+    # The run at the top of its tree.
+    root_run_id: int = 0
 
 
 class BreakerRecord(msgspec.Struct, frozen=True, omit_defaults=True):

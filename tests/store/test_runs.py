@@ -162,9 +162,9 @@ def test_what_waits_for_a_person_is_found_over_all_runs_that_have_not_ended(stor
     )
 
     assert store.waiting() == [
-        Waiting(one.run_id, "deploy", "approval"),
-        Waiting(two.run_id, "a", "parked"),
-        Waiting(two.run_id, "b", "parked"),
+        Waiting(one.run_id, "deploy", "approval", one.run_id),
+        Waiting(two.run_id, "a", "parked", two.run_id),
+        Waiting(two.run_id, "b", "parked", two.run_id),
     ]
 
 

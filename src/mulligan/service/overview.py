@@ -114,7 +114,7 @@ def _asking(service: Service) -> dict[int, list[dict[str, Any]]]:
     found: dict[int, list[dict[str, Any]]] = {}
     for one in service.store.waiting() if service.home.is_there else ():
         asked = {"run_id": one.run_id, "place": one.place, "kind": one.kind}
-        for run_id in {one.run_id, service.store.run(one.run_id).root_run_id or one.run_id}:
+        for run_id in {one.run_id, one.root_run_id or one.run_id}:
             found.setdefault(run_id, []).append(asked)
     return found
 

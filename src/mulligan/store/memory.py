@@ -145,7 +145,7 @@ class MemoryStore:
 
     def waiting(self) -> list[Waiting]:
         return [
-            Waiting(run.run_id, key, tag)
+            Waiting(run.run_id, key, tag, run.root_run_id)
             for run in self.shelf.runs.values()
             if run.status not in RUN_ENDED
             for (_, key), (tag, _) in sorted(run.rows.items(), key=lambda row: row[0][1])

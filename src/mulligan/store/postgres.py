@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from ..core.codec import decode
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.tasks import Task
+from ..core.transitions import RUN_ENDED
 from ..ports import (
     Answer,
     BreakerRecord,
@@ -122,6 +124,8 @@ class PostgresStore:
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         behind = _NO_LIMIT if before is None else before
         wanted = Texts(statuses)
+        if statuses and RUN_ENDED.isdisjoint(statuses):
+            return [_record(row) for row in self._link.read("unfinished_runs", behind, wanted, limit)]
         return [_record(row) for row in self._link.read("runs", behind, wanted, wanted, limit)]
 
     def children(self, run_id: int) -> list[RunRecord]:
@@ -158,20 +162,22 @@ class PostgresStore:
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         wanted = Bigints(root_run_ids)
 
-        def work() -> list[int]:
+        def work() -> list[tuple[int, str]]:
             self._link.ask("lock_trees", wanted)
-            gone = [run_id for (run_id,) in self._link.ask("removable", wanted)]
+            found: list[tuple[int, str]] = self._link.ask("removable", wanted)
+            gone = [run_id for run_id, _ in found]
             for name in ("remove_events", "remove_rows", "remove_tasks", "remove_timers", "remove_runs"):
                 self._link.ask(name, Bigints(gone))
-            return gone
+            return found
 
-        def forget_workflows() -> None:
+        def forget_workflows(versions: Texts) -> None:
             self._link.ask("lock_workflows")
-            self._link.ask("remove_workflows")
+            self._link.ask("remove_workflows", versions)
 
-        gone = self._link.write(work)
-        self._link.write(forget_workflows)
-        return gone
+        found = self._link.write(work)
+        if found:
+            self._link.write(partial(forget_workflows, Texts({version for _, version in found})))
+        return [run_id for run_id, _ in found]
 
     # -- inboxes
 

@@ -15,6 +15,7 @@ from ..core.codec import decode
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.tasks import Task
+from ..core.transitions import RUN_ENDED
 from ..ports import (
     Answer,
     BreakerRecord,
@@ -130,7 +131,8 @@ class SqliteStore:
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         behind = _NO_LIMIT if before is None else before
-        rows = self._file.read(SQL["runs"], behind, _array(statuses), limit)
+        statement = "unfinished_runs" if statuses and RUN_ENDED.isdisjoint(statuses) else "runs"
+        rows = self._file.read(SQL[statement], behind, _array(statuses), limit)
         return [_record(row) for row in rows]
 
     def children(self, run_id: int) -> list[RunRecord]:
@@ -164,10 +166,11 @@ class SqliteStore:
 
     def remove(self, root_run_ids: Collection[int]) -> list[int]:
         def work(db: apsw.Cursor) -> list[int]:
-            gone = [run_id for (run_id,) in fetched(db, SQL["removable"], _array(root_run_ids))]
+            found = fetched(db, SQL["removable"], _array(root_run_ids))
+            gone = [run_id for run_id, _ in found]
             for name in ("remove_events", "remove_rows", "delete_timers", "delete_tasks", "remove_run"):
                 db.executemany(SQL[name], [(run_id,) for run_id in gone])
-            db.execute(SQL["remove_workflows"])
+            db.executemany(SQL["remove_workflow"], {(version,) for _, version in found})
             return gone
 
         return self._file.write(work)
@@ -333,12 +336,12 @@ class SqliteStore:
 
     def fire_timers(self, root_run_id: int | None = None) -> int:
         now = self._clock.now()
-        due = self._first(SQL["next_timer"], root_run_id)
+        due = self._next_timer(root_run_id)
         if due is None or due > now:
             return 0
 
         def work(db: apsw.Cursor) -> int:
-            timers = fetched(db, SQL["due_timers"], micros(now), root_run_id)
+            timers = fetched(db, *_below("due_timers", root_run_id, micros(now)))
             db.executemany(SQL["delete_timer"], timers)
             fired = [(run_id, encoded(TimerFired(now, *timer)), "", 0) for run_id, *timer in timers]
             db.executemany(SQL["tell"], fired)
@@ -348,8 +351,11 @@ class SqliteStore:
 
     def next_due(self, root_run_id: int | None = None) -> datetime | None:
         now = micros(self._clock.now())
-        dues = (self._first(SQL["next_timer"], root_run_id), self._first(SQL["next_retry"], root_run_id, now))
+        dues = (self._next_timer(root_run_id), self._first(SQL["next_retry"], root_run_id, now))
         return min((due for due in dues if due is not None), default=None)
+
+    def _next_timer(self, root_run_id: int | None) -> datetime | None:
+        return self._first(*_below("next_timer", root_run_id))
 
     def _first(self, sql: str, *params: Any) -> datetime | None:
         rows = self._file.read(sql, *params)
@@ -368,6 +374,11 @@ class SqliteStore:
 
 def _is_registered(db: apsw.Cursor, name: str) -> bool:
     return bool(fetched(db, SQL["is_registered"], name))
+
+
+def _below(name: str, root_run_id: int | None, *params: Any) -> tuple[Any, ...]:
+    """The statement about the timers of all runs, or of those below one root, and what it is given."""
+    return (SQL[name], *params) if root_run_id is None else (SQL[f"{name}_below"], *params, root_run_id)
 
 
 def _array(values: Collection[Any]) -> str:

@@ -40,7 +40,7 @@ SELECT record, beat_at < now_micros() - %s::bigint FROM workers ORDER BY name
 DELETE FROM workers WHERE name = %s AND (%s OR beat_at < now_micros() - %s::bigint) RETURNING now_micros()
 
 -- name: void_turns
-UPDATE runs SET holder = '' WHERE holder = %s
+UPDATE runs SET holder = '' WHERE holder = %s AND holder <> ''
 
 -- name: void_leases
 DELETE FROM tasks WHERE worker = %s AND worker <> '' RETURNING run_id, place, attempt
@@ -83,6 +83,14 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
 FROM runs WHERE run_id < %s::bigint AND (cardinality(%s::text[]) = 0 OR status = ANY (%s::text[]))
 ORDER BY run_id DESC LIMIT %s::bigint
 
+-- Through their index: there may be a hundred thousand others.
+-- name: unfinished_runs
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs
+WHERE status NOT IN ('completed', 'failed', 'cancelled') AND run_id < %s::bigint AND status = ANY (%s::text[])
+ORDER BY run_id DESC LIMIT %s::bigint
+
 -- name: children
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
        parent_run_id, parent_place, parent_attempt, root_run_id, holder
@@ -98,7 +106,7 @@ SELECT kind, key, tag, data FROM rows WHERE run_id = %s ORDER BY kind, key
 SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIMIT %s::bigint
 
 -- name: waiting
-SELECT run_id, key, tag FROM rows JOIN runs USING (run_id)
+SELECT run_id, key, tag, root_run_id FROM rows JOIN runs USING (run_id)
 WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
@@ -120,13 +128,25 @@ UNION ALL SELECT run_id, report FROM messages WHERE position(%(text)s::bytea IN 
 UNION ALL SELECT run_id, task FROM tasks WHERE position(%(text)s::bytea IN task) > 0
 
 -- name: lock_trees
-SELECT run_id FROM runs WHERE root_run_id = ANY(%s::bigint[]) ORDER BY run_id FOR UPDATE
+SELECT run_id FROM runs WHERE run_id IN (
+    WITH RECURSIVE trees (run_id) AS (
+        SELECT run_id FROM runs WHERE run_id = ANY(%s::bigint[]) AND run_id = root_run_id
+        UNION SELECT r.run_id FROM trees t JOIN runs r ON r.parent_run_id = t.run_id
+    )
+    SELECT run_id FROM trees
+)
+ORDER BY run_id FOR UPDATE
 
 -- Whole trees in which every run has ended, nobody holds one, and none was told something more.
 -- name: removable
-SELECT run_id FROM runs
-WHERE root_run_id = ANY(%s::bigint[]) AND root_run_id NOT IN (
-    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled') OR holder <> ''
+WITH RECURSIVE trees (run_id) AS (
+    SELECT run_id FROM runs WHERE run_id = ANY(%s::bigint[]) AND run_id = root_run_id
+    UNION SELECT r.run_id FROM trees t JOIN runs r ON r.parent_run_id = t.run_id
+)
+SELECT run_id, version FROM trees JOIN runs USING (run_id)
+WHERE root_run_id NOT IN (
+    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
+    UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
     UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
 )
 ORDER BY run_id
@@ -151,7 +171,8 @@ DELETE FROM runs WHERE run_id = ANY(%s::bigint[])
 LOCK TABLE workflows IN SHARE ROW EXCLUSIVE MODE
 
 -- name: remove_workflows
-DELETE FROM workflows WHERE version NOT IN (SELECT version FROM runs)
+DELETE FROM workflows w WHERE version = ANY(%s::text[])
+      AND (SELECT r.version FROM runs r WHERE r.version = w.version LIMIT 1) IS NULL
 
 -- artifacts ----------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ SELECT record, beat_at < ? FROM workers ORDER BY name
 DELETE FROM workers WHERE name = ? AND (? OR beat_at < ?) RETURNING 1
 
 -- name: void_turns
-UPDATE runs SET holder = '' WHERE holder = ?
+UPDATE runs SET holder = '' WHERE holder = ? AND holder <> ''
 
 -- name: void_leases
 DELETE FROM tasks WHERE worker = ? RETURNING run_id, place, attempt
@@ -46,6 +46,15 @@ SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, de
 FROM runs WHERE run_id < ?1 AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
 ORDER BY run_id DESC LIMIT ?3
 
+-- Through their index: there may be a hundred thousand others.
+-- name: unfinished_runs
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs INDEXED BY runs_unfinished
+WHERE status NOT IN ('completed', 'failed', 'cancelled')
+      AND run_id < ?1 AND status IN (SELECT value FROM json_each(?2))
+ORDER BY run_id DESC LIMIT ?3
+
 -- name: children
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
        parent_run_id, parent_place, parent_attempt, root_run_id, holder
@@ -66,7 +75,7 @@ ORDER BY kind, key
 SELECT entry FROM events WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32 ORDER BY id LIMIT ?3
 
 -- name: waiting
-SELECT run_id, key, tag FROM rows JOIN runs USING (run_id)
+SELECT run_id, key, tag, root_run_id FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
 WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
@@ -89,9 +98,14 @@ UNION ALL SELECT run_id, task FROM tasks WHERE instr(task, ?1)
 
 -- Whole trees in which every run has ended, nobody holds one, and none was told something more.
 -- name: removable
-SELECT run_id FROM runs
-WHERE root_run_id IN (SELECT value FROM json_each(?)) AND root_run_id NOT IN (
-    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled') OR holder <> ''
+WITH RECURSIVE trees (run_id) AS (
+    SELECT run_id FROM runs WHERE run_id IN (SELECT value FROM json_each(?1)) AND run_id = root_run_id
+    UNION SELECT r.run_id FROM trees t CROSS JOIN runs r ON r.parent_run_id = t.run_id
+)
+SELECT run_id, version FROM trees CROSS JOIN runs USING (run_id)
+WHERE root_run_id NOT IN (
+    SELECT root_run_id FROM runs WHERE status NOT IN ('completed', 'failed', 'cancelled')
+    UNION ALL SELECT root_run_id FROM runs WHERE holder <> ''
     UNION ALL SELECT root_run_id FROM messages JOIN runs USING (run_id)
 )
 ORDER BY run_id
@@ -105,8 +119,9 @@ DELETE FROM rows WHERE run_id = ?
 -- name: remove_run
 DELETE FROM runs WHERE run_id = ?
 
--- name: remove_workflows
-DELETE FROM workflows WHERE version NOT IN (SELECT version FROM runs)
+-- Looks until it finds a run that has it, and no further.
+-- name: remove_workflow
+DELETE FROM workflows WHERE version = ?1 AND NOT EXISTS (SELECT 1 FROM runs NOT INDEXED WHERE version = ?1)
 
 -- inboxes ------------------------------------------------------------------------------------------------------------
 
@@ -265,16 +280,23 @@ UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NU
 -- time ---------------------------------------------------------------------------------------------------------------
 
 -- name: due_timers
-SELECT run_id, kind, place, number FROM timers JOIN runs USING (run_id)
-WHERE due <= ?1 AND (?2 IS NULL OR root_run_id = ?2)
+SELECT run_id, kind, place, number FROM timers WHERE due <= ? ORDER BY due
+
+-- The same below one root, from its runs: there may be ten thousand timers of others.
+-- name: due_timers_below
+SELECT run_id, kind, place, number FROM runs INDEXED BY runs_unfinished CROSS JOIN timers USING (run_id)
+WHERE due <= ?1 AND root_run_id = ?2 AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY due
 
 -- name: delete_timer
 DELETE FROM timers WHERE run_id = ? AND kind = ? AND place = ? AND number = ?
 
 -- name: next_timer
-SELECT due FROM timers JOIN runs USING (run_id)
-WHERE ?1 IS NULL OR root_run_id = ?1
+SELECT due FROM timers ORDER BY due LIMIT 1
+
+-- name: next_timer_below
+SELECT due FROM runs INDEXED BY runs_unfinished CROSS JOIN timers USING (run_id)
+WHERE root_run_id = ?1 AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY due LIMIT 1
 
 -- name: next_retry

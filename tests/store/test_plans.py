@@ -1,0 +1,49 @@
+"""What is asked all the time costs the same however many runs have ended: SQLite says how it would look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import apsw.ext
+import pytest
+
+from mulligan.store import open_store
+from mulligan.store.statements import statements
+
+SQL = statements("sqlite")
+# These look at every run there is, and mean to: sums over all runs, what nobody refers to any more.
+LOOK_AT_ALL = {"kept", "lately", "mentioning", "remove_workflow"}
+# The tables that only grow.
+GROWING = ("runs", "rows", "events")
+
+
+@pytest.mark.parametrize("name", sorted(SQL.keys() - LOOK_AT_ALL))
+def test_no_statement_reads_a_table_that_only_grows_from_end_to_end(database: apsw.Connection, name):
+    plan = apsw.ext.query_info(database, SQL[name], explain_query_plan=True).query_plan
+
+    assert [line for line in _lines(plan) if _is_whole(line)] == []
+
+
+@pytest.mark.parametrize("name", ["kept", "mentioning"])
+def test_one_that_does_is_seen(database: apsw.Connection, name):
+    plan = apsw.ext.query_info(database, SQL[name], explain_query_plan=True).query_plan
+
+    assert any(_is_whole(line) for line in _lines(plan))
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory) -> apsw.Connection:
+    path: Path = tmp_path_factory.mktemp("plans") / "mulligan.db"
+    open_store(str(path)).close()
+    return apsw.Connection(str(path))
+
+
+def _lines(plan) -> list[str]:
+    return [] if plan is None else [plan.detail, *(line for below in plan.sub or () for line in _lines(below))]
+
+
+def _is_whole(line: str) -> bool:
+    """Whether it is a scan of a whole table; through a partial index it reads what is in that alone."""
+    words = line.split()
+    return words[0] == "SCAN" and words[1] in (*GROWING, "r", "s") and "INDEX" not in words
