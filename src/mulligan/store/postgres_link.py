@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ..errors import MulliganError, StoreRefused, StoreUnavailable
 from . import postgres_arrays
+from .postgres_patience import PatientConnection
 from .postgres_pipeline import SQL, Statement, pipeline
 from .statements import missing
 
@@ -47,10 +48,10 @@ class PostgresLink:
     def __init__(self, url: str, lease_seconds: float) -> None:
         self._url = url
         self._lease_seconds = lease_seconds
-        self._connection: psycopg.Connection | None = None
+        self._connection: PatientConnection | None = None
         # The statements that the connection has prepared for pipelines.
         self._prepared: set[str] = set()
-        self._listener: psycopg.Connection | None = None
+        self._listener: PatientConnection | None = None
         self._is_behind = False
         self.where = _where(url)
         try:
@@ -69,7 +70,7 @@ class PostgresLink:
 
     # -- use
 
-    def connected(self) -> psycopg.Connection:
+    def connected(self) -> PatientConnection:
         """The connection for statements. Each is a transaction of its own, unless one was begun."""
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
@@ -135,7 +136,7 @@ class PostgresLink:
         has_any, self._is_behind = has_any or self._is_behind, False
         return has_any
 
-    def _consume(self, listener: psycopg.Connection) -> bool:
+    def _consume(self, listener: PatientConnection) -> bool:
         # Until there is nothing more to read: a server that says good-bye has closed behind that.
         while select.select([listener.pgconn.socket], [], [], 0)[0]:
             listener.pgconn.consume_input()
@@ -145,7 +146,7 @@ class PostgresLink:
             has_any = has_any or notify.be_pid != ours
         return has_any
 
-    def _listening(self) -> psycopg.Connection:
+    def _listening(self) -> PatientConnection:
         if self._listener is None:
             listener = self._connect()
             listener.execute(f'LISTEN "{self.channel.replace(chr(34), chr(34) * 2)}"')
@@ -163,15 +164,17 @@ class PostgresLink:
             self._migrate()
             return schema
 
-    def _connect(self) -> psycopg.Connection:
+    def _connect(self) -> PatientConnection:
         given = conninfo_to_dict(self._url)
         options = {name: value for name, value in _DEFAULTS.items() if name not in given}
-        connection = psycopg.connect(self._url, autocommit=True, prepare_threshold=0, **options)
+        connection = PatientConnection.connect(self._url, autocommit=True, prepare_threshold=0, **options)
+        # By then the others have given us up.
+        connection.patience_seconds = self._lease_seconds
         postgres_arrays.register(connection)
         self._limit(connection)
         return connection
 
-    def _limit(self, connection: psycopg.Connection) -> None:
+    def _limit(self, connection: PatientConnection) -> None:
         """One that hangs in the middle of a transaction loses it, since others wait for what it has locked.
 
         Soon enough that they do not miss their own heartbeats.

@@ -6,7 +6,6 @@ Each statement is prepared once for a connection. What is sent before the pipeli
 from __future__ import annotations
 
 import re
-import select
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -15,6 +14,7 @@ import psycopg
 from psycopg import errors, pq
 
 from .postgres_arrays import Array
+from .postgres_patience import PatientConnection
 from .statements import statements
 
 Statement = tuple[str, Any]
@@ -26,20 +26,26 @@ _BOOLEAN, _INTEGERS = 16, frozenset({20, 21, 23})
 _PLACE = re.compile(r"%(?:%|s|\((\w+)\)s)")
 
 
-def pipeline(connection: psycopg.Connection[Any], prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
+def pipeline(connection: PatientConnection, prepared: set[str], asked: Sequence[Statement]) -> list[list[Any]]:
     """The rows of each statement. `prepared` names those that this connection knows already."""
-    pgconn = connection.pgconn
     for name in {name for name, _ in asked} - prepared:
-        _checked(pgconn.prepare(name.encode(), _numbered(name)[0]), connection)
+        _prepare(connection, name)
         prepared.add(name)
     sent = [(name.encode(), *_values(name, params)) for name, params in asked]
     try:
-        results = _exchanged(pgconn, sent)
+        results = _exchanged(connection, sent)
     except BaseException:
         # Nobody knows where in the pipeline it stands.
         connection.close()
         raise
     return [_rows(connection, found) for found in results]
+
+
+def _prepare(connection: PatientConnection, name: str) -> None:
+    connection.pgconn.send_prepare(name.encode(), _numbered(name)[0])
+    connection.flush()
+    for result in connection.results():
+        _checked(result, connection)
 
 
 # -- what is sent ----------------------------------------------------------------------------------------------------
@@ -81,43 +87,26 @@ def _sent(param: Any) -> tuple[bytes | None, int]:
     return None if param is None else str(param).encode(), _TEXT
 
 
-def _exchanged(pgconn: pq.abc.PGconn, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
+def _exchanged(connection: PatientConnection, sent: Sequence[tuple[bytes, Any, Any]]) -> list[list[pq.abc.PGresult]]:
     """Everything that the server says to the statements. Without its last word nothing is known about any of them."""
+    pgconn = connection.pgconn
     pgconn.enter_pipeline_mode()
     for name, values, formats in sent:
         pgconn.send_query_prepared(name, values, formats, _TEXT)
     pgconn.pipeline_sync()
-    _flush(pgconn)
-    results = [_results(pgconn) for _ in sent]
-    end = _results(pgconn)
+    connection.flush()
+    results = [connection.results() for _ in sent]
+    end = connection.results()
     if not end or end[-1].status != pq.ExecStatus.PIPELINE_SYNC:
         raise psycopg.OperationalError(pgconn.get_error_message())
     pgconn.exit_pipeline_mode()
     return results
 
 
-def _flush(pgconn: pq.abc.PGconn) -> None:
-    """Send all of it. A server whose answers nobody reads would stop to read our questions."""
-    while pgconn.flush():
-        readable, _, _ = select.select([pgconn.socket], [pgconn.socket], [])
-        if readable:
-            pgconn.consume_input()
-
-
 # -- what comes back -------------------------------------------------------------------------------------------------
 
 
-def _results(pgconn: pq.abc.PGconn) -> list[pq.abc.PGresult]:
-    """What one statement gave, or the pipeline's end."""
-    found = []
-    while (result := pgconn.get_result()) is not None:
-        found.append(result)
-        if result.status == pq.ExecStatus.PIPELINE_SYNC:
-            break
-    return found
-
-
-def _rows(connection: psycopg.Connection[Any], results: list[pq.abc.PGresult]) -> list[Any]:
+def _rows(connection: PatientConnection, results: list[pq.abc.PGresult]) -> list[Any]:
     rows: list[Any] = []
     for result in results:
         _checked(result, connection)
@@ -138,7 +127,7 @@ def _reader(oid: int) -> Any:
     return (lambda value: value == b"t") if oid == _BOOLEAN else bytes.decode
 
 
-def _checked(result: pq.abc.PGresult, connection: psycopg.Connection[Any]) -> None:
+def _checked(result: pq.abc.PGresult, connection: PatientConnection) -> None:
     if result.status == pq.ExecStatus.FATAL_ERROR:
         raise errors.error_from_result(result, encoding=connection.info.encoding)
     if result.status == pq.ExecStatus.PIPELINE_ABORTED:

@@ -1,0 +1,74 @@
+"""A server that does not answer any more, though its connection stands: nobody waits for it for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import NewRun, WorkerRecord
+from mulligan.store.postgres import PostgresStore
+from proof.chaos.proxy import Proxy
+
+LEASE_SECONDS = 1.0
+WORKER = WorkerRecord("one", "here", 1)
+RUN = NewRun(b"{}", "v1", "flow", r.RunRequested(datetime(2026, 1, 1, tzinfo=UTC), 0))
+
+
+@pytest.fixture
+def proxy(schema_url: str) -> Iterator[Proxy]:
+    with Proxy(schema_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(proxy: Proxy) -> Iterator[PostgresStore]:
+    store = PostgresStore(proxy.url, lease_seconds=LEASE_SECONDS)
+    store.register(WORKER)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("direction", "ask"),
+    [
+        # One statement, several in a transaction, several in one round trip: each waits in its own way.
+        pytest.param("server", lambda store: store.beat("one"), id="one statement"),
+        pytest.param("client", lambda store: store.bury("one", is_dead=True), id="a transaction"),
+        pytest.param("client", lambda store: store.take_turns([1], "one"), id="a pipeline"),
+    ],
+)
+def test_an_answer_that_does_not_come_within_the_lease_is_given_up(
+    store: PostgresStore, proxy: Proxy, direction: str, ask: Callable[[PostgresStore], object]
+) -> None:
+    proxy.swallow(direction)
+
+    with pytest.raises(StoreUnavailable) as refused:
+        ask(store)
+
+    assert refused.value.message == (
+        "the PostgreSQL database 'postgres' on '127.0.0.1' does not answer: nothing came for 1 seconds"
+    )
+
+
+def test_who_has_given_up_a_silent_connection_goes_on_with_a_new_one(store: PostgresStore, proxy: Proxy) -> None:
+    proxy.swallow("client")
+    with pytest.raises(StoreUnavailable):
+        store.take_turns([1], "one")
+    proxy.heal()
+
+    is_known = store.beat("one")
+    turns = store.create([RUN], "one")
+
+    assert (is_known, [turn.holder for turn in turns]) == (True, ["one"])
+
+
+def test_a_statement_that_is_prepared_for_the_first_time_is_given_up_too(store: PostgresStore, proxy: Proxy) -> None:
+    store.take_turns([1], "one")
+    proxy.swallow("client")
+
+    with pytest.raises(StoreUnavailable):
+        store.release([])
