@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mulligan.errors import MulliganError
@@ -27,12 +28,17 @@ def read_file(path: Path) -> bytes:
         raise FileUnreadable(f"'{path}' cannot be read: {_reason(error)}") from error
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Put `data` into the file, or refuse."""
+def write_file(path: Path, data: bytes, *, is_private: bool = False) -> None:
+    """Put `data` into the file, or refuse. A new one is for its owner alone where it `is_private`."""
     try:
-        path.write_bytes(data)
+        with open(path, "wb", opener=_private if is_private else None) as file:
+            file.write(data)
     except OSError as error:
         raise FileUnwritable(f"'{path}' cannot be written: {_reason(error)}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _reason(error: OSError) -> str:

@@ -22,6 +22,7 @@ def main() -> NoReturn:
     # Thousands of objects are made until a command is there, and none of them is garbage.
     gc.disable()
     _open_what_is_closed()
+    _let_the_owner_in()
     leave(exit_code(sys.argv[1:]))
 
 
@@ -32,6 +33,11 @@ def _open_what_is_closed() -> None:
             while os.open(os.devnull, os.O_RDWR) < fd:
                 pass
             setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
+
+
+def _let_the_owner_in() -> None:
+    """A mask that takes the owner's own rights away would keep us, and our steps, from what we have just written."""
+    os.umask(os.umask(0o077) & 0o077)
 
 
 def exit_code(words: Sequence[str]) -> int:

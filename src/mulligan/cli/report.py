@@ -40,5 +40,6 @@ def report(
         show_bytes(data)
         return
     file = Path(out or f"mulligan-report-{run}.html")
-    write_file(file, data)
+    # It has outputs and logs in it: who may read it, its owner says.
+    write_file(file, data, is_private=True)
     complain(f"wrote {file}")

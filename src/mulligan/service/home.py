@@ -16,7 +16,7 @@ from ..language.quantities import size
 from ..ports import Store
 from ..store import open_store
 from ..worker.flood import LOG_BYTES_MAX
-from ..worker.folders import Folders
+from ..worker.folders import Folders, make_private, write_side
 
 HOME = ".mulligan"
 DATABASE = "mulligan.db"
@@ -46,7 +46,7 @@ class Home(msgspec.Struct, frozen=True):
 
     def open(self, lease_seconds: float | None = None) -> Store:
         """The store, made if it is not there, brought up to date if it is older."""
-        _make_private(self.folder)
+        _make(self.folder)
         where = self.store_url or str(self.folder / DATABASE)
         return open_store(where, lease_seconds=self.lease_seconds if lease_seconds is None else lease_seconds)
 
@@ -83,18 +83,18 @@ def this_host() -> str:
     return socket.gethostname()
 
 
-def _make_private(folder: Path) -> None:
+def _make(folder: Path) -> None:
     """The folder, for its owner alone: logs may say what others should not read, and belong in no repository."""
     if folder.is_dir():
         return
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(str(folder))
     except OSError as error:
         raise StoreRefused(
             f"'{folder}' cannot be made: {reason_of(error)}",
             hint="choose another place with --home DIR or MULLIGAN_HOME",
         ) from error
     try:
-        (folder / ".gitignore").write_text("*\n")
+        write_side(str(folder / ".gitignore"), "*\n")
     except OSError:
         pass  # a full disk is told by the store, which needs it

@@ -221,7 +221,10 @@ def _create_private(path: Path) -> None:
 
 
 def _create_folder(folder: Path) -> None:
+    """The folder and those above it: who may write into one of them may put another file in the place of ours."""
+    if not os.path.lexists(folder.parent):
+        _create_folder(folder.parent)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None

@@ -20,6 +20,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 from .complaint import complaint, exit_status
 from .encodable import ENCODER, NotEncodable, encoded
@@ -42,6 +43,7 @@ INTERRUPTED_STATUS = 130
 TERMINATED_STATUS = 128 + SIGTERM
 # Variables that only a program started by the step reads from the C library.
 OWN_PREFIX = "MULLIGAN_"
+OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
 # What the program of a step is called, until a traceback says of which.
 PROGRAM = "<step>"
@@ -65,7 +67,7 @@ class Child:
         self._surroundings = Surroundings()
         # One of these is empty.
         self._call = self._code = ""
-        self._folder = self._home = "/"
+        self._folder, self._home = "/", ""
         self._termination = Termination()
         self._standing = Standing(slot_out, slot_err)
         self._has_forked = False
@@ -136,7 +138,7 @@ class Child:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
                 self._surroundings.make_output_folder()
-            result = _awaited(self._function()(**message.get("args", {})))
+            result = self._awaited(self._function()(**message.get("args", {})))
             return {}, encoded(result)
         except NotEncodable as error:
             return {"invalid": str(error)}, "null"
@@ -158,7 +160,9 @@ class Child:
     def _function(self) -> types.FunctionType:
         if self._call:
             module, _, name = self._call.partition(":")
-            found = importlib.import_module(module)
+            found = (
+                self._surroundings.own(module) if module.startswith(OWN_PACKAGE) else importlib.import_module(module)
+            )
             for part in name.split("."):
                 found = getattr(found, part)
             return found  # type: ignore[return-value]
@@ -166,6 +170,13 @@ class Child:
         names: dict = {"__name__": "__mulligan__"}
         exec(self._program(self._code), names)
         return names["main"]
+
+    def _awaited(self, result: object) -> object:
+        """What an `async def main` comes to; anything else is what it is."""
+        if isinstance(result, types.CoroutineType):
+            # Not at the top: asyncio costs more than all the rest of a child.
+            return self._surroundings.own("asyncio").run(result)
+        return result
 
     def _program(self, code: str) -> types.CodeType:
         """Compiled once, however many steps have the same text."""
@@ -256,7 +267,8 @@ class Surroundings:
         self._told: dict[str, str] = {}
         self._exported: set[str] = set()
         self._raw = _raw_environment()
-        self._path = list(sys.path)
+        # Without "", which is whatever folder one is in.
+        self._installed = [entry for entry in sys.path if entry]
         self._streams = sys.stdin, sys.stdout, sys.stderr
 
     def set_up(self, changed: dict, removed: tuple | list, home: str) -> None:
@@ -272,11 +284,19 @@ class Surroundings:
         self._exported.clear()
         if "multiprocessing.util" in sys.modules:
             self.export()  # it starts processes and tells nobody
-        self._path[0] = home
-        if sys.path != self._path:
-            sys.path[:] = self._path
+        path = [home, *self._installed] if home else self._installed
+        if sys.path != path:
+            sys.path[:] = path
         sys.argv[:] = [""]
         sys.stdin, sys.stdout, sys.stderr = self._streams
+
+    def own(self, module: str) -> Any:
+        """A module that is installed, whatever lies under its name, or that of one it needs, where the run is."""
+        path, sys.path[:] = list(sys.path), self._installed
+        try:
+            return importlib.import_module(module)
+        finally:
+            sys.path[:] = path
 
     def export(self) -> None:
         """Hand our own variables to the C library too, for a process that is about to be started.
@@ -394,14 +414,6 @@ def _flush() -> None:
             stream.flush()
         except BaseException:
             continue  # a step may close or replace them
-
-
-def _awaited(result: object) -> object:
-    """What an `async def main` comes to; anything else is what it is."""
-    if isinstance(result, types.CoroutineType):
-        # Not at the top: asyncio costs more than all the rest of a child.
-        return importlib.import_module("asyncio").run(result)
-    return result
 
 
 def main(slot_out: str, slot_err: str) -> None:

@@ -54,6 +54,7 @@ class Order(msgspec.Struct, frozen=True):
     args: dict[str, Any] = {}
     env: dict[str, str] = {}
     cwd: str = ""
+    # Where it may import from, beside what is installed.
     home: str = ""
     code: str = ""
     call: str = ""

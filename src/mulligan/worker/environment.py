@@ -14,9 +14,13 @@ _OF_SOME = (
 )
 
 
+# May have a password in it, and many a step prints its environment. One that needs it can be given it as a secret.
+_OF_NONE = ("MULLIGAN_STORE",)
+
+
 def of_worker(name: str, inherited: dict[str, str]) -> dict[str, str]:
     """What is the same for all tasks of a worker."""
-    ours = {key: value for key, value in inherited.items() if key not in _OF_SOME}
+    ours = {key: value for key, value in inherited.items() if key not in _OF_SOME and key not in _OF_NONE}
     return {**ours, "MULLIGAN_WORKER": name}
 
 

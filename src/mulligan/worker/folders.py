@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,13 +82,20 @@ class Folders:
 
 
 def make_private(folder: str) -> None:
-    """The folder, and those above it that are not there, for their owner alone: logs are nobody else's to read."""
-    if not os.path.isdir(folder):
-        make_private(os.path.dirname(folder))
-        try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            pass  # another process was faster
+    """The folder, and those above it that are not there, for their owner alone: logs are nobody else's to read.
+
+    Those above it too: who may write there may put another folder in its place.
+    """
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder)
+    if not os.path.lexists(above):
+        make_private(above)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise  # else another process was faster
 
 
 def file_name(place: str) -> str:
@@ -110,8 +118,11 @@ def _spelled(char: str) -> str:
 
 
 def write_side(path: str, text: str) -> None:
-    """Put into a side file what its task is to read."""
-    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+    """Put into a side file what its task is to read. What a task before it may have left under that name goes."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
 
 
@@ -130,7 +141,7 @@ def name_also(sides: Sides, logs: Logs) -> bool:
     """Give what a task writes, or will write, the names of its attempt beside its own. False: it keeps only those."""
     try:
         for path, name in ((sides.out, logs.out), (sides.err, logs.err)):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.link(path, name)
     except OSError:
         # A file system without links: it is found when it has ended.

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from .folders import make_private
+
 
 class Lock(msgspec.Struct, frozen=True):
     """A lock that is held by whoever has `fd` open: the worker, and its supervisor until all its tasks are dead."""
@@ -24,7 +26,7 @@ class Lock(msgspec.Struct, frozen=True):
 
 def hold(folder: Path, name: str) -> Lock:
     """A new lock file, held."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(str(folder))
     path = folder / f"{name}.lock"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

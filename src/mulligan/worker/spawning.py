@@ -79,13 +79,24 @@ def spawn(
         environment,
         file_actions=(
             feed,
-            (os.POSIX_SPAWN_OPEN, 1, out, LOG_FLAGS, 0o666),
-            (os.POSIX_SPAWN_OPEN, 2, err, LOG_FLAGS, 0o666),
+            (os.POSIX_SPAWN_OPEN, 1, out, LOG_FLAGS, 0o600),
+            (os.POSIX_SPAWN_OPEN, 2, err, LOG_FLAGS, 0o600),
         ),
         setsid=True,
         setsigdef=RESTORED_SIGNALS,
         setsigmask=(),
     )
+
+
+def close_others(kept: list[int]) -> None:
+    """Close what this process was handed by whoever started the worker: it is nothing to a task."""
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd not in kept:
+            try:
+                os.close(fd)
+            except OSError:
+                continue  # the one that has read the list
 
 
 def become_subreaper() -> None:

@@ -63,7 +63,7 @@ class Standing:
     def _opened(self, slot: str) -> int:
         """A new log. If somebody has removed its folder, what is written is lost, and the step runs all the same."""
         try:
-            return os.open(slot, LOG_FLAGS, 0o666)
+            return os.open(slot, LOG_FLAGS, 0o600)
         except OSError:
             self._has_no_logs = True
             return os.open(os.devnull, LOG_FLAGS)

@@ -20,7 +20,7 @@ import time
 from . import processes
 from .frames import RECEIVE_BYTES, Frames, frame
 from .groups import VARIABLE, Groups
-from .spawning import Running, become_subreaper, spawn
+from .spawning import Running, become_subreaper, close_others, spawn
 
 SIGTERM, SIGCONT, SIGKILL = _signal.SIGTERM, _signal.SIGCONT, _signal.SIGKILL
 # How often one looks at what must die and has not, and at the memory of what has a limit.
@@ -455,9 +455,10 @@ def _stay_through_signals() -> None:
 
 
 def main(sock_fd: str, lock_fd: str, worker: str, lease_seconds: str, grace_seconds: str) -> None:
-    os.set_inheritable(int(sock_fd), False)
-    if lock_fd:
-        os.set_inheritable(int(lock_fd), False)
+    kept = [int(fd) for fd in (sock_fd, lock_fd) if fd]
+    close_others(kept)
+    for fd in kept:
+        os.set_inheritable(fd, False)
     become_subreaper()
     _stay_through_signals()
     lease = float(lease_seconds) if lease_seconds else None

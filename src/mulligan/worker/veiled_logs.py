@@ -74,7 +74,7 @@ class _Pipe:
         self._stream, self._name, self._is_empty = stream, name, True
         try:
             make_private(os.path.dirname(name))
-            self._file = os.open(name, _LOG_FLAGS, 0o666)
+            self._file = os.open(name, _LOG_FLAGS, 0o600)
         except OSError:
             pass  # a result counts without its log
 

@@ -17,6 +17,7 @@ BUILT_IN = {
     "sql": "mulligan.worker.actions.sql:run",
 }
 PLUGIN = "mulligan.worker.actions.plugin:run"
+_OURS = "mulligan."
 
 
 def is_known(task: Task) -> bool:
@@ -31,8 +32,10 @@ def is_built_in(task: Task) -> bool:
 
 def order(lease: Lease, sides: Sides, folders: Folders) -> Order:
     """What the child is to do. InputInvalid where a value does not fit."""
+    params = lease.task.params
     call = BUILT_IN.get(lease.task.kind, PLUGIN)
-    return python.ordered(lease, sides, folders, lease.task.params, call=call)
+    is_ours = is_built_in(lease.task) or str(params["call"]).startswith(_OURS)
+    return python.ordered(lease, sides, folders, params, call=call, is_ours=is_ours)
 
 
 def interpreter_of(task: Task, programs: Programs) -> str:

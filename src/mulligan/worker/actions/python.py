@@ -43,12 +43,22 @@ def order(lease: Lease, sides: Sides, folders: Folders) -> Order:
 
 
 def ordered(
-    lease: Lease, sides: Sides, folders: Folders, args: dict[str, Any], *, code: str = "", call: str = ""
+    lease: Lease,
+    sides: Sides,
+    folders: Folders,
+    args: dict[str, Any],
+    *,
+    code: str = "",
+    call: str = "",
+    is_ours: bool = False,
 ) -> Order:
-    """An order to a child: code with a `main`, or a function, and what it is called with."""
+    """An order to a child: code with a `main`, or a function, and what it is called with.
+
+    What is ours imports nothing from where the run was called: a file `ssl.py` there would be handed its secrets.
+    """
     task = lease.task
     env = of_task(lease, sides, folders.outputs(task.run_id))
-    return Order(task.step, args, env, folder_of(task), task.home or "/", code, call)
+    return Order(task.step, args, env, folder_of(task), "" if is_ours else task.home or "/", code, call)
 
 
 def read_answer(lease: Lease, folders: Folders, sides: Sides, answer: Answer, ended: Ended) -> TaskEnded:
