@@ -256,9 +256,11 @@ class Engine:
         self._must_look = False
         self._looked_at = self.clock.monotonic()
         self._asking.may_have_tasks = True
-        self.take_up(self.store.called(self.name, self.root_run_id))
+        called = self.store.called(self.name, self.root_run_id)
+        self.take_up(called)
         self._must_look = False
-        self._read_inboxes(self.drives.keys())
+        # Of ten thousand runs that wait, those that were told something. A child alone is not below its own root.
+        self._read_inboxes(self.drives.keys() & called if self.root_run_id is None else self.drives.keys())
         if self._at_work.has_leases:
             self._at_work.stop_asked(self.store.stops(self.name))
         self._next_due = self.store.next_due(self.root_run_id)

@@ -50,7 +50,7 @@ HELD_UP_SECONDS = 1.0
 PATIENCE_SECONDS = 0.1
 # How long the engine waits between two questions to a store that does not answer: from, and at most.
 STORE_SECONDS, STORE_SECONDS_MAX = 0.1, 2.0
-# How many runs that nobody drives one worker takes up when it begins.
+# How many runs that nobody drives one worker takes up at a time.
 RUNS_TAKEN_MAX = 1000
 
 
@@ -99,6 +99,7 @@ class Driver:
         self.lock: lock.Lock | None = None
         self._beaten_at = 0.0
         self._idle_at = -IDLE_RUNS_SECONDS
+        self._idle_before: int | None = None
         self._held_at = -HELD_UP_SECONDS
 
     def __enter__(self) -> Driver:
@@ -235,7 +236,11 @@ class Driver:
             return
         self._idle_at = time.monotonic()
         self.rescue()
-        unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
+        unfinished = self.store.runs(
+            limit=RUNS_TAKEN_MAX, before=self._idle_before, statuses=("new", "running", "paused")
+        )
+        # The next time those behind: a thousand that wait for people must not hide an older one that has work.
+        self._idle_before = unfinished[-1].run_id if len(unfinished) == RUNS_TAKEN_MAX else None
         self.engine.take_up([record.run_id for record in unfinished])
 
     def turn(self, run_id: int, until: Callable[[], bool]) -> None:

@@ -1,0 +1,34 @@
+"""A worker beside more runs that wait for people than it takes up at a time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from mulligan.language import load_text
+from mulligan.service.driver import RUNS_TAKEN_MAX, Capacity
+from mulligan.service.home import Home
+from mulligan.service.verbs import Service, prepare
+
+WITH_WORK = "name: work\nsteps: [{step: work, shell: 'true'}]"
+WAITING = "name: ask\nsteps: [{step: ask, approve: {message: May it?}}]"
+
+
+def test_a_thousand_runs_that_wait_do_not_hide_an_older_one_that_has_work(tmp_path: Path) -> None:
+    service = Service(Home(tmp_path / "home"))
+    (old,) = _left_by_a_dead_engine(service, WITH_WORK, 1)
+    _left_by_a_dead_engine(service, WAITING, RUNS_TAKEN_MAX)
+    deadline = time.monotonic() + 60
+
+    with service.driver(Capacity(cpus=1.0, memory=1 << 30)) as driver:
+        driver.serve(until=lambda: service.record(old).status == "completed" or time.monotonic() > deadline)
+
+    assert service.record(old).status == "completed"
+
+
+def _left_by_a_dead_engine(service: Service, text: str, times: int) -> list[int]:
+    """Runs that were begun by somebody who runs nothing: their tasks are queued, and nobody tells them anything."""
+    with service.driver(None) as driver:
+        run_ids = service.start(prepare(load_text(text), {}, Path.cwd()), driver, times=times)
+        driver.serve(until=lambda: driver.engine.is_settled)
+    return run_ids
