@@ -4,6 +4,7 @@
       Refused                           refused                  409   2   a verb that makes no sense now
         RunFinished                     run.finished             409   2
         RunDriven                       run.driven               409   2   a live process has it
+        KeyUsed                         run.key_used             409   2   a run was started under it before
         RunNotFinished                  run.not_finished         409   2
         NothingToRetry                  run.nothing_to_retry     409   2
         StepNotParked                   step.not_parked          409   2
@@ -72,6 +73,16 @@ class RunDriven(Refused):
     """A live process drives the run already."""
 
     code = "run.driven"
+
+
+class KeyUsed(Refused):
+    """A run was started under this key before."""
+
+    code = "run.key_used"
+
+    def __init__(self, message: str, *, hint: str = "", run_id: int = 0) -> None:
+        super().__init__(message, hint=hint, run_id=run_id)
+        self.run_id = run_id
 
 
 class RunNotFinished(Refused):

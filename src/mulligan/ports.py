@@ -77,6 +77,8 @@ class NewRun(msgspec.Struct, frozen=True):
     # The task of another run that waits for this one.
     parent_place: str = ""
     parent_attempt: int = 0
+    # Under which whoever starts it may ask again where no answer came; "" for none.
+    key: str = ""
 
 
 class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -285,7 +287,10 @@ class Store(Protocol):
     # -- runs
 
     def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
-        """New runs with their requests in their inboxes, all or none. With a holder it has their turns at once."""
+        """New runs with their requests in their inboxes, all or none. With a holder it has their turns at once.
+
+        `KeyUsed` where a run was made under the key of one of them before, and is still kept: then none is made.
+        """
 
     def run(self, run_id: int) -> RunRecord:
         """`UnknownRun` if there is none."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mulligan.core import reports as r
-from mulligan.errors import UnknownRun
+from mulligan.errors import KeyUsed, UnknownRun
 from mulligan.ports import Loaded, NewRun, RunRecord, Store, Turn, Waiting
 
 from .keeping import T0, Open, commit, entries, new_run, reports, started, worker
@@ -235,3 +235,36 @@ def test_everything_is_found_again_when_the_store_is_opened_again(opened: Open) 
 
     assert seen == (again.run(turn.run_id), again.load(turn.run_id), again.log(turn.run_id), again.inbox([turn.run_id]))
     again.commit([commit(turn, 3)])
+
+
+# -- a key, for who asks again
+
+
+def test_a_start_under_a_key_that_was_used_is_refused_and_names_the_run(opened: Open) -> None:
+    (turn,) = opened().create([new_run(key="order-7")])
+
+    with pytest.raises(KeyUsed) as refused:
+        opened().create([new_run(key="order-7")])
+
+    assert refused.value.message == f"run {turn.run_id} was started under the key 'order-7'"
+    assert refused.value.run_id == turn.run_id
+
+
+def test_of_runs_that_are_made_together_none_is_made_if_the_key_of_one_was_used(store: Store) -> None:
+    store.create([new_run(key="order-7")])
+
+    with pytest.raises(KeyUsed):
+        store.create([new_run(), new_run(key="order-8"), new_run(key="order-7")])
+
+    assert len(store.runs()) == 1
+    assert len(store.create([new_run(key="order-8"), new_run()])) == 2
+
+
+def test_the_key_of_a_run_that_was_removed_is_free_again(store: Store) -> None:
+    turn = started(store, key="order-7")
+    store.commit([commit(turn, status="completed", is_last=True)])
+    assert store.remove([turn.run_id]) == [turn.run_id]
+
+    (again,) = store.create([new_run(key="order-7")])
+
+    assert again.run_id != turn.run_id

@@ -32,6 +32,7 @@ from ..engine.rescue import is_seen
 from ..engine.watching import Watcher
 from ..errors import (
     InputInvalid,
+    KeyUsed,
     MulliganError,
     Refused,
     RunDriven,
@@ -116,6 +117,25 @@ class Service(Reading):
             refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         return self._create([self._new(prepared, request) for _ in range(times)], prepared.workflow, driver)
+
+    def start_once(self, prepared: Prepared, key: str) -> int:
+        """The run under this key: a new one, unless there is one already.
+
+        For whoever asks again because no answer came: the run is neither lost nor there twice.
+        """
+        request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by)
+        new = msgspec.structs.replace(self._new(prepared, request), key=key)
+        try:
+            (run_id,) = self._create([new], prepared.workflow, None)
+        except KeyUsed as used:
+            self._refuse_other(used.run_id, prepared, key)
+            return used.run_id
+        return run_id
+
+    def _refuse_other(self, run_id: int, prepared: Prepared, key: str) -> None:
+        """A key is for one thing: another workflow under it is a mistake."""
+        if self.store.run(run_id).version != prepared.version:
+            raise KeyUsed(f"the key '{key}' was used for run {run_id}, of another workflow", run_id=run_id)
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
         named = msgspec.structs.replace(

@@ -111,6 +111,9 @@ class MemoryStore:
     def create(self, runs: Sequence[NewRun], holder: str = "") -> list[Turn]:
         if holder and holder not in self.shelf.workers:
             raise refusals.unknown_holder(holder)
+        for run in runs:
+            if run.key in self.shelf.starts:
+                raise refusals.key_used(run.key, self.shelf.starts[run.key])
         self._wrote()
         return [self._create(run, holder) for run in runs]
 
@@ -178,6 +181,7 @@ class MemoryStore:
         gone = [run for run in runs if run.root_run_id not in busy]
         for run in gone:
             self._end_round(run)
+            self.shelf.starts.pop(run.new.key, None)
             del self.shelf.runs[run.run_id]
         self._wrote()
         return [run.run_id for run in gone]

@@ -104,6 +104,7 @@ class Shelf:
     def __init__(self) -> None:
         self.workers: dict[str, KeptWorker] = {}
         self.runs: dict[int, KeptRun] = {}
+        self.starts: dict[str, int] = {}
         self.messages: dict[int, KeptMessage] = {}
         self.answers: dict[int, Answer] = {}
         self.tasks: dict[KnownBy, KeptTask] = {}
@@ -126,6 +127,8 @@ class Shelf:
     def add_run(self, new: NewRun, parent: KeptRun | None) -> KeptRun:
         self._last_run += 1
         run_id = self._last_run
+        if new.key:
+            self.starts[new.key] = run_id
         root = run_id if parent is None else parent.root_run_id
         run = KeptRun(run_id, new, root, None if parent is None else parent.run_id, new.request.at)
         self.runs[run_id] = run

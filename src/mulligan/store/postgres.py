@@ -108,8 +108,14 @@ class PostgresStore:
         try:
             self._link.together(asked)
         except Unexpected as error:
+            if error.what == "key":
+                self._refuse_used([run.key for run in runs])
             raise refusals.unknown_holder(holder) from error
         return turns
+
+    def _refuse_used(self, keys: Sequence[str]) -> None:
+        rows = self._link.read("started", Texts(key for key in keys if key))
+        raise refusals.key_used(*rows[0]) if rows else refusals.key_forgotten()
 
     def _new_turns(self, count: int, holder: str) -> list[Turn]:
         rows = self._link.read("new_run_ids", count) if count else []
@@ -166,7 +172,14 @@ class PostgresStore:
             self._link.ask("lock_trees", wanted)
             found: list[tuple[int, str]] = self._link.ask("removable", wanted)
             gone = [run_id for run_id, _ in found]
-            for name in ("remove_events", "remove_rows", "remove_tasks", "remove_timers", "remove_runs"):
+            for name in (
+                "remove_events",
+                "remove_rows",
+                "remove_tasks",
+                "remove_timers",
+                "remove_starts",
+                "remove_runs",
+            ):
                 self._link.ask(name, Bigints(gone))
             return found
 

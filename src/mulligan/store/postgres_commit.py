@@ -156,6 +156,9 @@ def _others(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
 
 def inserted(runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[int | None]) -> Iterator[Statement]:
     """New runs under the ids of their turns, with their requests in their inboxes."""
+    keys = [(run.key, turn.run_id) for run, turn in zip(runs, turns, strict=True) if run.key]
+    if keys:
+        yield "insert_starts", [*arrays((Texts, Bigints), keys), len(keys)]
     bodies = {run.version: run.workflow for run in runs}
     yield "insert_workflows", arrays((Texts, Blobs), bodies.items())
     both = list(zip(runs, turns, parents, strict=True))

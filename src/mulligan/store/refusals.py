@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.tasks import Task
-from ..errors import Conflict, StaleLease, UnknownRun
+from ..errors import Conflict, KeyUsed, StaleLease, UnknownRun
 from ..ports import Commit
 
 
@@ -15,6 +15,14 @@ def unknown_run(run_id: int) -> UnknownRun:
 
 def unknown_holder(name: str) -> Conflict:
     return Conflict(f"worker '{name}' is not registered, so it cannot hold a turn", worker=name)
+
+
+def key_used(key: str, run_id: int) -> KeyUsed:
+    return KeyUsed(f"run {run_id} was started under the key '{key}'", run_id=run_id)
+
+
+def key_forgotten() -> Conflict:
+    return Conflict("the run that was started under this key was removed just now")
 
 
 def stale_lease(token: int) -> StaleLease:

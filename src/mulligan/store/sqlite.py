@@ -168,7 +168,14 @@ class SqliteStore:
         def work(db: apsw.Cursor) -> list[int]:
             found = fetched(db, SQL["removable"], _array(root_run_ids))
             gone = [run_id for run_id, _ in found]
-            for name in ("remove_events", "remove_rows", "delete_timers", "delete_tasks", "remove_run"):
+            for name in (
+                "remove_events",
+                "remove_rows",
+                "delete_timers",
+                "delete_tasks",
+                "remove_starts",
+                "remove_run",
+            ):
                 db.executemany(SQL[name], [(run_id,) for run_id in gone])
             db.executemany(SQL["remove_workflow"], {(version,) for _, version in found})
             return gone

@@ -160,9 +160,20 @@ def insert_runs(
     pairs = list(zip(run_ids, runs, strict=True))
     db.executemany(SQL["insert_workflow"], {run.version: (run.version, run.workflow) for run in runs}.values())
     db.executemany(SQL["insert_run"], [(*_run_row(run_id, run, parent, root), holder, fence) for run_id, run in pairs])
+    for run_id, run in pairs:
+        _note_key(db, run.key, run_id)
     requests = [(run_id, encoded(replace(run.request, run_id=run_id)), "", 0) for run_id, run in pairs]
     db.executemany(SQL["tell"], requests)
     return [Turn(run_id, holder, fence) for run_id in run_ids]
+
+
+def _note_key(db: apsw.Cursor, key: str, run_id: int) -> None:
+    if not key:
+        return
+    found = db.execute(SQL["started"], (key,)).fetchone()
+    if found:
+        raise refusals.key_used(key, found[0])
+    db.execute(SQL["insert_start"], (key, run_id))
 
 
 def _run_row(run_id: int, run: NewRun, parent: int | None, root: int | None) -> tuple[object, ...]:

@@ -58,6 +58,17 @@ SELECT expect('worker', (SELECT count(*) FROM known), 1)
 INSERT INTO workflows (version, body) SELECT * FROM unnest(%s::text[], %s::bytea[]) ORDER BY 1
 ON CONFLICT DO NOTHING
 
+-- Whoever is about to use the same key is waited for.
+-- name: insert_starts
+WITH added AS (
+    INSERT INTO starts (key, run_id) SELECT * FROM unnest(%s::text[], %s::bigint[]) ORDER BY 1
+    ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT expect('key', (SELECT count(*) FROM added), %s::bigint)
+
+-- name: started
+SELECT key, run_id FROM starts WHERE key = ANY (%s::text[]) ORDER BY key
+
 -- name: insert_runs
 INSERT INTO runs (run_id, workflow, version, created_at, updated_at,
                   parent_run_id, parent_place, parent_attempt, root_run_id, holder, fence)
@@ -162,6 +173,9 @@ DELETE FROM tasks WHERE run_id = ANY(%s::bigint[])
 
 -- name: remove_timers
 DELETE FROM timers WHERE run_id = ANY(%s::bigint[])
+
+-- name: remove_starts
+DELETE FROM starts WHERE run_id = ANY(%s::bigint[])
 
 -- name: remove_runs
 DELETE FROM runs WHERE run_id = ANY(%s::bigint[])

@@ -32,6 +32,12 @@ DELETE FROM tasks WHERE worker = ? RETURNING run_id, place, attempt
 -- name: insert_workflow
 INSERT OR IGNORE INTO workflows (version, body) VALUES (?, ?)
 
+-- name: insert_start
+INSERT INTO starts VALUES (?, ?)
+
+-- name: started
+SELECT run_id FROM starts WHERE key = ?
+
 -- name: insert_run
 INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL)
 
@@ -115,6 +121,9 @@ DELETE FROM events WHERE id >= ?1 << 32 AND id < (?1 + 1) << 32
 
 -- name: remove_rows
 DELETE FROM rows WHERE run_id = ?
+
+-- name: remove_starts
+DELETE FROM starts WHERE run_id = ?
 
 -- name: remove_run
 DELETE FROM runs WHERE run_id = ?
