@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from .failure import Failure
 from .ladder import match
+from .searching import is_found
 from .state import Climb
 from .words import rule_is_for
 from .workflow import Command, Rule
@@ -46,7 +45,7 @@ def _misfit(rule: Rule, failure: Failure) -> str:
         was = "there was no exit code" if failure.exit_code is None else f"exit code was {failure.exit_code}"
         return "" if failure.exit_code in rule.exit_codes else was
     if rule.pattern is not None:
-        return "" if re.search(rule.pattern, failure.message) else "the message does not match"
+        return "" if is_found(rule.pattern, failure.message) else "the message does not match"
     return ""
 
 

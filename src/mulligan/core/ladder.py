@@ -14,7 +14,6 @@ whether it dealt with it. Commands, items and scripts live rungs 0 to 2; triage 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,6 +27,7 @@ from .failure import Failure, figure
 from .life import Facts, complete, enter_command, fault, is_last_visit, schedule
 from .routes import alert_edges, edges_after_failure, failure_route, goes_back, is_sent
 from .scope import Now, error_view
+from .searching import is_found
 from .state import Place, State
 from .stopping import conclude
 from .workflow import (
@@ -122,7 +122,7 @@ def match(rules: tuple[Rule, ...], failure: Failure) -> int | None:
     kinds: tuple[Callable[[Rule], bool], ...] = (
         lambda rule: failure.code in rule.codes,
         lambda rule: failure.exit_code is not None and failure.exit_code in rule.exit_codes,
-        lambda rule: rule.pattern is not None and re.search(rule.pattern, failure.message) is not None,
+        lambda rule: rule.pattern is not None and is_found(rule.pattern, failure.message),
         lambda rule: rule.any,
     )
     for fits in kinds[:1] if failure.is_fatal else kinds:

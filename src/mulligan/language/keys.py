@@ -9,7 +9,7 @@ from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import duration
-from mulligan.language.regular_expressions import PATTERN
+from mulligan.language.regular_expressions import PATTERN, SEARCHED
 from mulligan.language.shapes import (
     FACTOR,
     FLAG,
@@ -91,7 +91,7 @@ SCRIPT = Either("a shell command, or a mapping with an action", text=Template(),
 RULE_KEYS = {
     "codes": CODES,
     "exit_codes": EXIT_CODES,
-    "pattern": Key(PATTERN, "a regular expression that the failure's message matches"),
+    "pattern": Key(SEARCHED, "a regular expression that the failure's message matches"),
     "any": Key(FLAG, "matches every failure that is not fatal"),
     "max_retries": Key(whole(0, 1_000_000), f"retries after the first attempt (default {MAX_RETRIES_DEFAULT})"),
     **RULE_BACKOFF,

@@ -1,8 +1,10 @@
 """Regular expressions that a file may hold: valid ones, whose search comes to an end.
 
-A group that is repeated, with a choice inside (how often, which of these), is tried in every way there is: `(a+)+$` on
-thirty letters already takes longer than anybody waits, and who waits is the engine. What gives nothing back once it
-has matched, possessive (`a++`) or atomic (`(?>…)`), leaves no such choice.
+For what is searched for in the words of a step there is `core.searching`, where nothing takes long. What is held
+against the file's own words has Python's search, and there some take for ever: a group that is repeated, with a choice
+inside (how often, which of these), is tried in every way there is, and `(a+)+$` on thirty letters already takes longer
+than anybody waits. What gives nothing back once it has matched, possessive (`a++`) or atomic (`(?>…)`), leaves no such
+choice.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 import warnings
 from typing import Any
 
+from mulligan.core.searching import NotSearchable, refuse_unsearchable
 from mulligan.language.nodes import Node, Source, describe
 from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Value
@@ -85,6 +88,21 @@ class PatternShape(Value, frozen=True):
         return found
 
 
+class SearchShape(Value, frozen=True):
+    """A regular expression in Python's dialect, without what has to go back in the text."""
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        found = Value.read(self, node, label, source)
+        try:
+            refuse_unsearchable(found)
+        except NotSearchable as reason:
+            message = f"{label} is {describe(node)}, whose search might take too long: {reason}"
+            raise source.refuse("pattern", message, node, hint=_SEARCH_HINT) from None
+        return found
+
+
+_SEARCH_HINT = "all ways to match are looked at together here: (a+)+ and (a|b)* take no longer than a"
 _HINT = "let it give nothing back once it has matched: (a++)+ in place of (a+)+, (?>a|b)+ in place of (a|b)+"
 
+SEARCHED = SearchShape("a regular expression", _valid, {"type": "string", "minLength": 1, "format": "regex"})
 PATTERN = PatternShape("a regular expression", _valid, {"type": "string", "minLength": 1, "format": "regex"})

@@ -1,0 +1,123 @@
+"""Searching for a regular expression: what Python finds is found, and no text takes long."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mulligan.core.failure import MESSAGE_CHARS_MAX, failure
+from mulligan.core.ladder import match
+from mulligan.core.searching import Automaton, NotSearchable, is_found, refuse_unsearchable
+from mulligan.core.workflow import Rule
+
+# Parts that a valid expression is made of; `#` stands for another one.
+PARTS = [
+    *("a", "b", "ab", ".", "\\n", " ", "[ab]", "[^a]", "[]a]", "\\w", "\\d", "\\S", "\\x61", "\\141", "\\.", "é"),
+    *("^", "$", "\\b", "\\B", "\\A", "\\Z", "", "(?#c)", "x{,", "{"),
+    *("(#)", "(?:#)", "(?P<n>#)", "(?i:#)", "(?s:#)", "(?m:#)", "(?i-s:#)"),
+    *("(?:#)*", "(?:#)+", "(?:#)?", "(?:#)*?", "(?:#){2}", "(?:#){1,3}", "(?:#){,2}", "(?:#){2,}", "#|#", "##"),
+]
+GLOBAL_FLAGS = ["", "", "(?i)", "(?m)", "(?s)", "(?ims)"]
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> str:
+    part = draw(st.sampled_from([part for part in PARTS if depth or "#" not in part]))
+    while "#" in part.replace("(?#", ""):
+        at = part.rindex("#")
+        part = part[:at] + draw(expressions(depth=depth - 1)) + part[at + 1 :]
+    return part
+
+
+def is_valid(expression: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            re.compile(expression)
+        except re.error:
+            return False
+    return True
+
+
+@given(
+    st.sampled_from(GLOBAL_FLAGS),
+    expressions().filter(lambda text: "(?P<n>" not in text.replace("(?P<n>", "", 1) and is_valid(text)),
+    st.text("abAB .\n1éÉx", max_size=12),
+)
+@example("", "(?:^a|b)*$", "ba\n")
+@example("", "(?:)*a", "a")
+@example("(?i)", "[^a]b", "Ab")
+@example("(?m)", "^$|\\Bx", "a\n\nb")
+def test_what_python_finds_is_found_and_nothing_else(flags: str, expression: str, text: str) -> None:
+    whole = flags + expression
+
+    found = Automaton(whole).is_in(text)
+
+    assert found == (re.search(whole, text) is not None)
+
+
+# Each would keep Python's search busy for longer than anybody lives.
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(a+)+$",
+        "(a|aa)+$",
+        ".*a.*a.*a.*a.*a.*b",
+        "a*a*a*a*a*a*b",
+        "(.*)(.*)(.*)(.*)(.*)[0-9]",
+        "a?" * 200 + "a{200}b",
+        "(?:a{1,20}){1,20}b",
+        "((a*)*)*b",
+    ],
+)
+def test_a_message_that_was_made_to_keep_a_search_busy_does_not(expression: str) -> None:
+    rules = (Rule(pattern=expression), Rule(any=True))
+
+    assert match(rules, failure("EXIT_NONZERO", "a" * (MESSAGE_CHARS_MAX - 1) + "!")) == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("(?=a+)b|c", "'(?=' has to go back in the text"),
+        ("(?!a+)b|c", "'(?!' has to go back in the text"),
+        ("(?<=a)b+|c", "'(?<=' has to go back in the text"),
+        ("(?<!a)b+|c", "'(?<!' has to go back in the text"),
+        ("(?>a+)b|c", "'(?>' has to go back in the text"),
+        ("(a+|b) \\1", "'\\1' has to go back in the text"),
+        ("(?P<n>a+|b)(?P=n)", "'(?P=' has to go back in the text"),
+        ("(a+)?(?(1)b|c)", "'(?(' has to go back in the text"),
+        ("a++|b", "'++' gives nothing back once it has matched"),
+        ("(?x)a+ b+", "'(?x)' lets blanks mean nothing"),
+        ("(?x:a+ b+)", "'(?x:' lets blanks mean nothing"),
+        # Large in every way: by repeats, by repeats of nothing, by depth.
+        ("(a{100}){100}", "it has more than 1,000 parts, repeats written out"),
+        ("(()*){4000000}", "it has more than 1,000 parts, repeats written out"),
+        ("(" * 101 + "a*b*" + ")" * 101, "its groups are nested more than 100 deep"),
+    ],
+)
+def test_what_has_to_go_back_or_is_too_large_is_refused(expression: str, reason: str) -> None:
+    assert is_valid(expression)
+
+    with pytest.raises(NotSearchable) as refused:
+        refuse_unsearchable(expression)
+
+    assert str(refused.value) == reason
+
+
+@pytest.mark.parametrize("expression", ["license .* unavailable", "(?=a)b", "(\\w+) \\1", "a++b", "(?x) a b # c"])
+def test_with_one_choice_all_of_pythons_dialect_is_there(expression: str) -> None:
+    refuse_unsearchable(expression)
+
+    assert is_found(expression, "license is unavailable, ab ab") == bool(
+        re.search(expression, "license is unavailable, ab ab")
+    )
+
+
+def test_an_expression_of_a_run_that_began_before_is_found_as_it_was_then() -> None:
+    assert is_found("(?=.*b)a+|c", "aab")
+    assert not is_found("(?=.*b)a+|c", "aa")
