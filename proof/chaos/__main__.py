@@ -1,0 +1,88 @@
+"""`python -m proof.chaos --minutes 20 --runs 5000 --seed 1`: see proof/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from mulligan.testing.postgres import own_server
+from proof.chaos.conductor import Chaos, Report, Settings
+
+# Of many findings of one kind the first say enough.
+SHOWN_MAX = 40
+
+
+def main(words: list[str]) -> int:
+    settings = _settings(words)
+    folder = Path(tempfile.mkdtemp(prefix="mulligan-chaos-"))
+    report = perform(settings, folder)
+    for line in told(report):
+        print(line)
+    if not report.findings:
+        shutil.rmtree(folder, ignore_errors=True)
+        return 0
+    print(f"\nwhat everybody said is in {folder}; to try again:")
+    print(f"  make chaos MINUTES={settings.minutes:g} RUNS={settings.runs} SEED={settings.seed}")
+    return 1
+
+
+def _settings(words: list[str]) -> Settings:
+    parser = argparse.ArgumentParser(prog="python -m proof.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20.0, help="how long there is trouble")
+    parser.add_argument("--runs", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--lease", type=float, default=2.0, metavar="SECONDS")
+    found = parser.parse_args(words)
+    return Settings(found.seed, found.runs, found.minutes, found.workers, found.lease)
+
+
+def perform(settings: Settings, folder: Path) -> Report:
+    """All of it. Whatever happens, nothing runs any more when this returns."""
+    with own_server() as server:
+        chaos = Chaos(settings, server, folder)
+        try:
+            with chaos:
+                chaos.endure()
+                chaos.finish()
+            chaos.check()
+        except KeyboardInterrupt:
+            chaos.report.is_interrupted = True
+            chaos.report.troubles = dict(chaos.trouble.counts)
+    return chaos.report
+
+
+def told(report: Report) -> Iterator[str]:
+    """The report in words, with its numbers."""
+    tally, settings = report.tally, report.settings
+    if report.is_interrupted:
+        yield "interrupted: what follows is what there was until then, and nothing was checked"
+    yield f"{settings.workers} workers, a lease of {settings.lease_seconds:g}s, seed {settings.seed}"
+    seconds = f"{report.trouble_seconds:.0f}s of trouble, {report.finish_seconds:.0f}s to finish"
+    yield f"{seconds}, {report.check_seconds:.0f}s to check"
+    for name, times in sorted(report.troubles.items()):
+        yield f"  {times:6} {name}"
+    endings = ", ".join(f"{count} {status}" for status, count in sorted(tally.endings.items()))
+    yield f"{tally.runs} runs with their children ({endings}), {tally.events} events, {tally.rounds} rounds more"
+    yield f"{tally.attempts} attempts, {tally.lost} lost, {tally.reruns} rerun for it, {tally.retries} retries"
+    yield f"{tally.results} results held against the journal, {tally.refused_reports} late reports refused"
+    yield from _told_recoveries(report.recoveries)
+    yield "the operator: " + (", ".join(f"{count} {deed}" for deed, count in sorted(report.deeds.items())) or "nothing")
+    yield f"{report.unfetched} answers that nobody fetched"
+    yield f"{len(report.findings)} findings"
+    yield from (f"  {found}" for found in report.findings[:SHOWN_MAX])
+
+
+def _told_recoveries(seconds: list[float]) -> Iterator[str]:
+    if seconds:
+        middle, most = statistics.median(seconds), max(seconds)
+        yield f"from a server that is back to work that goes on: median {middle:.2f}s, at most {most:.2f}s"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,251 @@
+"""What must hold when the trouble is over and everything has ended. Each check yields what it finds, in words."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+import psycopg
+
+from mulligan.core import events as e
+from mulligan.core.state import State
+from mulligan.core.transitions import RUN_ENDED
+from mulligan.core.verdict import is_handled
+from mulligan.errors import MulliganError
+from mulligan.ports import RunRecord
+from mulligan.service.verbs import Service
+from mulligan.testing.holdings import Holdings, look_into_tables
+from mulligan.testing.promises import check
+from mulligan.testing.store_promises import (
+    STORE_PROMISES,
+    Known,
+    promise_7_nobody_holds_a_run_that_is_over,
+    promise_7_the_dead_are_buried,
+    promise_10_every_message_is_answered,
+)
+from proof.chaos.flows import FLOWS
+from proof.chaos.journal import Line
+
+Findings = Iterator[str]
+PAGE = 1000
+# Of what is found too often to read it all.
+TOLD_MAX = 20
+
+
+class Tally(msgspec.Struct):
+    """What the logs say was done."""
+
+    runs: int = 0
+    events: int = 0
+    attempts: int = 0
+    lost: int = 0
+    reruns: int = 0
+    retries: int = 0
+    rounds: int = 0
+    results: int = 0
+    refused_reports: int = 0
+    endings: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+def all_runs(service: Service) -> list[RunRecord]:
+    """Every run, the oldest first."""
+    found: list[RunRecord] = []
+    while page := service.store.runs(limit=PAGE, before=found[-1].run_id if found else None):
+        found += page
+    return found[::-1]
+
+
+# -- starts ----------------------------------------------------------------------------------------------------------
+
+
+def check_starts(numbers: range, acknowledged: Mapping[int, int], started: Mapping[int, Sequence[int]]) -> Findings:
+    """Every run that was asked for is there, once. `started`: the runs at the top by their number."""
+    for n in numbers:
+        found = started.get(n, ())
+        if n not in acknowledged:
+            yield f"start {n} was never answered"
+        elif list(found) != [acknowledged[n]]:
+            yield f"start {n} was answered with run {acknowledged[n]}, and the store has {list(found)}"
+
+
+# -- one run ---------------------------------------------------------------------------------------------------------
+
+
+def check_run(service: Service, record: RunRecord, tally: Tally) -> tuple[list[str], list[e.Entry]]:
+    """What is wrong with one run, and its log."""
+    log = list(service.events(record.run_id))
+    _count(tally, record, log)
+    return [f"run {record.run_id} ({record.workflow}): {found}" for found in _of_run(service, record, log)], log
+
+
+def _of_run(service: Service, record: RunRecord, log: list[e.Entry]) -> Findings:
+    if record.status not in RUN_ENDED:
+        yield f"it is still {record.status}"
+        return
+    state = service.state(record.run_id)
+    try:
+        check(log, state)
+    except AssertionError as broken:
+        yield str(broken)
+    differing = service.verify(record.run_id).differing
+    if differing:
+        yield f"its log and its tables differ: {', '.join(differing)}"
+    if not any(line.text for line in service.explain(record.run_id)):
+        yield "nothing explains it"
+    yield from _unexpected_failures(service, record, state)
+
+
+def _unexpected_failures(service: Service, record: RunRecord, state: State) -> Findings:
+    """A run fails for what its steps do, for what an operator said, or for workers that were lost too often."""
+    if record.status != "failed":
+        return
+    allowed = {"WORKER_LOST", *FLOWS[record.workflow].may_fail_with}
+    if any(child.status == "failed" for child in service.store.children(record.run_id)):
+        allowed.add("CHILD_FAILED")
+    for found in state.failures:
+        codes = set(_codes(found.failure))
+        if not is_handled(state, found) and not codes & allowed:
+            yield f"step '{found.step}' failed with {found.failure.code}: {found.failure.message}"
+
+
+def _codes(failure: object) -> Iterator[str]:
+    """Its code, and those of what was behind it."""
+    while failure is not None:
+        yield str(getattr(failure, "code", ""))
+        failure = getattr(failure, "cause", None)
+
+
+def _count(tally: Tally, record: RunRecord, log: list[e.Entry]) -> None:
+    kinds = Counter(type(entry.fact) for entry in log)
+    tally.runs += 1
+    tally.events += len(log)
+    tally.attempts += kinds[e.AttemptStarted]
+    tally.lost += kinds[e.AttemptLost]
+    tally.reruns += sum(isinstance(x.fact, e.AttemptScheduled) and x.fact.cause == "lost" for x in log)
+    tally.retries += kinds[e.RetryScheduled]
+    tally.rounds += kinds[e.RunReopened]
+    tally.refused_reports += kinds[e.ReportRefused]
+    tally.endings[record.status] += 1
+
+
+# -- what was done, against what the logs say ------------------------------------------------------------------------
+
+
+def check_work(lines: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]], tally: Tally) -> Findings:
+    """Every result was made under the lease that it names; no lease was worked off twice; no two at one thing."""
+    begun: dict[int, Line] = {}
+    ended: dict[int, Line] = {}
+    last: dict[tuple[int, str], Line] = {}
+    for line in lines:
+        if line.verb == "start":
+            if line.fence in begun:
+                yield f"lease {line.fence} was begun twice: {begun[line.fence]} and {line}"
+            begun[line.fence] = last[line.run_id, line.place] = line
+        else:
+            ended[line.fence] = line
+            newer = last[line.run_id, line.place]
+            if newer.fence != line.fence:
+                yield f"two attempts overlapped: {newer} began before {line}"
+    yield from _check_results(ended, logs, tally)
+    yield from _check_counts(begun.values(), logs)
+
+
+def _check_results(ended: Mapping[int, Line], logs: Mapping[int, Sequence[e.Entry]], tally: Tally) -> Findings:
+    used: set[int] = set()
+    for run_id, log in logs.items():
+        for fact in (entry.fact for entry in log if isinstance(entry.fact, e.AttemptSucceeded)):
+            if not str(fact.output).isdigit():
+                continue
+            tally.results += 1
+            fence = int(fact.output)
+            line = ended.get(fence)
+            if line is None or (line.run_id, line.place) != (run_id, fact.place):
+                yield f"run {run_id}: '{fact.place}' gave lease {fence}, and the journal has {line} for it"
+            if fence in used:
+                yield f"run {run_id}: the result of lease {fence} was taken twice"
+            used.add(fence)
+
+
+def _check_counts(begun: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]]) -> Findings:
+    """No command ran more often than its log says it was scheduled."""
+    ran = Counter((line.run_id, line.place) for line in begun)
+    scheduled: Counter[tuple[int, str]] = Counter()
+    for run_id, log in logs.items():
+        scheduled.update((run_id, entry.fact.place) for entry in log if isinstance(entry.fact, e.AttemptScheduled))
+    for (run_id, place), times in ran.items():
+        if times > scheduled[run_id, place]:
+            yield f"run {run_id}: '{place}' ran {times} times, and was scheduled {scheduled[run_id, place]} times"
+
+
+# -- the store -------------------------------------------------------------------------------------------------------
+
+
+class Onlooker:
+    """Looks into the tables now and then while all goes on, and asks what must hold at any moment."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._known = Known()
+
+    def look(self) -> list[str]:
+        """What is broken now; nothing where the server is away."""
+        try:
+            held = holdings(self._url)
+        except psycopg.OperationalError:
+            return []
+        # Operators are cut off while they wait: answers that they have fetched are not told apart.
+        self._known.fetched |= self._known.asked
+        found = [said for promise in STORE_PROMISES for said in _asked(partial(promise, self._known, held))]
+        self._known.note(held)
+        return found
+
+
+def holdings(url: str) -> Holdings:
+    """The tables at one moment."""
+    with psycopg.connect(url, connect_timeout=5) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return look_into_tables(connection)
+
+
+def check_rest(held: Holdings) -> Findings:
+    """Nothing is left lying about when everybody has gone."""
+    yield from _asked(lambda: promise_10_every_message_is_answered(held))
+    yield from _asked(lambda: promise_7_nobody_holds_a_run_that_is_over(held))
+    yield from _asked(lambda: promise_7_the_dead_are_buried(held, ()))
+    if held.tasks:
+        yield f"{len(held.tasks)} tasks are left: {', '.join(map(str, held.tasks[:TOLD_MAX]))}"
+    if held.timers:
+        yield f"{len(held.timers)} timers are left: {list(held.timers)[:TOLD_MAX]}"
+    probed = [breaker.name for breaker in held.breakers if breaker.probe is not None]
+    if probed:
+        yield f"breakers are still probed: {', '.join(probed)}"
+
+
+def _asked(promise: Callable[[], None]) -> Findings:
+    try:
+        promise()
+    except AssertionError as broken:
+        yield str(broken)
+
+
+# -- all of it -------------------------------------------------------------------------------------------------------
+
+
+def check_all(
+    service: Service, numbers: range, acknowledged: Mapping[int, int], lines: Iterable[Line], tally: Tally
+) -> Findings:
+    logs: dict[int, list[e.Entry]] = {}
+    started: dict[int, list[int]] = defaultdict(list)
+    for record in all_runs(service):
+        try:
+            found, log = check_run(service, record, tally)
+        except (MulliganError, AssertionError) as error:
+            found, log = [f"run {record.run_id} cannot be looked at: {error}"], []
+        yield from found
+        logs[record.run_id] = log
+        if record.parent_run_id is None and log and isinstance(log[0].fact, e.RunStarted):
+            started[log[0].fact.inputs["n"]].append(record.run_id)
+    yield from check_starts(numbers, acknowledged, started)
+    yield from check_work(lines, logs, tally)

@@ -1,0 +1,171 @@
+"""Workers with a way to the server each, and what can be done to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from typing import IO
+
+import msgspec
+
+from mulligan.worker.processes import look_at, send, snapshot
+from proof.chaos.proxy import Proxy
+from proof.stage import Stage
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """What a worker holds: bytes of memory, open files."""
+
+    resident_bytes: int
+    files: int
+
+
+class Worker:
+    """A place for a worker, its way to the server, and the process that is there now."""
+
+    def __init__(self, number: int, stage: Stage, proxy: Proxy) -> None:
+        self.number = number
+        self.stage = stage
+        self.proxy = proxy
+        self.said = stage.folder / f"worker-{number}"
+        # Those of the process that is there now.
+        self.samples: list[Sample] = []
+        self.start()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """`faulthandler` shows where it is when it is aborted, and nowhere else."""
+        return {"MULLIGAN_STORE": self.proxy.url, "PYTHONFAULTHANDLER": "1"}
+
+    def start(self) -> None:
+        with self.said.open("a") as said:
+            self.process = started(self.stage, ("worker", "--parallel", "2"), said, self.environment)
+        self.samples = []
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_dead(self) -> bool:
+        return self.process.poll() is not None
+
+    @property
+    def supervisors(self) -> list[int]:
+        """A worker's only children; more than one while it starts anew."""
+        return [process.pid for process in snapshot().values() if process.parent == self.pid]
+
+    def sample(self) -> None:
+        process = look_at(self.pid)
+        if process is not None:
+            with suppress(OSError):
+                files = len(os.listdir(f"/proc/{self.pid}/fd"))
+                self.samples.append(Sample(process.resident_bytes, files))
+
+    # -- what can happen to it
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
+    def kill_with_supervisor(self) -> None:
+        """Both at once: nobody is left to end what they ran."""
+        send([self.pid], signal.SIGSTOP)
+        send(self.supervisors, signal.SIGKILL)
+        self.kill()
+
+    def kill_supervisor(self) -> None:
+        send(self.supervisors, signal.SIGKILL)
+
+    def stop(self) -> Callable[[], None]:
+        """Until what is returned is called."""
+        return _stopped([self.pid])
+
+    def stop_with_supervisor(self) -> Callable[[], None]:
+        return _stopped([self.pid, *self.supervisors])
+
+    def stop_supervisor(self) -> Callable[[], None]:
+        return _stopped(self.supervisors)
+
+
+def _stopped(pids: list[int]) -> Callable[[], None]:
+    send(pids, signal.SIGSTOP)
+    return lambda: send(pids, signal.SIGCONT)
+
+
+class Fleet:
+    """Workers at their places, for as long as the context lasts."""
+
+    def __init__(self, stage: Stage, url: str, count: int) -> None:
+        self._exits = ExitStack()
+        self.workers = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
+        # How many died that nobody had killed.
+        self.deaths: list[str] = []
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.process.kill()
+            worker.process.wait()
+        self._exits.close()
+
+    def look(self) -> None:
+        """One that has ended by itself is noted, and another takes its place."""
+        for worker in self.workers:
+            if worker.is_dead:
+                self.deaths.append(f"worker {worker.number} ended with {worker.process.returncode}: see {worker.said}")
+                worker.start()
+
+    def sample(self) -> None:
+        for worker in self.workers:
+            worker.sample()
+
+    def heal(self) -> None:
+        """Everything can be reached, and nothing of what was cut before is left."""
+        for worker in self.workers:
+            worker.proxy.heal()
+            worker.proxy.cut()
+
+    def end(self, seconds: float) -> Iterable[str]:
+        """In order; what is wrong with those that do not."""
+        for worker in self.workers:
+            worker.process.send_signal(signal.SIGTERM)
+        for worker in self.workers:
+            try:
+                code = worker.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                worker.process.send_signal(signal.SIGABRT)
+                yield f"worker {worker.number} does not end when it is told to: see {worker.said}"
+            else:
+                if code:
+                    yield f"worker {worker.number} ended with {code} when it was told to: see {worker.said}"
+
+
+def started(
+    stage: Stage, words: tuple[object, ...], said: IO[str] | int, environment: dict[str, str], out: IO[str] | int = -3
+) -> subprocess.Popen[str]:
+    """A command line of ours, in the background."""
+    return stage.start(*words, environment=environment, stdout=out, stderr=said)
+
+
+def grown(samples: list[Sample]) -> str:
+    """What a worker holds more at its end than early in its life, in words; "" if it is about the same."""
+    if len(samples) < SAMPLES_MIN:
+        return ""
+    early, late = samples[len(samples) // 4], samples[-1]
+    if late.resident_bytes > GROWTH_MAX * early.resident_bytes + SLACK_BYTES:
+        return f"its memory went from {early.resident_bytes >> 20} to {late.resident_bytes >> 20} MiB"
+    if late.files > early.files + SLACK_FILES:
+        return f"its open files went from {early.files} to {late.files}"
+    return ""
+
+
+# Fewer samples say nothing.
+SAMPLES_MIN = 12
+GROWTH_MAX, SLACK_BYTES, SLACK_FILES = 1.3, 16 << 20, 20

@@ -1,0 +1,164 @@
+"""What goes wrong, when and for how long: drawn from a seed, for the server, the workers and the network apart."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count, cycle
+
+from mulligan.testing.postgres import PostgresServer
+from proof.chaos.fleet import Fleet, Worker
+
+# Something to do; what it returns is done after a while to end it.
+Act = Callable[[], None]
+
+# How long a server takes to be started at most: its old children may still be going.
+START_SECONDS = 60.0
+
+
+class Agenda:
+    """Things to do, each at its time."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Act]] = []
+        self._numbers = count()
+
+    def add(self, seconds: float, act: Act) -> None:
+        heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), act))
+
+    def run_due(self) -> None:
+        while self._due and self._due[0][0] <= time.monotonic():
+            heapq.heappop(self._due)[2]()
+
+    def end(self) -> None:
+        """Whatever has begun is ended now."""
+        while self._due:
+            heapq.heappop(self._due)[2]()
+
+
+class Trouble:
+    """Everything that goes wrong. `gaps` are seconds between two restarts, two attacks on workers, two cuts."""
+
+    def __init__(self, seed: int, server: PostgresServer, fleet: Fleet, lease_seconds: float) -> None:
+        self.server = server
+        self.fleet = fleet
+        self.lease_seconds = lease_seconds
+        self.counts: Counter[str] = Counter()
+        # Called when the server is there again.
+        self.restarted: Act = lambda: None
+        self._agenda = Agenda()
+        self._is_over = False
+        self._of_server = random.Random(f"server {seed}")
+        self._of_workers = random.Random(f"workers {seed}")
+        self._of_network = random.Random(f"network {seed}")
+        self._ways_to_stop: Iterator[str] = cycle(("fast", "immediate", "kill -9"))
+
+    def begin(self) -> None:
+        self._agenda.add(self._of_server.uniform(3, 10), self._restart_and_again)
+        self._agenda.add(self._of_workers.uniform(1, 4), self._attack_and_again)
+        self._agenda.add(self._of_network.uniform(1, 4), self._cut_and_again)
+
+    def go_on(self) -> None:
+        """Do what is due."""
+        self._agenda.run_due()
+
+    def end(self) -> None:
+        """From now on nothing goes wrong."""
+        self._is_over = True
+        self._agenda.end()
+        self.fleet.heal()
+
+    # -- the server
+
+    def _restart_and_again(self) -> None:
+        if self._is_over:
+            return
+        self.restart(next(self._ways_to_stop), self._of_server.uniform(0.2, 4.0))
+        self._agenda.add(self._of_server.uniform(5, 40), self._restart_and_again)
+
+    def restart(self, how: str, seconds: float) -> None:
+        """It is away for so long."""
+        self.counts[f"server {how}"] += 1
+        if how == "kill -9":
+            self.server.kill()
+        else:
+            self.server.stop(how)
+        self._agenda.add(seconds, self._start_server)
+
+    def _start_server(self) -> None:
+        until = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.server.start()
+                break
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+        self.restarted()
+
+    # -- workers
+
+    def _attack_and_again(self) -> None:
+        if self._is_over:
+            return
+        chance = self._of_workers
+        worker = chance.choice(self.fleet.workers)
+        self.attack(worker, chance.choice(ATTACKS), chance.uniform(0.2, 1.0), chance.uniform(1.2, 2.5))
+        self._agenda.add(chance.uniform(1, 8), self._attack_and_again)
+
+    def attack(self, worker: Worker, what: str, short: float, long: float) -> None:
+        """`short` and `long` are how many leases a stop lasts. The first worker is never killed: it grows old."""
+        if what.startswith("kill") and worker.number == 0 and what != "kill supervisor":
+            what = "stop long"
+        self.counts[f"worker {what}"] += 1
+        seconds = (short if what == "stop" else long) * self.lease_seconds
+        match what:
+            case "kill":
+                worker.kill()
+            case "kill with supervisor":
+                worker.kill_with_supervisor()
+            case "kill supervisor":
+                worker.kill_supervisor()
+            case "stop with supervisor":
+                self._agenda.add(seconds, worker.stop_with_supervisor())
+            case "stop supervisor":
+                self._agenda.add(seconds, worker.stop_supervisor())
+            case _:
+                self._agenda.add(seconds, worker.stop())
+
+    # -- the network
+
+    def _cut_and_again(self) -> None:
+        if self._is_over:
+            return
+        chance = self._of_network
+        worker = chance.choice(self.fleet.workers)
+        self.cut(worker, chance.choice(CUTS), chance.uniform(0.1, 2.0) * self.lease_seconds)
+        self._agenda.add(chance.uniform(1, 8), self._cut_and_again)
+
+    def cut(self, worker: Worker, what: str, seconds: float) -> None:
+        self.counts[f"network {what}"] += 1
+        match what:
+            case "reset":
+                worker.proxy.cut()
+            case "refused":
+                worker.proxy.refuse()
+            case "slow":
+                worker.proxy.slow_down(0.02)
+            case "half open to the server":
+                worker.proxy.swallow("server")
+            case "half open to the client":
+                worker.proxy.swallow("client")
+            case _:
+                worker.proxy.swallow("server", "client")
+        self._agenda.add(seconds, worker.proxy.heal)
+
+
+ATTACKS = (
+    *("kill", "kill", "kill", "kill with supervisor", "kill supervisor"),
+    *("stop", "stop", "stop long", "stop with supervisor", "stop supervisor"),
+)
+CUTS = ("reset", "reset", "refused", "slow", "half open to the server", "half open to the client", "silent")
