@@ -46,13 +46,6 @@ class _Take(msgspec.Struct, frozen=True):
     """One character, of those that a part of the expression takes."""
 
     part: re.Pattern[str]
-    known: dict[str, bool]
-
-    def takes(self, char: str) -> bool:
-        found = self.known.get(char)
-        if found is None:
-            found = self.known[char] = self.part.fullmatch(char) is not None
-        return found
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -109,43 +102,46 @@ class Backtracking:
 
 
 class Automaton:
-    """The places of an expression, and a search that is at many of them at once."""
+    """The places of an expression, and a search that is at many of them at once. A set of them is a number, in bits."""
 
     def __init__(self, expression: str) -> None:
         self._places: list[_Place] = []
         # What is in a repeat counts each time, also where it is nothing.
         self._added = 0
         self._add(_Reader(expression).read())
-        self._end = len(self._places)
+        self._end = 1 << len(self._places)
+        self._takes = _by_part(self._places, _Take)
+        self._looks = _by_part(self._places, _Look)
+        self._forks = [(1 << at, _reached(self._places, at)) for at in _numbers(self._places, _Fork)]
+        self._takers: dict[str, int] = {}
 
     def is_in(self, text: str) -> bool:
-        here: set[int] = set()
+        here = 0
         for at in range(len(text) + 1):
-            seen = self._spread([*here, 0], text, at)
-            if self._end in seen:
+            here = self._spread(here | 1, text, at)
+            if here & self._end:
                 return True
-            here = self._moved(seen, text[at]) if at < len(text) else set()
+            # The place behind one that takes a character is the next.
+            here = (here & self._who_takes(text[at])) << 1 if at < len(text) else 0
         return False
 
-    def _moved(self, seen: set[int], char: str) -> set[int]:
-        """Where one is after a character."""
-        places = self._places
-        return {place + 1 for place in seen if isinstance(one := places[place], _Take) and one.takes(char)}
-
-    def _spread(self, pending: list[int], text: str, at: int) -> set[int]:
+    def _spread(self, here: int, text: str, at: int) -> int:
         """All places that are reached from these without taking a character."""
-        seen: set[int] = set()
-        while pending:
-            place = pending.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            one = self._places[place] if place < self._end else None
-            if isinstance(one, _Fork):
-                pending += one.to
-            elif isinstance(one, _Look) and one.part.match(text, at):
-                pending.append(place + 1)
-        return seen
+        holding = sum(places for part, places in self._looks if part.match(text, at))
+        before = -1
+        while here != before:
+            before = here
+            for fork, reached in self._forks:
+                if here & fork:
+                    here |= reached
+            here |= (here & holding) << 1
+        return here
+
+    def _who_takes(self, char: str) -> int:
+        found = self._takers.get(char)
+        if found is None:
+            found = self._takers[char] = sum(places for part, places in self._takes if part.fullmatch(char))
+        return found
 
     # -- making it
 
@@ -207,7 +203,6 @@ class _Reader:
         self._global = ""
         # What each open group says of flags, as the beginning of a group.
         self._scopes: list[str] = []
-        self._known: dict[str, _Take] = {}
 
     def read(self) -> _Node:
         return self._choice()
@@ -243,8 +238,7 @@ class _Reader:
         elif part["look"]:
             yield _Look(self._compiled(part[0]))
         elif part["one"]:
-            text = "".join((*self._scopes, part[0]))
-            yield self._known.setdefault(text, _Take(self._compiled(part[0]), {}))
+            yield _Take(self._compiled(part[0]))
 
     def _set_flags(self, flags: str) -> None:
         """They stand at the beginning, or Python refuses them."""
@@ -265,6 +259,31 @@ class _Reader:
 
     def _compiled(self, part: str) -> re.Pattern[str]:
         return re.compile(f"{self._global}{''.join(self._scopes)}{part}{')' * len(self._scopes)}")
+
+
+def _numbers(places: list[_Place], kind: type[_Place]) -> list[int]:
+    return [at for at, place in enumerate(places) if isinstance(place, kind)]
+
+
+def _by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.Pattern[str], int]]:
+    """Each part of that kind, once, with the places where it stands."""
+    found: dict[re.Pattern[str], int] = {}
+    for at, place in enumerate(places):
+        if isinstance(place, kind):
+            found[place.part] = found.get(place.part, 0) | 1 << at
+    return list(found.items())
+
+
+def _reached(places: list[_Place], fork: int) -> int:
+    """All places that a fork leads to, by way of other forks too."""
+    reached, pending = 0, [fork]
+    while pending:
+        at = pending.pop()
+        if not reached >> at & 1:
+            reached |= 1 << at
+            place = places[at] if at < len(places) else None
+            pending += place.to if isinstance(place, _Fork) else ()
+    return reached
 
 
 def _repeated(node: _Node, part: re.Match[str]) -> _Node:
