@@ -170,9 +170,14 @@ class Drive:
     # -- a turn ------------------------------------------------------------------------------------------------------
 
     def answer(self, now: datetime, reports_max: int = REPORTS_PER_TURN_MAX) -> None:
-        """Tell the run what waits; what follows that there is room for is taken by our hands at once."""
+        """Tell the run what waits; what follows that there is room for is taken by our hands at once.
+
+        Up to the end of a round: its commit clears away what is left of that, and must not touch the next one.
+        """
         pending, reports = self._begin(), self.reports
         for _ in range(min(reports_max, len(reports))):
+            if pending.is_last:
+                break
             told = reports.popleft()
             pending.answered.append(told)
             self._answer(pending, told, now)

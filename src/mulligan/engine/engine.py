@@ -74,6 +74,8 @@ class Engine:
         # Drives with reports that wait, and with tasks that wait for room.
         self._told: dict[int, Drive] = {}
         self._queuing: dict[int, Drive] = {}
+        # Drives of runs that had ended when we took them up.
+        self._ended: list[Drive] = []
         self._turned_away: Task | None = None
         # Runs that this process cannot drive: a bug of ours.
         self._given_up: set[int] = set()
@@ -140,6 +142,8 @@ class Engine:
         self.drives[turn.run_id] = drive
         if drive.has_more_to_enter:
             self._told[turn.run_id] = drive
+        if drive.has_ended:
+            self._ended.append(drive)
         self._must_look = True
         return drive
 
@@ -170,8 +174,7 @@ class Engine:
     def let_go(self) -> None:
         """Give every turn back: others may go on where we stop."""
         self.store.release([drive.turn for drive in self.drives.values()])
-        for drives in (self.drives, self._told, self._queuing):
-            drives.clear()
+        self._forget_all()
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
@@ -261,6 +264,8 @@ class Engine:
         self._must_look = False
         # Of ten thousand runs that wait, those that were told something. A child alone is not below its own root.
         self._read_inboxes(self.drives.keys() & called if self.root_run_id is None else self.drives.keys())
+        if self._ended:
+            self._part_with_ended()
         if self._at_work.has_leases:
             self._at_work.stop_asked(self.store.stops(self.name))
         self._next_due = self.store.next_due(self.root_run_id)
@@ -411,6 +416,11 @@ class Engine:
             if told.token is not None:
                 self._send(told.token, told.report, told.guard)
 
+    def _forget_all(self) -> None:
+        for drives in (self.drives, self._told, self._queuing):
+            drives.clear()
+        self._ended.clear()
+
     def _forget(self, drive: Drive) -> None:
         for drives in (self.drives, self._told, self._queuing):
             drives.pop(drive.run_id, None)
@@ -440,9 +450,21 @@ class Engine:
 
     def _part_with(self, drive: Drive, commit: Commit) -> None:
         """The run has ended: its last commit gave the turn back, a later one (a verb that was refused) does not."""
-        self._forget(drive)
+        # What came behind the end of the round is in its inbox.
+        self._must_look = self._must_look or bool(drive.reports)
         if not commit.is_last:
             self.store.release([drive.turn])
+        self._forget(drive)
+
+    def _part_with_ended(self) -> None:
+        """Give back runs that had ended when we took them up: another may have driven them to their ends, or a commit
+        was written though we saw an error. One that was told something is parted with when it has answered.
+        """
+        ended = [drive for drive in self._ended if not drive.reports]
+        self.store.release([drive.turn for drive in ended])
+        self._ended.clear()
+        for drive in ended:
+            self._forget(drive)
 
     def _note(self, commit: Commit, gave: Committed) -> None:
         """What the commit makes us look at next."""
@@ -498,19 +520,10 @@ class Engine:
         self._listen()
         unsent = self._unsent()
         run_ids = list(self.drives)
-        for drives in (self.drives, self._told, self._queuing):
-            drives.clear()
+        self._forget_all()
         self.take_up(run_ids)
-        self._part_with_ended()
         self._at_work.go_on(self.store.held(self.name), unsent)
         self._must_look = True
-
-    def _part_with_ended(self) -> None:
-        """Runs whose last commit was written though we saw an error."""
-        ended = [drive for drive in self.drives.values() if drive.has_ended]
-        for drive in ended:
-            self._forget(drive)
-        self.store.release([drive.turn for drive in ended])
 
     def _unsent(self) -> dict[int, r.Report]:
         """What our own tasks have reported that may not have been written."""

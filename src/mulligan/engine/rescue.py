@@ -8,18 +8,22 @@ from collections.abc import Callable
 from ..ports import Store, WorkerRecord
 
 
-def is_seen(store: Store, worker: WorkerRecord, host: str) -> bool:
+def is_seen(store: Store, worker: WorkerRecord, host: str, is_there: Callable[[str], bool] = os.path.exists) -> bool:
     """Whether the worker's lock can be seen from here: then it says who is alive, and no clock has to.
 
     In a store that several hosts share, a lock that is not there may be on another host of the same name.
     """
     if not worker.lock or not store.is_shared:
         return bool(worker.lock)
-    return worker.host == host and os.path.exists(worker.lock)
+    return worker.host == host and is_there(worker.lock)
 
 
 def bury_the_dead(
-    store: Store, host: str, is_free: Callable[[str], bool], end_leftovers: Callable[[str], object]
+    store: Store,
+    host: str,
+    is_free: Callable[[str], bool],
+    end_leftovers: Callable[[str], object],
+    is_there: Callable[[str], bool] = os.path.exists,
 ) -> list[WorkerRecord]:
     """Those that were found dead and buried, by us.
 
@@ -27,21 +31,18 @@ def bury_the_dead(
     one host uses. Of the others the store's clock does. What one has left running on this host is ended before it
     is buried: from then on its tasks are others' to start.
     """
-    return [worker for worker in store.workers() if _buries(store, worker, host, is_free, end_leftovers)]
+    found = []
+    for worker in store.workers():
+        can_see = is_seen(store, worker, host, is_there)
+        is_dead = can_see and is_free(worker.lock)
+        if _may_be_buried(store, worker, is_dead=is_dead, can_see=can_see):
+            if worker.host == host:
+                end_leftovers(worker.name)
+            if store.bury(worker.name, is_dead=is_dead):
+                found.append(worker)
+    return found
 
 
-def _buries(
-    store: Store,
-    worker: WorkerRecord,
-    host: str,
-    is_free: Callable[[str], bool],
-    end_leftovers: Callable[[str], object],
-) -> bool:
-    can_see = is_seen(store, worker, host)
-    is_dead = can_see and is_free(worker.lock)
+def _may_be_buried(store: Store, worker: WorkerRecord, *, is_dead: bool, can_see: bool) -> bool:
     # A live one that was stopped for a while holds its lock: only time tells then, where there is a heartbeat.
-    if not is_dead and not (worker.is_expired and (store.is_shared or not can_see)):
-        return False
-    if worker.host == host:
-        end_leftovers(worker.name)
-    return store.bury(worker.name, is_dead=is_dead)
+    return is_dead or (worker.is_expired and (store.is_shared or not can_see))
