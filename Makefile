@@ -3,6 +3,8 @@
 PYTHON ?= python3
 N ?= 2000
 SEED ?= 0
+MINUTES ?= 20
+RUNS ?= 5000
 UPGRADE ?=
 
 VENV := .venv
@@ -17,7 +19,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench simulate pins clean
+.PHONY: help demo test check lint format bench simulate chaos pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +48,9 @@ bench: $(STAMP) ## measure the core, the language, and durable runs beside their
 
 simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SEED=7
 	$(BIN)/python -m mulligan.testing.simulate --histories $(N) --seed $(SEED)
+
+chaos: $(STAMP) ## RUNS runs on PostgreSQL, MINUTES of killed workers, restarted servers, cut connections
+	$(BIN)/python -m proof.chaos --minutes $(MINUTES) --runs $(RUNS) --seed $(SEED)
 
 pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to its newest version
 	@$(require-python)

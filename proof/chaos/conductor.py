@@ -122,7 +122,7 @@ class Chaos:
         begun_at = time.monotonic()
         until = begun_at + self.settings.minutes * 60
         self.trouble.begin()
-        while time.monotonic() < until and not self._is_all_done():
+        while time.monotonic() < until and not self.is_all_done():
             self.trouble.go_on()
             self.look()
             time.sleep(LOOK_SECONDS)
@@ -133,7 +133,8 @@ class Chaos:
         """Nothing goes wrong any more, and nobody disturbs."""
         self.trouble.end()
         self._paper("calm").touch()
-        self.report.troubles = dict(self.trouble.counts)
+        turned_away = {"worker that found no server when it began": self.fleet.turned_away}
+        self.report.troubles = {**self.trouble.counts, **turned_away}
 
     def look(self) -> None:
         """What is to be seen while all goes on."""
@@ -179,15 +180,15 @@ class Chaos:
         """Everything comes to its end, or it is told who hangs."""
         begun_at = time.monotonic()
         until = begun_at + self.settings.finish_minutes * 60
-        while not self._is_all_done() and time.monotonic() < until:
+        while not self.is_all_done() and time.monotonic() < until:
             self.look()
             time.sleep(LOOK_SECONDS)
         self.report.finish_seconds = time.monotonic() - begun_at
-        if not self._is_all_done():
+        if not self.is_all_done():
             self._tell_who_hangs()
         self._end_everybody()
 
-    def _is_all_done(self) -> bool:
+    def is_all_done(self) -> bool:
         return all(client.poll() is not None for client in self.clients) and self._unfinished() == 0
 
     def _unfinished(self) -> int:

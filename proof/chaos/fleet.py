@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from typing import IO
 
 import msgspec
 
@@ -42,8 +41,18 @@ class Worker:
 
     def start(self) -> None:
         with self.said.open("a") as said:
-            self.process = started(self.stage, ("worker", "--parallel", "2"), said, self.environment)
+            self._said_before = said.tell()
+            options = {"environment": self.environment, "stdout": subprocess.DEVNULL, "stderr": said}
+            self.process = self.stage.start("worker", "--parallel", "2", **options)
         self.samples = []
+
+    @property
+    def was_turned_away(self) -> bool:
+        """Whether it has ended since there was no server when it began: whoever watches over it starts it again."""
+        with self.said.open() as said:
+            said.seek(self._said_before)
+            words = said.read()
+        return self.process.returncode == 1 and words.startswith("error[store.unavailable]: ")
 
     @property
     def pid(self) -> int:
@@ -103,8 +112,9 @@ class Fleet:
     def __init__(self, stage: Stage, url: str, count: int) -> None:
         self._exits = ExitStack()
         self.workers = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
-        # How many died that nobody had killed.
+        # Those that died though nobody had killed them, and how many found no server when they began.
         self.deaths: list[str] = []
+        self.turned_away = 0
 
     def __enter__(self) -> Fleet:
         return self
@@ -119,8 +129,14 @@ class Fleet:
         """One that has ended by itself is noted, and another takes its place."""
         for worker in self.workers:
             if worker.is_dead:
-                self.deaths.append(f"worker {worker.number} ended with {worker.process.returncode}: see {worker.said}")
+                self._note_death(worker)
                 worker.start()
+
+    def _note_death(self, worker: Worker) -> None:
+        if worker.was_turned_away:
+            self.turned_away += 1
+        else:
+            self.deaths.append(f"worker {worker.number} ended with {worker.process.returncode}: see {worker.said}")
 
     def sample(self) -> None:
         for worker in self.workers:
@@ -145,13 +161,6 @@ class Fleet:
             else:
                 if code:
                     yield f"worker {worker.number} ended with {code} when it was told to: see {worker.said}"
-
-
-def started(
-    stage: Stage, words: tuple[object, ...], said: IO[str] | int, environment: dict[str, str], out: IO[str] | int = -3
-) -> subprocess.Popen[str]:
-    """A command line of ours, in the background."""
-    return stage.start(*words, environment=environment, stdout=out, stderr=said)
 
 
 def grown(samples: list[Sample]) -> str:

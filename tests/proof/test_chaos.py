@@ -1,0 +1,55 @@
+"""The chaos, shortly: two workers, and each kind of trouble once, steered by what was done and not by a clock."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mulligan.testing.postgres import own_server
+from mulligan.worker.processes import environment_of, send, snapshot
+from proof.chaos.conductor import Chaos, Settings
+from proof.stage import wait_until
+
+RUNS = 60
+# Commands that 60 runs take undisturbed, about.
+COMMANDS = 250
+SHORT = Settings(seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, finish_minutes=2.0)
+TROUBLES: tuple[Callable[[Chaos], None], ...] = (
+    lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "kill", 0, 0),
+    lambda chaos: chaos.trouble.cut(chaos.fleet.workers[0], "silent", 0.5),
+    lambda chaos: chaos.trouble.restart("kill -9", 0.3),
+    lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "stop with supervisor", 0, 1.5),
+)
+
+
+@pytest.fixture
+def chaos(tmp_path: Path) -> Iterator[Chaos]:
+    """However the test goes, what it started ends with it."""
+    with own_server() as server, Chaos(SHORT, server, tmp_path) as chaos:
+        yield chaos
+    mark = bytes(tmp_path)
+    send([pid for pid in snapshot() if environment_of(pid).get(b"STAGE") == mark], signal.SIGKILL)
+
+
+def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(chaos: Chaos) -> None:
+    for number, trouble in enumerate(TROUBLES):
+        wait_until(lambda share=COMMANDS * number // 6: has_begun(chaos, share), "nobody goes on")
+        trouble(chaos)
+    wait_until(lambda: has_begun(chaos, COMMANDS * 5 // 6), "nobody goes on")
+    chaos.calm_down()
+    chaos.finish()
+    chaos.check()
+
+    assert chaos.report.findings == []
+    assert chaos.report.tally.runs >= RUNS
+    assert sum(chaos.trouble.counts.values()) == len(TROUBLES)
+
+
+def has_begun(chaos: Chaos, commands: int) -> bool:
+    """Whether so many commands have begun, or nothing is left to do. What is due of the trouble goes on meanwhile."""
+    chaos.trouble.go_on()
+    chaos.look()
+    return chaos.journal.begun > commands or chaos.is_all_done()

@@ -1,0 +1,258 @@
+"""What looks for trouble finds it: each thing that may not be, made on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from mulligan.core import events as e
+from mulligan.language import load_text
+from mulligan.service.driver import Capacity
+from mulligan.service.home import Home
+from mulligan.service.verbs import Service, prepare
+from mulligan.store.postgres import PostgresStore
+from mulligan.testing.holdings import HeldBreaker, HeldMessage, HeldRun, HeldTask, Holdings
+from proof.chaos.checker import Onlooker, Tally, check_all, check_rest, check_run, check_starts, check_work
+from proof.chaos.fleet import Sample, grown
+from proof.chaos.journal import Journal, parsed
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+MIB = 1 << 20
+
+
+# -- the journal
+
+
+def test_the_journal_is_read_on_from_where_it_was_read_last(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.path.write_text("start 1 ab:fetch:1 7\nend 1 ab:fetch:1 7\nstart 1 ab:st")
+    journal.look()
+    before = (journal.begun, journal.fence_max)
+    with journal.path.open("a") as file:
+        file.write("ore:1 9\n")
+
+    journal.look()
+
+    assert (before, (journal.begun, journal.fence_max)) == ((1, 7), (2, 9))
+
+
+def test_a_place_may_hold_what_a_key_is_made_of() -> None:
+    line = parsed("end 12 ab:check[3].on_failure@2.0:4 99\n")
+
+    assert line == ("end", 12, "ab", "check[3].on_failure@2.0", 4, 99)
+
+
+# -- starts
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "started", "said"),
+    [
+        ({0: 5}, {0: [5]}, []),
+        ({}, {0: [5]}, ["start 0 was never answered"]),
+        ({0: 5}, {}, ["start 0 was answered with run 5, and the store has []"]),
+        ({0: 5}, {0: [5, 6]}, ["start 0 was answered with run 5, and the store has [5, 6]"]),
+    ],
+)
+def test_a_start_that_was_lost_or_doubled_is_found(
+    acknowledged: dict[int, int], started: dict[int, list[int]], said: list[str]
+) -> None:
+    assert list(check_starts(range(1), acknowledged, started)) == said
+
+
+# -- work
+
+
+def log(*facts: e.Fact) -> list[e.Entry]:
+    return [e.Entry(number, T0, None, fact) for number, fact in enumerate(facts, 1)]
+
+
+SCHEDULED = e.AttemptScheduled("fetch", 1)
+DONE = log(SCHEDULED, e.AttemptSucceeded("fetch", 1, "7"))
+START, END = "start 1 ab:fetch:1 7", "end 1 ab:fetch:1 7"
+SECOND = ["start 1 ab:fetch:1 8", "end 1 ab:fetch:1 8"]
+
+
+def found_in(lines: list[str], entries: list[e.Entry]) -> list[str]:
+    return list(check_work(map(parsed, lines), {1: entries}, Tally()))
+
+
+def test_work_that_was_done_once_and_taken_once_is_fine() -> None:
+    assert found_in([START, END], DONE) == []
+
+
+def test_a_lost_attempt_that_ran_before_the_next_one_is_fine() -> None:
+    again = log(SCHEDULED, e.AttemptScheduled("fetch", 2, "lost"), e.AttemptSucceeded("fetch", 2, "8"))
+
+    assert found_in([START, END, *SECOND], again) == []
+
+
+def test_a_result_that_nobody_worked_for_is_found() -> None:
+    assert found_in([START], DONE) == ["run 1: 'fetch' gave lease 7, and the journal has None for it"]
+
+
+def test_a_result_of_another_place_is_found() -> None:
+    other = [line.replace("fetch", "store") for line in (START, END)]
+
+    assert [said.partition(", and")[0] for said in found_in(other, [*DONE, *log(e.AttemptScheduled("store", 1))])] == [
+        "run 1: 'fetch' gave lease 7"
+    ]
+
+
+def test_a_result_that_was_taken_twice_is_found() -> None:
+    twice = [*DONE, *log(e.AttemptSucceeded("fetch", 2, "7"))]
+
+    assert found_in([START, END], twice) == ["run 1: the result of lease 7 was taken twice"]
+
+
+def test_a_lease_that_was_worked_off_twice_is_found() -> None:
+    found = found_in([START, END, START, END], [*DONE, *log(e.AttemptScheduled("fetch", 2))])
+
+    assert [said.partition(": ")[0] for said in found] == ["lease 7 was begun twice"]
+
+
+def test_attempts_that_overlap_are_found() -> None:
+    again = log(SCHEDULED, e.AttemptScheduled("fetch", 2, "lost"), e.AttemptSucceeded("fetch", 2, "8"))
+
+    found = found_in([START, SECOND[0], END, SECOND[1]], again)
+
+    assert [said.partition(": ")[0] for said in found] == ["two attempts overlapped"]
+
+
+def test_a_command_that_ran_more_often_than_it_was_scheduled_is_found() -> None:
+    found = found_in([START, END, *SECOND], DONE)
+
+    assert found == ["run 1: 'fetch' ran 2 times, and was scheduled 1 times"]
+
+
+# -- runs
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(Home(tmp_path / "home"))
+    yield service
+    service.close()
+
+
+def ran(service: Service, folder: Path, shell: str, *, is_driven: bool = True) -> int:
+    text = f"name: chain\ninputs: {{n: {{type: integer}}}}\nsteps: [{{step: fetch, shell: '{shell}'}}]"
+    prepared = prepare(load_text(text), {"n": 0}, folder)
+    if not is_driven:
+        return service.start(prepared)[0]
+    with service.driver(Capacity(1.0, 1 << 30)) as driver:
+        (run_id,) = service.start(prepared, driver)
+        driver.drive(run_id)
+    return run_id
+
+
+def test_a_run_that_fails_though_nothing_was_lost_is_found(service: Service, tmp_path: Path) -> None:
+    run_id = ran(service, tmp_path, "echo oh >&2; exit 3")
+
+    found, _ = check_run(service, service.record(run_id), Tally())
+
+    assert found == [f"run {run_id} (chain): step 'fetch' failed with EXIT_NONZERO: oh"]
+
+
+def test_a_run_that_has_not_ended_is_found(service: Service, tmp_path: Path) -> None:
+    run_id = ran(service, tmp_path, "true", is_driven=False)
+
+    found, _ = check_run(service, service.record(run_id), Tally())
+
+    assert found == [f"run {run_id} (chain): it is still running"]
+
+
+def test_a_run_that_was_asked_for_once_and_is_there_twice_is_found(service: Service, tmp_path: Path) -> None:
+    first, second = (ran(service, tmp_path, "true") for _ in range(2))
+
+    found = list(check_all(service, range(1), {0: first}, [], Tally()))
+
+    assert found == [f"start 0 was answered with run {first}, and the store has [{first}, {second}]"]
+
+
+def test_a_broken_promise_is_found(service: Service, tmp_path: Path) -> None:
+    run_id = ran(service, tmp_path, "true")
+    entries = list(service.events(run_id))
+    service = Forgetful(service, [entry for entry in entries if not isinstance(entry.fact, e.StepCompleted)])  # type: ignore[assignment]
+
+    found, _ = check_run(service, service.record(run_id), Tally())
+
+    assert len(found) > 0
+    assert found[0].startswith(f"run {run_id} (chain): ")
+
+
+@dataclass
+class Forgetful:
+    """A service whose logs lack something."""
+
+    service: Service
+    entries: list[e.Entry]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.service, name)
+
+    def events(self, run_id: int) -> Iterator[e.Entry]:
+        return iter(self.entries)
+
+
+# -- the store
+
+RUN = HeldRun(1, "completed", 1, 9, "", 1, None, "", 0)
+TASK = HeldTask(1, "fetch", 1, 7, "w", "")
+
+
+def held(**fields: Any) -> Holdings:
+    nothing: dict[str, Any] = {"runs": {1: RUN}, "tasks": [], "timers": {}, "messages": [], "answers": frozenset()}
+    return Holdings(**{**nothing, "breakers": [], "workers": {}, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, []),
+        ({"tasks": [TASK]}, ["1 tasks are left: attempt 1 of 'fetch' in run 1"]),
+        ({"timers": {(1, "delay", "fetch", 1): T0}}, ["1 timers are left: [(1, 'delay', 'fetch', 1)]"]),
+        ({"breakers": [HeldBreaker("shaky", "half_open", 7)]}, ["breakers are still probed: shaky"]),
+        ({"messages": [HeldMessage(3, 1, True)]}, ["promise 10: 1 messages to runs [1] were never read"]),
+        ({"workers": {"w": T0}}, ["promise 7: w died, and nobody has buried them"]),
+    ],
+)
+def test_what_is_left_in_the_store_is_found(fields: dict[str, Any], said: list[str]) -> None:
+    assert list(check_rest(held(**fields))) == said
+
+
+def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) -> None:
+    PostgresStore(schema_url).close()
+    onlooker = Onlooker(schema_url)
+    before = onlooker.look()
+    with psycopg.connect(schema_url) as connection:
+        connection.execute(
+            "INSERT INTO runs (run_id, workflow, version, created_at, updated_at, parent_place, parent_attempt, "
+            "root_run_id, holder, fence) VALUES (1, 'chain', 'v', 0, 0, '', 0, 1, '', 0)"
+        )
+        connection.execute(
+            "INSERT INTO tasks (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task) "
+            "VALUES (1, 'fetch', 1, 7, 'gone', 1, 0, 0, '[]', '', '')"
+        )
+
+    found = onlooker.look()
+
+    assert before == []
+    assert found == ["promise 7: attempt 1 of 'fetch' in run 1 is held by 'gone', which was buried"]
+
+
+# -- workers
+
+
+def test_a_worker_that_grows_is_found() -> None:
+    steady = [Sample(60 * MIB, 12)] * 20
+
+    assert grown(steady) == ""
+    assert grown([*steady, Sample(120 * MIB, 12)]) == "its memory went from 60 to 120 MiB"
+    assert grown([*steady, Sample(60 * MIB, 99)]) == "its open files went from 12 to 99"
