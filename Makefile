@@ -5,6 +5,7 @@ N ?= 2000
 SEED ?= 0
 MINUTES ?= 20
 RUNS ?= 5000
+MODULE ?=
 UPGRADE ?=
 
 VENV := .venv
@@ -19,7 +20,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench simulate chaos pins clean
+.PHONY: help demo test check lint format bench simulate chaos mutants pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +53,9 @@ simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SE
 chaos: $(STAMP) ## RUNS runs on PostgreSQL, MINUTES of killed workers, restarted servers, cut connections
 	$(BIN)/python -m proof.chaos --minutes $(MINUTES) --runs $(RUNS) --seed $(SEED)
 
+mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
+	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
+
 pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to its newest version
 	@$(require-python)
 	$(if $(UV),,test -x .venv-pins/bin/uv || { $(PYTHON) -m venv .venv-pins && .venv-pins/bin/pip install -q $(UV_FOR_PINS); })
@@ -59,7 +63,7 @@ pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to
 	$(compile) --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
-	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
 	rm -rf bench/.envs
 	find src tests bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

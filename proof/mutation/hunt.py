@@ -1,0 +1,247 @@
+"""The hunt: every mutant in a process of its own, in which tests are asked until one of them notices.
+
+Most changes are made in a function that is already there: a process that has imported and collected everything forks,
+and the child puts other code into the function. What is made when a module is imported (tables, defaults, structs)
+is changed in a child that has not imported it yet.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import signal
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from .children import Child, Say, fork
+from .mutants import Mutant, Source
+from .project import Project
+from .touched import Killer
+from .trial import collect, confine, first_to_fail, silence
+
+_FILES_AT_FIRST = 2
+
+
+class Quarry(NamedTuple):
+    """A mutant, who may kill it, and for how long they may try (in seconds of processor time)."""
+
+    mutant: Mutant
+    killers: list[Killer]
+    patience: float
+
+
+class Result(NamedTuple):
+    """What became of the n-th: killed (and by which test), timed_out or survived."""
+
+    number: int
+    status: str
+    by: str = ""
+
+
+def hunt(project: Project, quarries: Sequence[Quarry]) -> Iterator[Result]:
+    """The results, as they come: first of the changes in functions, then of the others."""
+    numbered = list(enumerate(quarries))
+    swift = [(n, q) for n, q in numbered if not q.mutant.unit.is_fixed and q.killers]
+    if swift:
+        with fork(lambda say: _Warm(project, swift).run(say)) as child:
+            for line in child.hears:
+                yield Result(*json.loads(line))
+            if child.wait() != 0:
+                raise RuntimeError("the process that has collected the tests has ended before its time")
+    yield from _cold(project, [(n, q) for n, q in numbered if q.mutant.unit.is_fixed or not q.killers])
+
+
+class _Likeliest:
+    """Who is asked first: whoever has killed in this unit before, for its time; then the fastest."""
+
+    def __init__(self) -> None:
+        self.kills: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def sorted(self, quarry: Quarry) -> list[Killer]:
+        kills = self.kills[f"{quarry.mutant.module}:{quarry.mutant.unit.name}"]
+        return sorted(
+            quarry.killers, key=lambda killer: (-kills[killer.test] / (killer.seconds + 0.01), killer.seconds)
+        )
+
+    def note(self, quarry: Quarry, test: str) -> None:
+        self.kills[f"{quarry.mutant.module}:{quarry.mutant.unit.name}"][test] += 1
+
+
+def _ended(child: Child) -> tuple[str, str]:
+    """What became of a mutant, from what its process said last and from how it ended."""
+    said = child.hears.read().strip()
+    status = child.wait()
+    if said.startswith("killed "):
+        return "killed", said.removeprefix("killed ")
+    if said == "survived":
+        return "survived", ""
+    if said.startswith("nowhere"):
+        raise RuntimeError(f"{said.removeprefix('nowhere ')}: has it been edited since the hunt began?")
+    # Out of memory, or a crash of the interpreter: noticed, though by no test.
+    return ("timed_out", "") if status in (-signal.SIGPROF, -signal.SIGALRM) else ("killed", "by its own weight")
+
+
+# -- functions that are already there ------------------------------------------------------------------------------
+
+
+class _Warm:
+    """A process that has everything collected, and forks for every mutant."""
+
+    def __init__(self, project: Project, numbered: list[tuple[int, Quarry]]) -> None:
+        self.project = project
+        self.numbered = numbered
+        self.likeliest = _Likeliest()
+        self.say: Say = print
+
+    def run(self, say: Say) -> None:
+        self.say = say
+        silence()
+        files = sorted({killer.file for _, quarry in self.numbered for killer in quarry.killers})
+        collect([str(self.project.root / name) for name in files], self)
+
+    def ask(self, session: pytest.Session) -> None:
+        items = {item.nodeid: item for item in session.items}
+        functions = _functions({str(source.path) for source in self.project.sources.values()})
+        gc.collect()
+        gc.freeze()
+        for number, quarry in self.numbered:
+            chosen = [(items[k.test], k.seconds) for k in self.likeliest.sorted(quarry) if k.test in items]
+            source = self.project.sources[quarry.mutant.module]
+            with fork(lambda say, q=quarry, s=source, c=chosen: _try(say, session, s, q, functions, c)) as child:  # type: ignore[misc]
+                status, by = _ended(child)
+            self.likeliest.note(quarry, by)
+            self.say(json.dumps(Result(number, status, by)))
+
+
+def _functions(files: set[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
+    """The functions of some files by file, name and first line: wherever they were handed, they are these objects."""
+    found: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType) and thing.__code__.co_filename in files:
+            found[_place(thing.__code__)].append(thing)
+    return found
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _try(say: Say, session: pytest.Session, source: Source, quarry: Quarry, functions: Any, chosen: Any) -> None:
+    confine()
+    if not install(source, quarry.mutant, functions):
+        say(f"nowhere {source.module}.{quarry.mutant.unit.name}")
+        return
+    by = first_to_fail(session, chosen, quarry.patience)
+    say(f"killed {by}" if by else "survived")
+
+
+def install(source: Source, mutant: Mutant, functions: dict[tuple[str, str, int], list[FunctionType]]) -> bool:
+    """Put the changed code into the functions that have the original; False if there are none."""
+    for code in _codes(_changed(source, mutant)):
+        if code.co_qualname == mutant.unit.name and code.co_firstlineno == mutant.unit.first:
+            for function in functions[_place(code)]:
+                function.__code__ = code
+            return bool(functions[_place(code)])
+    return False
+
+
+def _changed(source: Source, mutant: Mutant) -> CodeType:
+    mutant.swap(mutant.new)
+    return compile(source.tree, str(source.path), "exec", dont_inherit=True)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+# -- what is made when a module is imported ------------------------------------------------------------------------
+
+
+def _cold(project: Project, numbered: list[tuple[int, Quarry]]) -> Iterator[Result]:
+    likeliest = _Likeliest()
+    for number, quarry in numbered:
+        with fork(lambda say, q=quarry: _import_and_try(say, project, q, likeliest)) as child:  # type: ignore[misc]
+            status, by = _ended(child)
+        likeliest.note(quarry, by)
+        yield Result(number, status, by)
+
+
+def _import_and_try(say: Say, project: Project, quarry: Quarry, likeliest: _Likeliest) -> None:
+    silence()
+    confine()
+    source = project.sources[quarry.mutant.module]
+    sys.meta_path.insert(0, _Changed(f"{project.package}.{source.module}", source, quarry.mutant))
+    killers = likeliest.sorted(quarry)
+    for files in _helpings(killers):
+        attempt = _Attempt(killers, quarry.patience)
+        collect([str(project.root / name) for name in files], attempt)
+        if attempt.by is None or attempt.by:
+            # Where nothing could be collected, the change has shown itself when it was imported.
+            say(f"killed {attempt.by or 'when it was imported'}")
+            return
+    say("survived")
+
+
+def _helpings(killers: list[Killer]) -> Iterator[list[str]]:
+    """The files of the killers, the likeliest first: a few, then twice as many … since collecting them takes time."""
+    files = sorted(_worth(killers).items(), key=lambda row: -row[1])
+    names, size = [name for name, _ in files], _FILES_AT_FIRST
+    for killer in killers[:1]:
+        names.insert(0, names.pop(names.index(killer.file)))
+    while names:
+        yield names[:size]
+        names, size = names[size:], size * 3
+
+
+def _worth(killers: list[Killer]) -> dict[str, float]:
+    """How many tests a file has to offer for each second that they take."""
+    count = Counter(killer.file for killer in killers)
+    seconds: Counter[str] = Counter()
+    for killer in killers:
+        seconds[killer.file] += killer.seconds  # type: ignore[assignment]
+    return {name: count[name] / (seconds[name] + 0.5) for name in count}
+
+
+class _Attempt:
+    """The tests of some files against a change that was there when they were imported."""
+
+    def __init__(self, killers: list[Killer], patience: float) -> None:
+        self.killers = killers
+        self.patience = patience
+        self.by: str | None = None
+
+    def ask(self, session: pytest.Session) -> None:
+        items = {item.nodeid: item for item in session.items}
+        chosen = [(items[killer.test], killer.seconds) for killer in self.killers if killer.test in items]
+        self.by = first_to_fail(session, chosen, self.patience)
+
+
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module with a change in it."""
+
+    def __init__(self, name: str, source: Source, mutant: Mutant) -> None:
+        self.name = name
+        self.source = source
+        self.mutant = mutant
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name != self.name:
+            return None
+        return importlib.util.spec_from_file_location(name, self.source.path, loader=self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(_changed(self.source, self.mutant), module.__dict__)
