@@ -21,12 +21,12 @@ from mulligan.ports import FAULT_POINTS, fault
 from mulligan.testing.clock import JumpingClock
 from mulligan.testing.faults import Crash, faults
 from mulligan.testing.history import Answers, command, edge, retry, step, workflow
-from mulligan.testing.liveness import Outside
 from mulligan.testing.loop import Engine
 from mulligan.testing.promises import check
-from mulligan.testing.simulate import Tally, main, simulate, smaller
+from mulligan.testing.simulate import simulate
 from mulligan.testing.simulator import Simulation
 from mulligan.testing.store import STORE_FAULTS, MemoryStore, StoreFault
+from mulligan.testing.tally import Tally
 from mulligan.testing.workflows import Dice, is_lawful, random_workflow
 
 SRC = Path(__file__).parents[2] / "src"
@@ -295,70 +295,3 @@ def test_a_verb_that_is_refused_leaves_the_inbox_and_nothing_in_the_log() -> Non
     assert drive.engine.refusals == 1
     assert drive.store.inbox(1) == []
     assert len(drive.store.log(1)) == before
-
-
-# -- what is broken is found -----------------------------------------------------------------------------------------
-
-
-class Forgetful(Simulation):
-    """A world in which no task is ever handed out."""
-
-    def outside(self) -> Outside:
-        return Outside()
-
-
-class Crashing(Simulation):
-    """An engine that does not survive its first turn."""
-
-    def _turn(self) -> bool:
-        raise ZeroDivisionError("by zero")
-
-
-def test_a_broken_history_is_found_and_its_workflow_cut_down() -> None:
-    _, broken = simulate([7], Forgetful)
-
-    assert len(broken) == 1
-    assert broken[0].sentence.startswith("promise 10: ")
-    assert len(broken[0].workflow.steps) == 1
-    assert broken[0].render().endswith("\nto see it again: make simulate N=1 SEED=7")
-
-
-def test_a_crash_of_the_core_is_a_finding_too() -> None:
-    _, broken = simulate([7], Crashing)
-
-    assert broken[0].sentence == "the core crashed: ZeroDivisionError: by zero"
-
-
-def test_the_command_says_how_much_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["--histories", "3", "--seed", "5"])
-
-    lines = capsys.readouterr().out.splitlines()
-    assert code == 0
-    assert "fact:" in lines
-    assert lines[-1].startswith("3 histories, ")
-    assert lines[-1].endswith(", 0 broken")
-
-
-def test_the_command_fails_where_a_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["--histories", "1", "--seed", "7"], Forgetful)
-
-    assert code == 1
-    assert "to see it again: make simulate N=1 SEED=7" in capsys.readouterr().out
-
-
-def test_two_processes_see_what_one_sees(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--histories", "6"])
-    alone = capsys.readouterr().out.splitlines()[:-1]
-
-    main(["--histories", "6", "--jobs", "2"])
-
-    assert capsys.readouterr().out.splitlines()[:-1] == alone
-
-
-def test_smaller_workflows_are_smaller_and_lawful() -> None:
-    made = random_workflow(Random(5))
-
-    candidates = list(smaller(made))
-
-    assert candidates
-    assert all(is_lawful(candidate) and candidate != made for candidate in candidates)

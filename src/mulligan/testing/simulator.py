@@ -19,7 +19,7 @@ import msgspec
 from ..core import reports as r
 from ..core.classify import Outcome
 from ..core.codec import encode_log
-from ..core.events import Kept
+from ..core.events import Entry, Kept
 from ..core.failure import failure
 from ..core.fork import kept_results
 from ..core.state import Place
@@ -34,6 +34,7 @@ from .loop import Engine
 from .promises import Promises, promise_9_no_secret_is_told
 from .seen import story
 from .store import STORE_FAULTS, Lease, MemoryStore
+from .trouble import ALL_TROUBLE, Trouble
 from .workflows import SECRET, Dice, random_workflow
 
 RUN_ID = 1
@@ -65,8 +66,20 @@ _SOMETIMES = {
 class Simulation:
     """One history. Everything that happened is in `store` and `log` afterwards."""
 
-    def __init__(self, seed: object, workflow: Workflow | None = None, *, forks: bool = True) -> None:
+    store_kind = "memory"
+    engines_max = 2
+
+    def __init__(
+        self,
+        seed: object,
+        workflow: Workflow | None = None,
+        *,
+        forks: bool = True,
+        trouble: Trouble = ALL_TROUBLE,
+    ) -> None:
         self.seed = seed
+        self.allowed = trouble
+        self.moves = 0
         self.forks = forks
         self.rng = Random(f"history {seed}")
         self.workflow = workflow or random_workflow(Random(f"workflow {seed}"))
@@ -124,6 +137,9 @@ class Simulation:
         """The log as text, to compare histories by."""
         return encode_log(self.row.log)
 
+    def logs(self) -> list[list[Entry]]:
+        return [self.row.log]
+
     def outside(self) -> Outside:
         timers = {key: timer.due for key, timer in self.row.timers.items()}
         return Outside(self.row.tasks.keys(), self.row.children.keys(), timers)
@@ -136,7 +152,12 @@ class Simulation:
         for _ in range(self.rng.choice((5, 40, 120, 250))):
             if self.status in RUN_ENDED and not self.row.inbox:
                 break
-            self._do(self.rng.choices(names, weights)[0])
+            if self.moves == self.allowed.moves_max:
+                break
+            self.moves += 1
+            name = self.rng.choices(names, weights)[0]
+            if name not in self.allowed.without:
+                self._do(name)
 
     def _do(self, name: str) -> None:
         move: Callable[[], object] = getattr(self, f"_{name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -23,11 +23,15 @@ class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
     # "": as the seed wants it.
     store: StoreKind = ""
 
-    def less(self, kinds: Iterator[str] | set[str], moves: int, engines: int, store: str) -> Iterator[Trouble]:
+    def less(self, kinds: Iterable[str], moves: int, engines: int, store: str) -> Iterator[Trouble]:
         """With one thing less, given what happened under this one: the larger cuts first."""
         replace = msgspec.structs.replace
-        yield from (replace(self, moves_max=moves * share // 8) for share in (0, 1, 2, 4, 6, 7) if moves)
+        shorter = sorted({*(moves * share // 8 for share in (0, 1, 2, 4, 6, 7)), moves - 1} if moves else ())
+        yield from (replace(self, moves_max=most) for most in shorter)
         yield from (replace(self, without=self.without | {kind}) for kind in sorted(set(kinds) - self.without))
         yield from (replace(self, engines_max=count) for count in range(1, engines))
         simpler = STORE_KINDS[: STORE_KINDS.index(store)] if store in STORE_KINDS else ()
         yield from (replace(self, store=kind) for kind in simpler)
+
+
+ALL_TROUBLE = Trouble()

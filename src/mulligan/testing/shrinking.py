@@ -1,0 +1,187 @@
+"""A history in which a promise was broken, cut down: the smallest workflow and the least trouble that still do it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Protocol
+
+import msgspec
+
+from ..core.events import Entry
+from ..core.workflow import Handler, Step, Workflow, encode
+from .alarm import computing_at_most
+from .trouble import ALL_TROUBLE, Trouble
+from .workflows import is_lawful
+
+TRIES_MAX = 600
+SECONDS_MAX = 60.0
+# Each time: of one that has no end there is not enough time to try many.
+COMPUTING_SECONDS_MAX = 2.0
+FACTS_SHOWN = 30
+
+_replace = msgspec.structs.replace
+
+
+class History(Protocol):
+    """What is asked of one history, before and after it was run."""
+
+    workflow: Workflow
+    # How often each kind of thing happened, by name.
+    happened: Counter[str]
+    # Moves in its wild parts; its engines at most at once; the kind of its store.
+    moves: int
+    engines_max: int
+    store_kind: str
+
+    def run(self) -> object: ...
+
+    def logs(self) -> Iterable[Iterable[Entry]]: ...
+
+    def last_facts(self, count: int) -> str: ...
+
+
+class Histories(Protocol):
+    """Makes the history of a seed; with a workflow of that one, and with no more trouble than is allowed."""
+
+    def __call__(self, seed: int, workflow: Workflow | None = None, *, trouble: Trouble = ALL_TROUBLE) -> History: ...
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A history in which a promise was broken."""
+
+    seed: int
+    sentence: str
+    workflow: Workflow | None = None
+    trouble: Trouble = ALL_TROUBLE
+    happened: Counter[str] = Counter()
+    last_facts: str = ""
+
+    @property
+    def promise(self) -> str:
+        return self.sentence.partition(":")[0]
+
+    def render(self) -> str:
+        parts = [f"seed {self.seed}: {self.sentence}"]
+        if self.workflow is not None:
+            what = ", ".join(f"{name} {count}" for name, count in sorted(self.happened.items()))
+            parts += [
+                f"the smallest workflow that still does this:\n{encode(self.workflow).decode()}",
+                f"the least trouble that still does this: {_described(self.trouble)}\nwhat happened: {what}",
+                f"its last facts:\n{self.last_facts}",
+            ]
+        return "\n\n".join([*parts, f"to see it again: make simulate N=1 SEED={self.seed}"])
+
+
+def _described(trouble: Trouble) -> str:
+    limits = [
+        f"without {', '.join(sorted(trouble.without))}" if trouble.without else "",
+        "" if trouble.moves_max is None else f"the wild part over after {trouble.moves_max} moves",
+        "" if trouble.engines_max is None else f"{trouble.engines_max} engines at most",
+        f"in a store of kind '{trouble.store}'" if trouble.store else "",
+    ]
+    return "; ".join(limit for limit in limits if limit) or "all that the seed has"
+
+
+def complaint(history: History, computing_seconds: float = COMPUTING_SECONDS_MAX) -> str:
+    """Run it: the sentence about what went wrong; empty if nothing did."""
+    try:
+        with computing_at_most(computing_seconds):
+            history.run()
+    except AssertionError as error:
+        return str(error)
+    except Exception as error:  # any error that gets here is a finding, whatever its kind
+        return f"it crashed: {type(error).__name__}: {error}"
+    return ""
+
+
+def shrunk(histories: Histories, seed: int, sentence: str, history: History) -> Broken:
+    """The same seed with ever less, as long as the same promise is broken."""
+    until, tries = time.monotonic() + SECONDS_MAX, 0
+    trouble = ALL_TROUBLE
+    found = _found(seed, sentence, history, trouble)
+    candidates = _less(history, trouble)
+    while tries < TRIES_MAX and time.monotonic() < until and (candidate := next(candidates, None)) is not None:
+        tries += 1
+        workflow, trouble = candidate
+        again = histories(seed, workflow, trouble=trouble)
+        sentence = complaint(again)
+        if sentence.partition(":")[0] == found.promise:
+            found = _found(seed, sentence, again, trouble)
+            candidates = _less(again, trouble)
+    return found
+
+
+def _found(seed: int, sentence: str, history: History, trouble: Trouble) -> Broken:
+    facts = history.last_facts(FACTS_SHOWN)
+    return Broken(seed, sentence, history.workflow, trouble, Counter(history.happened), facts)
+
+
+def _less(history: History, trouble: Trouble) -> Iterator[tuple[Workflow, Trouble]]:
+    """One thing less: of the trouble, then of the workflow."""
+    calmer = trouble.less(history.happened.keys(), history.moves, history.engines_max, history.store_kind)
+    return chain(
+        ((history.workflow, less) for less in calmer), ((workflow, trouble) for workflow in smaller(history.workflow))
+    )
+
+
+# -- smaller workflows -----------------------------------------------------------------------------------------------
+
+
+def smaller(workflow: Workflow) -> Iterator[Workflow]:
+    """Lawful workflows with one thing less: a step, an option of a step, an option of the whole."""
+    every = (*_with_less_steps(workflow), *_with_less_options(workflow), *_with_less_settings(workflow))
+    return (candidate for candidate in every if is_lawful(candidate))
+
+
+def _with_less_steps(workflow: Workflow) -> Iterator[Workflow]:
+    for gone in workflow.steps if len(workflow.steps) > 1 else ():
+        steps = tuple(_without(step, gone.name) for step in workflow.steps if step is not gone)
+        groups = {name: tuple(m for m in members if m != gone.name) for name, members in workflow.groups.items()}
+        yield _replace(workflow, steps=steps, groups=groups)
+
+
+def _without(step: Step, gone: str) -> Step:
+    edges = [edge for edge in step.edges if edge.to != gone]
+    return _replace(
+        step,
+        needs=tuple(need for need in step.needs if need.of != gone),
+        edges=tuple(_replace(edge, index=index) for index, edge in enumerate(edges)),
+    )
+
+
+def _with_less_options(workflow: Workflow) -> Iterator[Workflow]:
+    for index, step in enumerate(workflow.steps):
+        for plainer in _plainer(step):
+            yield _replace(workflow, steps=(*workflow.steps[:index], plainer, *workflow.steps[index + 1 :]))
+    for plainer in _plainer(workflow.end):
+        yield _replace(workflow, end=plainer)
+
+
+# What a step is, in place of what it may have.
+_IDENTITY = frozenset({"name", "action", "map", "do", "edges"})
+
+
+def _plainer(step: Step) -> Iterator[Step]:
+    plain = Step(name=step.name)
+    for field in step.__struct_fields__:
+        if field not in _IDENTITY and getattr(step, field) != getattr(plain, field):
+            yield _replace(step, **{field: getattr(plain, field)})
+    for gone in step.edges:
+        kept = (edge for edge in step.edges if edge is not gone)
+        yield _replace(step, edges=tuple(_replace(edge, index=index) for index, edge in enumerate(kept)))
+    if step.on_failure is not None and step.on_failure != _bare(step.on_failure):
+        yield _replace(step, on_failure=_bare(step.on_failure))
+
+
+def _bare(handler: Handler) -> Handler:
+    first = handler.commands[0]
+    return Handler((type(first)(action=first.action),), handler.strategy)
+
+
+def _with_less_settings(workflow: Workflow) -> Iterator[Workflow]:
+    for field, plain in (("timeout", None), ("outputs", {}), ("fail_fast", "never"), ("cancel_grace", 10.0)):
+        if getattr(workflow, field) != plain:
+            yield _replace(workflow, **{field: plain})
