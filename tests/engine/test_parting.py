@@ -29,6 +29,7 @@ def test_a_round_that_is_opened_when_the_last_one_has_just_ended_keeps_its_tasks
     world.settle(engine)
     world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone", now=True))
     world.store.put(run_id, r.RetryRequested(world.clock.now(), "someone", from_step="a"))
+    engine.call()
 
     world.settle(engine)
 
