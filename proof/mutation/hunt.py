@@ -28,6 +28,8 @@ from .touched import Killer
 from .trial import collect, confine, first_to_fail, silence
 
 _FILES_AT_FIRST = 2
+# What asking any test costs, however little it does.
+_OVERHEAD_SECONDS = 0.01
 
 
 class Quarry(NamedTuple):
@@ -60,19 +62,21 @@ def hunt(project: Project, quarries: Sequence[Quarry]) -> Iterator[Result]:
 
 
 class _Likeliest:
-    """Who is asked first: whoever has killed in this unit before, for its time; then the fastest."""
+    """Who is asked first: whoever has killed nearby before, for the time it takes; then the fastest."""
 
     def __init__(self) -> None:
-        self.kills: dict[str, Counter[str]] = defaultdict(Counter)
+        self.kills: Counter[tuple[str, ...]] = Counter()
 
     def sorted(self, quarry: Quarry) -> list[Killer]:
-        kills = self.kills[f"{quarry.mutant.module}:{quarry.mutant.unit.name}"]
-        return sorted(
-            quarry.killers, key=lambda killer: (-kills[killer.test] / (killer.seconds + 0.01), killer.seconds)
-        )
+        return sorted(quarry.killers, key=lambda killer: (-self._worth(quarry.mutant, killer), killer.seconds))
 
-    def note(self, quarry: Quarry, test: str) -> None:
-        self.kills[f"{quarry.mutant.module}:{quarry.mutant.unit.name}"][test] += 1
+    def _worth(self, mutant: Mutant, killer: Killer) -> float:
+        near, far = (mutant.module, mutant.unit.name, killer.test), (mutant.module, killer.test)
+        return (10 * self.kills[near] + self.kills[far]) / (killer.seconds + _OVERHEAD_SECONDS)
+
+    def note(self, mutant: Mutant, test: str) -> None:
+        self.kills[mutant.module, mutant.unit.name, test] += 1
+        self.kills[mutant.module, test] += 1
 
 
 def _ended(child: Child) -> tuple[str, str]:
@@ -117,7 +121,7 @@ class _Warm:
             source = self.project.sources[quarry.mutant.module]
             with fork(lambda say, q=quarry, s=source, c=chosen: _try(say, session, s, q, functions, c)) as child:  # type: ignore[misc]
                 status, by = _ended(child)
-            self.likeliest.note(quarry, by)
+            self.likeliest.note(quarry.mutant, by)
             self.say(json.dumps(Result(number, status, by)))
 
 
@@ -173,7 +177,7 @@ def _cold(project: Project, numbered: list[tuple[int, Quarry]]) -> Iterator[Resu
     for number, quarry in numbered:
         with fork(lambda say, q=quarry: _import_and_try(say, project, q, likeliest)) as child:  # type: ignore[misc]
             status, by = _ended(child)
-        likeliest.note(quarry, by)
+        likeliest.note(quarry.mutant, by)
         yield Result(number, status, by)
 
 

@@ -126,7 +126,8 @@ def _is_kept(project: Project, test_file: str, digest: str) -> bool:
 
 
 class _Measuring:
-    """Runs every test twice: for its time, and for its lines."""
+    """Runs every test twice: for its time in a process of its own, since some leave their parameters changed, and
+    for its lines."""
 
     def __init__(self, project: Project, files: list[str]) -> None:
         self.project = project
@@ -134,35 +135,32 @@ class _Measuring:
         self.sources = {str(source.path): source for source in project.sources.values()}
 
     def ask(self, session: pytest.Session) -> None:
+        session.items[:] = [item for item in session.items if _is_asked(item)]
+        with fork(lambda say: say(json.dumps(_times(session)))) as child:
+            times = json.loads(child.hears.read())
         verdicts = Verdicts(session)
-        tests: dict[str, list[Any]] = {name: [] for name in self.files}
-        broken: dict[str, list[str]] = {name: [] for name in self.files}
-        for item in session.items:
-            file = item.nodeid.partition("::")[0]
-            measured = self._measured(verdicts, item)
-            if measured is None:
-                broken[file].append(item.nodeid)
-            else:
-                tests[file].append(measured)
-        units = {key: unit.digest for key, unit in self._units()}
+        lines = {item.nodeid: self._run(verdicts, item) for item in session.items}
         for name in self.files:
-            found = {"digest": self.project.digests[name], "units": units, "tests": tests[name], "broken": broken[name]}
-            write(_kept(self.project, name), found)
+            self._keep(name, {t: times[t] for t in lines if t.startswith(f"{name}::")}, lines)
 
-    def _measured(self, verdicts: Verdicts, item: pytest.Item) -> tuple[str, float, dict[str, str]] | None:
-        if "server_url" in getattr(item, "fixturenames", ()):
-            # A server for every mutant is too much to ask.
-            return item.nodeid, float("inf"), {}
-        began = time.process_time()
-        passes = verdicts.passes(item)
-        seconds = time.process_time() - began
-        tracer = _Tracer(set(self.sources))
+    def _run(self, verdicts: Verdicts, item: pytest.Item) -> dict[str, str] | None:
+        """The lines that a test runs; None if it fails."""
+        tracer = _Tracer(self.sources)
         sys.settrace(tracer)
         try:
-            passes = verdicts.passes(item) and passes
+            passes = verdicts.passes(item)
         finally:
             sys.settrace(None)
-        return (item.nodeid, round(seconds, 4), dict(self._lines(tracer))) if passes else None
+        return dict(self._lines(tracer)) if passes else None
+
+    def _keep(self, name: str, times: dict[str, float], lines: dict[str, dict[str, str] | None]) -> None:
+        found = {
+            "digest": self.project.digests[name],
+            "units": {key: unit.digest for key, unit in self._units()},
+            "tests": [(test, seconds, lines[test]) for test, seconds in times.items() if lines[test] is not None],
+            "broken": [test for test in times if lines[test] is None],
+        }
+        write(_kept(self.project, name), found)
 
     def _lines(self, tracer: _Tracer) -> Iterator[tuple[str, str]]:
         for filename, lines in tracer.lines.items():
@@ -175,6 +173,21 @@ class _Measuring:
     def _units(self) -> Iterator[tuple[str, Unit]]:
         for source in self.sources.values():
             yield from ((f"{source.module}:{unit.name}", unit) for unit in source.units)
+
+
+def _is_asked(item: pytest.Item) -> bool:
+    """A database server for every mutant is too much to ask."""
+    return "server_url" not in getattr(item, "fixturenames", ())
+
+
+def _times(session: pytest.Session) -> dict[str, float]:
+    """The seconds of processor time that each test takes."""
+    verdicts, times = Verdicts(session), {}
+    for item in session.items:
+        began = time.process_time()
+        verdicts.passes(item)
+        times[item.nodeid] = round(time.process_time() - began, 4)
+    return times
 
 
 class _Tracer:

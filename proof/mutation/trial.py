@@ -18,8 +18,8 @@ _OPTIONS = [
     *("-p", "no:cacheprovider", "-p", "no:xdist"),
 ]
 _MEMORY_BYTES = 4 << 30
-_SECONDS_AT_LEAST = 2.0
-_TIMES_SLOWER = 10
+_SECONDS_AT_LEAST = 1.0
+_TIMES_SLOWER = 5
 _IDLE_SECONDS_MAX = 600
 
 
