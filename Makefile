@@ -20,7 +20,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench simulate chaos mutants pins clean
+.PHONY: help demo test check lint format bench growth simulate chaos mutants pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,10 @@ bench: $(STAMP) ## measure the core, the language, and durable runs beside their
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/language.py
 	$(BIN)/python bench/durable.py --install
+
+growth: $(STAMP) ## measure how cost grows, and write docs/plots and the section of docs/benchmarks.md (20 minutes)
+	@mkdir -p bench/results
+	$(BIN)/python bench/growth.py --json bench/results/growth.json --write docs
 
 simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SEED=7
 	$(BIN)/python -m mulligan.testing.simulate --histories $(N) --seed $(SEED)

@@ -70,7 +70,7 @@ def measure(command: Command, folder: Path, seconds_max: float) -> Measured:
         process = start(command, folder)
     except OSError as problem:
         raise NotRun(f"cannot be started: {problem.strerror}: {command.arguments[0]}") from problem
-    watch = _Watch(process.pid, seconds_max)
+    watch = Watch(process.pid, seconds_max)
     try:
         code = process.wait()
         seconds = time.perf_counter() - began
@@ -96,7 +96,7 @@ def last_words(folder: Path) -> str:
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no word on stderr")
 
 
-class _Watch:
+class Watch:
     """A thread beside the process: notes its peak memory, and ends it when its time is up.
 
     Waiting with a timeout would poll, and the wall time would be as coarse as the polls.

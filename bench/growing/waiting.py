@@ -1,0 +1,50 @@
+"""How cost grows with runs that wait: for a worker, how soon it has them, what it costs to do nothing, its memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from mulligan.service.driver import IDLE_RUNS_SECONDS, RUNS_TAKEN_MAX
+from mulligan.service.home import Home
+
+from .figures import Point
+from .measuring import HELLO, Place, Spent, beside, best, point, run, used_by
+
+GROUP = "waiting"
+SECONDS_IDLE = 5.0
+
+
+def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
+    """Timers that are due tomorrow: a worker is started beside more and more of them."""
+    there = 0
+    hello = place.write("hello.yaml", HELLO)
+    for size in sizes:
+        run(place.script("filling", 0, size - there, "timer"), place.folder)
+        there = size
+        with beside(place.verb("worker", "--parallel", "2"), place.folder / "worker") as worker:
+            began = time.perf_counter()
+            used, megabytes = _settled(worker.pid, size)
+            seconds = time.perf_counter() - began
+            yield point(GROUP, "worker start-up", place, size, Spent((seconds, used, megabytes)))
+            before, _ = used_by(worker.pid)
+            time.sleep(SECONDS_IDLE)
+            after, megabytes = used_by(worker.pid)
+            yield point(GROUP, "worker at rest", place, size, Spent((SECONDS_IDLE, after - before, megabytes)))
+        _bury(place)
+        for series, arguments in (("list", ("list",)), ("run", ("run", hello, "--json"))):
+            yield point(GROUP, series, place, size, best(place.verb(*arguments), place.folder, rounds))
+
+
+def _settled(pid: int, size: int) -> tuple[float, float]:
+    """What the process has used when it has taken up what there is: a thousand a second, and then next to nothing."""
+    time.sleep(2.0 + size / RUNS_TAKEN_MAX * IDLE_RUNS_SECONDS)
+    return used_by(pid)
+
+
+def _bury(place: Place) -> None:
+    """The worker was killed: whoever comes next must not wait for it."""
+    store = Home(place.folder / "home", place.database).open()
+    for worker in store.workers():
+        store.bury(worker.name, is_dead=True)
+    store.close()
