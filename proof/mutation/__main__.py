@@ -18,8 +18,6 @@ from .mutants import Mutant
 from .project import Project
 from .touched import Touched, measure
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = "mulligan.core"
 TESTS = ("tests/core", "tests/golden")
 _PROGRESS_SECONDS = 10
 
@@ -118,7 +116,7 @@ def _line(row: Row, accepted: set[tuple[str, str]]) -> str:
 
 def summary(search: Search, seconds: float) -> int:
     """Print what was found; 1 if anything survived that nobody has judged."""
-    rows, judgements = search.rows(), judged.read()
+    rows, judgements = search.rows(), judged.read(search.project.judged)
     accepted = {(one.module, one.name) for one in judgements}
     names = {module: {mutant.name for mutant in mutants} for module, mutants in search.mutants.items()}
     wrong = list(judged.faults((one for one in judgements if one.module in names), names))
@@ -154,9 +152,15 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def core() -> Project:
+    """The core and the tests that speak of nothing else."""
+    root = Path(__file__).parents[2]
+    return Project(root, "mulligan.core", TESTS, Path(__file__).with_name("judged.toml"))
+
+
 def main(words: Sequence[str] | None = None, project: Project | None = None) -> int:
     options = _options(words)
-    project = project or Project(ROOT, PACKAGE, TESTS)
+    project = project or core()
     unknown = [module for module in options.modules if module not in project.sources]
     if unknown:
         _say(f"no module of {project.package}: {', '.join(unknown)}")

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from .mutants import Mutant
 
-JUDGED = Path(__file__).with_name("judged.toml")
 KINDS = {
     "equivalent": "the changed code does the same",
     "wording": "only the words of a message differ",
@@ -33,7 +32,7 @@ class Judgement(NamedTuple):
         return f"{self.function}: {self.change}"
 
 
-def read(path: Path = JUDGED) -> list[Judgement]:
+def read(path: Path) -> list[Judgement]:
     """All judgements, in the order of the file."""
     tables = tomllib.loads(path.read_text()) if path.exists() else {}
     return [Judgement(module, **row) for module, rows in tables.items() for row in rows]

@@ -13,10 +13,11 @@ from .mutants import Source
 class Project:
     """A package whose mutants are hunted, and the tests that hunt them."""
 
-    def __init__(self, root: Path, package: str, tests: tuple[str, ...]) -> None:
+    def __init__(self, root: Path, package: str, tests: tuple[str, ...], judged: Path) -> None:
         self.root = root
         self.package = package
         self.tests = tests
+        self.judged = judged
         self.kept = root / ".mutants"
 
     @cached_property

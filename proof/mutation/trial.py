@@ -14,7 +14,7 @@ import pytest
 
 # Our own loop asks the tests, in our own order: nothing is spread over processes, kept, or explained at length.
 _OPTIONS = [
-    *("-o", "addopts=", "-o", "strict=false", "--import-mode=importlib", "--assert=plain", "--tb=native", "-q"),
+    *("-o", "addopts=", "--import-mode=importlib", "--assert=plain", "--tb=native", "-q"),
     *("-p", "no:cacheprovider", "-p", "no:xdist"),
 ]
 _MEMORY_BYTES = 4 << 30

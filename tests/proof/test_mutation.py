@@ -1,0 +1,253 @@
+"""Mutation, for a moment: the changes that it makes, and a small project in which each kind of end is met."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from proof.mutation.__main__ import core
+from proof.mutation.judged import Judgement, faults, read
+from proof.mutation.mutants import Source
+
+ROOT = Path(__file__).parents[2]
+
+# -- what is changed -------------------------------------------------------------------------------------------------
+
+
+def changes(folder: Path, text: str) -> list[str]:
+    path = folder / "changed.py"
+    path.write_text(dedent(text))
+    return [mutant.name for mutant in Source(path, "changed").mutants()]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("return a < b", ["return None", "return a <= b"]),
+        ("return a is b", ["return None", "return a is not b"]),
+        ("return not a", ["return None", "return a"]),
+        ("return a and b", ["return None", "return a or b", "return b", "return a"]),
+        ("return a + 1", ["return None", "return a - 1", "return a + 2"]),
+        ("return a[1:]", ["return None", "return a[:]", "return a[2:]"]),
+        ("return min(a, key=b)", ["return None", "return max(a, key=b)", "return min(a)"]),
+        ("return sorted(a)", ["return None", "return list(a)"]),
+        ("return [x for x in a if x]", ["return None", "return [x for x in a]"]),
+        ("return a if b else 0.5", ["return None", "return a if not b else 0.5", "return a if b else 1.5"]),
+        ("return True", ["return False"]),
+        ("return 'no'", ["return 'XXno'"]),
+        ("return f'{a}: no'", ["return None", "return f'XX{a}: no'"]),
+        # What is as good as nothing already, and what only the type checker hears.
+        ("return None", []),
+        ("assert a is not None", []),
+        ("b: int = a", []),
+        # Statements are taken out; without an assignment to a name the rest would not run at all.
+        ("a.append(b)", ["pass"]),
+        ("a.x = b", ["pass"]),
+        ("a += b", ["a -= b", "pass"]),
+        ("raise a", ["pass"]),
+        # A generator without its yield would be none any more.
+        ("yield a", ["yield from ()"]),
+        ("yield from a", ["yield from ()"]),
+    ],
+)
+def test_a_line_is_changed_in_every_way_that_somebody_should_notice(tmp_path: Path, line: str, expected: list[str]):
+    found = changes(tmp_path, f"def f(a, b):\n    {line}\n")
+
+    assert found == [f"f: {line} -> {after}" for after in expected]
+
+
+def test_conditions_are_turned_round_and_errors_are_let_through(tmp_path: Path):
+    text = '''
+        def f(a):
+            """Docstrings stay."""
+            if a:
+                return
+            while a.b():
+                continue
+            try:
+                a()
+            except ValueError:
+                a.c()
+    '''
+
+    assert changes(tmp_path, text) == [
+        "f: if a -> if not a",
+        "f: return -> pass",
+        "f: while a.b() -> while not a.b()",
+        "f: continue -> pass",
+        "f: a() -> pass",
+        "f: except ValueError: a.c() -> except ValueError: raise",
+        "f: except ValueError: a.c() -> except ValueError: pass",
+    ]
+
+
+def test_tables_lose_their_rows_and_defaults_change(tmp_path: Path):
+    text = """
+        TABLE = {"a": f, "b": g}
+
+        class Row(Struct, frozen=True, tag="row"):
+            size: int = 1
+
+            def grow(self, by=2):
+                return self
+    """
+
+    assert changes(tmp_path, text) == [
+        "TABLE: TABLE = {'a': f, 'b': g} -> TABLE = {'b': g}",
+        "TABLE: TABLE = {'a': f, 'b': g} -> TABLE = {'a': f}",
+        "TABLE: TABLE = {'a': f, 'b': g} -> TABLE = {'XXa': f, 'b': g}",
+        "TABLE: TABLE = {'a': f, 'b': g} -> TABLE = {'a': f, 'XXb': g}",
+        "Row: tag='row' -> tag='XXrow'",
+        "Row: size: int = 1 -> size: int = 2",
+        "Row.grow: return self -> return None",
+        "Row.grow (defaults): self, by=2 -> self, by=3",
+    ]
+
+
+def test_changes_that_read_the_same_are_numbered(tmp_path: Path):
+    found = changes(tmp_path, "def f(a):\n    a()\n    a()\n")
+
+    assert found == ["f: a() -> pass", "f: a() -> pass #2"]
+
+
+# -- a hunt ----------------------------------------------------------------------------------------------------------
+
+CODE = """
+RATES = {"day": 10, "night": 20}
+
+
+def price(hours, rate="day"):
+    if hours < 0:
+        return 0
+    return hours * RATES[rate]
+
+
+def spent(hours):
+    while hours > 0:
+        hours -= 1
+    return hours
+"""
+TESTS = """
+from toy.core.bill import price, spent
+
+
+def test_a_day_costs_ten_an_hour():
+    assert price(2) == 20
+
+
+def test_nothing_is_owed_for_time_that_went_back():
+    assert price(-1) == 0
+
+
+def test_all_is_spent_in_the_end():
+    assert spent(3) == 0
+"""
+HUNT = """
+import sys
+from pathlib import Path
+from proof.mutation.__main__ import main
+from proof.mutation.project import Project
+
+here = Path.cwd()
+sys.exit(main(sys.argv[1:], Project(here, "toy.core", ("tests",), here / "judged.toml")))
+"""
+# What no test says: what a night costs, and that less than an hour is owed for as well.
+SURVIVORS = """\
+# bill.py:2
+[[bill]]
+function = 'RATES'
+change = "RATES = {'day': 10, 'night': 20} -> RATES = {'day': 10}"
+kind = ""
+why = ""
+
+# bill.py:2
+[[bill]]
+function = 'RATES'
+change = "RATES = {'day': 10, 'night': 20} -> RATES = {'day': 10, 'XXnight': 20}"
+kind = ""
+why = ""
+
+# bill.py:2
+[[bill]]
+function = 'RATES'
+change = "RATES = {'day': 10, 'night': 20} -> RATES = {'day': 10, 'night': 21}"
+kind = ""
+why = ""
+
+# bill.py:6
+[[bill]]
+function = 'price'
+change = 'hours < 0 -> hours <= 0'
+kind = ""
+why = ""
+
+# bill.py:6
+[[bill]]
+function = 'price'
+change = 'hours < 0 -> hours < 1'
+kind = ""
+why = ""
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    for folder in ("src/toy/core", "tests"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "src/toy/core/bill.py").write_text(CODE)
+    (tmp_path / "tests/test_bill.py").write_text(TESTS)
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["src"]\n')
+    return tmp_path
+
+
+def hunted(toy: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HUNT]
+    return subprocess.run(command, cwd=toy, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+
+
+def test_what_no_test_notices_is_found_and_judged_and_only_what_changed_is_tried_again(toy: Path):
+    first = hunted(toy)
+
+    assert first.stdout.splitlines()[:2] == [
+        "module          mutants  killed  timed out  survived  judged   share",
+        "bill                 20      13          2         5       0   75.0%",
+    ]
+    assert (toy / ".mutants/survivors/bill.toml").read_text() == SURVIVORS
+    assert first.returncode == 1
+
+    judged = SURVIVORS.replace('kind = ""\nwhy = ""', "kind = 'equivalent'\nwhy = 'nobody works at night'")
+    (toy / "judged.toml").write_text(judged)
+    again = hunted(toy)
+
+    assert again.stdout.splitlines()[1] == "bill                 20      13          2         5       5   75.0%"
+    assert "\n0 tried" in again.stdout
+    assert again.returncode == 0
+
+
+# -- what was judged -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_judged_exists_has_a_kind_and_a_reason_and_is_judged_once():
+    good = Judgement("bill", "price", "a -> b", "equivalent", "it is the same")
+    names = {"bill": {good.name}}
+
+    assert list(faults([good], names)) == []
+    assert list(faults([good, good], names)) == ["bill: price: a -> b: judged twice"]
+    assert list(faults([good._replace(change="b -> a")], names)) == ["bill: price: b -> a: there is no such change"]
+    assert list(faults([good._replace(why="")], names)) == [
+        "bill: price: a -> b: needs a kind (equivalent, wording, cost, unreachable) and a reason"
+    ]
+
+
+def test_every_survivor_of_the_core_that_was_judged_is_of_a_function_that_exists():
+    project = core()
+    units = {module: {unit.name for unit in source.units} for module, source in project.sources.items()}
+
+    judgements = read(project.judged)
+
+    assert [one for one in judgements if one.function not in units.get(one.module, ())] == []
+    assert list(faults(judgements, {one.module: {o.name for o in judgements} for one in judgements})) == []
