@@ -18,28 +18,29 @@ SHOWN_MAX = 40
 
 
 def main(words: list[str]) -> int:
-    settings = _settings(words)
+    given = _parser().parse_args(words)
+    settings = Settings(given.seed, given.runs, given.minutes, given.workers, given.lease)
     folder = Path(tempfile.mkdtemp(prefix="mulligan-chaos-"))
     report = perform(settings, folder)
     for line in told(report):
         print(line)
-    if not report.findings:
+    if report.findings or given.keep:
+        print(f"\nwhat everybody said is in {folder}; to try again:")
+        print(f"  make chaos MINUTES={settings.minutes:g} RUNS={settings.runs} SEED={settings.seed}")
+    else:
         shutil.rmtree(folder, ignore_errors=True)
-        return 0
-    print(f"\nwhat everybody said is in {folder}; to try again:")
-    print(f"  make chaos MINUTES={settings.minutes:g} RUNS={settings.runs} SEED={settings.seed}")
-    return 1
+    return 1 if report.findings else 0
 
 
-def _settings(words: list[str]) -> Settings:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m proof.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20.0, help="how long there is trouble")
     parser.add_argument("--runs", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--lease", type=float, default=2.0, metavar="SECONDS")
-    found = parser.parse_args(words)
-    return Settings(found.seed, found.runs, found.minutes, found.workers, found.lease)
+    parser.add_argument("--keep", action="store_true", help="keep what everybody said, whatever was found")
+    return parser
 
 
 def perform(settings: Settings, folder: Path) -> Report:
@@ -72,7 +73,9 @@ def told(report: Report) -> Iterator[str]:
     yield f"{tally.attempts} attempts, {tally.lost} lost, {tally.reruns} rerun for it, {tally.retries} retries"
     yield f"{tally.results} results held against the journal, {tally.refused_reports} late reports refused"
     yield from _told_recoveries(report.recoveries)
-    yield "the operator: " + (", ".join(f"{count} {deed}" for deed, count in sorted(report.deeds.items())) or "nothing")
+    yield "the operators: " + (
+        ", ".join(f"{count} {deed}" for deed, count in sorted(report.deeds.items())) or "nothing"
+    )
     yield f"{report.unfetched} answers that nobody fetched"
     yield f"{len(report.findings)} findings"
     yield from (f"  {found}" for found in report.findings[:SHOWN_MAX])

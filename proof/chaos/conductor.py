@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,7 +26,7 @@ from proof.chaos.trouble import Trouble
 from proof.stage import Stage, wait_until
 
 ACT = Path(__file__).with_name("act.sh")
-CLIENTS = 3
+CLIENTS, PERSONS = 3, 2
 LOOK_SECONDS = 0.05
 SAMPLE_SECONDS, ONLOOK_SECONDS, PROGRESS_SECONDS = 5.0, 3.0, 30.0
 # How long a worker that is told to end may take: its grace, and a server that is slow.
@@ -43,8 +44,9 @@ class Settings(msgspec.Struct, frozen=True):
     minutes: float = 20.0
     workers: int = 4
     lease_seconds: float = 2.0
-    # How long everything may take to come to its end when the trouble is over.
-    finish_minutes: float = 10.0
+    # How long everything may take to come to its end when the trouble is over; and of that without any new work.
+    finish_minutes: float = 30.0
+    hang_minutes: float = 2.0
 
 
 class Report(msgspec.Struct):
@@ -79,6 +81,8 @@ class Chaos:
         self._next = dict.fromkeys(("sample", "onlook", "progress"), 0.0)
         # When the server came back, and the newest lease by then.
         self._recovering: tuple[float, int] | None = None
+        # How many commands had begun, and when the last of them did.
+        self._begun_before, self._begun_at = -1, 0.0
 
     def __enter__(self) -> Chaos:
         flows.written(self.stage.folder)
@@ -89,11 +93,11 @@ class Chaos:
         self.trouble = Trouble(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
         self.trouble.restarted = self._note_restart
         self.clients = [self._client(number) for number in range(CLIENTS)]
-        self.person = self._program("person", 0, self.settings.seed)
+        self.persons = [self._program("person", number, self.settings.seed + number) for number in range(PERSONS)]
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (*self.clients, self.person):
+        for process in (*self.clients, *self.persons):
             process.kill()
             process.wait()
         self._exits.close()
@@ -180,13 +184,19 @@ class Chaos:
         """Everything comes to its end, or it is told who hangs."""
         begun_at = time.monotonic()
         until = begun_at + self.settings.finish_minutes * 60
-        while not self.is_all_done() and time.monotonic() < until:
+        while not self.is_all_done() and time.monotonic() < min(until, self._hangs_at()):
             self.look()
             time.sleep(LOOK_SECONDS)
         self.report.finish_seconds = time.monotonic() - begun_at
         if not self.is_all_done():
             self._tell_who_hangs()
         self._end_everybody()
+
+    def _hangs_at(self) -> float:
+        """When it is clear that nothing goes on, unless something begins before."""
+        if self.journal.begun != self._begun_before:
+            self._begun_before, self._begun_at = self.journal.begun, time.monotonic()
+        return self._begun_at + self.settings.hang_minutes * 60
 
     def is_all_done(self) -> bool:
         return all(client.poll() is not None for client in self.clients) and self._unfinished() == 0
@@ -202,8 +212,8 @@ class Chaos:
 
     def _tell_who_hangs(self) -> None:
         """Each worker writes where it is, and ends; the tables are written down."""
-        minutes = self.settings.finish_minutes
-        self.find([f"{self._unfinished()} runs have not ended {minutes:g} minutes after the trouble: see 'held'"])
+        minutes = self.report.finish_seconds / 60
+        self.find([f"{self._unfinished()} runs have not ended {minutes:.1f} minutes after the trouble: see 'held'"])
         self._paper("held").write_text(_told(holdings(self.server.url)))
         for worker in self.fleet.workers:
             worker.process.send_signal(signal.SIGABRT)
@@ -211,13 +221,14 @@ class Chaos:
             worker.start()
 
     def _end_everybody(self) -> None:
-        if self.person.poll() is not None:
-            self.find([f"the operator ended with {self.person.returncode}: see person-0.stderr"])
+        for number, person in enumerate(self.persons):
+            if person.poll() is not None:
+                self.find([f"an operator ended with {person.returncode}: see person-{number}.stderr"])
+            person.kill()
+            person.wait()
         for number, client in enumerate(self.clients):
             if client.poll():
                 self.find([f"a client ended with {client.returncode}: see client-{number}.stderr"])
-        self.person.kill()
-        self.person.wait()
         self.find(self.fleet.deaths)
         self.find(list(self._check_holdings()))
         self.find(list(self.fleet.end(END_SECONDS)))
@@ -264,12 +275,10 @@ class Chaos:
                 yield int(n), int(run_id)
 
     def _deeds(self) -> dict[str, int]:
-        """What the operator did, and what was said to it: how often."""
-        deeds: dict[str, int] = {}
-        for line in self._paper("person-0").read_text().splitlines():
-            verb, _, said = line.split()
-            deeds[f"{verb} {said}"] = deeds.get(f"{verb} {said}", 0) + 1
-        return deeds
+        """What the operators did, and what was said to them: how often."""
+        papers = (self._paper(f"person-{number}").read_text() for number in range(PERSONS))
+        lines = [line.split() for paper in papers for line in paper.splitlines()]
+        return Counter(f"{verb} {said}" for verb, _, said in lines)
 
     def _keep_logs(self, service: Service) -> None:
         """The logs of runs that something was found about, beside what the workers said."""

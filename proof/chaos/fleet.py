@@ -92,16 +92,17 @@ class Worker:
 
     def stop(self) -> Callable[[], None]:
         """Until what is returned is called."""
-        return _stopped([self.pid])
+        return stopped([self.pid])
 
     def stop_with_supervisor(self) -> Callable[[], None]:
-        return _stopped([self.pid, *self.supervisors])
+        return stopped([self.pid, *self.supervisors])
 
     def stop_supervisor(self) -> Callable[[], None]:
-        return _stopped(self.supervisors)
+        return stopped(self.supervisors)
 
 
-def _stopped(pids: list[int]) -> Callable[[], None]:
+def stopped(pids: list[int]) -> Callable[[], None]:
+    """Until what is returned is called."""
     send(pids, signal.SIGSTOP)
     return lambda: send(pids, signal.SIGCONT)
 
@@ -164,10 +165,10 @@ class Fleet:
 
 
 def grown(samples: list[Sample]) -> str:
-    """What a worker holds more at its end than early in its life, in words; "" if it is about the same."""
+    """What a worker holds more at its end than in the middle of its life, in words; "" if it is about the same."""
     if len(samples) < SAMPLES_MIN:
         return ""
-    early, late = samples[len(samples) // 4], samples[-1]
+    early, late = samples[len(samples) // 2], samples[-1]
     if late.resident_bytes > GROWTH_MAX * early.resident_bytes + SLACK_BYTES:
         return f"its memory went from {early.resident_bytes >> 20} to {late.resident_bytes >> 20} MiB"
     if late.files > early.files + SLACK_FILES:
@@ -175,6 +176,6 @@ def grown(samples: list[Sample]) -> str:
     return ""
 
 
-# Fewer samples say nothing.
-SAMPLES_MIN = 12
+# Fewer samples say nothing: on a busy machine it may still be loading what it needs.
+SAMPLES_MIN = 24
 GROWTH_MAX, SLACK_BYTES, SLACK_FILES = 1.3, 16 << 20, 20

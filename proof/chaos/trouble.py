@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from itertools import count, cycle
 
 from mulligan.testing.postgres import PostgresServer
-from proof.chaos.fleet import Fleet, Worker
+from mulligan.worker.processes import descendants, snapshot
+from proof.chaos.fleet import Fleet, Worker, stopped
 
 # Something to do; what it returns is done after a while to end it.
 Act = Callable[[], None]
@@ -54,7 +55,7 @@ class Trouble:
         self._of_server = random.Random(f"server {seed}")
         self._of_workers = random.Random(f"workers {seed}")
         self._of_network = random.Random(f"network {seed}")
-        self._ways_to_stop: Iterator[str] = cycle(("fast", "immediate", "kill -9"))
+        self._ways_to_stop: Iterator[str] = cycle(("fast", "immediate", "kill -9", "frozen"))
 
     def begin(self) -> None:
         self._agenda.add(self._of_server.uniform(3, 10), self._restart_and_again)
@@ -82,6 +83,9 @@ class Trouble:
     def restart(self, how: str, seconds: float) -> None:
         """It is away for so long."""
         self.counts[f"server {how}"] += 1
+        if how == "frozen":
+            self._agenda.add(seconds, stopped(family_of(self.server.pid)))
+            return
         if how == "kill -9":
             self.server.kill()
         else:
@@ -155,6 +159,11 @@ class Trouble:
             case _:
                 worker.proxy.swallow("server", "client")
         self._agenda.add(seconds, worker.proxy.heal)
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all that come from it."""
+    return descendants(snapshot(), [pid])
 
 
 ATTACKS = (

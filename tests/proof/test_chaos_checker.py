@@ -251,7 +251,7 @@ def test_a_lease_without_a_holder_is_found_while_all_goes_on(schema_url: str) ->
 
 
 def test_a_worker_that_grows_is_found() -> None:
-    steady = [Sample(60 * MIB, 12)] * 20
+    steady = [Sample(60 * MIB, 12)] * 30
 
     assert grown(steady) == ""
     assert grown([*steady, Sample(120 * MIB, 12)]) == "its memory went from 60 to 120 MiB"

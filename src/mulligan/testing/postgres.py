@@ -70,7 +70,12 @@ class PostgresServer:
 
     def kill(self) -> None:
         """kill -9 of the first process. Its children notice, and the server can be started when the last is gone."""
-        os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
+
+    @property
+    def pid(self) -> int:
+        """Of the first process, which all others come from."""
+        return int((self._data / "postmaster.pid").read_text().split()[0])
 
     @property
     def _data(self) -> Path:
