@@ -12,6 +12,7 @@ from rich.text import Text
 
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
+from mulligan.cli.terminal import visible
 from mulligan.service.following import Following, Moving
 
 ROWS_MAX = 8
@@ -43,6 +44,7 @@ class Board:
     """Drawn when it is told to: no thread of its own stands beside the engine's loop."""
 
     def __init__(self, paper: Paper) -> None:
+        self._paper = paper
         self._has_signs = paper.has_signs
         # Without a system of colours nothing is bold or dim either; the cursor moves all the same.
         colours: Literal["auto"] | None = "auto" if paper.is_coloured else None
@@ -54,12 +56,12 @@ class Board:
 
     def say(self, lines: list[str]) -> None:
         """Lines that stay, above what moves."""
-        self._console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
+        self._console.print(Text.from_ansi(self._paper.shown("\n".join(lines))), soft_wrap=True)
 
     def draw(self, following: Following, seconds: float, trouble: str) -> None:
         rows = [*self._rows(following), self._gauge(following.counts, seconds)]
         if trouble:
-            rows.append(Text(f"! {trouble}", style="magenta"))
+            rows.append(Text(visible(f"! {trouble}"), style="magenta"))
         for row in rows:
             row.no_wrap, row.overflow = True, "ellipsis" if self._has_signs else "crop"
         self._live.update(Group(*rows), refresh=True)
@@ -80,13 +82,14 @@ class Board:
 
     def _row(self, one: Moving, wide: int, now: datetime) -> Text:
         sign, plain, style = _LOOKS[one.kind]
-        row = Text(f"{sign if self._has_signs else plain} {one.where:<{wide}}  ", style=style)
+        text = visible(one.text)
+        row = Text(f"{sign if self._has_signs else plain} {visible(one.where):<{wide}}  ", style=style)
         if one.due is not None:
             left = length(max(0.0, (one.due - now).total_seconds()))
-            told = f"{one.text}, by itself in {left}" if one.kind in ("parked", "approval") else f"{one.text} in {left}"
+            told = f"{text}, by itself in {left}" if one.kind in ("parked", "approval") else f"{text} in {left}"
             return row.append(told.strip())
         took = length(max(0.0, (now - one.since).total_seconds()))
-        return row.append(f"{took:>6}").append(f"  {one.text}" if one.text else "", style="dim")
+        return row.append(f"{took:>6}").append(f"  {text}" if text else "", style="dim")
 
     def _gauge(self, counts: dict[str, int], seconds: float) -> Text:
         """How many steps are done, as a bar and in numbers."""

@@ -88,7 +88,8 @@ def _told(one: dict[str, Any]) -> list[str]:
 
 
 def _told_approval(who: str, one: dict[str, Any]) -> list[str]:
-    return [f"{who} waits for an approval{': ' if one['message'] else ''}{one['message']}"]
+    first, *others = str(one["message"]).splitlines() or [""]
+    return [f"{who} waits for an approval{': ' if first else ''}{first}", *(f"  | {line}" for line in others)]
 
 
 def _told_parked(who: str, one: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.showing import question, until
 from mulligan.cli.tables import tinted
-from mulligan.cli.terminal import complain, show, show_json, wants_colour
+from mulligan.cli.terminal import complain, show, show_json, visible, wants_colour
 from mulligan.service.telling import Asked, Sentence, tell_run, waits
 
 # How wide the column of places becomes at most, and of how many lines it is measured.
@@ -67,7 +67,7 @@ def _show(story: Iterator[Sentence]) -> None:
 
 def _sentence(told: Sentence, width: int, *, is_coloured: bool) -> str:
     line = told.line
-    text = tinted(line.text, line.tone) if is_coloured else line.text
+    text = tinted(visible(line.text), line.tone) if is_coloured else line.text
     return f"{line.at.astimezone():%H:%M:%S} {told.where:<{width}}  {text}"
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from mulligan.cli.options import AsJson, HomeFolder, RunId, StepName, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut
-from mulligan.cli.terminal import UsageRefused, complain, show, show_bytes, show_json
+from mulligan.cli.terminal import UsageRefused, complain, show, show_json, show_written
 from mulligan.service.logs import event_lines, step_logs
 from mulligan.service.noetl_log import noetl_events
 from mulligan.service.reading import AttemptLog
@@ -51,15 +51,8 @@ def logs(
         return
     for log in found:
         complain(f"-- run {run}, '{log.place}', attempt {log.attempt}{_silence(log)}")
-        show_bytes(log.stdout)
-        _show_on_stderr(log.stderr)
-
-
-def _show_on_stderr(data: bytes) -> None:
-    """As it was written: what a program says is bytes."""
-    sys.stderr.flush()
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
+        show_written(log.stdout, sys.stdout)
+        show_written(log.stderr, sys.stderr)
 
 
 def _silence(log: AttemptLog) -> str:
@@ -113,6 +106,6 @@ def _details(fact: dict[str, Any]) -> Iterator[str]:
 def _of_long(name: str, value: Any) -> Iterator[str]:
     """Of what is too large for a line: of a failure its code, of a route where it leads."""
     if name == "failure":
-        yield f"failure={value['code']}"
+        yield f"failure={cut(value['code'], _DETAIL_CHARS_MAX)}"
     elif name == "route" and value.get("to"):
         yield f"route={value['to']}"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from mulligan.cli.terminal import wants_colour
+from mulligan.cli.terminal import NO_COLOURS, OWN_COLOURS, visible, wants_colour
 
 _CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
 _MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}
@@ -31,7 +31,11 @@ class Paper:
         return (_MARKS if self.has_signs else _ASCII_MARKS)[tone]
 
     def say(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print(self.shown(text), file=self.stream, flush=True)
+
+    def shown(self, text: str) -> str:
+        """The text with nothing in it that commands a terminal, but for our own colours."""
+        return visible(text, OWN_COLOURS if self.is_coloured else NO_COLOURS)
 
 
 def paper() -> Paper:

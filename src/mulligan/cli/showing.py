@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from mulligan.cli.listing import driven
 from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import age, cut, length, show_table
-from mulligan.cli.terminal import complain, show, show_json
+from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service.artifacts import in_words
 from mulligan.service.overview import in_a_line, overview, overview_with_tries
 from mulligan.service.tries import tries_by_step
@@ -60,7 +61,7 @@ def show_run(
 def _show_output(given: Any, *, as_json: bool) -> None:
     """A text as it is, anything else as JSON."""
     if isinstance(given, str) and not as_json:
-        show(given)
+        show_written(given.encode("utf-8", "surrogateescape") + b"\n", sys.stdout)
     else:
         show_json(given)
 

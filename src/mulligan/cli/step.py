@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, System, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
-from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
+from mulligan.cli.terminal import UsageRefused, complain, show_json, show_written
 from mulligan.service.definitions import Workflow, load
 from mulligan.service.driver import machine
 from mulligan.service.handler_trial import (
@@ -113,7 +113,7 @@ def _handler_trial(workflow: Workflow, step: str, item: str, command: int | None
 def _json(word: str, option: str) -> Any:
     try:
         return json.loads(word)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UsageRefused(f"'{word}' is no JSON", hint=f"""write it like {option} '"text"'""") from None
 
 
@@ -143,7 +143,7 @@ def _results(words: Sequence[str]) -> dict[str, Any]:
         name, _, value = word.partition("=")
         try:
             found[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UsageRefused(f"'{word}' is no STEP=JSON", hint="write it like build='[1, 2]'") from None
     return found
 
@@ -182,6 +182,5 @@ def _show_logs(service: Service, run_id: int, step: str) -> bool:
 
 
 def _show_log(log: AttemptLog) -> None:
-    show_bytes(log.stdout)
-    sys.stderr.buffer.write(log.stderr)
-    sys.stderr.buffer.flush()
+    show_written(log.stdout, sys.stdout)
+    show_written(log.stderr, sys.stderr)

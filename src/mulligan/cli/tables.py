@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from mulligan.cli.terminal import show, wants_colour
+from mulligan.cli.terminal import show, visible, wants_colour
+from mulligan.service.words import flat
 
 _GREEN, _RED, _YELLOW, _MAGENTA, _CYAN, _DIM, _PLAIN = (
     f"\033[{code}m" for code in ("32", "31", "33", "35", "36", "2", "0")
@@ -35,6 +36,7 @@ def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """
     if not rows:
         return
+    rows = [[visible(flat(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
     width = _columns() if sys.stdout.isatty() else None
     for row in (heads, *rows) if any(heads) else rows:

@@ -14,6 +14,11 @@ from typing import Any, TextIO
 from mulligan.errors import MulliganError
 
 _RED, _YELLOW, _BOLD, _PLAIN = "\033[1;31m", "\033[1;33m", "\033[1m", "\033[0m"
+# What a text may have in it that no terminal shows, as a regular expression: the colours of our own tables, those of
+# any program, none.
+OWN_COLOURS, ANY_COLOURS, NO_COLOURS = r"\x1b\[(?:[012]|3[1-6])m", r"\x1b\[[0-9;:]*m", r"[^\s\S]"
+# Bytes of file names that are no text, but for those that command a terminal too.
+_BYTES = "[\udca0-\udcff]"
 _COLOURS = (
     (r"^error\[[^\]\n]*\]:", _RED),
     (r"^warning\[[^\]\n]*\]:", _YELLOW),
@@ -50,8 +55,12 @@ class SystemTrouble(MulliganError):
 
 
 def show(text: str) -> None:
-    """Put data on stdout as UTF-8, whatever the locale; file names come out as the bytes they are."""
-    show_bytes(text.encode("utf-8", "surrogateescape") + b"\n")
+    """Put what people read on stdout as UTF-8, whatever the locale; file names come out as the bytes they are.
+
+    Nothing in it commands their terminal.
+    """
+    colours = OWN_COLOURS if wants_colour(sys.stdout, os.environ) else NO_COLOURS
+    show_bytes(visible(text, f"{colours}|{_BYTES}").encode("utf-8", "surrogateescape") + b"\n")
 
 
 def show_json(value: object) -> None:
@@ -59,7 +68,29 @@ def show_json(value: object) -> None:
     show(json.dumps(value, indent=2))
 
 
+def visible(text: str, colours: str = NO_COLOURS) -> str:
+    """Text with all that would command a terminal, or deceive whoever reads it, spelled out; but for these colours."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    found: str = import_module("mulligan.service.words").spelled(text, colours)
+    return found
+
+
+def show_written(data: bytes, stream: TextIO) -> None:
+    """Put what a program has written on stdout or stderr: as the bytes they are, unless a terminal shows them.
+
+    There it has its colours and nothing else that commands a terminal; what would be written over stands in a line.
+    """
+    if stream.isatty():
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        data = visible(text, ANY_COLOURS).encode() + (_PLAIN.encode() if b"\x1b[" in data else b"")
+    stream.flush()
+    stream.buffer.write(data)
+    stream.buffer.flush()
+
+
 def show_bytes(data: bytes) -> None:
+    """Put bytes on stdout as they are: a picture, a page, a file."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
@@ -67,7 +98,8 @@ def show_bytes(data: bytes) -> None:
 
 def complain(text: str) -> None:
     """Say something to the person, on stderr."""
-    print(painted(text) if wants_colour(sys.stderr, os.environ) else text, file=sys.stderr, flush=True)
+    said = visible(text)
+    print(painted(said) if wants_colour(sys.stderr, os.environ) else said, file=sys.stderr, flush=True)
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
-from .words import counted, label, quoted, rule_is_for, span, until, what, with_more
+from .words import counted, flat, label, quoted, rule_is_for, span, until, what, with_more
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
@@ -48,6 +48,12 @@ _Sentence = tuple[str, str, Tone]
 _Said = _Sentence | None
 
 
+def _line(at: datetime, said: _Sentence, *rest: Any) -> Line:
+    """One line, whatever a step or a person put into it."""
+    place, text, tone = said
+    return Line(at, place, flat(text), tone, *rest)
+
+
 class Teller:
     """Tells one run, entry by entry; where details are wanted also what only `explain` says."""
 
@@ -74,9 +80,9 @@ class Teller:
     def _lines(self, entry: e.Entry, rule: _Rule | None, details: _Details | None) -> list[Line]:
         fact, at = entry.fact, entry.at
         said = rule(self, fact, at) if rule else None
-        lines = [Line(at, *said, entry.seq, False, self._is_whole(fact, at), self._called(fact))] if said else []
+        lines = [_line(at, said, entry.seq, False, self._is_whole(fact, at), self._called(fact))] if said else []
         if details:
-            lines += [Line(at, *one, entry.seq, True) for one in details(self, fact, at)]
+            lines += [_line(at, one, entry.seq, True) for one in details(self, fact, at)]
         if said:
             self._attempt = (said[0], at) if isinstance(fact, e.AttemptFailed) else None
         return lines

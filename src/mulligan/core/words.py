@@ -31,7 +31,7 @@ def what(failure: Failure) -> str:
     is_news = line and line not in (f"exit code {failure.exit_code}", failure.code) and not _is_figure(failure, line)
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
-    return f"{label(failure)}: {shown}" if is_news else label(failure)
+    return f"{label(failure)}: {spelled(shown)}" if is_news else label(failure)
 
 
 def plain(text: str) -> str:
@@ -49,9 +49,27 @@ _CONTROLS = re.compile(
 DECEIVING = "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 
 
+def spelled(text: str, kept: str = r"[^\s\S]") -> str:
+    """Text in which all that commands a terminal or deceives a reader is spelled out (`\\u001b`), but for `kept`."""
+    if text.isprintable():
+        return text
+    return re.sub(rf"({kept})|[{_UNSEEN}]", lambda found: found[1] or f"\\u{ord(found[0]):04x}", text)
+
+
+# Control characters but for tabs and the ends of lines, what deceives, what no XML may hold, lone halves of characters.
+_UNSEEN = f"\x00-\x08\x0b-\x1f\x7f-\x9f{DECEIVING}\ufffe\uffff\ud800-\udfff"
+
+
+def flat(text: str) -> str:
+    """Text as one line: nobody may write lines that look like ours."""
+    lines = text.splitlines()
+    return " ".join(map(str.strip, lines)) if len(lines) > 1 else lines[0] if lines else ""
+
+
 def label(failure: Failure) -> str:
-    """Its code, with the figure that says more."""
-    return f"{failure.code}{_figure(failure)}"
+    """Its code, with the figure that says more. A step may call its failure what it likes."""
+    code = failure.code if failure.code.isidentifier() else spelled(flat(plain(failure.code)))
+    return f"{code}{_figure(failure)}"
 
 
 def _figure(failure: Failure) -> str:

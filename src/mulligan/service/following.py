@@ -20,6 +20,7 @@ from ..core.state import Place, State
 from ..core.story import TOLD_FACTS, Line, Teller
 from ..core.transitions import RUN_ENDED
 from ..core.views import Progress
+from ..core.words import flat
 from .account import Account
 
 # With more steps than this, only what is out of the ordinary is told; and never more lines than this.
@@ -246,7 +247,7 @@ def _doing(place: Place) -> tuple[Kind, str, datetime | None]:
         return "items", _items(place), None
     if action is not None and kind == "approval":
         message = filled(action, place.bindings).get("message") or ""
-        return kind, f"an approval: {message}" if message else "an approval", place.due
+        return kind, flat(f"an approval: {message}" if message else "an approval"), place.due
     return kind, f"attempt {place.attempt}" if place.attempt > 1 else "", place.due if kind == "timer" else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.words import counted, quoted
+from ..core.words import counted, flat, quoted, spelled
 from ..core.words import size as memory
 
-__all__ = ["counted", "memory", "quoted"]
+__all__ = ["counted", "flat", "memory", "quoted", "spelled"]

@@ -6,16 +6,13 @@ terminals go, other control characters and those that turn the direction of writ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from ...core.words import DECEIVING, plain
+from ...core.words import plain, spelled
 
 _VOID = frozenset({"meta", "input", "br", "rect", "line", "circle", "path"})
-# Controls, what deceives, what no XML may hold, lone halves of characters.
-_DECEIVING = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{DECEIVING}\ufffe\uffff\ud800-\udfff]")
 
 
 class Html(str):
@@ -28,15 +25,7 @@ def text(said: object) -> Html:
     """Something as text of a page: whatever stands in it, it stays text."""
     if isinstance(said, Html):
         return said
-    return Html(escape(_spelled(plain(str(said)))))
-
-
-def _spelled(said: str) -> str:
-    return said if said.isascii() and said.isprintable() else _DECEIVING.sub(_code, said)
-
-
-def _code(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+    return Html(escape(spelled(plain(str(said)).replace("\r\n", "\n"))))
 
 
 def element(name: str, /, *inside: object, **attributes: Any) -> Html:
