@@ -105,6 +105,15 @@ def test_what_one_rule_raised_stays_when_another_grants_the_next_retry():
     assert adjusted(run) == Adjusted(memory=300 * MIB, timeout=60.0)
 
 
+def test_cpus_and_time_stay_raised_when_another_rule_raises_the_memory():
+    more_of_all = Rule(codes=("TIMEOUT",), adjust=Adjust(timeout=2.0, cpus=2.0))
+    run = run_of(MORE_MEMORY, more_of_all, timeout=30.0, resources=Resources(memory=200 * MIB, cpus=1.0))
+
+    out_of_memory(run.fail("a", None, is_timed_out=True))
+
+    assert adjusted(run) == Adjusted(memory=300 * MIB, cpus=2.0, timeout=60.0)
+
+
 def test_a_new_visit_starts_with_what_the_workflow_says():
     flow = workflow(
         step("a", rules=(MORE_MEMORY,), resources=Resources(memory=200 * MIB), next=[edge("a2", on="failure")]),

@@ -7,7 +7,7 @@ import pytest
 from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.classify import Outcome
-from mulligan.core.workflow import Map, Rule, Triage
+from mulligan.core.workflow import Handler, Map, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 
 
@@ -132,6 +132,43 @@ def test_a_handler_command_that_is_lost_four_times_has_failed():
     found = run["a"].failure
     assert found is not None and found.handler_failure is not None
     assert (found.code, found.handler_failure.cause[0].code) == ("EXIT_NONZERO", "WORKER_LOST")
+
+
+def test_a_worker_that_nobody_knows_by_name_is_gone_all_the_same():
+    run = run_of(on_lost="fail").tell(r.LeaseExpired(run_of().clock, "a", 1))
+
+    assert run["a"].failure is not None
+    assert run["a"].failure.message == "the worker that ran it is gone"
+
+
+def test_below_a_handler_whose_time_is_up_nothing_that_is_lost_or_interrupted_runs_again():
+    fixing = command("fix", on_failure=handler("tidy", strategy="cleanup"))
+    tidying = "a.on_failure@1.0.on_failure@1.0"
+
+    lost = run_of(on_failure=Handler((fixing,), timeout=10.0)).fail("a").fail("a.on_failure@1.0").wait(10).lose(tidying)
+    cut_off = run_of(on_failure=Handler((fixing,), timeout=10.0)).fail("a").fail("a.on_failure@1.0").wait(10)
+    cut_off.interrupt(tidying)
+
+    assert (lost.status, lost.queued) == ("failed", [])
+    assert (cut_off.status, cut_off.queued) == ("failed", [])
+    assert e.AttemptCancelled(tidying, 1) in lost.follows
+    assert e.AttemptCancelled(tidying, 1) in cut_off.follows
+
+
+@pytest.mark.parametrize("how", ["lose", "interrupt"])
+def test_what_was_asked_to_end_does_not_run_again_because_its_worker_is_gone(how):
+    run = run_of().started("a").cancel()
+
+    getattr(run, how)("a")
+
+    assert run.statuses == {"a": "cancelled"}
+    assert run.status == "cancelled"
+
+
+def test_an_interruption_says_so_where_it_runs_again():
+    run = run_of().interrupt("a")
+
+    assert run.follows == [e.AttemptInterrupted("a", 1), e.AttemptScheduled("a", 2, "interrupted")]
 
 
 # -- climbing at once ------------------------------------------------------------------------------------------------

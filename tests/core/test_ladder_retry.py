@@ -397,6 +397,43 @@ def test_retry_after_is_honoured_up_to_the_longest_delay(asked, waits):
     assert waited(run) == [waits]
 
 
+def test_a_retry_that_waited_is_an_attempt_because_of_the_retry():
+    run = run_of(*retry(1, delay=30)).fail("a").wait(30)
+
+    assert run.follows[-1] == e.AttemptScheduled("a", 2, "retry")
+
+
+def test_jitter_is_a_digest_of_run_place_visit_and_attempt():
+    run = run_of(Rule(any=True, backoff=Backoff(delay=100, jitter=0.5))).fail("a")
+
+    assert waited(run) == [pytest.approx(delay_seconds(Backoff(100, jitter=0.5), 1, "1:a:1:1", {}), abs=1e-5)]
+    # The first eight bytes of the digest, as a share of all that they could be.
+    assert delay_seconds(Backoff(100, jitter=0.5), 1, "1:a:1:1", {}) == pytest.approx(82.072039944)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "waits"),
+    [
+        ("CIRCUIT_OPEN", "2026-01-01T00:01:00Z", 60),
+        # No sooner than the rule says.
+        ("CIRCUIT_OPEN", "2026-01-01T00:00:01Z", 5),
+        # What is no moment is not waited for; a moment without a zone is none.
+        ("CIRCUIT_OPEN", "soon", 5),
+        ("CIRCUIT_OPEN", 1767225660, 5),
+        ("CIRCUIT_OPEN", "2026-01-01T00:01:00", 5),
+        ("CIRCUIT_OPEN", None, 5),
+        # Only a breaker is believed.
+        ("CONNECTION", "2026-01-01T00:01:00Z", 5),
+    ],
+)
+def test_no_retry_is_due_before_the_breaker_that_refused_it_may_be_asked_again(code, said, waits):
+    run = run_of(Rule(codes=(code,), backoff=Backoff(delay=5)))
+
+    run.fail("a", None, code=code, details={} if said is None else {"retry_at": said})
+
+    assert waited(run) == [waits]
+
+
 # -- a retry that cannot even start ----------------------------------------------------------------------------------
 
 

@@ -105,12 +105,11 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
 
 def _not_before(failure: Failure, otherwise: datetime) -> datetime:
     """An open breaker says when it may be asked again: no retry is due before that, whatever the rule's delay."""
-    said = failure.details.get("retry_at")
-    if failure.code != "CIRCUIT_OPEN" or not isinstance(said, str):
+    if failure.code != "CIRCUIT_OPEN":
         return otherwise
     try:
-        return max(otherwise, datetime.fromisoformat(said))
-    except (ValueError, TypeError):
+        return max(otherwise, datetime.fromisoformat(failure.details["retry_at"]))
+    except (KeyError, ValueError, TypeError):
         return otherwise
 
 
@@ -121,7 +120,7 @@ def match(rules: tuple[Rule, ...], failure: Failure) -> int | None:
     """
     kinds: tuple[Callable[[Rule], bool], ...] = (
         lambda rule: failure.code in rule.codes,
-        lambda rule: failure.exit_code is not None and failure.exit_code in rule.exit_codes,
+        lambda rule: failure.exit_code in rule.exit_codes,
         lambda rule: rule.pattern is not None and is_found(rule.pattern, failure.message),
         lambda rule: rule.any,
     )
