@@ -37,7 +37,17 @@ def _all(group: str, store: str, *series: str) -> tuple[Drawn, ...]:
     return tuple(Drawn(group, one, store, one) for one in series)
 
 
-_OF_RUNS = ("run", "list", "list --status running", "show", "usage", "pending", "doctor", "stats", "gc --dry-run")
+_OF_RUNS = (
+    "run",
+    "list",
+    "list --status running",
+    "show",
+    "usage",
+    "pending",
+    "doctor",
+    "stats",
+    "gc --dry-run --keep 10",
+)
 CHARTS = (
     Chart(
         "steps",

@@ -36,6 +36,6 @@ def _verbs(middle: str) -> list[tuple[str, tuple[str, ...]]]:
         ("usage", ("usage", middle)),
         ("pending", ("pending",)),
         ("stats", ("stats",)),
-        ("gc --dry-run", ("gc", "--dry-run")),
+        ("gc --dry-run --keep 10", ("gc", "--dry-run", "--keep", "10")),
         ("doctor", ("doctor",)),
     ]

@@ -65,9 +65,13 @@ class Choice(msgspec.Struct, frozen=True):
     older_than_seconds: float | None = None
     keep: int | None = None
 
+    @property
+    def is_none(self) -> bool:
+        return self.older_than_seconds is None and self.keep is None
+
     def chosen(self, runs: Iterable[RunRecord], now: datetime) -> list[int]:
         """Of the runs that nobody called, newest first."""
-        if self.older_than_seconds is None and self.keep is None:
+        if self.is_none:
             return []
         rested = now - timedelta(seconds=self.older_than_seconds or 0.0)
         roots = [run for run in runs if run.parent_run_id is None][self.keep or 0 :]
@@ -130,13 +134,16 @@ class _Collection:
 
     def _remove_runs(self, choice: Choice) -> set[int]:
         """The runs that go, each with those that it called."""
+        if choice.is_none:
+            return set()
         runs = list(self._runs())
         roots = choice.chosen(runs, self._now)
         if not self._is_dry:
             pieces = (roots[begin : begin + REMOVED_AT_ONCE] for begin in range(0, len(roots), REMOVED_AT_ONCE))
             return {run_id for piece in pieces for run_id in self._store.remove(piece)}
         busy = {run.root_run_id for run in runs if run.status not in RUN_ENDED or run.holder}
-        return {run.run_id for run in runs if run.root_run_id in set(roots) - busy}
+        going = set(roots) - busy
+        return {run.run_id for run in runs if run.root_run_id in going}
 
     # -- artifacts
 
