@@ -13,6 +13,7 @@ from mulligan.core.codec import VERSION, decode, decode_log, encode, encode_log
 from mulligan.core.events import FACTS, Entry
 from mulligan.core.failure import failure
 from mulligan.core.turn import fold
+from mulligan.core.workflow import decode as decode_workflow
 from mulligan.errors import CodecError
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 
@@ -135,3 +136,19 @@ BAD = {
 def test_what_cannot_be_read_is_a_codec_error_and_nothing_else(data: bytes):
     with pytest.raises(CodecError):
         decode(data)
+
+
+def test_an_event_that_is_nested_too_deep_is_refused_in_words():
+    deep = encode(Entry(8, T0, 7, e.StepCompleted("build", 1, 2, "HERE"))).replace(b'"HERE"', b"[" * 5000)
+
+    with pytest.raises(CodecError) as refused:
+        decode(deep)
+
+    assert refused.value.message == "an event cannot be read: it is nested too deep"
+
+
+def test_a_workflow_that_was_kept_and_is_damaged_is_refused_in_words():
+    with pytest.raises(CodecError) as refused:
+        decode_workflow(b'{"name": 1}')
+
+    assert refused.value.message == "a workflow that was kept cannot be read: Expected `str`, got `int` - at `$.name`"

@@ -420,3 +420,14 @@ def test_a_reason_alone_is_kept() -> None:
     run = History(flow).start().ok("a").ok("end", output={"reason": "as planned"})
 
     assert (run.status, run.ended.reason) == ("completed", "as planned")
+
+
+@pytest.mark.parametrize(
+    "said", ['{"status": "failed", "reason": "\\ud800"}', '{"status": "failed", "a": ' + "[" * 5000]
+)
+def test_an_end_that_says_what_no_log_can_hold_has_said_nothing(said: str) -> None:
+    run = History(workflow(step("a"), end=step("end", action=shell()))).start().ok("a")
+
+    run.ok("end", output=said)
+
+    assert run.status == "completed"

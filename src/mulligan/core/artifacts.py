@@ -25,6 +25,8 @@ KEY = "$artifact"
 # Where the key stands in no JSON, there is no reference in it.
 KEY_AS_JSON = b'"$artifact"'
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
+# No store has numbered more runs.
+_RUN_DIGITS_MAX = 19
 # Folders and a file, as `worker.folders.file_name` writes them. None begins with a dot: no name leads elsewhere.
 # A text, compiled when somebody first asks: most runs never do.
 _NAME = r"[\w%@\[\]-][\w%.@\[\]-]*(?:/[\w%@\[\]-][\w%.@\[\]-]*)+"
@@ -47,7 +49,7 @@ def described(name: str, data: bytes, format: Format) -> Artifact:
 def run_of(name: str) -> int:
     """The run in whose folder a name is; 0 where it is in none."""
     first = name.partition("/")[0]
-    return int(first) if first.isdecimal() else 0
+    return int(first) if first.isdecimal() and len(first) <= _RUN_DIGITS_MAX else 0
 
 
 def is_name(name: str) -> bool:

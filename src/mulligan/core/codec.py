@@ -44,6 +44,8 @@ def decode(data: bytes, upcasts: Mapping[int, Upcast] = UPCASTS, version: int = 
         if upcasts or not data.startswith(_HEAD):
             return _decode_old(data, upcasts, version)
         return _decoder().decode(data)
+    except RecursionError as error:
+        raise CodecError("an event cannot be read: it is nested too deep", hint=_excerpt(data)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CodecError(f"an event cannot be read: {error}", hint=_excerpt(data)) from error
 

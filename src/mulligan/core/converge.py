@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from ..errors import ExpressionFailed
 from . import events as e
@@ -155,8 +156,9 @@ def _said(now: Now, end: Place) -> dict[str, Any]:
 def said_by_end(output: Any) -> dict[str, Any]:
     """What `end` returned, as an object or as the text of one: a shell command prints text."""
     if isinstance(output, str) and output.lstrip().startswith("{"):
-        with suppress(ValueError):
-            output = json.loads(output)
+        # Strict: what a log cannot hold (half a character, a number beyond measure) is no word either.
+        with suppress(ValueError, RecursionError):
+            output = msgspec.json.decode(output)
     return output if isinstance(output, dict) and not is_artifact(output) else {}
 
 

@@ -155,7 +155,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 def place_alone(key: str, data: bytes) -> Place:
     """A place from its row, without the run around it: what it does and its items are not known then."""
-    role, status, parent, index, *rest = _reader("places")(data)
+    role, status, parent, index, *rest = _alone("places", data)
     place = Place(key, role, ITEM, status, parent, index, *rest)
     place.items = None
     return place
@@ -163,8 +163,15 @@ def place_alone(key: str, data: bytes) -> Place:
 
 def tally_of(data: bytes) -> Tally:
     """A tally from its row, without the run around it."""
-    tally: Tally = _reader("tallies")(data)
+    tally: Tally = _alone("tallies", data)
     return tally
+
+
+def _alone(kind: str, data: bytes) -> Any:
+    try:
+        return _reader(kind)(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CodecError(f"a row of the tables cannot be read: {_reason(error)}") from error
 
 
 def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None) -> State:
@@ -172,10 +179,15 @@ def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None)
     state = State(workflow, graph)
     try:
         _fill(state, _latest(rows))
-    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, Unlawful) as error:
-        reason = f"nothing is known of {error}" if isinstance(error, KeyError) else str(error)
-        raise CodecError(f"the tables of the run cannot be read: {reason}") from error
+    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, Unlawful) as error:
+        raise CodecError(f"the tables of the run cannot be read: {_reason(error)}") from error
     return state
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "a value is nested too deep"
+    return f"nothing is known of {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _fill(state: State, tables: dict[str, _Table]) -> None:

@@ -14,6 +14,8 @@ from typing import Any, Literal, dataclass_transform
 
 import msgspec
 
+from ..errors import CodecError
+
 On = Literal["success", "failure", "always"]
 NeedOn = Literal["success", "success_or_skipped", "always"]
 Join = Literal["any", "all", "first", "each"]
@@ -317,4 +319,10 @@ def version(data: bytes) -> str:
 
 
 def decode(data: bytes) -> Workflow:
-    return msgspec.json.decode(data, type=Workflow)
+    """The workflow that was kept as these bytes. CodecError where they are none."""
+    try:
+        return msgspec.json.decode(data, type=Workflow)
+    except RecursionError as error:
+        raise CodecError("a workflow that was kept cannot be read: it is nested too deep") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CodecError(f"a workflow that was kept cannot be read: {error}") from error

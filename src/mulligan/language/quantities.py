@@ -25,6 +25,8 @@ _SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?B|[KMGTP]i?|B)", re.IGNORECASE)
 _FACTOR = pattern(r"x\s*(\d+(?:\.\d+)?)")
 
 SIZE_BYTES_MAX = 2**60
+# Nobody means a duration by more.
+_MEANT_CHARS_MAX = 100
 
 # The same forms, for the JSON Schema.
 DURATION_PATTERN = rf"^(?:(?=\d){DURATION}|P(?=.)[0-9.WDTHMS]+)$"
@@ -34,6 +36,8 @@ FACTOR_PATTERN = r"^x\s*\d+(?:\.\d+)?$"
 
 def meant_duration(text: str) -> str | None:
     """Our spelling of `5 minutes`, `10 s` or `1:30:00`; None where it is anybody's guess."""
+    if len(text) > _MEANT_CHARS_MAX:
+        return None
     clock = _CLOCK.fullmatch(text)
     parts = zip(clock.groups(), "hms", strict=True) if clock else _WORDED_PART.findall(text)
     if not clock and not _WORDED.fullmatch(text):
@@ -49,10 +53,10 @@ def size(value: Any) -> int:
         raise ValueError(value)
     number, unit = found.groups()
     power = "BKMGTP".index(unit[0].upper())
-    amount: int = round(float(number) * (1024 if "i" in unit.lower() else 1000) ** power)
-    if not 0 < amount <= SIZE_BYTES_MAX:
+    amount: float = float(number) * (1024 if "i" in unit.lower() else 1000) ** power
+    if not 0.5 < amount <= SIZE_BYTES_MAX:
         raise ValueError(value)
-    return amount
+    return round(amount)
 
 
 def factor(value: Any) -> float:

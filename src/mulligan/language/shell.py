@@ -34,6 +34,7 @@ __all__ = [
 # Linux takes 128 KiB for one string of the environment; what is left is for the name and for the system's own.
 VALUE_BYTES_MAX = 96 * 1024
 _NAME_CHARS_MAX = 48
+_WORD = pattern(r"[A-Za-z_]\w*", re.A)
 # Programs that take `-c TEXT` and in it `${NAME}`, also with their version.
 _SHELLS = pattern(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
 
@@ -116,14 +117,18 @@ def _hole(spot: Spot) -> Hole:
 def _variables(text: str, sources: list[str]) -> dict[str, str]:
     """For each expression the variable that holds it: readable, and none twice."""
     variables: dict[str, str] = {}
-    taken: set[str] = set()
+    taken = set(_WORD.findall(text))
+    # Where the search for a free number of each stem goes on: thousands of expressions may begin alike.
+    counts: dict[str, int] = {}
     for source in dict.fromkeys(sources):
         words = re.sub(r"\W+", "_", source, flags=re.A).strip("_")[:_NAME_CHARS_MAX]
         stem = f"_{words or 'value'}"
-        name, count = stem, 1
-        while name in taken or name in text:
+        count = counts.get(stem, 1)
+        name = stem if count == 1 else f"{stem}_{count}"
+        while name in taken:
             count += 1
             name = f"{stem}_{count}"
+        counts[stem] = count
         taken.add(name)
         variables[source] = name
     return variables

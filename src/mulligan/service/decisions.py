@@ -75,7 +75,11 @@ def read_decisions(data: bytes) -> list[Decision]:
     """The decisions of a JSON array. All that is wrong with any of them is said at once."""
     try:
         found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InputInvalid("the decisions are not JSON that anybody can read: they are nested too deep") from None
+    except UnicodeError:
+        raise InputInvalid("the decisions are not JSON: they are not UTF-8") from None
+    except msgspec.DecodeError as error:
         raise InputInvalid(f"the decisions are not JSON: {error}") from None
     if not isinstance(found, list):
         raise InputInvalid("the decisions are not an array", hint=_EXAMPLE)

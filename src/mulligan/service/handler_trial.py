@@ -161,7 +161,13 @@ def failure_from(text: str) -> Failure:
     except msgspec.ValidationError as error:
         sentence = str(error)
         raise InputInvalid(f"the error does not fit: {sentence[:1].lower()}{sentence[1:]}", hint=_EXAMPLE) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except RecursionError:
+        raise InputInvalid(
+            "the error is not JSON that anybody can read: it is nested too deep", hint=_EXAMPLE
+        ) from None
+    except UnicodeError:
+        raise InputInvalid("the error is not JSON: it is not UTF-8", hint=_EXAMPLE) from None
+    except msgspec.DecodeError as error:
         raise InputInvalid(f"the error is not JSON: {error}", hint=_EXAMPLE) from None
 
 

@@ -16,7 +16,7 @@ from ..core.scope import error_view, filled
 from ..core.snapshot import place_alone, restore
 from ..core.state import Place, State
 from ..core.workflow import decode
-from ..errors import MulliganError, Refused, StoreUnavailable
+from ..errors import CodecError, MulliganError, Refused, StoreUnavailable
 from ..ports import RunRecord, Store, Waiting
 from .verbs import Service
 
@@ -107,7 +107,7 @@ def _place(step: str, data: bytes) -> Place | None:
     """A place of another run; None if it cannot be read: that is that run's trouble."""
     try:
         return place_alone(step, data)
-    except msgspec.MsgspecError:
+    except CodecError:
         return None
 
 

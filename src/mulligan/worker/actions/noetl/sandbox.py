@@ -17,6 +17,7 @@ from .answers import MISSING, looked_up, plain
 
 TEXT_CHARS_MAX = 16 * 1024 * 1024
 _POWER_MAX = 10_000
+_NUMBER_BITS_MAX = 100_000
 
 
 # -- what is undefined
@@ -132,6 +133,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 def _refuse_bomb(operator: str, left: Any, right: Any) -> None:
     if operator == "**" and isinstance(right, int) and abs(right) > _POWER_MAX:
         raise SecurityError(f"the exponent {right} is too large")
+    if operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
+        _refuse_digits(left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length())
     if operator == "%" and isinstance(left, str) and re.search(r"%[^a-zA-Z%]*(?:\d{5}|\*)", left):
         raise SecurityError("the width of a format is too large")
     if operator == "*":
@@ -139,6 +142,12 @@ def _refuse_bomb(operator: str, left: Any, right: Any) -> None:
         times = [side for side in (left, right) if isinstance(side, int)]
         if sizes and times and sizes[0] * times[0] > TEXT_CHARS_MAX:
             raise SecurityError(f"a value repeated {times[0]} times is too large")
+
+
+def _refuse_digits(bits: int) -> None:
+    """A power of a power takes longer than anybody waits, and none of it can be shown."""
+    if bits > _NUMBER_BITS_MAX:
+        raise SecurityError("the number is too large")
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:

@@ -209,3 +209,8 @@ def _compiled(text: str, work: Callable[[], Any]) -> Any:
         return work()
     except TemplateError as error:
         raise unfilled(text, f"this is no template: {_lowered(error)}", Misspelled) from None
+    except (RecursionError, MemoryError, SyntaxError):
+        # Jinja2 makes a program of it, and Python has its own bounds.
+        raise unfilled(text, "this is no template: it is nested too deep", Misspelled) from None
+    except (ValueError, OverflowError):
+        raise unfilled(text, "this is no template: a number in it is too long", Misspelled) from None

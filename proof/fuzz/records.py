@@ -1,0 +1,185 @@
+"""Targets that are records of ours: events, rows, references; what a task leaves in files and says on its pipe."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from mulligan.core import artifacts, codec
+from mulligan.core.classify import Outcome, classify
+from mulligan.core.converge import said_by_end
+from mulligan.core.evolve import evolve
+from mulligan.core.snapshot import Row, changes, place_alone, restore, tally_of
+from mulligan.core.state import State
+from mulligan.core.workflow import decode as decode_workflow
+from mulligan.core.workflow import encode as encode_workflow
+from mulligan.errors import ArtifactDamaged, CodecError
+from mulligan.testing.history import History, edge, handler, retry, step, workflow
+from mulligan.worker import outputs
+from mulligan.worker.children import Child, ChildBroke, ChildRaves
+from mulligan.worker.frames import Frames, frame
+
+from .sentences import require, require_whole
+
+# Messages as a worker and its supervisor send them.
+SAID = [("run", 1, ["bash", "-c", "make"], {"A": "é"}, None, 1.5, 2**40), ("renew",), ("ended", 1, 0, b"\0" * 300)]
+ANSWER = b'{"number":1,"cpu":0.1,"peak":1,"out":0,"err":0,"output":{"a":[1,"\xc3\xa4"]}}'
+
+
+@cache
+def history() -> History:
+    """A run with something of everything in its tables: it retries, handles, routes, comes back and ends."""
+    flow = workflow(
+        step("a", rules=retry(1)),
+        step("b", needs=["a"], on_failure=handler()),
+        step("c", next=[edge("d", "failure", then="rerun")]),
+        step("d"),
+    )
+    return History(flow).start({"x": 1}).fail("a").ok("a").fail("b").ok("b.on_failure@1.0").fail("c").ok("d").ok("c")
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """All that was written of it, from its first event to its last."""
+    state = State(history().state.workflow)
+    state.begin()
+    for entry in history().log:
+        evolve(state, entry)
+    return tuple(row for row in changes(state) if row[3] is not None)
+
+
+def event(data: bytes) -> None:
+    """A line of a log: an entry that is the same after it was written again, or a CodecError."""
+    try:
+        entry = codec.decode(data)
+    except CodecError as error:
+        require_whole(error)
+        return
+    require(codec.decode(codec.encode(entry)) == entry, "an event is another after it was written")
+
+
+def kept_workflow(data: bytes) -> None:
+    """A workflow as a store keeps it: the same after it was kept again, or a CodecError."""
+    try:
+        found = decode_workflow(data)
+    except CodecError as error:
+        require_whole(error)
+        return
+    require(decode_workflow(encode_workflow(found)) == found, "a workflow is another after it was kept")
+
+
+def row(data: bytes) -> None:
+    """The tables of a run, one row of which is other than it was (the first byte says which): a state or CodecError."""
+    number = data[0] % len(rows()) if data else 0
+    kind, key, tag, _ = rows()[number]
+    damaged = [*rows()[:number], (kind, key, tag, data[1:]), *rows()[number + 1 :]]
+    for read in (
+        lambda: restore(history().state.workflow, damaged),
+        lambda: tally_of(data[1:]),
+        lambda: place_alone(key, data[1:]),
+    ):
+        try:
+            read()
+        except CodecError as error:
+            require_whole(error)
+
+
+def row_seeds() -> list[bytes]:
+    return [bytes([number]) + (data or b"") for number, (_, _, _, data) in enumerate(rows())]
+
+
+def event_seeds() -> list[bytes]:
+    return [codec.encode(entry) for entry in history().log]
+
+
+def workflow_seeds() -> list[bytes]:
+    return [encode_workflow(history().state.workflow)]
+
+
+def reference(data: bytes) -> None:
+    """Any JSON in which something may look like a reference to an artifact."""
+    try:
+        value = outputs.from_json(data, "it")
+    except outputs.NotUsable:
+        return
+    artifacts.holds_reference(value)
+    for found in artifacts.references(value):
+        try:
+            artifact = artifacts.referred(found)
+        except ArtifactDamaged as error:
+            require_whole(error)
+            continue
+        artifacts.run_of(artifact.name)
+        require(".." not in artifact.name.split("/") and artifact.name[0] != "/", "a name that leads elsewhere")
+    artifacts.replaced(value, lambda found: None)
+
+
+def written(data: bytes) -> None:
+    """What a task has written to its output, to `$MULLIGAN_OUTPUT` and to `$MULLIGAN_ERROR`; and what `end` says."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        path, nowhere = os.path.join(folder, "written"), os.path.join(folder, "none")
+        with open(path, "wb") as file:
+            file.write(data)
+        for out, side, capture in (
+            (path, nowhere, "text"),
+            (path, nowhere, "lines"),
+            (path, nowhere, "json"),
+            (nowhere, path, "text"),
+        ):
+            _captured(out, side, capture)
+        reported, problem = outputs.reports(path)
+    msgspec.json.encode(said_by_end(data.decode("utf-8", "replace")))
+    failure, warnings = classify(Outcome(exit_code=0, reported=reported, report_error=problem))
+    for found in filter(None, (failure, *warnings)):
+        msgspec.json.encode(found)
+
+
+def _captured(out: str, side: str, capture: str) -> None:
+    try:
+        value = outputs.captured(out, side, capture)
+    except (outputs.NotUsable, outputs.NoOutput) as problem:
+        require(bool(str(problem)), "no word about why an output cannot be taken")
+        return
+    require(msgspec.json.decode(msgspec.json.encode(value)) == value, "an output is another after it was kept")
+
+
+def frames(data: bytes) -> None:
+    """Messages arrive as they were sent, however the stream is cut: at each of these bytes."""
+    stream, found, reader, at = b"".join(map(frame, SAID)), [], Frames(), 0
+    for size in [*data, len(stream)]:
+        found += reader.feed(stream[at : at + size])
+        at += size
+    require(found == SAID, "messages that were never sent")
+
+
+def answer(data: bytes) -> None:
+    """What a warm child says, or a step of a user's that writes to what is ours: an answer, or raving."""
+    child = Child(1, "v", "python", "/nowhere")
+    theirs: Any = child._theirs
+    try:
+        child._number = 1
+        theirs.sendall(data[:100_000])
+        theirs.shutdown(1)
+        while child.receive() is None:
+            pass
+    except (ChildRaves, ChildBroke):
+        pass
+    finally:
+        child.close()
+        theirs.close()
+
+
+def answer_seeds() -> list[bytes]:
+    return [len(body).to_bytes(4, "little") + body for body in (ANSWER, b"{}", b"[]", ANSWER[:20])]
+
+
+def references() -> list[bytes]:
+    found = artifacts.reference(artifacts.described("17/build/1/2/output.json", b"{}", "json"))
+    return [
+        msgspec.json.encode(value)
+        for value in (found, [found, {"a": found}], {"a": 1}, {"$artifact": {"name": "../x"}})
+    ]

@@ -1,0 +1,85 @@
+"""Short inputs to begin with, where neither examples nor tests have any."""
+
+from __future__ import annotations
+
+QUANTITIES = "1h30m 500ms PT5M P1W 512MiB 4GB x1.5 30 1.5 0x1f 0o17 2030-01-31T09:00:00Z 1:30:00 .inf -1 10% 5 minutes"
+PATTERNS = [
+    "license .* unavailable",
+    "connection (refused|reset)",
+    "(a+)+$",
+    r"(?i)\btimeout\b",
+    "a.*b.*c",
+    "^x{2,}(?!y)",
+]
+PATTERNS += [r"\d+\s*%", "(?P<n>a)(?P=n)", "[^a-z]+?$", "(?>a|b)+", "a*a*a*b", r"(\w+\s?)*x", ".*.*=.*"]
+TEMPLATES = [
+    "{{ inputs.x }}",
+    "{% for i in inputs.list %}{{ i }}{% endfor %}",
+    "{{ inputs.n + 1 }}",
+    "x{{ inputs.x|upper }}y",
+]
+TEMPLATES += [
+    "{{ ().__class__.__mro__ }}",
+    "{{ inputs|tojson }}",
+    "{% if inputs.n > 2 %}a{% endif %}",
+    "{{ 'a' * 3 }}",
+    "{{ 2 ** 3 }}",
+]
+TEMPLATES += [
+    "{% set x = [1,2] %}{{ x|join(',') }}",
+    "{{ cycler.__init__ }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1) }}",
+]
+TEMPLATES += [
+    "{{ '%s' % inputs.x }}",
+    "{{ inputs.x.format(1) }}",
+    "{{ '{0.__class__}'.format(1) }}",
+    "{{ inputs['list'][0] }}",
+    "{{ range(3)|list }}",
+]
+WORDS = [
+    "run\nw.yaml\n-i\nx=1\n--json",
+    "s=a\ni=3\nn=1.5\nb=true\na=[1]\no={}\ne=x",
+    '{"code": "TIMEOUT", "message": "slow", "exit_code": 3}',
+]
+WORDS += [
+    '[{"run_id": 1, "step": "a", "verdict": "retry", "reason": "x", "memory": "4GiB", "timeout": "30m"}]',
+    "retry\n1\n--adjust\n--from\na",
+]
+WORDS += [
+    'step\nw.yaml\na\n--handler\n--error\n{"cause": [{"code": "X"}], "details": {}}',
+    "4GiB\n30m",
+    "classify\n1\na\nretry\n--reason\nx\n--memory\n1GB",
+]
+ERRORS = [
+    '{"code": "NO_LICENSE", "severity": "warning", "message": "x"}',
+    '[{"code": "A", "retryable": false, "details": {"a": 1}}]',
+    '"x"',
+    "[1, 2.5, null]",
+]
+QUERIES = [
+    "select * from t where a = :a and b = '${inputs.x}'; -- :c",
+    "create trigger t begin select 1; end; select $$a;b$$",
+    "select ?, ?2",
+    "a::int /* ; :x */",
+]
+SCRIPTS = [
+    "make TARGET=${inputs.x} list",
+    'for f in ${item}; do echo "$f"; done',
+    "cat <<EOF\n${inputs.x}\nEOF",
+    "x=${HOME} ${item%.json} $(echo ${index})",
+]
+SCRIPTS += [
+    "[[ ${inputs.x} == a* ]] && echo 'x' $'\\'' \"`date`\"",
+    "case ${item} in a|b) ;; esac",
+    "echo ${a:-${inputs.x}} $((1+2)) <(ls) 2>&1 | tee x",
+]
+CEL = "size has( inputs. steps.a.output .map(x, .filter(x, .exists(x, matches( ? : && ||"
+CEL += ' in null true " \' r" b" [0] . {"a": 1} 1u 0x1f .split(",") .join()'
+INCLUDING = [
+    "steps: [{step: a, workflow: child.yaml}]\n%%%\n"
+    "steps: [{step: b, workflow: {file: other.yaml, inputs: {x: 1}}}]\n%%%\n"
+    "inputs: {x: integer}\nsteps: [{step: c, shell: make}]",
+    "steps: [{step: a, workflow: link.yaml}, {step: b, workflow: loop.yaml}, {step: c, workflow: ./child.yaml}]\n%%%\n"
+    "steps: [{step: b, shell: make}]",
+]

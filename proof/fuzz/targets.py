@@ -1,0 +1,131 @@
+"""All that is fuzzed, by name: the function, and what to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from . import reading, records, samples, seeds, shells, texts
+
+Run = Callable[[bytes], None]
+Seeds = Callable[[], Sequence[bytes]]
+
+
+class Target:
+    """What takes any bytes, and raises where they show something wrong. `share` is how much of the time it gets."""
+
+    def __init__(self, name: str, run: Run, seeds: Seeds, words: Sequence[str] = (), *, share: int = 1) -> None:
+        self.name = name
+        self.run = run
+        self.share = share
+        self._seeds = seeds
+        self._words = [word.encode() for word in words]
+
+    @cached_property
+    def seeds(self) -> list[bytes]:
+        return list(self._seeds())
+
+    @cached_property
+    def words(self) -> list[bytes]:
+        """What its inputs are made of."""
+        return [*self._words, *seeds.words(self.seeds)]
+
+
+def _written(*found: str) -> Seeds:
+    return lambda: [text.encode() for text in found]
+
+
+def _any_file() -> list[bytes]:
+    systems = [seeds.foreign("torc", ".yaml"), seeds.foreign("prodigy", ".yml"), seeds.foreign("noetl", ".yaml")]
+    return [*seeds.workflows()[:40], *(seed for found in systems for seed in found), *seeds.foreign("alphred", ".json")]
+
+
+_ALL = [
+    Target(
+        "yaml", reading.yaml, seeds.workflows, ["&a", "*a", "!!str", "|", ">-", "? ", "- ", "---\n", "..."], share=2
+    ),
+    Target("workflow", reading.workflow, seeds.workflows, share=4),
+    Target(
+        "includes",
+        reading.includes,
+        _written(*samples.INCLUDING),
+        ["child.yaml", "other.yaml", "link.yaml", "loop.yaml", "../", "main.yaml"],
+    ),
+    Target(
+        "expression", texts.expression, seeds.expressions, [*samples.CEL.split(" "), "inputs.list", "inputs.n"], share=4
+    ),
+    Target(
+        "shell_text",
+        texts.shell_text,
+        _written(*samples.SCRIPTS),
+        ["${inputs.x}", "${item}", "<<EOF\n", "$((", "[[", "esac", "${y:-"],
+        share=2,
+    ),
+    Target(
+        "shell",
+        shells.shell,
+        lambda: [bytes([hole, 2, context, 3, 1]) for hole in range(9) for context in range(0, 70, 3)],
+        share=3,
+    ),
+    Target("sql", shells.sql, lambda: [bytes([place, 2, 1]) for place in range(len(shells.PLACES))]),
+    Target(
+        "query",
+        texts.query,
+        _written(*samples.QUERIES),
+        ["begin", "case", "end", "create function", "$$", "$a$", "e'", "/*", "*/", ":name", "?"],
+    ),
+    Target(
+        "quantity",
+        texts.quantity,
+        lambda: [samples.QUANTITIES.encode(), *map(str.encode, samples.QUANTITIES.split(" "))],
+        ["P", "T", "W", "ms", "KiB"],
+    ),
+    Target(
+        "pattern",
+        texts.pattern,
+        _written(*samples.PATTERNS),
+        ["(?:", "(?=", "*?", "++", "{2,5}", "|", ".*", r"\b", r"\1", "(?i)", "[^"],
+        share=2,
+    ),
+    Target(
+        "template",
+        texts.template,
+        _written(*samples.TEMPLATES),
+        ["{{", "}}", "{%", "|tojson", "|map", "|attr", "__class__", "namespace", "range", "**", "self"],
+        share=3,
+    ),
+    Target(
+        "json5",
+        reading.json5,
+        lambda: [*seeds.foreign("alphred", ".json", ".json5"), *seeds.foreign("torc", ".json", ".json5")],
+    ),
+    Target("kdl", reading.kdl_text, lambda: seeds.foreign("torc", ".kdl"), ['r#"', "/-", "/*", '"""', "\\u{", "#true"]),
+    Target("torc", reading.of_system("torc", ".yaml"), lambda: seeds.foreign("torc", ".yaml"), share=2),
+    Target("torc_kdl", reading.of_system("torc", ".kdl"), lambda: seeds.foreign("torc", ".kdl")),
+    Target("prodigy", reading.of_system("prodigy", ".yml"), lambda: seeds.foreign("prodigy", ".yml", ".yaml"), share=2),
+    Target("noetl", reading.of_system("noetl", ".yaml"), lambda: seeds.foreign("noetl", ".yaml"), share=2),
+    Target(
+        "alphred", reading.of_system("alphred", ".json"), lambda: seeds.foreign("alphred", ".json", ".json5"), share=2
+    ),
+    Target("anybodys", reading.anybodys, _any_file, share=2),
+    Target("event", records.event, records.event_seeds),
+    Target("kept_workflow", records.kept_workflow, records.workflow_seeds),
+    Target("row", records.row, records.row_seeds),
+    Target("reference", records.reference, records.references, ['{"$artifact":', '"name":', "null"]),
+    Target(
+        "written",
+        records.written,
+        _written(*samples.ERRORS, "a\nb\n", '{"status": "completed", "output": 1}'),
+        ["NaN", '"severity":', "\\ud800"],
+    ),
+    Target("frames", records.frames, lambda: [bytes([1, 2, 3]), bytes([255]), bytes(20)]),
+    Target("answer", records.answer, records.answer_seeds, ['"number":1', '"output":', "null"]),
+    Target(
+        "command_line",
+        texts.command_line,
+        _written(*samples.WORDS),
+        ["--json", "--home", "-i", "--", "=", "\n", "--error"],
+        share=2,
+    ),
+]
+TARGETS = {target.name: target for target in _ALL}

@@ -1,0 +1,82 @@
+"""One input under watch: how long it takes, and that nothing in it is executed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import FrameType
+
+from .sentences import Wrong
+from .targets import Target
+
+INPUT_SECONDS_MAX = 10.0
+# Nothing that is read may lead there. The programs that `shells` asks are its own.
+_DEEDS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen"})
+_DEEDS |= frozenset({"socket.connect", "ctypes.dlopen", "pty.spawn"})
+_MAY_RUN = ("shell", "includes")
+
+
+class TooLong(Wrong):
+    """An input that takes longer than anybody waits."""
+
+
+class Watch:
+    """Lets a target have one input after the other, and says what is wrong with it as an exception."""
+
+    def __init__(self, target: Target, seconds_max: float | None = INPUT_SECONDS_MAX) -> None:
+        self._target = target
+        self._seconds_max = seconds_max if threading.current_thread() is threading.main_thread() else None
+
+    def __call__(self, data: bytes) -> None:
+        with _limited(self._seconds_max), _canary(self._target.name not in _MAY_RUN):
+            self._target.run(data)
+
+
+class _Canary:
+    """Notices what is done in this process. A hook cannot be taken off again: there is one for all watches."""
+
+    def __init__(self) -> None:
+        self.is_watching = False
+
+    def notice(self, event: str, told: tuple[object, ...]) -> None:
+        if self.is_watching and event in _DEEDS:
+            raise Wrong(f"an input has led to {event} {told!r:.200}")
+
+
+@cache
+def _hooked() -> _Canary:
+    canary = _Canary()
+    sys.addaudithook(canary.notice)
+    return canary
+
+
+@contextmanager
+def _canary(is_wanted: bool) -> Iterator[None]:
+    canary = _hooked()
+    canary.is_watching = is_wanted
+    try:
+        yield
+    finally:
+        canary.is_watching = False
+
+
+@contextmanager
+def _limited(seconds: float | None) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _give_up(number: int, frame: FrameType | None) -> None:
+    raise TooLong("it takes too long")

@@ -1,0 +1,73 @@
+"""What the fuzzers do for hours, shortly: every target takes some inputs, and all that ever broke something."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from proof.fuzz.mutation import mutated
+from proof.fuzz.sentences import Wrong
+from proof.fuzz.shrinking import shrunk
+from proof.fuzz.stint import work
+from proof.fuzz.targets import TARGETS, Target
+from proof.fuzz.watching import Watch
+
+FOUND = sorted((Path(__file__).parent / "found").iterdir())
+# Of each target: what is dear to try is tried less.
+INPUTS = {"shell": 12, "template": 20, "expression": 25, "pattern": 25, "includes": 15, "command_line": 25}
+INPUTS_MAX = 40
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.name)
+def test_what_was_found_once_is_mended(path: Path) -> None:
+    target = TARGETS[path.name.partition(".")[0]]
+
+    Watch(target, seconds_max=None)(path.read_bytes())
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_whatever_comes_is_taken_or_refused_in_words(target: Target) -> None:
+    watch = Watch(target, seconds_max=None)
+
+    for number in range(INPUTS.get(target.name, INPUTS_MAX)):
+        watch(mutated(target.seeds, target.words, Random(number)))
+
+
+def test_an_input_that_breaks_something_is_found_and_made_small() -> None:
+    def breaks(data: bytes) -> None:
+        if b"needle" in data:
+            raise KeyError(data)
+
+    target = Target("broken", breaks, lambda: [b"hay needle hay"])
+
+    went = work(target, seconds=60, seed=1, note=lambda data: None)
+
+    assert went.found is not None
+    assert went.found.data == b"needle"
+    assert went.found.signature == "KeyError"
+
+
+def test_an_input_that_takes_too_long_is_found() -> None:
+    def hangs(data: bytes) -> None:
+        while True:
+            pass
+
+    with pytest.raises(Wrong, match="it takes too long"):
+        Watch(Target("hanging", hangs, list), seconds_max=0.01)(b"")
+
+
+def test_an_input_that_is_executed_is_found() -> None:
+    def executes(data: bytes) -> None:
+        os.system("true")
+
+    with pytest.raises(Wrong, match=r"an input has led to os\.system"):
+        Watch(Target("executing", executes, list))(b"")
+
+
+def test_a_shrunk_input_has_nothing_that_could_go() -> None:
+    data = shrunk(b"aaaaXbbbbYcccc", lambda data: b"X" in data and b"Y" in data)
+
+    assert data == b"XY"
