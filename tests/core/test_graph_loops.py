@@ -476,3 +476,18 @@ def test_a_failure_of_an_earlier_visit_counts_although_the_loop_went_on():
 
     assert run.statuses == {"a": "completed", "b": "completed", "c": "completed"}
     assert (run.status, run.ended.failed_steps_count) == ("failed", 1)
+
+
+def test_what_goes_back_with_a_loop_and_cannot_be_entered_is_passed_over_in_the_order_of_the_file():
+    names = ["z", "m", "b", "q", "a"]
+    flow = workflow(
+        step("gone"),
+        step("top", next=["again"]),
+        *(step(name, needs=["gone", "top"]) for name in names),
+        step("again", next=[edge("top", when="more")]),
+    )
+    run = History(flow, {"more": True}).start().fail("gone").ok("top")
+
+    run.ok("again")
+
+    assert [fact.step for fact in run.follows if isinstance(fact, e.StepSkipped | e.StepRestored)] == names

@@ -123,6 +123,18 @@ def test_a_handler_may_wait():
     assert run.wait(30).queued == ["a.on_failure@1.1"]
 
 
+def test_best_effort_does_not_reach_to_the_files_that_the_step_has_to_write():
+    last = command("tell", continue_on_error=True)
+
+    owed = run_of(Handler((last,)), writes=("mesh",)).fail("a")
+    owed.fail("a.on_failure@1.0", 0, missing_outputs=("mesh",))
+    other = run_of(Handler((last,)), writes=("mesh",)).fail("a").fail("a.on_failure@1.0")
+    own_file = run_of(Handler((last,))).fail("a").fail("a.on_failure@1.0", 0, missing_outputs=("note",))
+
+    assert (owed["a"].status, own(owed).handler_failure.code) == ("failed", "HANDLER_FAILED")
+    assert (other["a"].status, own_file["a"].status) == ("completed", "completed")
+
+
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
@@ -139,6 +151,19 @@ def test_a_handler_that_takes_too_long_is_stopped_and_has_failed_with_a_timeout(
     assert found is not None
     assert (found.code, found.message) == ("HANDLER_FAILED", "the handler took longer than 60s")
     assert found.cause[0].code == "TIMEOUT"
+
+
+def test_a_cleanup_of_a_cancelled_step_has_five_minutes_if_nothing_is_said():
+    run = run_of(handler("tidy", strategy="cleanup")).started("a").cancel().fail("a", None, signal=15)
+    run.started("a.on_failure@1.0")
+
+    run.wait(299)
+    assert run.facts(e.AttemptStopping)[1:] == []
+
+    run.wait(1).fail("a.on_failure@1.0", None, signal=15)
+    (late,) = run.facts(e.HandlerFailed)
+    assert late.failure.message == "the handler took longer than 300s"
+    assert run.statuses == {"a": "cancelled", "b": "cancelled"}
 
 
 def test_the_time_limit_is_for_the_whole_handler_and_not_for_a_command():
