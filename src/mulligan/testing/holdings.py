@@ -95,6 +95,10 @@ class Holdings(msgspec.Struct, frozen=True):
             {key[1:]: due for key, due in self.timers.items() if key[0] == run_id},
         )
 
+    def queued(self, run_id: int) -> list[tuple[str, int]]:
+        """The run's tasks that nobody has taken."""
+        return [(task.place, task.attempt) for task in self.tasks if task.run_id == run_id and not task.worker]
+
     @property
     def leases(self) -> list[HeldTask]:
         return [task for task in self.tasks if task.worker]

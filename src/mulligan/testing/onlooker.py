@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from ..core.events import Entry
+from ..core.events import Entry, RunStarted
 from ..core.evolve import evolve
 from ..core.flow import unwoken
 from ..core.graph import Graph
@@ -22,11 +22,13 @@ from ..core.snapshot import restore
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import decode
-from ..ports import Store
+from ..ports import Loaded, Store
 from .holdings import HeldRun, Holdings
 from .liveness import Outside, promise_10_a_run_that_waits_says_for_whom, promise_10_the_engine_has_met_no_bug
 from .promises import (
     Promises,
+    promise_7_nothing_is_queued_for_nobody,
+    promise_8_a_fork_keeps_what_was_done,
     promise_8_the_line_says_what_the_log_says,
     promise_8_the_tables_say_what_the_log_says,
     promise_9_no_secret_is_told,
@@ -88,7 +90,7 @@ class Onlooker:
         told = held.told
         for watched in self.runs.values():
             if watched.log and watched.run_id not in told:
-                self._rest(watched, held.outside(watched.run_id))
+                self._rest(watched, held.outside(watched.run_id), held.queued(watched.run_id))
         return held
 
     def fetched(self, message_id: int) -> None:
@@ -126,23 +128,33 @@ class Onlooker:
         if run.seq == len(watched.log):
             return
         for entry in self.store.log(run.run_id, after=len(watched.log)):
+            self._ask_fork(watched, entry)
             watched.promises.see(entry)
             evolve(watched.state, entry)
         watched.outside = None
 
+    def _ask_fork(self, watched: Watched, entry: Entry) -> None:
+        if isinstance(entry.fact, RunStarted) and entry.fact.forked_from in self.runs:
+            original = self.runs[entry.fact.forked_from].promises.seen
+            promise_8_a_fork_keeps_what_was_done(watched.promises.seen, entry, original)
+
     def _watch(self, run_id: int) -> Watched:
         loaded = self.store.load(run_id)
-        workflow = decode(loaded.workflow)
-        graph = self._graphs.setdefault(loaded.record.version, Graph(workflow))
-        graph.starts_at_once = self._starts_at_once or graph.starts_at_once
-        watched = self.runs[run_id] = Watched(run_id, State(workflow, graph), Promises(workflow))
+        graph = self._graphs.get(loaded.record.version) or self._graph(loaded)
+        watched = self.runs[run_id] = Watched(run_id, State(graph.workflow, graph), Promises(graph.workflow))
         return watched
 
-    def _rest(self, watched: Watched, outside: Outside) -> None:
+    def _graph(self, loaded: Loaded) -> Graph:
+        graph = self._graphs[loaded.record.version] = Graph(decode(loaded.workflow))
+        graph.starts_at_once = self._starts_at_once or graph.starts_at_once
+        return graph
+
+    def _rest(self, watched: Watched, outside: Outside, queued: list[tuple[str, int]]) -> None:
         """Nothing waits in its inbox. What has not changed since is not asked again."""
         if watched.outside == outside:
             return
         watched.outside = outside
+        promise_7_nothing_is_queued_for_nobody(watched.state, queued)
         promise_10_the_engine_has_met_no_bug(watched.state)
         # More of its first steps are entered by whoever drives it, without a message.
         if not (watched.state.run.status == "running" and unwoken(watched.state)):

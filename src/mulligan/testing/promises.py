@@ -321,6 +321,15 @@ def promise_7_no_task_outlives_its_run(state: State, outside: Outside) -> None:
         raise AssertionError(f"promise 7: the run has {state.run.status}, and {left} are still queued")
 
 
+def promise_7_nothing_is_queued_for_nobody(state: State, queued: Iterable[tuple[str, int]]) -> None:
+    """At rest: a task that nobody has taken is that of a place which waits for it."""
+    for key, attempt in queued:
+        place = state.places.get(key)
+        if place is None or place.status != "ready" or place.attempt != attempt:
+            stands = "is gone" if place is None else f"is {place.status} at attempt {place.attempt}"
+            raise AssertionError(f"promise 7: attempt {attempt} of '{key}' is queued, and '{key}' {stands}")
+
+
 # -- 8: the log replays to the same state ----------------------------------------------------------------------------
 
 
@@ -369,6 +378,15 @@ def _difference(live: Any, told: Any) -> str:
         keys = [key for key in {**live, **told} if live.get(key) != told.get(key)]
         live, told = {key: live.get(key) for key in keys}, {key: told.get(key) for key in keys}
     return f"{live}\nand the log says\n  {told}"
+
+
+def promise_8_a_fork_keeps_what_was_done(seen: Seen, entry: e.Entry, original: Seen) -> None:
+    """Of the run that it was forked from: a step that failed, and was stood in for by nobody, runs again."""
+    assert isinstance(entry.fact, e.RunStarted)
+    for kept in entry.fact.kept:
+        outcome = original.outcomes.get(kept.step, "kept" if original.has_kept else "")
+        if outcome in ("", "failed", "cancelled"):
+            raise seen.broken("promise 8", f"the fork keeps '{kept.step}', which was {outcome or 'never done'}", entry)
 
 
 # -- 9: a secret appears nowhere -------------------------------------------------------------------------------------

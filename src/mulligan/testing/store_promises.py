@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable
 from urllib.parse import quote
 
-from .holdings import HeldRun, HeldTask, Holdings, TaskKey
+from .holdings import HeldBreaker, HeldRun, HeldTask, Holdings, TaskKey
 
 
 class Known:
@@ -21,6 +21,8 @@ class Known:
         self.leases: dict[int, tuple[TaskKey, str]] = {}
         self.tokens: dict[TaskKey, int] = {}
         self.turns: dict[int, HeldRun] = {}
+        # Probes that went with their holders or their runs: the next lease is the probe.
+        self.lost_probes: set[int | None] = set()
         # Messages whose senders wait for an answer; and those that have theirs.
         self.asked: set[int] = set()
         self.fetched: set[int] = set()
@@ -31,6 +33,7 @@ class Known:
             self.leases[lease.ticket] = lease.key, lease.worker
             self.tokens[lease.key] = lease.ticket
         self.turns.update(held.runs)
+        self.lost_probes.update(breaker.probe for breaker in held.breakers if is_probe_over(breaker, held))
         self.asked.update(message.id for message in held.messages if message.is_asking)
         self.asked -= self.fetched
 
@@ -114,6 +117,21 @@ def promise_7_one_lease_is_the_probe(known: Known, held: Holdings) -> None:
             raise AssertionError(f"promise 7: {behind[0]} has passed '{breaker.name}' while its probe is under way")
 
 
+def is_probe_over(breaker: HeldBreaker, held: Holdings) -> bool:
+    return breaker.probe is not None and all(lease.ticket != breaker.probe for lease in held.leases)
+
+
+def promise_7_a_breaker_hears_of_its_probe(known: Known, held: Holdings) -> None:
+    """What the probe came to counts with its end. Only one that went with its holder or its run may be left behind."""
+    for breaker in held.breakers:
+        if breaker.probe in known.leases and breaker.probe not in known.lost_probes and is_probe_over(breaker, held):
+            (run_id, place, _), worker = known.leases[breaker.probe]
+            if worker in held.workers and not held.runs[run_id].has_ended:
+                raise AssertionError(
+                    f"promise 7: the probe of '{breaker.name}', '{place}', is over, and does not count"
+                )
+
+
 def promise_7_only_what_is_half_open_is_probed(known: Known, held: Holdings) -> None:
     for breaker in held.breakers:
         if (breaker.status == "half_open") != (breaker.probe is not None):
@@ -142,6 +160,7 @@ STORE_PROMISES: tuple[StorePromise, ...] = (
     promise_7_nothing_is_left_of_a_round_that_is_over,
     promise_7_one_lease_is_the_probe,
     promise_7_only_what_is_half_open_is_probed,
+    promise_7_a_breaker_hears_of_its_probe,
     promise_10_who_asks_is_answered,
 )
 
