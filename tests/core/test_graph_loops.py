@@ -491,3 +491,19 @@ def test_what_goes_back_with_a_loop_and_cannot_be_entered_is_passed_over_in_the_
     run.ok("again")
 
     assert [fact.step for fact in run.follows if isinstance(fact, e.StepSkipped | e.StepRestored)] == names
+
+
+def test_what_is_not_entered_again_lets_go_of_what_needs_it():
+    flow = workflow(
+        step("top", next=[edge("m", when="first"), "again"]),
+        step("m"),
+        step("n", needs=["m"]),
+        step("again", next=[edge("top", when="more")]),
+    )
+    answers = {"first": iter([True, False]).__next__, "more": iter([True, False]).__next__}
+    run = History(flow, {text: lambda _, says=says: says() for text, says in answers.items()}).start()
+
+    run.ok("top").ok("m").ok("n").ok("again").ok("top").ok("again")
+
+    assert run.status == "completed"
+    assert {name: run[name].visit for name in ("top", "m", "n", "again")} == {"top": 2, "m": 1, "n": 1, "again": 2}

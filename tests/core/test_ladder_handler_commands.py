@@ -303,6 +303,31 @@ def test_with_handler_failure_fatal_the_failure_becomes_critical_and_skips_triag
     assert (run.statuses["fix"], run.statuses["alert"]) == ("skipped", "ready")
 
 
+def test_with_handler_failure_fatal_a_handler_that_worked_leaves_the_failure_to_the_other_rungs():
+    flow = workflow(
+        step(
+            "a",
+            on_failure=handler("tidy", strategy="cleanup"),
+            handler_failure_fatal=True,
+            next=[edge("m", on="failure")],
+        ),
+        step("m"),
+    )
+
+    run = History(flow).start().fail("a").ok("a.on_failure@1.0")
+
+    assert run.queued == ["m"]
+    assert (own(run).severity, own(run).handler_failure) == ("error", None)
+
+
+def test_a_failed_handler_has_the_exit_code_of_the_command_that_failed_it():
+    run = run_of(handler("fix")).fail("a", 3).fail("a.on_failure@1.0", 5)
+
+    found = own(run).handler_failure
+    assert found is not None
+    assert (own(run).exit_code, found.exit_code) == (3, 5)
+
+
 def test_an_always_edge_is_taken_also_after_a_fatal_failure_of_a_handler():
     flow = workflow(doomed(), step("fix"), step("alert"), step("sweep"), fail_fast="never")
 

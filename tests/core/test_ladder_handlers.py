@@ -301,6 +301,18 @@ def test_a_custom_handler_that_decides_nothing_has_failed(said):
     )
 
 
+def test_a_custom_handler_may_decide_at_such_length_that_its_decision_is_kept_beside_the_log():
+    kept = {"$artifact": {"name": "1/a/output.json", "size": 81920, "sha256": "9f2c", "format": "json"}}
+    decided = {"output": {"status": "completed", "output": "what was in it"}}
+
+    custom = run_of(handler("decide", strategy="custom"), decided).fail("a").ok("a.on_failure@1.0", output=kept)
+    recovery = run_of(handler("fix"), decided).fail("a").ok("a.on_failure@1.0", output=kept)
+
+    assert (custom["a"].status, custom["a"].output) == ("completed", "what was in it")
+    # Nobody has to look into what a recovery gives.
+    assert (recovery["a"].status, recovery["a"].output) == ("completed", kept)
+
+
 # -- output and capture ----------------------------------------------------------------------------------------------
 
 
@@ -342,6 +354,12 @@ def test_with_rerun_the_steps_own_action_runs_again_after_the_handler():
 
     run.ok("a", output="built")
     assert (run["a"].status, run["a"].output, run["a"].recovered_by) == ("completed", "built", "rerun")
+
+
+def test_a_rerun_says_that_it_is_one():
+    run = run_of(handler("fix", rerun=1)).fail("a").ok("a.on_failure@1.0")
+
+    assert run.follows[-1] == e.AttemptScheduled("a", 2, "rerun")
 
 
 def test_the_handler_runs_before_each_rerun_and_no_oftener_than_asked():

@@ -319,3 +319,9 @@ def test_a_turn_can_be_written_in_pieces() -> None:
 
     assert written == turn(whole, r.RunRequested(T0, 1), Answers())
     assert fold(flow, written) == pieces
+
+
+def test_a_step_that_does_nothing_completes_by_itself() -> None:
+    run = History(workflow(step("a", action=None), step("b", needs=["a"]))).start()
+
+    assert (run["a"].status, run["a"].output, run.queued) == ("completed", None, ["b"])

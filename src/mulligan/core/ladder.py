@@ -330,7 +330,7 @@ def climb_after_handler(now: Now, place: Place) -> Facts:
 
 def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, bool]:
     """Park the step for a person or an agent, if it asks for that and the failure is of that kind."""
-    if place.role != "step" or place.key == END:
+    if place.role != "step":
         return False
     policy = now.state.step(place.key).triage
     if policy is None:
