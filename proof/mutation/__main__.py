@@ -48,6 +48,8 @@ class Search:
         self.options = options
         self.mutants = {module: project.sources[module].mutants() for module in modules}
         self.ledgers = {module: Ledger(project, module, options.fresh) for module in modules}
+        self.judgements = judged.read(project.judged)
+        self.judged = {(one.module, one.name) for one in self.judgements}
         self.tried = 0
 
     def run(self) -> None:
@@ -70,12 +72,17 @@ class Search:
     def _quarries(self, touched: Touched) -> list[Quarry]:
         for test in touched.broken:
             _say(f"not asked, since it fails without any change: {test}")
-        mutants = [mutant for module in self.mutants.values() for mutant in module]
+        mutants = [mutant for module in self.mutants.values() for mutant in module if not self._is_settled(mutant)]
         found = (self.ledgers[mutant.module].quarry(mutant, touched, self.options.patience) for mutant in mutants)
         quarries = [quarry for quarry in found if quarry is not None]
         if self.options.sample and self.options.sample < len(quarries):
             quarries = random.Random(self.options.seed).sample(quarries, self.options.sample)
         return quarries
+
+    def _is_settled(self, mutant: Mutant) -> bool:
+        """A survivor that somebody has judged is not hunted by every new test."""
+        is_judged = (mutant.module, mutant.name) in self.judged
+        return is_judged and self.ledgers[mutant.module].status(mutant) == "survived"
 
     def _keep(self) -> None:
         for ledger in self.ledgers.values():
@@ -116,8 +123,7 @@ def _line(row: Row, accepted: set[tuple[str, str]]) -> str:
 
 def summary(search: Search, seconds: float) -> int:
     """Print what was found; 1 if anything survived that nobody has judged."""
-    rows, judgements = search.rows(), judged.read(search.project.judged)
-    accepted = {(one.module, one.name) for one in judgements}
+    rows, judgements, accepted = search.rows(), search.judgements, search.judged
     names = {module: {mutant.name for mutant in mutants} for module, mutants in search.mutants.items()}
     wrong = list(judged.faults((one for one in judgements if one.module in names), names))
     open_ = [mutant for row in rows for mutant in row.survivors if (mutant.module, mutant.name) not in accepted]

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import signal
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
@@ -188,7 +189,7 @@ def _import_and_try(say: Say, project: Project, quarry: Quarry, likeliest: _Like
     sys.meta_path.insert(0, _Changed(f"{project.package}.{source.module}", source, quarry.mutant))
     killers = likeliest.sorted(quarry)
     for files in _helpings(killers):
-        attempt = _Attempt(killers, quarry.patience)
+        attempt = _Attempt(killers, max(0.0, quarry.patience - time.process_time()))
         collect([str(project.root / name) for name in files], attempt)
         if attempt.by is None or attempt.by:
             # Where nothing could be collected, the change has shown itself when it was imported.
