@@ -209,14 +209,14 @@ def test_one_that_may_not_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     with pytest.raises(ArtifactDamaged) as unread:
         files.fetch(kept)
 
-    assert unread.value.message == f"artifact '{NAME}' cannot be read: is a directory"
+    assert unread.value.message == f"artifact '{NAME}' cannot be read: it is no file"
 
 
 # A file that may not grow is as good as a full disk, and needs no disk of its own.
 FILLED = """
 import resource, signal, sys
 from pathlib import Path
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import StoreRefused
 from mulligan.store.artifact_files import ArtifactFiles
 
 files = ArtifactFiles(Path(sys.argv[1]))
@@ -225,7 +225,7 @@ _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
 try:
     files.keep("17/build/1/1/output.txt", b"x" * 2000, "text")
-except StoreUnavailable as error:
+except StoreRefused as error:
     print(error.message)
 print([record.name for record in files.records()])
 """

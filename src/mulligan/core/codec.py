@@ -40,6 +40,8 @@ def encode(entry: Entry) -> bytes:
 
 def decode(data: bytes, upcasts: Mapping[int, Upcast] = UPCASTS, version: int = VERSION) -> Entry:
     """The entry that `data` holds, whichever version wrote it."""
+    if not isinstance(data, bytes):
+        raise CodecError(f"an event cannot be read: it is {type(data).__name__}, and not bytes")
     try:
         if upcasts or not data.startswith(_HEAD):
             return _decode_old(data, upcasts, version)

@@ -24,6 +24,7 @@ from ..errors import MulliganError, UnknownRun, UnknownStep
 from ..formats import OURS, load
 from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
+from ..worker.folders import opened
 from .artifacts import located
 from .held import held_up
 from .home import Home
@@ -196,6 +197,7 @@ def digest_of(path: str) -> str:
 
 def _content(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        with opened(path) as log:
+            return log.read()
     except FileNotFoundError:
         return b""

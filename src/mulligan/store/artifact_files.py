@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from ..core.artifacts import Artifact, Format, checked, described
 from ..core.words import reason_of
-from ..errors import ArtifactDamaged, ArtifactGone, StoreUnavailable
+from ..errors import ArtifactDamaged, ArtifactGone, StoreRefused
 from ..ports import ArtifactRecord
 from .artifact_names import names_like
 
@@ -37,7 +39,7 @@ class ArtifactFiles:
                     return self._keep_durably(name, data, format)
             return self._keep_durably(name, data, format)
         except OSError as error:
-            raise StoreUnavailable((error.strerror or str(error)).lower(), hint="make room on its disk") from error
+            raise StoreRefused((error.strerror or str(error)).lower(), hint="make room on its disk") from error
 
     def _keep_durably(self, name: str, data: bytes, format: Format) -> Artifact:
         folder = os.path.dirname(f"{self._folder}/{name}")
@@ -72,7 +74,7 @@ class ArtifactFiles:
 
     def fetch(self, artifact: Artifact) -> bytes:
         try:
-            with open(self.path(artifact), "rb") as file:
+            with open(self.path(artifact), "rb", opener=_opened) as file:
                 # One byte more than there should be: a file that has grown is not read whole.
                 return checked(artifact, file.read(artifact.size + 1))
         except FileNotFoundError:
@@ -115,6 +117,15 @@ def _make(folder: str) -> list[str]:
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     return [above, *grown]
+
+
+def _opened(path: str, flags: int) -> int:
+    """A file, and nothing that somebody has put in its place: a pipe may never end, a link leads elsewhere."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no file", path)
+    return fd
 
 
 def _write_durably(path: str, data: bytes) -> None:

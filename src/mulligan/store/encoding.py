@@ -11,6 +11,7 @@ import msgspec
 
 from ..core.reports import AnyReport
 from ..core.tasks import Task
+from ..errors import CodecError
 from ..ports import Answer, WorkerRecord
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,20 +25,28 @@ def _decoder(of: Any) -> Callable[[Any], Any]:
     return msgspec.json.Decoder(of).decode
 
 
+def _read(of: Any, data: bytes, what: str) -> Any:
+    """What was kept; CodecError where somebody, or a broken disk, has put something else in its place."""
+    try:
+        return _decoder(of)(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
+        raise CodecError(f"{what} that was kept cannot be read: {error}") from error
+
+
 def report_from(data: bytes) -> AnyReport:
-    return _decoder(AnyReport)(data)
+    return _read(AnyReport, data, "a message")
 
 
 def task_from(data: bytes) -> Task:
-    return _decoder(Task)(data)
+    return _read(Task, data, "a task")
 
 
 def answer_from(data: bytes) -> Answer:
-    return _decoder(Answer)(data)
+    return _read(Answer, data, "an answer")
 
 
 def worker_from(data: bytes) -> WorkerRecord:
-    return _decoder(WorkerRecord)(data)
+    return _read(WorkerRecord, data, "what a worker said of itself and")
 
 
 def micros(moment: datetime) -> int:
@@ -47,4 +56,8 @@ def micros(moment: datetime) -> int:
 
 
 def moment_from(number: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=number)
+    """The moment; CodecError where the number is of none."""
+    try:
+        return _EPOCH + timedelta(microseconds=number)
+    except (TypeError, OverflowError) as error:
+        raise CodecError(f"a time that was kept cannot be read: {error}") from error

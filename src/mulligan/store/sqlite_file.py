@@ -24,6 +24,8 @@ _APPLICATION_ID = 0x4D554C4C
 _AGAIN_SECONDS = 0.005
 
 _SETTINGS = (
+    # The file may be somebody else's: what stands in its schema calls nothing that does more than compute.
+    "PRAGMA trusted_schema = OFF",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     # Larger than the default: a checkpoint costs two fsyncs, and a turn dirties about six pages.

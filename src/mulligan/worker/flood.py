@@ -10,6 +10,7 @@ import os
 from ..core.classify import Outcome
 from ..core.words import size as in_words
 from .desk import Desk
+from .folders import opened
 from .running import Running
 
 LOG_BYTES_MAX = 1 << 30
@@ -60,7 +61,7 @@ def _bytes_in(path: str) -> int:
 def _shorten(path: str, kept: int) -> None:
     """Leave the beginning and the end of a log, and say between them how much there was."""
     try:
-        with open(path, "r+b") as log:
+        with opened(path, "r+b") as log:
             size = log.seek(0, os.SEEK_END)
             if size <= 3 * kept:
                 return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 # A name in a folder has at most 255 bytes, and ours have endings.
 _NAME_CHARS_MAX = 160
@@ -169,6 +170,18 @@ def file_size(path: str) -> int | None:
     except OSError:
         return 0
     return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def opened(path: str, mode: str = "rb", *, may_be_link: bool = False) -> IO[bytes]:
+    """What a task has written. OSError where it has put something else there: a pipe or a device may never end,
+    and a link leads to what is not its own.
+    """
+    flags = os.O_RDWR if "+" in mode else os.O_RDONLY
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | (0 if may_be_link else os.O_NOFOLLOW))
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no file", path)
+    return open(fd, mode)
 
 
 def remove_folder(path: str) -> None:

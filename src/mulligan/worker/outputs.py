@@ -11,6 +11,7 @@ import msgspec
 from ..core.tasks import Task
 from ..core.words import reason_of
 from ..core.words import size as in_words
+from .folders import opened
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
@@ -82,7 +83,7 @@ def _reported(path: str) -> tuple[Any, ...]:
 def tail(path: str) -> str:
     """The last characters of a log, whatever bytes are in it."""
     try:
-        with open(path, "rb") as log:
+        with opened(path) as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - STDERR_TAIL_CHARS * _UTF8_BYTES_PER_CHAR_MAX))
             return log.read().decode("utf-8", "replace")[-STDERR_TAIL_CHARS:]
@@ -110,7 +111,7 @@ def _read(path: str, bytes_max: int, label: str) -> bytes | None:
             raise TooLarge(f"{label} has {in_words(found.st_size)}, and {in_words(bytes_max)} is the most")
         if not found.st_size:
             return b""  # most say nothing, and opening a file costs more than a short task has to spare
-        with open(path, "rb") as file:
+        with opened(path, may_be_link=True) as file:
             return file.read(bytes_max)
     except FileNotFoundError:
         if _is_there(path):

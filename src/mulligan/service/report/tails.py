@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 
+from ...worker.folders import opened
+
 
 def tail(path: str, bytes_max: int) -> tuple[str, bool]:
     """The last bytes of a file as text, and whether there is more before them. Nothing where there is no file."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - bytes_max))
             data = file.read(bytes_max)
