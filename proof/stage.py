@@ -41,6 +41,13 @@ class Line(NamedTuple):
     attempt: int
     fence: int
     pid: int
+    # The same for every attempt of one visit; "" where a journal does not say.
+    key: str = ""
+
+    @property
+    def place(self) -> str:
+        """The step, item, script or command that it is, as the log names it."""
+        return self.key.split(":")[1]
 
     @property
     def who(self) -> tuple[int, str, str, str]:
@@ -187,9 +194,9 @@ def heard(process: subprocess.Popen[str], words: str) -> str:
 
 
 def _line(words: list[str]) -> Line:
-    verb, name, run_id, step, item, *numbers = words
-    visit, attempt, fence, pid = map(int, numbers)
-    return Line(verb, name, int(run_id), step, item, visit, attempt, fence, pid)
+    verb, name, run_id, step, item, *others = words
+    visit, attempt, fence, pid = map(int, others[:4])
+    return Line(verb, name, int(run_id), step, item, visit, attempt, fence, pid, *others[4:])
 
 
 def _command_line(pid: int) -> str:

@@ -1,4 +1,4 @@
-"""Command lines as processes of their own, each of which may be told where to meet its fate: at a fault point.
+"""Command lines as processes of their own, each of which may be told what is to happen to it, and when.
 
 Run as a program. Each line of stdin is one command line, as JSON; each line of stdout says how its process ended. A
 process is forked from this one, which has everything loaded: a sweep takes hundreds of them.
@@ -10,16 +10,20 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 # All that `run` and `resume` need, so that a forked process need not load it.
-from mulligan.cli import main, resume, run  # noqa: F401
+from mulligan.cli import changing, main, resume, run, showing  # noqa: F401
 from mulligan.ports import fault_listeners
 from mulligan.store import postgres, sqlite  # noqa: F401
+from proof.crashes import calls
+from proof.crashes.disk import FaultyDisk, die
 
 
 def serve() -> None:
@@ -28,7 +32,11 @@ def serve() -> None:
         pid = os.fork()
         if pid == 0:
             become(order)
+        is_counted = order["kind"] == "call"
+        counter = calls.attach(pid, order["what"], order["nth"], Path(order["met"])) if is_counted else None
         _, status = os.waitpid(pid, 0)
+        if counter is not None:
+            counter.wait()
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
@@ -38,8 +46,8 @@ def become(order: dict[str, Any]) -> None:
         os.dup2(os.open(path, flags, 0o600), fd)
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
-    if order["point"]:
-        fault_listeners.append(Fate(order["point"], order["nth"], FATES[order["fate"]]).passed)
+    if order["kind"]:
+        expect(order["kind"], order["what"], order["nth"], Path(order["met"]))
     sys.argv = ["mulligan", *order["words"]]
     main.main()
 
@@ -47,23 +55,35 @@ def become(order: dict[str, Any]) -> None:
 WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
+def expect(kind: str, what: str, nth: int, met: Path) -> None:
+    """Lay out what is to happen to this process. Whether it came is told by a file."""
+    if kind == "disk":
+        DISKS.append(FaultyDisk(what, nth, met.touch))
+    elif kind == "call":
+        calls.wait_to_be_counted()
+    else:
+        fault_listeners.append(Fate(what, nth, met, FATES[kind]).passed)
+
+
+# Kept: SQLite knows it by its name alone.
+DISKS: list[FaultyDisk] = []
+
+
 class Fate:
     """Comes at the n-th pass of a fault point, without a word."""
 
-    def __init__(self, point: str, nth: int, come: Callable[[], None]) -> None:
+    def __init__(self, point: str, nth: int, met: Path, come: Callable[[], object]) -> None:
         self.point = point
         self.left = nth
+        self.met = met
         self.come = come
 
     def passed(self, name: str) -> None:
         if name == self.point:
             self.left -= 1
             if self.left == 0:
+                self.met.touch()
                 self.come()
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def lose_connections(url: str = "") -> None:
@@ -76,7 +96,15 @@ def lose_connections(url: str = "") -> None:
         )
 
 
-FATES = {"die": die, "lose_connections": lose_connections}
+def lose_server() -> None:
+    """It stops at once, as in a crash; whoever gave the order has to start it again."""
+    postmaster = int(Path(os.environ["POSTMASTER"]).read_text().split()[0])
+    os.kill(postmaster, signal.SIGQUIT)
+    while Path(os.environ["POSTMASTER"]).exists():
+        time.sleep(0.005)
+
+
+FATES: dict[str, Callable[[], object]] = {"kill": die, "cut": lose_connections, "server": lose_server}
 
 
 if __name__ == "__main__":

@@ -1,115 +1,82 @@
-"""A workflow that climbs every rung, and processes in which it can be run and may be told where to meet their fate."""
+"""Processes in which command lines can be run, and which may be told what is to happen to them."""
 
 from __future__ import annotations
 
 import json
+import selectors
 import subprocess
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proof.stage import PIPE, Stage, outcome
+from proof.crashes import calls
+from proof.crashes.trouble import Trouble
+from proof.stage import PIPE, Stage
 
-# Retries with a script and a delay, a handler, a map with a bad item, a python step, a failure edge that leads back.
-EVERYTHING = """
-name: everything
-steps:
-  - step: fetch
-    shell: 'sh $ACT fetch; test -e cleared || exit 7; echo fetched'
-    retry: {rules: [{exit_codes: [7], max_retries: 1, delay: 5ms, recovery_script: 'sh $ACT clear; touch cleared'}]}
-  - step: build
-    needs: [fetch]
-    shell: 'sh $ACT build; exit 2'
-    on_failure: ['sh $ACT clean', 'sh $ACT rebuild; echo built']
-  - step: check
-    needs: [build]
-    map: {over: '${[1, 2, 3]}', as: n, on_item_failure: collect, max_parallel: 2}
-    do:
-      - shell: 'sh $ACT check 0.01; test "$MULLIGAN_ITEM" != 1 || exit 5'
-      - shell: 'sh $ACT seal; echo sealed ${n}'
-  - step: count
-    needs: [fetch]
-    python: |
-      import os
-
-      def main(word):
-          with open(os.environ["JOURNAL"], "a") as journal:
-              for verb in ("start", "end"):
-                  names = ("RUN_ID", "STEP", "VISIT", "ATTEMPT", "FENCE")
-                  run_id, step, *numbers = (os.environ["MULLIGAN_" + name] for name in names)
-                  print(verb, "count", run_id, step, "-", *numbers, os.getpid(), file=journal, flush=True)
-          return len(word)
-    args: {word: '${steps.fetch.output}'}
-  - step: deploy
-    needs: [check, count]
-    shell: 'sh $ACT deploy; test -e repaired || exit 9; echo deployed'
-    next: [{to: repair, on: failure, then: rerun}]
-  - {step: repair, shell: 'sh $ACT repair; touch repaired'}
-end: {shell: 'sh $ACT end'}
-outputs: {letters: '${steps.count.output}', deployed: '${steps.deploy.output}'}
-"""
-
-# What an undisturbed run does: command, item, visit.
-DONE_ONCE = Counter(
-    {
-        ("fetch", "-", 1): 2,
-        **dict.fromkeys([("clear", "-", 1), ("build", "-", 1), ("clean", "-", 1), ("rebuild", "-", 1)], 1),
-        **dict.fromkeys([("check", "0", 1), ("check", "1", 1), ("check", "2", 1), ("seal", "0", 1)], 1),
-        **dict.fromkeys([("seal", "2", 1), ("count", "-", 1), ("deploy", "-", 1), ("repair", "-", 1)], 1),
-        **dict.fromkeys([("deploy", "-", 2), ("end", "-", 1)], 1),
-    }
-)
+_LOOK_SECONDS = 0.05
 
 
 class Ended(NamedTuple):
-    """How a process ended: -9 is kill -9."""
+    """How a process ended: -9 is kill -9. `is_met` says whether what was to happen to it did happen."""
 
     code: int
     shown: dict[str, Any]
     said: str
+    is_met: bool
 
 
 class Mortals:
-    """Runs command lines in processes that may be told where to meet their fate."""
+    """Runs command lines, one at a time."""
 
     def __init__(self, process: subprocess.Popen[str], scratch: Path) -> None:
         self._process = process
-        self._out, self._err = scratch / "out", scratch / "err"
+        self._out, self._err, self._met = scratch / "out", scratch / "err", scratch / "met"
 
-    def run(self, stage: Stage, *words: str, point: str = "", nth: int = 0, fate: str = "die") -> Ended:
+    def run(
+        self,
+        stage: Stage,
+        *words: str,
+        trouble: Trouble | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Ended:
+        """One command line, to its end. `meanwhile` is called again and again until then."""
+        self._met.unlink(missing_ok=True)
         order = {
             "words": words,
             "folder": str(stage.folder),
             "environment": stage.environment,
             "out": str(self._out),
             "err": str(self._err),
-            "point": point,
-            "nth": nth,
-            "fate": fate,
+            "met": str(self._met),
+            **(trouble._asdict() if trouble else {"kind": ""}),
         }
+        code = self._answer(json.dumps(order), meanwhile)
+        return Ended(code, self._shown(), self._err.read_text(), self._is_met(trouble))
+
+    def _answer(self, order: str, meanwhile: Callable[[], object]) -> int:
         assert self._process.stdin is not None and self._process.stdout is not None
-        print(json.dumps(order), file=self._process.stdin, flush=True)
-        code = int(self._process.stdout.readline())
+        print(order, file=self._process.stdin, flush=True)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not selector.select(_LOOK_SECONDS):
+                meanwhile()
+        return int(self._process.stdout.readline())
+
+    def _shown(self) -> dict[str, Any]:
         out = self._out.read_text()
-        return Ended(code, json.loads(out) if out else {}, self._err.read_text())
+        try:
+            return json.loads(out) if out else {}
+        except ValueError:
+            return {}  # killed in the middle of it
+
+    def _is_met(self, trouble: Trouble | None) -> bool:
+        if trouble is not None and trouble.kind == "call":
+            return calls.was_met(self._met)
+        return self._met.exists()
 
 
 @contextmanager
 def mortals(stage: Stage, scratch: Path) -> Iterator[Mortals]:
     with stage.start_program("-m", "proof.crashes.dying", stdin=PIPE, stderr=None) as process:
         yield Mortals(process, scratch)
-
-
-def undisturbed(mortals: Mortals, folder: Path, store_url: str) -> dict[str, Any]:
-    folder.mkdir()
-    stage = Stage(folder, store_url)
-    ended = mortals.run(stage, "run", stage.workflow(EVERYTHING), "--json")
-    assert (ended.code, done(stage)) == (0, DONE_ONCE), ended.said
-    return outcome(ended.shown)
-
-
-def done(stage: Stage) -> Counter[tuple[str, str, int]]:
-    """How often each thing was begun."""
-    return Counter((line.name, line.item, line.visit) for line in stage.lines() if line.verb == "start")

@@ -225,7 +225,7 @@ class Artifacts(Protocol):
     """Keeps large outputs, beside the logs that refer to them. Any method may raise `StoreUnavailable`."""
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
-        """Keep it, whole or not at all: it is on the disk when this returns.
+        """Keep it, whole or not at all: it is on the disk when this returns. `StoreRefused`: there is no room for it.
 
         Nothing that was kept before is ever written over: where the name is taken the artifact gets another one.
         """

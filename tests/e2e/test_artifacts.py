@@ -9,6 +9,7 @@ import pytest
 from mulligan.core.artifacts import is_artifact, referred
 from mulligan.service.verbs import Service
 from proof.crashes.mortals import mortals
+from proof.crashes.trouble import Trouble
 from proof.stage import Stage
 
 LARGE = """
@@ -30,7 +31,7 @@ def test_an_artifact_whose_event_was_never_written_is_an_orphan_and_the_run_is_r
 ) -> None:
     stage = Stage(tmp_path, store_url)
     with mortals(stage, tmp_path) as processes:
-        dead = processes.run(stage, "run", stage.workflow(LARGE), "--json", point=point, nth=nth)
+        dead = processes.run(stage, "run", stage.workflow(LARGE), "--json", trouble=Trouble("kill", point, nth))
         assert dead.code == -9, dead.said
 
         with stage.service() as service:

@@ -16,36 +16,11 @@ from mulligan.service.verbs import prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.postgres import own_server
 from proof.crashes.dying import lose_connections
-from proof.crashes.mortals import DONE_ONCE, EVERYTHING, done, mortals, undisturbed
-from proof.stage import Stage, answered, heard, outcome, wait_until
+from proof.stage import Stage, answered, heard, wait_until
 
 from .three import THREE, begun, expect_done_once
 
-CUTS_MAX = 100
 LEASE_SECONDS = 0.5
-
-
-@pytest.mark.parametrize("point", ["before_commit", "after_commit", "before_report"])
-def test_a_connection_that_is_lost_anywhere_costs_nothing(tmp_path: Path, named_url: str, point: str) -> None:
-    with mortals(Stage(tmp_path), tmp_path) as processes:
-        expected = undisturbed(processes, tmp_path / "undisturbed", named_url)
-
-        for nth in range(1, CUTS_MAX):
-            folder = tmp_path / str(nth)
-            folder.mkdir()
-            stage = Stage(folder, named_url)
-            fate = {"point": point, "nth": nth, "fate": "lose_connections"}
-            ended = processes.run(stage, "run", stage.workflow(EVERYTHING), "--json", **fate)
-
-            assert (ended.code, done(stage)) == (0, DONE_ONCE), f"cut at pass {nth}: {ended.said}"
-            assert outcome(ended.shown) == expected, f"cut at pass {nth}"
-            if "; waiting for it" not in ended.said:
-                break
-            with stage.service() as service:
-                stage.expect_promises(service, ended.shown["run_id"])
-            stage.expect_nothing_left()
-
-    assert 5 < nth < CUTS_MAX - 1, f"the connection was cut {nth - 1} times"
 
 
 @pytest.mark.parametrize("how", ["immediate", "fast"])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from mulligan.core.artifacts import Artifact, Format, described, is_artifact, reference, referred
 from mulligan.core.classify import Outcome
-from mulligan.core.reports import TaskEnded
+from mulligan.core.reports import TaskEnded, TaskInterrupted
 from mulligan.core.tasks import Task
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.testing.clock import START
@@ -145,23 +145,81 @@ def test_errors_that_no_event_can_hold_are_said_to_be_so(files: ArtifactFiles) -
     assert told == ended(None, Outcome(report_error=problem))
 
 
-class Away:
-    """Artifacts that cannot be had."""
+class NoRoom:
+    """Artifacts for which there is no room."""
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
-        raise StoreUnavailable("no space left on device")
-
-    def fetch(self, artifact: Artifact) -> bytes:
-        raise StoreUnavailable("the server does not answer")
+        raise StoreRefused("no space left on device")
 
 
 def test_where_there_is_no_room_the_attempt_has_failed_and_says_so() -> None:
-    away: Artifacts = Away()  # type: ignore[assignment]
+    full: Artifacts = NoRoom()  # type: ignore[assignment]
 
-    told = Results(away).kept(task(), ended("x" * 70_000, Outcome(is_stopped=True)))
+    told = Results(full).kept(task(), ended("x" * 70_000, Outcome(is_stopped=True)))
 
     message = "its output cannot be kept: no space left on device"
     assert told == ended(None, Outcome(exit_code=None, code="EXCEPTION", message=message, is_stopped=True))
+
+
+class Away:
+    """Artifacts of a store that does not answer until `is_back`."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+        self.is_back = False
+
+    def __getattr__(self, name: str) -> Any:
+        if not self.is_back:
+            raise StoreUnavailable("the server does not answer")
+        return getattr(self._artifacts, name)
+
+
+@pytest.fixture
+def away(files: ArtifactFiles) -> Away:
+    return Away(files)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, away: Away) -> Iterator[Work]:
+    """Hands whose store is away."""
+    work = Work(tmp_path, artifacts=away)
+    yield work
+    work.close()
+
+
+def told_to_wait(work: Work) -> str:
+    """What is said in the place of a report; what ends until then has nothing large."""
+    with pytest.raises(StoreUnavailable) as unavailable:
+        work.reports()
+    return unavailable.value.message
+
+
+def test_while_the_store_is_away_what_is_large_waits_to_be_kept_and_its_lease_is_held(
+    waiting: Work, away: Away
+) -> None:
+    lease = waiting.shell("seq 1 20000", capture="lines")
+    waiting.start(lease)
+
+    said = told_to_wait(waiting)
+    held, is_busy = list(waiting.hands.running), waiting.hands.is_busy
+    away.is_back = True
+    (report,) = waiting.reports()
+
+    assert said == "the server does not answer"
+    assert (held, is_busy) == ([lease], False)
+    assert isinstance(report, TaskEnded) and is_artifact(report.output)
+    assert waiting.hands.running == []
+
+
+def test_what_is_dropped_meanwhile_is_told_to_nobody(waiting: Work, away: Away) -> None:
+    waiting.start(waiting.shell("seq 1 20000", capture="lines"))
+    told_to_wait(waiting)
+
+    waiting.hands.drop_all()
+    away.is_back = True
+
+    assert waiting.hands.collect(0.0) == []
+    assert waiting.hands.running == []
 
 
 def test_both_kinds_of_tasks_have_their_large_outputs_kept(keeping: Work, files: ArtifactFiles) -> None:
@@ -222,17 +280,27 @@ def test_one_that_is_gone_is_an_input_that_cannot_be_had(keeping: Work, files: A
     assert told.outcome == Outcome(exit_code=None, code="INPUT_INVALID", message=message)
 
 
-def test_while_the_store_is_away_a_task_that_reads_one_has_failed_and_may_be_tried_again(
-    tmp_path: Path, text: dict[str, Any]
+def test_while_the_store_is_away_a_task_that_reads_one_waits_and_is_started_when_it_is_back(
+    waiting: Work, away: Away, text: dict[str, Any]
 ) -> None:
-    work = Work(tmp_path, artifacts=Away())
-    try:
-        told = work.run_shell("cat", stdin=text)
-    finally:
-        work.close()
+    waiting.start(waiting.shell("cat", stdin=text))
 
-    message = "a value that it reads cannot be had: the server does not answer"
-    assert told.outcome == Outcome(exit_code=None, code="EXCEPTION", message=message)
+    said = told_to_wait(waiting)
+    away.is_back = True
+    (report,) = waiting.reports()
+
+    assert said == "the server does not answer"
+    assert isinstance(report, TaskEnded) and report.output == "hello"
+
+
+def test_a_task_that_waits_for_the_store_can_be_stopped(waiting: Work, text: dict[str, Any]) -> None:
+    waiting.start(waiting.shell("cat", stdin=text))
+    told_to_wait(waiting)
+
+    waiting.hands.stop_all(0.0)
+    (report,) = waiting.reports()
+
+    assert isinstance(report, TaskInterrupted)
 
 
 def test_a_worker_without_a_place_for_them_hands_a_reference_on_as_it_is(tmp_path: Path, text: Any) -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..core.reports import Report
+from ..errors import StoreUnavailable
 from ..ports import Clock, Commit, Hands, Lease, Stopped, fault
 
 
@@ -103,7 +104,10 @@ class AtWork:
         else:
             # A connection that has broken can always be read: it would wake us without end.
             self.hands.watch(None)
-            self._ended.extend(self.hands.collect(seconds))
+            try:
+                self._ended.extend(self.hands.collect(seconds))
+            except StoreUnavailable:
+                pass  # they wait for it as we do
 
     def untold(self) -> dict[int, Report]:
         """What has ended and was told to nobody, by its lease's token."""

@@ -387,7 +387,7 @@ class Driver:
                 self.watcher.tick()
             except (StoreUnavailable, Buried):
                 # What cannot be written now is void with our lock: it runs again when somebody resumes.
-                if not self.hands.running:
+                if not self.hands.is_busy:
                     return
                 self.engine.wait(PATIENCE_SECONDS)
         self.watcher.trouble("")

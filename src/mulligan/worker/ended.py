@@ -14,7 +14,7 @@ from ..core.classify import Outcome
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
 from ..core.words import reason_of
-from ..errors import ExpressionFailed, InputInvalid, StoreUnavailable
+from ..errors import ExpressionFailed, InputInvalid
 from .secrets import SecretMissing
 
 # As a shell says that there is no such program, and that there is one which cannot be run.
@@ -90,7 +90,7 @@ def refused(task: Task, message: str, code: str = "INPUT_INVALID") -> TaskEnded:
 
 
 # Why a task may not even be started.
-CANNOT_START = (InputInvalid, ExpressionFailed, SecretMissing, StoreUnavailable, NotFound, UnicodeError, OSError)
+CANNOT_START = (InputInvalid, ExpressionFailed, SecretMissing, NotFound, UnicodeError, OSError)
 
 
 def unable(task: Task, error: Exception) -> TaskEnded:
@@ -100,8 +100,6 @@ def unable(task: Task, error: Exception) -> TaskEnded:
     if isinstance(error, InputInvalid | ExpressionFailed):
         code = "INPUT_INVALID" if isinstance(error, InputInvalid) else "EXPRESSION_FAILED"
         return refused(task, "; ".join(filter(None, (error.message, error.hint))), code)
-    if isinstance(error, StoreUnavailable):
-        return refused(task, f"a value that it reads cannot be had: {error.message}", "EXCEPTION")
     if isinstance(error, NotFound):
         return not_found(task, str(error))
     if isinstance(error, OSError):

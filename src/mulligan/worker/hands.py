@@ -17,6 +17,7 @@ import msgspec
 
 from ..core.reports import Report, TaskEnded
 from ..core.tasks import Task
+from ..errors import StoreUnavailable
 from ..ports import Artifacts, Lease, Offer
 from .actions import python
 from .actions.calls import is_built_in
@@ -82,15 +83,19 @@ class LocalHands:
         self._endings = Endings(name, self._desk, self._flood)
         self._environment = of_worker(name, dict(os.environ))
         self._selector = selectors.DefaultSelector()
-        self._secrets = Secrets(self._environment, self._selector, self._start_what_waits_for_secrets)
+        self._secrets = Secrets(self._environment, self._selector, self._start_what_wants)
         self._passage = Passage(self._secrets, artifacts)
         self._room = Room(cpus, memory, gpus, labels, self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
         self._lookahead = Lookahead(2 * int(cpus), more=3) if lookahead is None else Lookahead(lookahead)
         # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
         self._waiting: dict[int, Task] = {}
-        # Taken, and to be started as soon as their secrets are known.
+        # Taken, and to be started as soon as their secrets are known, or the store gives what they read.
         self._wanting: set[int] = set()
+        # Ended, and to be told as soon as the store keeps what they gave.
+        self._unkept: list[tuple[Running, TaskEnded]] = []
+        # Why the store does neither now.
+        self._away: StoreUnavailable | None = None
         self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
         self._grace_seconds = grace_seconds
         self._running: dict[int, Running] = {}
@@ -129,7 +134,12 @@ class LocalHands:
 
     @property
     def running(self) -> Collection[Lease]:
-        return [running.lease for running in self._running.values()]
+        return [running.lease for running in (*self._running.values(), *(running for running, _ in self._unkept))]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything has not come to its end."""
+        return bool(self._running)
 
     # -- starting
 
@@ -156,14 +166,17 @@ class LocalHands:
         except NotYet:
             self._wanting.add(lease.token)
             self._wake_for(self._secrets.keep_time(time.monotonic()))
+        except StoreUnavailable as error:
+            self._wanting.add(lease.token)
+            self._away = error
         except CANNOT_START as error:
             if isinstance(error, FileNotFoundError) and self._desk.is_made_again(self._running.values()):
                 return self._start(self._running.pop(lease.token).lease)
             self._end(lease.token, unable(task, error))
         return None
 
-    def _start_what_waits_for_secrets(self) -> None:
-        """One of them has been looked up. Who wants another one waits on."""
+    def _start_what_wants(self) -> None:
+        """A secret has been looked up, or the store may be back. Who wants something else waits on."""
         tokens, self._wanting = self._wanting, set()
         self.start([self._running[token].lease for token in sorted(tokens)])
 
@@ -240,6 +253,7 @@ class LocalHands:
         self._running.clear()
         self._waiting.clear()
         self._wanting.clear()
+        self._unkept.clear()
         self._done.clear()
         self._children.retire_all()
         self._next_due = math.inf
@@ -275,8 +289,20 @@ class LocalHands:
             self._wait(timeout)
         self._keep_time()
         self._fill()
+        if self._away is not None:
+            self._ask_again()
         done, self._done = self._done, []
         return done
+
+    def _ask_again(self) -> None:
+        """The store was away when it was to keep an output, or to give one. That it still is comes after other news."""
+        self._away = None
+        unkept, self._unkept = self._unkept, []
+        for running, report in unkept:
+            self._tell(running, report)
+        self._start_what_wants()
+        if self._away is not None and not self._done:
+            raise self._away
 
     def _wait(self, timeout: float | None) -> None:
         if self._next_due < math.inf:
@@ -296,8 +322,17 @@ class LocalHands:
         if isinstance(report, TaskEnded):
             if running.log_warning:
                 report = warned(report, running.log_warning)
-            report = self._passage.outward(running.own, report)
-        self._done.append((running.lease, report))
+            self._tell(running, report)
+        else:
+            self._done.append((running.lease, report))
+
+    def _tell(self, running: Running, report: TaskEnded) -> None:
+        """What is large is kept first. While the store is away that waits: the work is done, and not to be lost."""
+        try:
+            self._done.append((running.lease, self._passage.outward(running.own, report)))
+        except StoreUnavailable as error:
+            self._unkept.append((running, report))
+            self._away = error
 
     def _hear_supervisor(self) -> None:
         try:

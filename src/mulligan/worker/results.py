@@ -8,7 +8,7 @@ from ..core.artifacts import ENDINGS, INLINE_BYTES_MAX, KEY, Format, holds_refer
 from ..core.classify import Outcome
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
-from ..errors import StoreUnavailable
+from ..errors import StoreRefused
 from ..ports import Artifacts
 from .folders import file_name
 
@@ -28,7 +28,10 @@ class Results:
         self._artifacts = artifacts
 
     def kept(self, task: Task, ended: TaskEnded) -> TaskEnded:
-        """The report with what no event can hold refused, and a large output as the reference to an artifact."""
+        """The report with what no event can hold refused, and a large output as the reference to an artifact.
+
+        StoreUnavailable where that is away: then it is to be asked again.
+        """
         output = ended.output
         if type(output) is str:
             if len(output) <= _SURELY_INLINE_CHARS and not ended.outcome.reported:
@@ -37,7 +40,7 @@ class Results:
             return ended
         try:
             return self._looked_at(task, ended)
-        except StoreUnavailable as error:
+        except StoreRefused as error:
             return _refused(ended, error.message)
 
     def _looked_at(self, task: Task, ended: TaskEnded) -> TaskEnded:
@@ -78,7 +81,7 @@ def _invalid(ended: TaskEnded, problem: str) -> TaskEnded:
 
 
 def _refused(ended: TaskEnded, reason: str) -> TaskEnded:
-    """There is no room for it, or nobody answers: the attempt has failed, and another one may do."""
+    """There is no room for it, or no place: the attempt has failed, and another one may do."""
     message = f"its output cannot be kept: {reason}"
     outcome = Outcome(exit_code=None, code="EXCEPTION", message=message, is_stopped=ended.outcome.is_stopped)
     return msgspec.structs.replace(ended, outcome=outcome, output=None)

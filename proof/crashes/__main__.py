@@ -1,0 +1,116 @@
+"""`python -m proof.crashes`: everything that can happen to a process, at every moment, and what became of the run.
+
+python -m proof.crashes                                    all sweeps, at every moment: many hours
+python -m proof.crashes kills disk --every 7               some of them, at each 7th moment
+python -m proof.crashes sqlite/kill:after_commit@12        one trial, again
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from proof.crashes import calls
+from proof.crashes.sweeps import SWEEPS, pairs, swept
+from proof.crashes.trials import Theatre, Tried
+from proof.crashes.trouble import Trial, parsed
+
+PROGRESS_SECONDS = 20.0
+ALL = (*SWEEPS, "pairs")
+
+
+class TimeUp(Exception):
+    """As long as was asked for."""
+
+
+class Account:
+    """Holds trials, says how far it is, and tells in the end what was found."""
+
+    def __init__(self, theatre: Theatre, minutes: float | None) -> None:
+        self._theatre = theatre
+        self._began = self._told = time.monotonic()
+        self._seconds_max = None if minutes is None else 60 * minutes
+        self._slowest = (0.0, "")
+        self.held: Counter[tuple[str, str]] = Counter()
+        self.found: dict[Trial, list[str]] = {}
+
+    def hold(self, trial: Trial) -> Tried:
+        if self._seconds_max is not None and self._seconds > self._seconds_max:
+            raise TimeUp
+        began = time.monotonic()
+        tried = self._theatre.hold(trial)
+        self._slowest = max(self._slowest, (time.monotonic() - began, str(trial)))
+        if tried.is_met:
+            self.held[trial.store, _kind(trial)] += 1
+        if tried.complaints:
+            self.found[trial] = tried.complaints
+            _say(f"{trial}: " + "\n  ".join(tried.complaints))
+        if time.monotonic() - self._told > PROGRESS_SECONDS:
+            self._told = time.monotonic()
+            _say(f"{sum(self.held.values())} trials in {self._seconds / 60:.1f} minutes, now at {trial}")
+        return tried
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def summary(self) -> str:
+        total = sum(self.held.values())
+        lines = [f"{total} trials in {self._seconds / 60:.1f} minutes: {len(self.found)} went wrong"]
+        lines += [f"  {number:6} {store} {kind}" for (store, kind), number in sorted(self.held.items())]
+        lines.append("  the slowest took {:.1f}s: {}".format(*self._slowest))
+        for trial, complaints in self.found.items():
+            lines += [f"{trial}", *(f"  {one}" for one in complaints), f"  again: python -m proof.crashes {trial}"]
+        return "\n".join(lines)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    options = _options(words)
+    with tempfile.TemporaryDirectory(prefix="mulligan-crashes-") as folder, Theatre(Path(folder)) as theatre:
+        account = Account(theatre, options.minutes)
+        try:
+            for name in options.what:
+                _hold(account, name, options)
+        except (KeyboardInterrupt, TimeUp):
+            _say("ended before it was done")
+        print(account.summary())
+        return 1 if account.found else 0
+
+
+def _hold(account: Account, name: str, options: argparse.Namespace) -> None:
+    if name == "calls" and not calls.is_there():
+        _say("calls: left out, since there is no strace here")
+    elif name in SWEEPS:
+        swept(SWEEPS[name], options.every, account.hold)
+    elif name == "pairs":
+        for trial in pairs(options.pairs, options.seed):
+            account.hold(trial)
+    else:
+        account.hold(parsed(name))
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m proof.crashes", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("what", nargs="*", default=list(ALL), help=f"{', '.join(ALL)}, or one trial")
+    parser.add_argument("--every", type=int, default=1, help="how many moments lie between two trials of a sweep")
+    parser.add_argument("--pairs", type=int, default=200, help="how many double crashes on each store")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--minutes", type=float, help="how long at most")
+    return parser.parse_args(words)
+
+
+def _kind(trial: Trial) -> str:
+    return " and ".join(trouble.kind for trouble in trial.troubles)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

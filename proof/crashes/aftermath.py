@@ -1,0 +1,244 @@
+"""What must hold when the trouble is over and the run has ended: each law gives sentences that say what is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psycopg
+
+from mulligan.core import events as e
+from mulligan.service.gc import Choice, collect
+from mulligan.service.home import DATABASE
+from mulligan.service.verbs import Service
+from mulligan.testing.promises import check
+from mulligan.worker.lock import is_free
+from proof.crashes.workflow import DONE_ONCE, SECRET, done
+from proof.stage import Line, Stage, outcome
+
+# What is of no run: nothing of it may outlive the last one.
+PASSING = ("tasks", "messages", "timers", "workers", "answers")
+# What a home holds when nobody works there.
+HOME = frozenset({".gitignore", DATABASE, "runs", "artifacts", "workers"})
+# Of the database while somebody reads it, as we do.
+READ = frozenset({f"{DATABASE}-wal", f"{DATABASE}-shm"})
+# What is the same although something failed in the round before.
+RETRIED = ("status", "outputs")
+RESULTS = (e.AttemptSucceeded, e.AttemptFailed)
+
+
+class Aftermath:
+    """A stage on which everything has come to rest."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        service: Service,
+        shown: dict[str, Any],
+        expected: dict[str, Any],
+        *,
+        is_retried: bool = False,
+        is_left_to_gc: bool = False,
+    ) -> None:
+        self.stage = stage
+        self.service = service
+        self.shown = shown
+        self.expected = expected
+        # Whether the trouble failed a step, in words, and another round has made up for it.
+        self.is_retried = is_retried
+        # Whether somebody may have died, or been refused, in the middle of a file: what is left of it is for gc.
+        self.is_left_to_gc = is_left_to_gc
+
+    @cached_property
+    def logs(self) -> dict[int, list[e.Entry]]:
+        """Of the run, and of those that it called."""
+        return {run.run_id: list(self.service.events(run.run_id)) for run in self.service.runs(limit=100)}
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        return self.stage.lines()
+
+    def files(self) -> list[Path]:
+        return [path for path in sorted(self.stage.home.folder.rglob("*")) if path.is_file()]
+
+
+def the_outcome_is_as_undisturbed(after: Aftermath) -> Iterator[str]:
+    found, expected = steady(after.shown), after.expected
+    for name in RETRIED if after.is_retried else sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            yield f"'{name}' is {found.get(name)}, and undisturbed it is {expected.get(name)}"
+
+
+def the_logs_keep_the_promises(after: Aftermath) -> Iterator[str]:
+    for run_id, log in after.logs.items():
+        try:
+            check(log, after.service.state(run_id))
+        except AssertionError as error:
+            yield f"run {run_id}: {error}"
+
+
+def the_logs_replay_to_the_tables(after: Aftermath) -> Iterator[str]:
+    for run_id in after.logs:
+        differing = after.service.verify(run_id).differing
+        if differing:
+            yield f"run {run_id}: {', '.join(differing)} are not what the log says"
+
+
+def everything_was_done(after: Aftermath) -> Iterator[str]:
+    for (name, item, visit), missing in sorted((DONE_ONCE - done(after.stage)).items()):
+        yield f"'{name}' (item {item}, visit {visit}) was done {missing} times too few"
+
+
+def nothing_was_done_twice(after: Aftermath) -> Iterator[str]:
+    """What was lost runs again as another attempt, under a lease of its own."""
+    starts = [line for line in after.lines if line.verb == "start"]
+    own = Counter((line.run_id, line.place, line.attempt) for line in starts if "@" not in line.place)
+    for (run_id, place, attempt), times in own.items():
+        if times > 1:
+            yield f"run {run_id}: attempt {attempt} of '{place}' was started {times} times"
+    for fence, times in Counter(line.fence for line in starts).items():
+        if times > 1:
+            yield f"lease {fence} was used {times} times"
+
+
+def every_result_was_worked_for(after: Aftermath) -> Iterator[str]:
+    """A place has no more results than it was done to the end, and was not begun more often than the log says."""
+    for run_id, log in after.logs.items():
+        begun, ended = (_times(after.lines, run_id, verb) for verb in ("start", "end"))
+        started = {fact.place for fact in _facts(log, (e.AttemptStarted,)) if fact.worker}
+        scheduled = Counter(fact.place for fact in _facts(log, (e.AttemptScheduled,)))
+        results = Counter(fact.place for fact in _facts(log, RESULTS))
+        for place in sorted({*started, *begun}):
+            if results[place] > ended[place]:
+                yield f"run {run_id}: '{place}' has {results[place]} results, and came to its end {ended[place]} times"
+            if begun[place] > scheduled[place]:
+                yield f"run {run_id}: '{place}' was begun {begun[place]} times, and scheduled {scheduled[place]} times"
+
+
+def nothing_overlapped(after: Aftermath) -> Iterator[str]:
+    try:
+        after.stage.expect_no_overlap()
+    except AssertionError as error:
+        yield str(error)
+
+
+def nothing_runs_on(after: Aftermath) -> Iterator[str]:
+    try:
+        after.stage.expect_nothing_left()
+    except AssertionError as error:
+        yield str(error)
+
+
+def no_lock_is_held(after: Aftermath) -> Iterator[str]:
+    for path in after.stage.home.locks.glob("*.lock"):
+        if not is_free(str(path)):
+            yield f"'{path}' is held"
+
+
+def nothing_lies_about(after: Aftermath) -> Iterator[str]:
+    """Neither files that were to be something else, nor those of a worker that is gone."""
+    left = strays(after)
+    if left and after.is_left_to_gc:
+        for path in (after.stage.home.folder / one for one in left):
+            os.utime(path, (0, 0))
+        collect(after.service, Choice())
+        left = strays(after)
+    yield from (f"'{path}' is left in the home" for path in left)
+
+
+def strays(after: Aftermath) -> list[str]:
+    home = after.stage.home.folder
+    unknown = [path.name for path in home.iterdir() if path.name not in HOME | READ]
+    return unknown + [str(path.relative_to(home)) for path in after.files() if _is_stray(path, after.stage.home.locks)]
+
+
+def _is_stray(path: Path, workers: Path) -> bool:
+    return path.name.startswith(".half-") or path.is_relative_to(workers)
+
+
+def no_secret_was_written(after: Aftermath) -> Iterator[str]:
+    for path in after.files():
+        if SECRET.encode() in path.read_bytes():
+            yield f"'{path}' has the secret in it"
+    if SECRET in str(after.logs) or SECRET in str(after.shown):
+        yield "an event has the secret in it"
+
+
+def the_store_keeps_nothing_of_the_past(after: Aftermath) -> Iterator[str]:
+    for table in PASSING:
+        if rows := asked(after.stage, f"SELECT * FROM {table}"):
+            yield f"{table} has {rows}"
+    if rows := asked(after.stage, "SELECT run_id, holder FROM runs WHERE holder <> ''"):
+        yield f"runs are held: {rows}"
+
+
+def the_file_is_sound(after: Aftermath) -> Iterator[str]:
+    if not after.stage.home.store_url:
+        found = asked(after.stage, "PRAGMA integrity_check")
+        if found != [("ok",)]:
+            yield f"integrity_check says {found}"
+
+
+Law = Callable[[Aftermath], Iterator[str]]
+LAWS: tuple[Law, ...] = (
+    the_outcome_is_as_undisturbed,
+    the_logs_keep_the_promises,
+    the_logs_replay_to_the_tables,
+    everything_was_done,
+    nothing_was_done_twice,
+    every_result_was_worked_for,
+    nothing_overlapped,
+    nothing_runs_on,
+    no_lock_is_held,
+    nothing_lies_about,
+    no_secret_was_written,
+    the_store_keeps_nothing_of_the_past,
+    the_file_is_sound,
+)
+
+
+def complaints(after: Aftermath, laws: Sequence[Law] = LAWS) -> list[str]:
+    """All that is wrong, each with the law that it breaks."""
+    return [f"{law.__name__}: {sentence}" for law in laws for sentence in law(after)]
+
+
+def steady(shown: dict[str, Any]) -> dict[str, Any]:
+    """What no trouble may change: the outcome, its failures in any order, what artifacts hold and not their names."""
+    found = outcome(shown)
+    return {**found, "failures": sorted(found["failures"]), "steps": _without_names(found["steps"])}
+
+
+def asked(stage: Stage, sql: str) -> list[tuple[Any, ...]]:
+    """What the store itself says, behind the back of the product."""
+    if stage.home.store_url:
+        with psycopg.connect(stage.home.store_url) as server:
+            return server.execute(sql.encode()).fetchall()
+    file = apsw.Connection(os.fspath(stage.home.folder / DATABASE), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return list(file.execute(sql))
+    finally:
+        file.close()
+
+
+def _without_names(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_names(one) for key, one in value.items() if not ("sha256" in value and key in _NAMES)}
+    return [_without_names(one) for one in value] if isinstance(value, list) else value
+
+
+# They tell the run and the attempt.
+_NAMES = ("name", "path")
+
+
+def _facts(log: Sequence[e.Entry], kinds: tuple[type, ...]) -> list[Any]:
+    return [entry.fact for entry in log if isinstance(entry.fact, kinds)]
+
+
+def _times(lines: Sequence[Line], run_id: int, verb: str) -> Counter[str]:
+    """How often the journal says so of each place."""
+    return Counter(line.place for line in lines if (line.run_id, line.verb) == (run_id, verb))

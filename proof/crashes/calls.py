@@ -1,0 +1,60 @@
+"""System calls that fail: `strace` has the n-th call of a kind refused, or kills the process in it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+# Of the process that drives a run: its logs, artifacts, side files, lock, pipes. SQLite's own calls are among them.
+FAULTS = (
+    *("write.ENOSPC", "write.EIO", "write.EINTR", "write.KILL", "pwrite64.ENOSPC", "pwrite64.KILL"),
+    *("fsync.EIO", "fsync.KILL", "fdatasync.EIO", "fdatasync.KILL"),
+    *("openat.ENOSPC", "openat.EIO", "openat.EMFILE", "openat.KILL"),
+    *("rename.ENOSPC", "rename.EIO", "rename.KILL", "mkdir.ENOSPC", "unlink.EIO", "link.EIO", "flock.EIO"),
+)
+_LOOK_SECONDS = 0.002
+
+
+def is_there() -> bool:
+    return shutil.which("strace") is not None
+
+
+def attach(pid: int, what: str, nth: int, told: Path) -> subprocess.Popen[bytes]:
+    """From now on the calls of a process are counted, and what is done to one is told in a file."""
+    call, outcome = what.split(".")
+    effect = "signal=KILL" if outcome == "KILL" else f"error={outcome}"
+    expression = f"inject={_names(call)}:{effect}:when={nth}"
+    return subprocess.Popen(
+        ["strace", "-p", str(pid), "-o", told, "-e", f"trace={_names(call)}", "-e", expression],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # It ends with the process that it watches; Ctrl-C is not for it.
+        start_new_session=True,
+    )
+
+
+def wait_to_be_counted() -> None:
+    """Let nothing happen in this process before somebody looks."""
+    while "TracerPid:\t0\n" in Path("/proc/self/status").read_text():
+        time.sleep(_LOOK_SECONDS)
+
+
+def was_met(told: Path) -> bool:
+    """Whether there was such a call."""
+    return told.exists() and any("INJECTED" in line or "+++ killed" in line for line in told.open())
+
+
+def _names(call: str) -> str:
+    """What a call is called: C libraries and processors differ. A "?" lets strace pass over one that is not there."""
+    return ",".join(_ALSO.get(call, (call,)))
+
+
+_ALSO = {
+    "rename": ("?rename", "?renameat", "?renameat2"),
+    "mkdir": ("?mkdir", "?mkdirat"),
+    "unlink": ("?unlink", "?unlinkat"),
+    "link": ("?link", "?linkat"),
+}

@@ -1,0 +1,54 @@
+"""Which trials there are: each sweep goes on with the next moment until a run is over before it comes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count, product
+from typing import NamedTuple
+
+from mulligan.ports import FAULT_POINTS
+from proof.crashes import calls, disk
+from proof.crashes.trials import Tried
+from proof.crashes.trouble import STORES, Trial, Trouble
+
+# Where a pair may strike: a run passes no point more often.
+PASSES_MAX = 45
+
+
+class Sweep(NamedTuple):
+    """Everything of one kind that can happen to the process that begins a run."""
+
+    kind: str
+    stores: tuple[str, ...]
+    whats: tuple[str, ...]
+
+
+POINTS = tuple(FAULT_POINTS)
+SWEEPS = {
+    "kills": Sweep("kill", STORES, POINTS),
+    "cuts": Sweep("cut", ("postgres",), POINTS),
+    "servers": Sweep("server", ("postgres",), POINTS),
+    "answers": Sweep("answer", ("postgres",), ("lost",)),
+    "disk": Sweep("disk", ("sqlite",), disk.FAULTS),
+    "calls": Sweep("call", ("sqlite",), calls.FAULTS),
+}
+
+Hold = Callable[[Trial], Tried]
+
+
+def swept(sweep: Sweep, every: int, hold: Hold) -> None:
+    """Hold the trials of a sweep: of each thing the first, and each `every` passes later, until it comes no more."""
+    for store, what in product(sweep.stores, sweep.whats):
+        for nth in count(1, every):
+            if not hold(Trial(store, (Trouble(sweep.kind, what, nth),))).is_met:
+                break
+
+
+def pairs(number: int, seed: int, stores: Iterable[str] = STORES) -> Iterator[Trial]:
+    """Two crashes, the second in the process that takes the run up after the first."""
+    chance = random.Random(seed)
+    for store in stores:
+        for _ in range(number):
+            first, second = (Trouble("kill", chance.choice(POINTS), chance.randint(1, PASSES_MAX)) for _ in range(2))
+            yield Trial(store, (first, second))

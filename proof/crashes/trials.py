@@ -1,0 +1,188 @@
+"""One trial: a run to whose processes something happens, taken up again until it ends; and what is wrong then."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from mulligan.core.transitions import RUN_ENDED
+from mulligan.service.verbs import Service
+from mulligan.testing.postgres import PostgresServer, own_schema, own_server
+from proof.crashes.aftermath import Aftermath, complaints, steady
+from proof.crashes.mortals import Ended, Mortals, mortals
+from proof.crashes.proxy import LossyProxy
+from proof.crashes.trouble import Trial, Trouble
+from proof.crashes.workflow import DONE_ONCE, done, written
+from proof.stage import Stage
+
+# How often a run is taken up at most until it has to be at its end.
+RESUMES_MAX = 4
+# What no user may ever see.
+UNSAID = ("Traceback (most recent call last)", "internal.bug")
+
+
+# What a disk refuses may fail a step, if it is said in words: another round makes up for it.
+REFUSING = {"disk", "call"}
+
+
+class Tried(NamedTuple):
+    """What came of a trial: whether what was to happen did, and what is wrong."""
+
+    is_met: bool
+    complaints: list[str]
+
+
+class Theatre:
+    """Where trials are held: a folder, and a server that is started when the first one asks for it.
+
+    A server that is there already, behind `server_url`, is good for all trials in which none dies.
+    """
+
+    def __init__(self, folder: Path, server_url: str = "") -> None:
+        self._folder = folder
+        self._server_url = server_url
+        self._open = ExitStack()
+        self._number = 0
+        self._expected: dict[str, dict[str, Any]] = {}
+
+    def __enter__(self) -> Theatre:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @cached_property
+    def _mortals(self) -> Mortals:
+        return self._open.enter_context(mortals(Stage(self._folder), self._folder))
+
+    @cached_property
+    def _server(self) -> PostgresServer:
+        return self._open.enter_context(own_server())
+
+    # -- trials
+
+    def hold(self, trial: Trial) -> Tried:
+        """Hold one trial. Where all was well, nothing of it is left."""
+        expected = self._undisturbed(trial.store)
+        with self._scene(trial) as scene:
+            tried = Play(self._mortals, scene).held(trial, expected)
+            if not tried.complaints:
+                shutil.rmtree(scene.stage.folder)
+        return tried
+
+    def _undisturbed(self, store: str) -> dict[str, Any]:
+        """How a run ends to which nothing happens."""
+        if store not in self._expected:
+            with self._scene(Trial(store, ())) as scene:
+                ended = self._mortals.run(scene.stage, "run", written(scene.stage), "--json")
+                assert (ended.code, done(scene.stage)) == (0, DONE_ONCE), ended.said
+            self._expected[store] = steady(ended.shown)
+        return self._expected[store]
+
+    # -- scenes
+
+    @contextmanager
+    def _scene(self, trial: Trial) -> Iterator[Scene]:
+        self._number += 1
+        folder = self._folder / str(self._number)
+        folder.mkdir()
+        if trial.store == "sqlite":
+            yield Scene(Stage(folder))
+            return
+        lost = [trouble.nth for trouble in trial.troubles if trouble.kind == "answer"]
+        with own_schema(self._server_url or self._server.url) as url, LossyProxy(url, *lost) as way:
+            stage = Stage(folder, f"{way.url if lost else url}&application_name={uuid4().hex}")
+            if any(trouble.kind == "server" for trouble in trial.troubles):
+                stage.environment["POSTMASTER"] = str(self._postmaster)
+                yield Scene(stage, self._keep_server_up)
+            else:
+                yield Scene(stage, way=way)
+
+    @property
+    def _postmaster(self) -> Path:
+        return self._server.folder / "data" / "postmaster.pid"
+
+    def _keep_server_up(self) -> None:
+        if not self._postmaster.exists():
+            self._server.start()
+
+
+class Scene(NamedTuple):
+    """A stage for one trial, what is to be done while its processes run, and the way on which an answer may be lost."""
+
+    stage: Stage
+    meanwhile: Callable[[], object] = lambda: None
+    way: LossyProxy | None = None
+
+
+class Play:
+    """One trial on its stage."""
+
+    def __init__(self, processes: Mortals, scene: Scene) -> None:
+        self._processes = processes
+        self._scene = scene
+        self._stage = scene.stage
+        self._said: list[str] = []
+        self._is_met = False
+
+    def held(self, trial: Trial, expected: dict[str, Any]) -> Tried:
+        first, *later = trial.troubles
+        self._run("run", written(self._stage), "--json", trouble=first)
+        with self._stage.service() as service:
+            for trouble in later:
+                self._go_on(service, trouble)
+            ended = self._brought_to_its_end(service)
+            wrong = self._looked_at(service, ended, expected, is_refused=_is_refused(trial))
+        return Tried(self._is_met, [*wrong, *self._unsaid()])
+
+    def _looked_at(self, service: Service, ended: Ended, expected: dict[str, Any], *, is_refused: bool) -> list[str]:
+        """What is wrong. Where a disk refused something a step may have failed, in words, and a second round helps."""
+        is_retried = is_refused and ended.shown.get("status") == "failed"
+        unclear = list(_unclear(ended.shown)) if is_retried else []
+        if is_retried:
+            ended = self._run("retry", str(ended.shown["run_id"]), "--follow", "--json")
+        if not ended.shown:
+            return [f"its end is not shown: {ended.code}: {ended.said}"]
+        options = {"is_retried": is_retried, "is_left_to_gc": is_refused}
+        return unclear + complaints(Aftermath(self._stage, service, ended.shown, expected, **options))
+
+    def _brought_to_its_end(self, service: Service) -> Ended:
+        for _ in range(RESUMES_MAX):
+            ended = self._go_on(service)
+            if ended.shown.get("status") in RUN_ENDED:
+                break
+        return ended
+
+    def _go_on(self, service: Service, trouble: Trouble | None = None) -> Ended:
+        """Take the run up again, or begin it where the first process did not come so far; else look at it."""
+        runs = [run for run in service.runs(limit=100) if run.parent_run_id is None]
+        if not runs:
+            return self._run("run", "flow.yaml", "--json", trouble=trouble)
+        verb = "show" if runs[0].status in RUN_ENDED else "resume"
+        return self._run(verb, str(runs[0].run_id), "--json", trouble=trouble)
+
+    def _run(self, *words: str, trouble: Trouble | None = None) -> Ended:
+        asked = trouble if trouble is not None and trouble.kind != "answer" else None
+        ended = self._processes.run(self._stage, *words, trouble=asked, meanwhile=self._scene.meanwhile)
+        self._is_met |= ended.is_met or (self._scene.way is not None and self._scene.way.has_lost)
+        self._said.append(ended.said)
+        return ended
+
+    def _unsaid(self) -> list[str]:
+        return [f"a user sees: {said}" for said in self._said if any(words in said for words in UNSAID)]
+
+
+def _is_refused(trial: Trial) -> bool:
+    return bool({trouble.kind for trouble in trial.troubles} & REFUSING)
+
+
+def _unclear(shown: dict[str, Any]) -> Iterator[str]:
+    """Failures of which nobody can say what they are about."""
+    for failure in shown["failures"]:
+        if failure["code"] == "INTERNAL" or not failure["message"]:
+            yield f"a failure that says nothing: {failure}"

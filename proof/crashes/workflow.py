@@ -1,0 +1,102 @@
+"""A workflow that climbs every rung, and what of it must be done whatever happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from proof.stage import Stage
+
+SECRET = "hush-4711-nobody-may-say-it"
+# What becomes an artifact: more than a log keeps.
+LARGE = 70_000
+
+# Retries with a script and a delay, a handler, a map with a bad item, a python step, a large output, a secret, a
+# breaker that opens, an approval that nobody gives, a child that fails and undoes what it did, a failure edge that
+# leads back.
+EVERYTHING = f"""
+name: everything
+secrets: {{token: {{env: TOKEN}}}}
+breakers: {{api: {{failures: 1, reset: 20ms}}}}
+steps:
+  - step: fetch
+    shell: 'sh $ACT fetch; test -e cleared || exit 7; echo fetched'
+    retry: {{rules: [{{exit_codes: [7], max_retries: 1, delay: 5ms, recovery_script: 'sh $ACT clear; touch cleared'}}]}}
+  - step: build
+    needs: [fetch]
+    shell: 'sh $ACT build; echo "built with $TOKEN" >&2; exit 2'
+    env: {{TOKEN: '${{secrets.token}}'}}
+    on_failure: ['sh $ACT clean', 'sh $ACT rebuild; echo built']
+  - step: check
+    needs: [build]
+    map: {{over: '${{[1, 2, 3]}}', as: n, on_item_failure: collect, max_parallel: 2}}
+    do:
+      - shell: 'sh $ACT check 0.01; test "$MULLIGAN_ITEM" != 1 || exit 5'
+      - shell: 'sh $ACT seal; echo sealed ${{n}}'
+  - step: gather
+    needs: [fetch]
+    shell: 'sh $ACT gather; head -c {LARGE} /dev/zero | tr "\\0" x'
+  - step: count
+    needs: [gather]
+    python: |
+      import os
+
+      def main(word):
+          names = ("RUN_ID", "STEP", "VISIT", "ATTEMPT", "FENCE", "IDEMPOTENCY_KEY")
+          run_id, step, *numbers, key = (os.environ["MULLIGAN_" + name] for name in names)
+          with open(os.environ["JOURNAL"], "a") as journal:
+              for verb in ("start", "end"):
+                  print(verb, "count", run_id, step, "-", *numbers, os.getpid(), key, file=journal, flush=True)
+          return len(word)
+    args: {{word: '${{steps.gather.output}}'}}
+  - step: call
+    needs: [fetch]
+    breaker: api
+    shell: 'sh $ACT call; test -e called || {{ touch called; exit 4; }}; echo answered'
+    retry: {{max_retries: 2, delay: 1ms}}
+  - step: ask
+    needs: [fetch]
+    approve: {{message: 'may it?', timeout: 30ms}}
+    on_failure: 'sh $ACT decide; echo decided'
+  - step: ship
+    needs: [count]
+    workflow: {{file: child.yaml}}
+    on_failure: 'sh $ACT reship; echo shipped'
+  - step: deploy
+    needs: [check, count, call, ask, ship]
+    shell: 'sh $ACT deploy; test -e repaired || exit 9; echo deployed'
+    next: [{{to: repair, on: failure, then: rerun}}]
+  - {{step: repair, shell: 'sh $ACT repair; touch repaired'}}
+end: {{shell: 'sh $ACT end'}}
+outputs: {{letters: '${{steps.count.output}}', deployed: '${{steps.deploy.output}}'}}
+"""
+CHILD = """
+name: child
+steps:
+  - {step: load, shell: 'sh $ACT load; echo loaded', undo: {shell: 'sh $ACT unload'}}
+  - {step: sail, needs: [load], shell: 'sh $ACT sail; exit 3'}
+"""
+
+# What an undisturbed run does: command, item, visit.
+DONE_ONCE = Counter(
+    {
+        ("fetch", "-", 1): 2,
+        ("call", "-", 1): 2,
+        **{(name, "-", 1): 1 for name in "clear build clean rebuild gather count decide repair deploy end".split()},
+        **{(name, "-", 1): 1 for name in "load sail unload reship".split()},
+        **{("check", item, 1): 1 for item in "012"},
+        **{("seal", item, 1): 1 for item in "02"},
+        ("deploy", "-", 2): 1,
+    }
+)
+
+
+def written(stage: Stage) -> str:
+    """The name of the workflow's file on the stage, where its child lies beside it."""
+    stage.environment["TOKEN"] = SECRET
+    stage.workflow(CHILD, "child.yaml")
+    return stage.workflow(EVERYTHING)
+
+
+def done(stage: Stage) -> Counter[tuple[str, str, int]]:
+    """How often each thing was begun."""
+    return Counter((line.name, line.item, line.visit) for line in stage.lines() if line.verb == "start")

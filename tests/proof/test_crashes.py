@@ -1,0 +1,285 @@
+"""Crashes, for a moment: a sample of what `make crashes` does at length, and whether it would notice anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from mulligan.ports import FAULT_POINTS
+from mulligan.service.home import DATABASE
+from proof.crashes import calls
+from proof.crashes.__main__ import main
+from proof.crashes.aftermath import Aftermath, complaints, no_lock_is_held, nothing_lies_about, steady
+from proof.crashes.mortals import mortals
+from proof.crashes.proxy import Answers
+from proof.crashes.sweeps import pairs
+from proof.crashes.trials import Theatre
+from proof.crashes.trouble import STORES, Trial, Trouble, parsed
+from proof.crashes.workflow import SECRET, written
+from proof.stage import Stage
+
+
+def expect_all_is_well(theatre: Theatre, *names: str) -> None:
+    """Each of these trials is met by what it is about, and nothing is wrong afterwards."""
+    tried = {name: theatre.hold(parsed(name)) for name in names}
+
+    assert {name: found.complaints for name, found in tried.items() if found.complaints} == {}
+    assert [name for name, found in tried.items() if not found.is_met] == []
+
+
+@pytest.fixture
+def theatre(tmp_path: Path) -> Iterator[Theatre]:
+    """For trials on SQLite."""
+    with Theatre(tmp_path) as theatre:
+        yield theatre
+
+
+@pytest.fixture
+def shared_theatre(tmp_path: Path, server_url: str) -> Iterator[Theatre]:
+    """For trials in which no server dies."""
+    with Theatre(tmp_path, server_url) as theatre:
+        yield theatre
+
+
+# -- a sample --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_run_that_is_killed_anywhere_and_resumed_comes_to_the_same_end(shared_theatre: Theatre, store: str) -> None:
+    # Another pass of each point: the whole of the run is met.
+    moments = [(point, nth) for number, point in enumerate(FAULT_POINTS) for nth in (2 + number, 10 + number)]
+
+    expect_all_is_well(shared_theatre, *(f"{store}/kill:{point}@{nth}" for point, nth in moments))
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_run_that_is_killed_twice_comes_to_the_same_end(shared_theatre: Theatre, store: str) -> None:
+    expect_all_is_well(
+        shared_theatre,
+        f"{store}/kill:after_commit@4/kill:before_commit@2",
+        f"{store}/kill:before_report@8/kill:after_lease@1",
+        f"{store}/kill:after_drain@12/kill:after_commit@3",
+    )
+
+
+def test_a_disk_that_fails_anywhere_costs_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(
+        theatre,
+        *("sqlite/disk:open.error@1", "sqlite/disk:read.error@5", "sqlite/disk:lock.error@3"),
+        # Half of the first page of the file, of a frame of the WAL, and of one in the middle of a run.
+        *("sqlite/disk:write.die@1", "sqlite/disk:write.die@30", "sqlite/disk:write.half@101"),
+        *("sqlite/disk:write.full@60", "sqlite/disk:write.error@45", "sqlite/disk:sync.error@20"),
+        *("sqlite/disk:sync.die@12", "sqlite/disk:sync.power@15", "sqlite/disk:sync.torn@25"),
+        *("sqlite/disk:write.power@70", "sqlite/disk:write.torn@90"),
+    )
+
+
+def test_a_server_that_is_cut_off_or_whose_answer_is_lost_costs_nothing(shared_theatre: Theatre) -> None:
+    expect_all_is_well(
+        shared_theatre,
+        *("postgres/cut:before_commit@3", "postgres/cut:after_commit@9", "postgres/cut:before_report@6"),
+        *("postgres/answer:lost@30", "postgres/answer:lost@70", "postgres/answer:lost@111"),
+    )
+
+
+@pytest.mark.skipif(not calls.is_there(), reason="there is no strace here")
+def test_a_system_call_that_fails_costs_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(
+        theatre,
+        *("sqlite/call:fsync.EIO@1", "sqlite/call:rename.ENOSPC@1", "sqlite/call:rename.KILL@1"),
+        *("sqlite/call:openat.ENOSPC@9", "sqlite/call:mkdir.ENOSPC@2", "sqlite/call:write.EIO@9"),
+    )
+
+
+# -- how trials are named --------------------------------------------------------------------------------------------
+
+
+def test_a_trial_is_spelled_as_it_is_read() -> None:
+    name = "sqlite/kill:after_commit@12/disk:write.torn@3"
+
+    trial = parsed(name)
+
+    assert trial == Trial("sqlite", (Trouble("kill", "after_commit", 12), Trouble("disk", "write.torn", 3)))
+    assert str(trial) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "sqlite", "mysql/kill:after_commit@1", "sqlite/kill:after_commit", "sqlite/kill:after_commit@0", "kills!"],
+)
+def test_what_is_no_trial_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no trial: write it like sqlite/kill:after_commit@12"):
+        parsed(name)
+
+
+def test_pairs_are_the_same_for_the_same_seed_and_others_for_another() -> None:
+    assert list(pairs(5, 1)) == list(pairs(5, 1))
+    assert list(pairs(5, 1)) != list(pairs(5, 2))
+
+
+def test_answers_of_a_server_are_cut_where_they_end_however_they_come() -> None:
+    ready, row = b"Z\0\0\0\x05I", b"D\0\0\0\x08abcd"
+    said = row + ready + row + ready + row
+    expected = [row + ready, row + ready]
+
+    for size in range(1, len(said)):
+        answers = Answers()
+        pieces = [answers.fed(said[at : at + size]) for at in range(0, len(said), size)]
+        flat = [piece for found in pieces for piece in found]
+        assert b"".join(data for data, _ in flat) == said
+        assert sum(is_whole for _, is_whole in flat) == len(expected)
+
+
+# -- what would be found ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, dict]]:
+    """A run that has ended in order, and what was shown of it."""
+    folder = tmp_path_factory.mktemp("played")
+    stage = Stage(folder)
+    with mortals(stage, folder) as processes:
+        ended = processes.run(stage, "run", written(stage), "--json")
+    assert ended.code == 0, ended.said
+    yield stage, ended.shown
+
+
+def copied(played: tuple[Stage, dict], folder: Path) -> Stage:
+    """The same home and journal elsewhere, to be spoiled."""
+    stage = Stage(folder)
+    subprocess.run(["cp", "-r", f"{played[0].folder}/.", folder], check=True)
+    return stage
+
+
+def write(stage: Stage, sql: str) -> None:
+    file = apsw.Connection(os.fspath(stage.home.folder / DATABASE))
+    file.execute(sql)
+    file.close()
+
+
+def without_an_act(stage: Stage) -> None:
+    lines = [line for line in stage.journal.read_text().splitlines(True) if " repair " not in line]
+    stage.journal.write_text("".join(lines))
+
+
+def with_an_act_twice(stage: Stage) -> None:
+    lines = stage.journal.read_text().splitlines(True)
+    stage.journal.write_text("".join([*lines, *lines[:2]]))
+
+
+def without_an_end(stage: Stage) -> None:
+    lines = stage.journal.read_text().splitlines(True)
+    stage.journal.write_text("".join(line for line in lines if not line.startswith("end count ")))
+
+
+def with_an_overlap(stage: Stage) -> None:
+    text = stage.journal.read_text()
+    stage.journal.write_text(text + text.splitlines()[0].replace("start", "overlap", 1) + "\n")
+
+
+def with_a_half_written_file(stage: Stage) -> None:
+    (stage.home.folder / "artifacts" / ".half-12").touch()
+
+
+def with_a_secret_in_a_log(stage: Stage) -> None:
+    (stage.home.folder / "runs" / "1" / "logs" / "x#1.out").write_text(f"it is {SECRET}\n")
+
+
+SPOILED: tuple[tuple[Callable[[Stage], object], set[str]], ...] = (
+    (lambda stage: None, set()),
+    (without_an_act, {"everything_was_done", "every_result_was_worked_for"}),
+    (with_an_act_twice, {"nothing_was_done_twice", "every_result_was_worked_for"}),
+    (without_an_end, {"every_result_was_worked_for"}),
+    (with_an_overlap, {"nothing_overlapped"}),
+    (with_a_half_written_file, {"nothing_lies_about"}),
+    (with_a_secret_in_a_log, {"no_secret_was_written"}),
+    (lambda stage: (stage.home.folder / "tmp123").touch(), {"nothing_lies_about"}),
+    # A fact that is gone: the tables say more than the log.
+    (
+        lambda stage: write(stage, "DELETE FROM events WHERE id = (SELECT max(id) FROM events)"),
+        {"the_logs_keep_the_promises", "the_logs_replay_to_the_tables"},
+    ),
+    (lambda stage: write(stage, "UPDATE runs SET holder = 'somebody'"), {"the_store_keeps_nothing_of_the_past"}),
+)
+
+
+@pytest.mark.parametrize(("spoil", "laws"), SPOILED)
+def test_whatever_is_spoiled_is_found(
+    tmp_path: Path, played: tuple[Stage, dict], spoil: Callable[[Stage], object], laws: set[str]
+) -> None:
+    stage, shown = copied(played, tmp_path), played[1]
+    spoil(stage)
+
+    with stage.service() as service:
+        found = complaints(Aftermath(stage, service, shown, steady(shown)))
+
+    assert {sentence.partition(":")[0] for sentence in found} == laws
+
+
+def test_another_outcome_is_found(tmp_path: Path, played: tuple[Stage, dict]) -> None:
+    stage, shown = copied(played, tmp_path), played[1]
+
+    with stage.service() as service:
+        found = complaints(Aftermath(stage, service, shown, {**steady(shown), "outputs": {"letters": 1}}))
+
+    assert found == [
+        "the_outcome_is_as_undisturbed: 'outputs' is {'letters': 70000, 'deployed': 'deployed'}, "
+        "and undisturbed it is {'letters': 1}"
+    ]
+
+
+def test_a_process_that_runs_on_and_a_lock_that_is_held_are_found(tmp_path: Path, played: tuple[Stage, dict]) -> None:
+    stage, shown = copied(played, tmp_path), played[1]
+    path = stage.home.locks / "somebody.lock"
+    path.parent.mkdir(exist_ok=True)
+    holding = f"import fcntl; file = open({str(path)!r}, 'w'); fcntl.flock(file, 2); print(1, flush=True); input()"
+
+    with stage.start_program("-c", holding, stdin=subprocess.PIPE) as holder, stage.service() as service:
+        assert holder.stdout is not None and holder.stdout.readline() == "1\n"
+        left = stage.leftovers()
+        found = complaints(Aftermath(stage, service, shown, steady(shown)), [no_lock_is_held, nothing_lies_about])
+        holder.kill()
+
+    assert [words.partition(":")[0] for words in left] == [str(holder.pid)]
+    assert found == [
+        f"no_lock_is_held: '{path}' is held",
+        "nothing_lies_about: 'workers/somebody.lock' is left in the home",
+    ]
+
+
+# -- the program -----------------------------------------------------------------------------------------------------
+
+
+def test_the_program_counts_and_says_how_it_went(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["sqlite/kill:after_commit@3"])
+
+    said = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert said[0].startswith("1 trials in ") and said[0].endswith(" minutes: 0 went wrong")
+    assert said[1] == "       1 sqlite kill"
+
+
+def test_a_disk_that_fails_is_the_disk_of_its_process(tmp_path: Path) -> None:
+    program = (
+        "import apsw, sys; from proof.crashes.disk import FaultyDisk\n"
+        "disk = FaultyDisk('write.full', 3, lambda: print('met'))\n"
+        "apsw.Connection(sys.argv[1]).execute('CREATE TABLE t (x)')"
+    )
+    stage = Stage(tmp_path)
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "file.db"],
+        env=stage.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout == "met\n"
+    assert done.stderr.splitlines()[-1] == "apsw.FullError: database or disk is full"
