@@ -20,7 +20,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench growth simulate chaos mutants pins clean
+.PHONY: help demo test check lint format bench growth simulate chaos mutants fuzz pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,9 @@ simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SE
 chaos: $(STAMP) ## RUNS runs on PostgreSQL, MINUTES of killed workers, restarted servers, cut connections
 	$(BIN)/python -m proof.chaos --minutes $(MINUTES) --runs $(RUNS) --seed $(SEED)
 
+fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: make fuzz MINUTES=10 SEED=7
+	$(BIN)/python -m proof.fuzz --minutes $(MINUTES) --seed $(SEED)
+
 mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
 	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
 
@@ -68,7 +71,7 @@ pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to
 
 clean: ## remove .venv and what the tools left behind (runs in .mulligan stay)
 	rm -rf .venv .venv-pins .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants build dist
-	rm -rf bench/.envs
+	rm -rf bench/.envs proof/fuzz/.env proof/fuzz/found
 	find src tests bench proof examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The project itself comes last and without a build environment of its own: its backend is one of the pins.

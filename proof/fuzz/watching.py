@@ -13,6 +13,7 @@ from types import FrameType
 from .sentences import Wrong
 from .targets import Target
 
+# Of the processor, not of the wall: the machine may have other things to do.
 INPUT_SECONDS_MAX = 10.0
 # Nothing that is read may lead there. The programs that `shells` asks are its own.
 _DEEDS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen"})
@@ -69,13 +70,13 @@ def _limited(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    before = signal.signal(signal.SIGALRM, _give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, _give_up)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:

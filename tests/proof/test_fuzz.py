@@ -8,17 +8,18 @@ from random import Random
 
 import pytest
 
+from proof.fuzz.bombs import BOMBS, Bomb, judged
 from proof.fuzz.mutation import mutated
 from proof.fuzz.sentences import Wrong
 from proof.fuzz.shrinking import shrunk
-from proof.fuzz.stint import work
+from proof.fuzz.stint import Current, noted, work
 from proof.fuzz.targets import TARGETS, Target
 from proof.fuzz.watching import Watch
 
 FOUND = sorted((Path(__file__).parent / "found").iterdir())
 # Of each target: what is dear to try is tried less.
 INPUTS = {"shell": 12, "template": 20, "expression": 25, "pattern": 25, "includes": 15, "command_line": 25}
-INPUTS_MAX = 40
+INPUTS_MAX = 80
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.name)
@@ -71,3 +72,31 @@ def test_a_shrunk_input_has_nothing_that_could_go() -> None:
     data = shrunk(b"aaaaXbbbbYcccc", lambda data: b"X" in data and b"Y" in data)
 
     assert data == b"XY"
+
+
+# The others are large, or made of many files: `make fuzz` sets them off, each in a process of its own.
+SMALL_BOMBS = ["billion-laughs", "an-alias-of-itself", "deep-flow", "deep-json", "deep-kdl", "a-matrix-of-billions"]
+SMALL_BOMBS += ["an-expression-in-parentheses", "a-pattern-that-backtracks", "a-circle-of-files", "a-link-to-itself"]
+SMALL_BOMBS += ["a-link-back", "files-that-double", "files-without-end", "a-pattern-of-a-million-parts"]
+
+
+@pytest.mark.parametrize("bomb", [bomb for bomb in BOMBS if bomb.name in SMALL_BOMBS], ids=lambda bomb: bomb.name)
+def test_a_bomb_does_not_go_off(bomb: Bomb) -> None:
+    assert judged(bomb) == ""
+
+
+def test_a_bomb_that_goes_off_is_found() -> None:
+    def explode() -> None:
+        raise RecursionError("too deep")
+
+    assert judged(Bomb("loud", explode, "")) == "RecursionError: too deep"
+    assert judged(Bomb("silent", lambda: None, "no")) == "it is taken, and should be refused: no"
+
+
+def test_a_process_that_dies_of_an_input_has_found_it(tmp_path: Path) -> None:
+    current = Current(tmp_path / "current")
+
+    current.note(b"a longer one")
+    current.note(b"the last")
+
+    assert noted(tmp_path / "current") == b"the last"
