@@ -432,21 +432,28 @@ SELECT pg_notify(%s, 'breakers') FROM closed
 
 -- time ---------------------------------------------------------------------------------------------------------------
 
+-- Asked once for the time, it finds them through their index.
 -- name: due_timers
 DELETE FROM timers USING runs
-WHERE timers.run_id = runs.run_id AND due <= now_micros()
+WHERE timers.run_id = runs.run_id AND due <= (SELECT now_micros())
       AND (%(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint)
 RETURNING now_micros(), due, timers.run_id, kind, place, number
 
+-- Below one root from its runs: there may be ten thousand timers of others.
 -- name: next_timer
-SELECT due <= now_micros() FROM timers JOIN runs USING (run_id)
-WHERE %(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint
+SELECT due <= now_micros() FROM (
+    (SELECT due FROM timers WHERE %(root)s::bigint IS NULL ORDER BY due LIMIT 1)
+    UNION ALL
+    SELECT due FROM runs JOIN timers USING (run_id)
+    WHERE root_run_id = %(root)s::bigint AND status NOT IN ('completed', 'failed', 'cancelled')
+) AS next
 ORDER BY due LIMIT 1
 
 -- name: next_due
-(SELECT due FROM timers JOIN runs USING (run_id)
- WHERE %(root)s::bigint IS NULL OR root_run_id = %(root)s::bigint
- ORDER BY due LIMIT 1)
+(SELECT due FROM timers WHERE %(root)s::bigint IS NULL ORDER BY due LIMIT 1)
+UNION ALL
+SELECT due FROM runs JOIN timers USING (run_id)
+WHERE root_run_id = %(root)s::bigint AND status NOT IN ('completed', 'failed', 'cancelled')
 UNION ALL
 SELECT b.retry_at FROM breakers b
 WHERE b.status = 'open' AND b.retry_at > now_micros() AND EXISTS (
