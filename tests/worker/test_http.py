@@ -405,6 +405,38 @@ def test_who_asks_is_not_told_to_another_server(work: Work) -> None:
         assert "authorization" not in other.headers()
 
 
+def test_no_header_that_may_hold_a_secret_is_sent_to_another_server(work: Work) -> None:
+    headers = {"X-Api-Key": "secret", "Cookie": "session=secret", "Accept": "text/plain"}
+    with serving(response(200, b"other")) as other, serving(response(302, b"", f"Location: {other.url}")) as web:
+        report = ask(work, web.url, headers=headers, method="POST", json={})
+
+        assert body_of(report) == "other"
+        assert web.headers()["x-api-key"] == "secret"
+        assert other.headers()["accept"] == "text/plain"
+        assert "secret" not in str(other.requests)
+        assert "idempotency-key" not in other.headers()
+
+
+def test_the_same_server_is_sent_them_again(work: Work) -> None:
+    with serving(response(307, b"", "Location: /there"), response(200, b"here")) as web:
+        report = ask(work, web.url, headers={"X-Api-Key": "secret"}, method="POST", json={"a": 1})
+
+        assert body_of(report) == "here"
+        assert (web.headers()["x-api-key"], web.body()) == ("secret", b'{"a":1}')
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_body_is_not_sent_to_another_server(work: Work, status: int) -> None:
+    with serving(response(200, b"other")) as other, serving(response(status, b"", f"Location: {other.url}")) as web:
+        told = failed(ask(work, web.url, method="POST", json={"password": "secret"}))
+
+        assert told["code"] == "CONNECTION"
+        assert told["message"] == (
+            f"POST {web.url}: it redirects what is sent to '127.0.0.1:{other.port}', another server"
+        )
+        assert other.requests == []
+
+
 def test_redirects_without_end_are_given_up(work: Work) -> None:
     with serving(response(302, b"", "Location: /again")) as web:
         report = ask(work, web.url)

@@ -21,6 +21,8 @@ from .http_request import ask, shown
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
 REDIRECTS_MAX = 10
+# The headers that another server is sent, to which one is redirected.
+_FOR_ANYBODY = frozenset("accept accept-encoding accept-language connection content-length host user-agent".split())
 
 
 def run(**said: Any) -> dict[str, Any]:
@@ -87,7 +89,24 @@ def _sent(client: httpx2.Client, request: httpx2.Request, redirects_max: int) ->
         response.close()  # whatever is in its body: nobody reads it
         if following.url.scheme not in ("http", "https"):
             raise httpx2.RemoteProtocolError(f"it redirects to '{following.url.scheme}:', which is not HTTP")
+        if _is_elsewhere(request.url, following.url):
+            _bare(following)
         request, redirects = following, redirects + 1
+
+
+def _is_elsewhere(old: httpx2.URL, new: httpx2.URL) -> bool:
+    """Whether another server is asked. The same one by its secure door is the same."""
+    is_upgrade = old.scheme == "http" and new.scheme == "https" and old.port is None and new.port is None
+    return old.host != new.host or (old.origin != new.origin and not is_upgrade)
+
+
+def _bare(request: httpx2.Request) -> None:
+    """Take from a request what only the first server was meant to see: any header, or the body, may hold a secret."""
+    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+        server = request.url.netloc.decode("ascii")
+        raise httpx2.RemoteProtocolError(f"it redirects what is sent to '{server}', another server")
+    for name in [name for name in request.headers if name not in _FOR_ANYBODY]:
+        del request.headers[name]
 
 
 @contextmanager
