@@ -232,6 +232,7 @@ def test_an_end_that_fails_fails_the_run() -> None:
 
     assert (run.status, run.ended.reason) == ("failed", "end failed: EXIT_NONZERO")
     assert run.ended.failed_steps_count == 0
+    assert run.passed == [("retry", "no_rule"), ("route", "no_route")]
 
 
 def test_an_end_that_fails_after_a_cancel_leaves_it_cancelled() -> None:

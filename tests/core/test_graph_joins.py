@@ -360,3 +360,16 @@ def test_an_edge_that_was_dead_is_taken_after_all_when_its_source_is_visited_aga
     assert run.queued == ["t"]
     run.ok("t")
     assert run.status == "completed"
+
+
+def test_a_visit_that_fails_while_another_arrival_waits_is_not_the_last():
+    flow = workflow(
+        step("a", next=["x"]), step("b", next=["x"]), step("x", join="each"), step("y", needs=["x"]), fail_fast="never"
+    )
+    run = History(flow).start().ok("a").ok("b")
+
+    run.fail("x")
+    assert [fact.is_final for fact in run.facts(e.StepFailed)] == [False]
+    assert run.queued == ["x"]
+
+    assert run.ok("x").queued == ["y"]

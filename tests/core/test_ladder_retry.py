@@ -342,6 +342,18 @@ def test_no_factor_and_no_number_is_too_large_to_wait_for(factor, number):
     assert delay >= 0 and T0 + timedelta(seconds=delay) > T0 - timedelta(seconds=1)
 
 
+@pytest.mark.parametrize(
+    ("delay", "waits"),
+    [
+        # A year is waited for; a millennium is cut to a century, so that dates stay dates.
+        (365 * 86400.0, 365 * 86400.0),
+        (1000 * 365 * 86400.0, 100 * 365 * 86400.0),
+    ],
+)
+def test_no_retry_waits_longer_than_a_century(delay, waits):
+    assert delay_seconds(Backoff(delay=delay), 1, "", {}) == waits
+
+
 @given(
     st.text(max_size=20),
     st.floats(0, 1000),

@@ -266,3 +266,48 @@ def test_a_fatal_failure_is_routed_like_any_other(code):
 
     assert run.queued == ["fix"]
     assert run.ok("fix").status == "completed"
+
+
+def test_the_edges_that_are_taken_are_told_in_the_order_of_the_file():
+    names = [f"t{i}" for i in range(9)]
+    edges = [edge(name, on="always" if name in ("t1", "t8") else "success") for name in names]
+    flow = workflow(step("a", next=edges), *(step(name) for name in names))
+
+    run = History(flow).start().fail("a")
+
+    assert run.facts(e.StepFailed)[0].taken == (1, 8)
+
+
+def test_a_failure_that_is_sent_on_does_not_go_back_as_well():
+    flow = workflow(
+        step("top", next=["a"]),
+        step("a", next=[edge("fix", on="failure"), edge("top", on="always")]),
+        step("fix"),
+    )
+
+    run = History(flow).start().ok("top").fail("a")
+
+    assert run.facts(e.StepFailed)[0].taken == (0,)
+    assert run.ok("fix").status == "completed"
+
+
+def test_an_edge_to_end_brings_nothing_back_whatever_it_says():
+    flow = workflow(step("a", next=[edge("end", on="failure", then="rerun")]), step("b", needs=["a"]))
+
+    run = History(flow).start().fail("a")
+
+    assert run.facts(e.StepFailed)[0].is_final
+    assert (run.status, run.statuses) == ("failed", {"a": "failed", "b": "skipped"})
+
+
+def test_a_step_that_may_fail_goes_nowhere_when_its_handler_fails_fatally():
+    flow = workflow(
+        step("a", on_failure=handler("fix"), handler_failure_fatal=True, continue_on_error=True, next=["b"]),
+        step("b"),
+        fail_fast="never",
+    )
+
+    run = History(flow).start().fail("a").fail("a.on_failure@1.0")
+
+    assert run.facts(e.StepFailed)[0].taken == ()
+    assert run.statuses == {"a": "failed", "b": "skipped"}
