@@ -83,7 +83,7 @@ def _rows(points: Sequence[Point], group: str, series: str, store: str, sizes: S
         rates = line(points, group, series, store, "rate")
         yield _row(f"{series}, a second", [_said(found, size, _rate) for size in sizes], growth_said(rates))
     yield _row(f"{series}, s", [_said(found, size, _seconds) for size in sizes], growth_said(grown))
-    if series in ("run", "child runs", "worker at rest"):
+    if series in ("run", "child runs", "a minute at rest, processor"):
         memory = line(points, group, series, store, "megabytes")
         yield _row(f"{series}, MB", [_said(found, size, _megabytes) for size in sizes], growth_said(memory))
 

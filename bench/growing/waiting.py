@@ -12,6 +12,7 @@ from .figures import Point
 from .measuring import HELLO, Place, Spent, beside, best, point, run, used_by
 
 GROUP = "waiting"
+AT_REST = "a minute at rest, processor"
 SECONDS_IDLE = 5.0
 
 
@@ -23,14 +24,12 @@ def measure(place: Place, sizes: Sequence[int], rounds: int) -> Iterator[Point]:
         run(place.script("filling", 0, size - there, "timer"), place.folder)
         there = size
         with beside(place.verb("worker", "--parallel", "2"), place.folder / "worker") as worker:
-            began = time.perf_counter()
             used, megabytes = _settled(worker.pid, size)
-            seconds = time.perf_counter() - began
-            yield point(GROUP, "worker start-up", place, size, Spent((seconds, used, megabytes)))
-            before, _ = used_by(worker.pid)
+            yield point(GROUP, "start of a worker, processor", place, size, Spent((used, used, megabytes)))
             time.sleep(SECONDS_IDLE)
             after, megabytes = used_by(worker.pid)
-            yield point(GROUP, "worker at rest", place, size, Spent((SECONDS_IDLE, after - before, megabytes)))
+            a_minute = (after - used) * 60 / SECONDS_IDLE
+            yield point(GROUP, AT_REST, place, size, Spent((a_minute, a_minute, megabytes)))
         _bury(place)
         for series, arguments in (("list", ("list",)), ("run", ("run", hello, "--json"))):
             yield point(GROUP, series, place, size, best(place.verb(*arguments), place.folder, rounds))
