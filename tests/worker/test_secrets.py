@@ -462,3 +462,41 @@ def test_a_python_step_that_knows_a_secret_has_a_process_of_its_own(work: Work) 
     others = [work.run(work.python(code, uid="another")).output for _ in range(2)]
 
     assert len({*ids, *others}) == 3
+
+
+# -- a disk on which there is no room ----------------------------------------------------------------------------------
+
+
+def without_room(work: Work, lease: Lease) -> Lease:
+    """Its log is on a disk that is full."""
+    log = work.log(lease)
+    log.parent.mkdir(parents=True)
+    log.symlink_to("/dev/full")
+    return lease
+
+
+def test_what_a_task_printed_and_there_was_no_room_for_is_no_output(work: Work) -> None:
+    lease = without_room(work, knowing(work, "echo 42"))
+
+    report = work.run(lease)
+
+    assert report.output is None
+    assert told_of(report) == ("EXCEPTION", "its output cannot be kept: no space left on device")
+
+
+def test_an_output_that_was_not_printed_counts_without_the_log(work: Work) -> None:
+    lease = without_room(work, knowing(work, "echo talk; echo 42 > $MULLIGAN_OUTPUT"))
+
+    assert work.run(lease).output == 42
+
+
+def test_a_failure_counts_without_the_log(work: Work) -> None:
+    lease = without_room(work, knowing(work, "echo talk; echo no >&2; exit 3"))
+
+    assert told_of(work.run(lease)) == ("EXIT_NONZERO", "no")
+
+
+def test_the_next_attempt_begins_with_nothing_lost(work: Work) -> None:
+    work.run(without_room(work, knowing(work, "echo 42")))
+
+    assert work.run(knowing(work, "echo 43")).output == "43"

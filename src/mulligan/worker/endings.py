@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
 
@@ -50,6 +51,9 @@ class Endings:
             # The kernel may have done it in a group below ours, and counts it for ours too.
             self._oom_kills.settle()
         is_out_of_memory = ended.why == "memory" or (not ended.why and self._is_out_of_memory(task, ended))
+        if running.pipes is not None and running.pipes.lost and _is_given_by_printing(running, ended):
+            message = f"its output cannot be kept: {running.pipes.lost}"
+            return report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, ended)
         read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
         return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory)
 
@@ -58,6 +62,12 @@ class Endings:
         if ended.signal != SIGKILL and ended.exit_code != KILLED_STATUS:
             return False
         return bool(task.memory and ended.peak_memory >= task.memory) or self._oom_kills.take_new()
+
+
+def _is_given_by_printing(running: Running, ended: Ended) -> bool:
+    """Whether it ended well, and what it printed is what it gave."""
+    is_well = ended.status == 0 and ended.why in ("", "stopped")
+    return is_well and not running.child and not os.path.lexists(running.sides.output)
 
 
 def never_started(why: str) -> Ended:

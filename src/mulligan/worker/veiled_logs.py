@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 
+from ..core.words import reason_of
 from . import outputs
 from .folders import Logs, make_private
 from .listening import listen
@@ -43,6 +44,11 @@ class VeiledLogs:
         for pipe in self._pipes:
             pipe.end()
 
+    @property
+    def lost(self) -> str:
+        """Why something is missing of what the attempt printed; "" where all of it is in the file."""
+        return self._pipes[0].lost
+
     def tidy(self) -> None:
         """What the attempt wrote has been read, and nothing is left of what it did not write."""
         for pipe in self._pipes:
@@ -63,6 +69,7 @@ class _Pipe:
         self._name = ""
         self._file = -1
         self._is_empty = True
+        self.lost = ""
         outputs.remove(path)
         os.mkfifo(path, 0o600)
         # Also for writing: so it never seems to be over because nobody has it open just then.
@@ -71,12 +78,12 @@ class _Pipe:
 
     def begin(self, stream: Stream, name: str) -> None:
         self.tidy()
-        self._stream, self._name, self._is_empty = stream, name, True
+        self._stream, self._name, self._is_empty, self.lost = stream, name, True, ""
         try:
             make_private(os.path.dirname(name))
             self._file = os.open(name, _LOG_FLAGS, 0o600)
-        except OSError:
-            pass  # a result counts without its log
+        except OSError as error:
+            self.lost = reason_of(error)
 
     def drain(self) -> None:
         for _ in range(DRAIN_READS_MAX):
@@ -121,10 +128,10 @@ class _Pipe:
         return bool(data)
 
     def _keep(self, data: bytes) -> None:
-        """What there is no room for is lost."""
+        """What there is no room for is lost, and that is noted: a result counts without its log, if it is not in it."""
         try:
             while data and self._file >= 0:
                 data = data[os.write(self._file, data) :]
                 self._is_empty = False
-        except OSError:
-            return
+        except OSError as error:
+            self.lost = reason_of(error)
