@@ -31,8 +31,8 @@ ENVIRONMENTS = "import os, subprocess\ndef main(): return [str(os.environ), subp
 
 
 def kinds(descriptors: list[str]) -> set[str]:
-    """Of each what it is, without the numbers in it."""
-    return {re.sub(r"\d+", "N", path.rpartition("/")[2]) for path in descriptors}
+    """Of each what it is: its logs may have been given their names meanwhile."""
+    return {re.sub(r".*/|.*\.(?=(?:out|err)$)|\d+", "", path) for path in descriptors}
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ def test_a_command_has_no_descriptor_but_its_three(work: Work) -> None:
     done = work.run_shell(LISTED, capture="lines")
 
     assert done.outcome.exit_code == 0
-    assert kinds(done.output) == {"null", "N.out", "N.err"}
+    assert kinds(done.output) == {"null", "out", "err"}
 
 
 def test_a_python_step_has_none_of_the_engines_but_the_one_over_which_it_was_told_what_to_do(work: Work) -> None:
     done = work.run_python(DESCRIPTORS)
 
-    assert kinds(done.output) == {"null", "child-N.out", "child-N.err", "socket:[N]", "clear_refs"}
+    assert kinds(done.output) == {"null", "out", "err", "socket:[]", "clear_refs"}
 
 
 def test_what_a_python_step_starts_has_no_descriptor_but_its_three(work: Work) -> None:
@@ -74,7 +74,7 @@ def test_what_a_python_step_starts_has_no_descriptor_but_its_three(work: Work) -
 
     done = work.run_python(code)
 
-    assert kinds(done.output) == {"null", "pipe:[N]"}
+    assert kinds(done.output) == {"null", "pipe:[]"}
 
 
 def test_no_step_is_told_where_the_store_is(_store_with_a_password: None, work: Work) -> None:
@@ -120,3 +120,36 @@ def test_a_python_step_imports_its_own_modules_from_there_all_the_same(outside: 
     ran = outside.ran("steps: [{step: one, python: 'import ours\n\n\ndef main(): return ours.ANSWER'}]")
 
     assert ran["steps"]["one"]["output"] == 42
+
+
+def test_no_secret_is_a_word_of_a_command_line(outside: Outside) -> None:
+    ran = outside.ran(
+        """
+        name: words
+        secrets: {token: {env: TOKEN}}
+        steps:
+          - step: looks
+            shell: cat /proc/[0-9]*/cmdline > words 2> /dev/null; test "$MINE" = "${secrets.token}"
+            env: {MINE: "${secrets.token}"}
+          - step: warm
+            python: |
+              import glob, pathlib
+              def main(mine):
+                  for path in glob.glob("/proc/[0-9]*/cmdline"):
+                      try:
+                          words = pathlib.Path(path).read_bytes()
+                      except OSError:
+                          continue
+                      with open("words", "ab") as file:
+                          file.write(words)
+                  return len(mine)
+            args: {mine: "${secrets.token}"}
+            needs: [looks]
+        """,
+        TOKEN="tok-4711-example",
+    )
+
+    words = (outside.folder / "words").read_bytes()
+    assert (ran["status"], ran["steps"]["warm"]["output"]) == ("completed", 16)
+    assert b"mulligan.worker.supervisor" in words
+    assert b"tok-4711" not in words
