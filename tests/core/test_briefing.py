@@ -605,7 +605,7 @@ def test_whatever_happens_in_a_run_its_tasks_can_be_told(seed: int):
     simulation = Simulation(f"briefing {seed}", forks=False).run()
     state = State(simulation.workflow)
 
-    for entry in simulation.row.log:
+    for entry in simulation.log:
         evolve(state, entry)
         fact = entry.fact
         if isinstance(fact, e.AttemptScheduled) and not is_engines_own(state.places[fact.place].spec):

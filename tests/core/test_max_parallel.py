@@ -20,7 +20,7 @@ from .writing import run_of
 def most_under_way(simulation: Simulation) -> int:
     """The most steps that were under way at once, after any event of the log."""
     state, most = State(simulation.workflow), 0
-    for entry in simulation.row.log:
+    for entry in simulation.log:
         evolve(state, entry)
         most = max(most, state.run.active)
     return most

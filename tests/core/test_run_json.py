@@ -14,7 +14,6 @@ from mulligan.core.turn import fold
 from mulligan.core.views import NAMES_MAX, Progress, Wait, progress, run_json, waiting, waits_for_people
 from mulligan.core.workflow import Action, Command, Handler, Map, Need, Rule, Step, Template, Triage
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
-from mulligan.testing.loop import Engine
 from mulligan.testing.simulator import Simulation
 
 
@@ -241,7 +240,7 @@ def test_a_run_that_has_not_had_its_first_turn_is_running_and_has_no_steps():
 @pytest.mark.parametrize("seed", range(20))
 def test_any_run_can_be_shown_as_json_and_its_counts_are_those_of_its_steps(seed: int):
     history = Simulation(seed).run()
-    state = fold(history.workflow, history.row.log)
+    state = fold(history.workflow, history.log)
 
     shown = run_json(state)
 
@@ -537,21 +536,25 @@ def test_a_run_that_has_ended_waits_for_nothing():
 class Watched(Simulation):
     """A random history in which, after every turn, everything that has not ended says what it waits for."""
 
-    def _look(self, engine: Engine) -> None:
-        super()._look(engine)
-        state = engine.state
-        if engine.is_current and state.run.status in ("running", "paused"):
-            shown = run_json(state)
-            assert shown["waiting_for"]
-            silent = [name for name, one in shown["steps"].items() if not one["waiting_for"]]
-            assert [name for name in silent if not state.places[name].has_ended] == []
+    def look(self) -> None:
+        super().look()
+        for watched in self.world.onlooker.runs.values():
+            if watched.log and watched.state.run.status in ("running", "paused"):
+                expect_waits(watched.state)
+
+
+def expect_waits(state: State) -> None:
+    shown = run_json(state)
+    assert shown["waiting_for"]
+    silent = [name for name, one in shown["steps"].items() if not one["waiting_for"]]
+    assert [name for name in silent if not state.places[name].has_ended] == []
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens_a_run_and_its_steps_say_what_they_wait_for(seed: int):
     history = Watched(seed).run()
 
-    assert waiting(history.engines[0].state) == []
+    assert waiting(history.state) == []
 
 
 # -- how far it is ---------------------------------------------------------------------------------------------------
@@ -582,7 +585,7 @@ def test_a_run_that_has_not_started_counts_nothing():
 @pytest.mark.parametrize("seed", range(20))
 def test_counts_that_are_kept_up_to_date_are_those_of_a_recount(seed: int):
     history = Simulation(seed).run()
-    log = history.row.log
+    log = history.log
     state = State(history.workflow)
     kept = Progress(state)
 

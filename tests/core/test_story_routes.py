@@ -149,7 +149,7 @@ def test_whoever_is_told_as_unhandled_is_whom_the_verdict_counts(seed: int):
     history = Simulation(f"story {seed}").run()
     teller = Teller(history.workflow)
 
-    for entry in history.row.log:
+    for entry in history.log:
         if isinstance(entry.fact, _ENDS):
             assert len(teller.memory.unhandled()) == entry.fact.failed_steps_count
         teller.tell(entry)

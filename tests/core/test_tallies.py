@@ -431,7 +431,7 @@ def counted(log: Log) -> dict[str, Tally]:
 def test_the_tallies_are_what_the_log_says(chunk: int):
     for seed in range(chunk * 25, (chunk + 1) * 25):
         simulation = Simulation(seed).run()
-        log = simulation.row.log
+        log = simulation.log
 
         tallies = fold(simulation.workflow, log).tallies
 

@@ -154,9 +154,9 @@ def test_what_a_stopped_run_cancelled_is_left():
 @pytest.mark.parametrize("seed", range(60))
 def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: int):
     history = Simulation(f"visits {seed}").run()
-    state = fold(history.workflow, history.row.log)
+    state = fold(history.workflow, history.log)
 
-    found = visits_of(state, history.row.log)
+    found = visits_of(state, history.log)
 
     is_passed_by_end = state.run.status == "completed"
     named = {(one.unit, one.visit) for one in found if one.fate == "open" and not one.is_item and one.unit != END}

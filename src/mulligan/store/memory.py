@@ -16,6 +16,7 @@ from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.transitions import RUN_ENDED
 from ..ports import (
     Answer,
+    Artifacts,
     BreakerRecord,
     Clock,
     Commit,
@@ -58,7 +59,7 @@ class MemoryStore:
         self.shelf = shelf or Shelf()
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)
-        self.artifacts = ArtifactMemory(self.shelf.artifacts, self._clock)
+        self.artifacts: Artifacts = ArtifactMemory(self.shelf.artifacts, self._clock)
         self._own_writes = 0
         self._seen_writes = self.shelf.writes
 

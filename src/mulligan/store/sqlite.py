@@ -18,6 +18,7 @@ from ..core.tasks import Task
 from ..core.transitions import RUN_ENDED
 from ..ports import (
     Answer,
+    Artifacts,
     BreakerRecord,
     Clock,
     Commit,
@@ -68,7 +69,7 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)
         self._file = SqliteFile(Path(path), busy_seconds, vfs)
-        self.artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
+        self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
         self._tickets, self._leases = Tickets(), Leases()
         self._seen_version = self._file.version()
 

@@ -31,3 +31,22 @@ class JumpingClock:
     def seen_from(self, seconds: float) -> datetime:
         """What a reporter says whose clock is wrong by so much."""
         return self._now + timedelta(seconds=seconds)
+
+
+class WallClock:
+    """The clock on the wall of one host: it goes with the common time, and is wrong by what it was set to."""
+
+    def __init__(self, common: JumpingClock) -> None:
+        self._common = common
+        self._wrong = timedelta(0)
+
+    def now(self) -> datetime:
+        return self._common.now() + self._wrong
+
+    def monotonic(self) -> float:
+        """No setting of the clock changes how much time has passed."""
+        return self._common.monotonic()
+
+    def set_wrong(self, seconds: float) -> None:
+        """From now on it is ahead by so much, or with less than 0 behind."""
+        self._wrong = timedelta(seconds=seconds)

@@ -41,7 +41,7 @@ def chosen() -> list[Simulation]:
     found = []
     for seed in range(SEEDS_TRIED):
         history = Simulation(f"golden {seed}", forks=False).run()
-        kinds = {type(entry.fact) for entry in history.row.log}
+        kinds = {type(entry.fact) for entry in history.log}
         if kinds & missing:
             missing -= kinds
             found.append(history)
@@ -54,9 +54,9 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, history in enumerate(chosen(), start=1):
         name = f"{number:02}"
-        state = history.engines[0].state
+        state = history.state
         (folder / f"{name}.workflow.json").write_bytes(encode(history.workflow) + b"\n")
-        (folder / f"{name}.log.jsonl").write_bytes(encode_log(history.row.log))
+        (folder / f"{name}.log.jsonl").write_bytes(encode_log(history.log))
         (folder / f"{name}.state.json").write_bytes(msgspec.json.format(msgspec.json.encode(noted(state))) + b"\n")
 
 

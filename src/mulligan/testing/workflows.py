@@ -19,6 +19,7 @@ from ..core.workflow import (
     Action,
     Adjust,
     Backoff,
+    Breaker,
     Command,
     Edge,
     Expression,
@@ -39,6 +40,9 @@ from ..core.workflow import (
 from ..errors import ExpressionFailed
 
 HANDLER_DEPTH_MAX = 3
+CHILD = "child.yaml"
+CALLS_MAX = 2
+BREAKERS = ("api", "disk")
 SECRET = "hunter2-never-told"
 CODES = ("EXIT_NONZERO", "TIMEOUT", "OUT_OF_MEMORY", "SIGNALED", "WORKER_LOST", "CUSTOM", "HTTP_4XX", "ITEMS_FAILED")
 
@@ -91,8 +95,12 @@ _ANSWERS: dict[str, Callable[[int], Any]] = {
 class Author:
     """Writes one workflow. Every choice comes from `rng`."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, calls: int = 0) -> None:
         self.rng = rng
+        # How many runs are above those of this workflow.
+        self._calls = calls
+        self._calls_child = False
+        self._breakers: dict[str, Breaker] = {}
         self._expressions = 0
         self._item_commands = 0
         # How rich this workflow is: plain ones keep each feature alone, rich ones mix them.
@@ -108,7 +116,7 @@ class Author:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def action(self) -> Action:
-        kind = self.rng.choice(("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow"))
+        kind = self.rng.choice(_KINDS if self._calls < CALLS_MAX else _KINDS[:-1])
         if kind == "wait":
             return self._wait()
         if kind == "approve":
@@ -116,7 +124,8 @@ class Author:
             default = {"default": self.rng.choice(("approve", "refuse"))} if self.chance(0.6) else {}
             return Action("approve", {"message": "go on?", **timeout, **default})
         if kind == "workflow":
-            return Action("workflow", {"file": "child.yaml"})
+            self._calls_child = True
+            return Action("workflow", {"file": CHILD})
         return Action(kind, {"text": "do it"}, self._bindings())
 
     def _wait(self) -> Action:
@@ -154,7 +163,7 @@ class Author:
             **matcher,
             max_retries=max_retries,
             # One of the many retries is one too many where the rule bounds the attempts.
-            max_attempts=2 if max_retries == 2 and "codes" in matcher else None,
+            max_attempts=2 if max_retries == 2 and self.rng.random() < 0.5 else None,
             backoff=_named_delays(self.backoff()),
             recovery_script=self.command(depth + 1) if depth < HANDLER_DEPTH_MAX and self.chance(0.3) else None,
             adjust=more if self.chance(0.3) else None,
@@ -210,18 +219,35 @@ class Author:
         return found
 
     def command(self, depth: int) -> Command:
-        return Command(action=self.action(), **self.command_fields(depth))
+        return Command(**self._what(), **self.command_fields(depth))
+
+    def _what(self) -> dict[str, Any]:
+        """The action; now and then behind a breaker, if it is for a worker."""
+        action = self.action()
+        if action.kind in _ENGINES_OWN or not self.chance(0.12):
+            return {"action": action}
+        name = self.rng.choice(BREAKERS)
+        self._breakers.setdefault(name, self.breaker())
+        return {"action": action, "breaker": name}
+
+    def breaker(self) -> Breaker:
+        return Breaker(
+            failures=self.rng.choice((1, 2, 3)),
+            reset=self.rng.choice((5.0, 60.0)),
+            ignore=("HTTP_4XX",) if self.chance(0.3) else (),
+            when_open=self.rng.choice(("wait", "wait", "fail")),
+        )
 
     def item_command(self) -> Command:
         """A command of an item; every second one runs under a condition."""
         self._item_commands += 1
         when = self.expression("bool", "inputs", "output", "outputs") if self._item_commands % 2 == 0 else None
-        return Command(action=self.action(), when=when, **self.command_fields(1))
+        return Command(**self._what(), when=when, **self.command_fields(1))
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def step(self, index: int, count: int) -> Step:
-        what: dict[str, Any] = {"action": self.action()}
+        what = self._what()
         if self.chance(0.2):
             what = {"map": self.map(), "do": tuple(self.item_command() for _ in range(self.rng.choice((1, 1, 2))))}
         return Step(
@@ -313,7 +339,12 @@ class Author:
     # -- the whole ---------------------------------------------------------------------------------------------------
 
     def workflow(self) -> Workflow:
-        count = self.rng.choice((1, 2, 3, 3, 4, 4, 5, 6, 8))
+        count = self.rng.choice((1, 1, 2) if self._calls else (1, 2, 3, 3, 4, 4, 5, 6, 8))
+        made = self._with_steps(count)
+        children = {CHILD: random_workflow(self.rng, self._calls + 1)} if self._calls_child else {}
+        return _replace(made, breakers=self._breakers, children=children)
+
+    def _with_steps(self, count: int) -> Workflow:
         return Workflow(
             name="random",
             steps=tuple(self.step(index, count) for index in range(count)),
@@ -331,15 +362,19 @@ class Author:
             return Step(name=END)
         fields = self.command_fields(0)
         kept = {name: fields[name] for name in ("rules", "on_failure", "validate", "validator") if name in fields}
-        return Step(name=END, action=self.action(), timeout=300.0, **kept)
+        return Step(name=END, **self._what(), timeout=300.0, **kept)
+
+
+_ENGINES_OWN = frozenset({"wait", "approve", "workflow"})
+_KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve", "workflow")
 
 
 # -- only lawful ones ------------------------------------------------------------------------------------------------
 
 
-def random_workflow(rng: Random) -> Workflow:
-    """A lawful workflow; the same rng gives the same one."""
-    author = Author(rng)
+def random_workflow(rng: Random, calls: int = 0) -> Workflow:
+    """A lawful workflow, with those that it calls; the same rng gives the same one."""
+    author = Author(rng, calls)
     workflow = without_waiting_remediations(author.workflow())
     if has_cycle_of_needs(Graph(workflow)):
         workflow = _replace(workflow, steps=tuple(_replace(step, needs=()) for step in workflow.steps))

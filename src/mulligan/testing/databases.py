@@ -1,0 +1,123 @@
+"""Where a simulated world keeps its runs: the real stores, in memory; each `open` is one more process's connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from itertools import count
+from typing import Protocol
+
+import apsw
+
+from ..ports import Clock, Store
+from ..store.memory import MemoryStore
+from ..store.memory_shelf import Shelf
+from ..store.sqlite import SqliteStore
+from ..store.sqlite_file import data_version
+from .holdings import Holdings, contents_of_memory, contents_of_tables, look_into_memory, look_into_tables
+from .trouble import StoreKind
+
+LEASE_SECONDS = 30.0
+_MEMORY_VFS = "memdb"
+_names = count(1)
+
+
+class Database(Protocol):
+    """One world's store, seen from outside."""
+
+    is_shared: bool
+
+    def open(self, clock: Clock) -> Store:
+        """A connection of somebody who goes by this clock."""
+
+    def look(self) -> Holdings: ...
+
+    def contents(self) -> Iterator[bytes]: ...
+
+    def version(self) -> int:
+        """A number that changes when anything was written."""
+
+    def busy(self) -> AbstractContextManager[None]:
+        """While it lasts somebody else writes, and takes too long for anybody to wait."""
+
+    def close(self) -> None: ...
+
+
+class InMemory:
+    """The store in memory; `is_shared`: as a server that several hosts share."""
+
+    def __init__(self, *, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
+        self._shelf = Shelf()
+
+    def open(self, clock: Clock) -> Store:
+        return MemoryStore(clock=clock, lease_seconds=LEASE_SECONDS, shelf=self._shelf, is_shared=self.is_shared)
+
+    def look(self) -> Holdings:
+        return look_into_memory(self._shelf)
+
+    def contents(self) -> Iterator[bytes]:
+        return contents_of_memory(self._shelf)
+
+    def version(self) -> int:
+        return self._shelf.writes
+
+    def busy(self) -> AbstractContextManager[None]:
+        """Nobody is in anybody's way."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """Nothing is left of it when nobody has it."""
+
+
+class InSqlite:
+    """The store of one file, which is in memory as well."""
+
+    is_shared = False
+
+    def __init__(self) -> None:
+        self._path = f"/world {next(_names)}"
+        # As long as somebody has it open, it is there.
+        self._db = apsw.Connection(self._path, vfs=_MEMORY_VFS)
+        with self._db.backup("main", _empty(), "main") as copying:
+            copying.step()
+
+    def open(self, clock: Clock) -> Store:
+        return SqliteStore(self._path, clock=clock, lease_seconds=LEASE_SECONDS, busy_seconds=0.0, vfs=_MEMORY_VFS)
+
+    def look(self) -> Holdings:
+        return look_into_tables(self._db)
+
+    def contents(self) -> Iterator[bytes]:
+        return contents_of_tables(self._db)
+
+    def version(self) -> int:
+        return data_version(self._db.cursor())
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            self._db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@cache
+def _empty() -> apsw.Connection:
+    """A file with all its tables and nothing in them: to copy it takes a tenth of the time that it takes to make it."""
+    path = f"/world {next(_names)}"
+    db = apsw.Connection(path, vfs=_MEMORY_VFS)
+    SqliteStore(path, vfs=_MEMORY_VFS).close()
+    return db
+
+
+DATABASES: dict[StoreKind, Callable[[], Database]] = {
+    "memory": InMemory,
+    "shared": lambda: InMemory(is_shared=True),
+    "sqlite": InSqlite,
+}
