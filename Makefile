@@ -3,6 +3,7 @@
 PYTHON ?= python3
 N ?= 2000
 SEED ?= 0
+EVERY ?= 1
 MINUTES ?= 20
 RUNS ?= 5000
 MODULE ?=
@@ -20,7 +21,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench growth simulate chaos mutants fuzz pins clean
+.PHONY: help demo test check lint format bench growth simulate crashes chaos mutants fuzz pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +54,9 @@ growth: $(STAMP) ## measure how cost grows, and write docs/plots and the section
 
 simulate: $(STAMP) ## run N random histories from SEED: make simulate N=20000 SEED=7
 	$(BIN)/python -m mulligan.testing.simulate --histories $(N) --seed $(SEED)
+
+crashes: $(STAMP) ## trouble for real processes at each EVERY-th moment, for all of it or MINUTES: make crashes EVERY=9
+	$(BIN)/python -m proof.crashes --every $(EVERY) --seed $(SEED) $(if $(filter file,$(origin MINUTES)),,--minutes $(MINUTES))
 
 chaos: $(STAMP) ## RUNS runs on PostgreSQL, MINUTES of killed workers, restarted servers, cut connections
 	$(BIN)/python -m proof.chaos --minutes $(MINUTES) --runs $(RUNS) --seed $(SEED)

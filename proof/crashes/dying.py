@@ -108,4 +108,7 @@ FATES: dict[str, Callable[[], object]] = {"kill": die, "cut": lose_connections, 
 
 
 if __name__ == "__main__":
-    serve()
+    try:
+        serve()
+    except BrokenPipeError:
+        pass  # whoever gave the order has gone

@@ -78,5 +78,6 @@ class Mortals:
 
 @contextmanager
 def mortals(stage: Stage, scratch: Path) -> Iterator[Mortals]:
-    with stage.start_program("-m", "proof.crashes.dying", stdin=PIPE, stderr=None) as process:
+    # Ctrl-C is for who gives the orders: this one ends when no more come.
+    with stage.start_program("-m", "proof.crashes.dying", stdin=PIPE, stderr=None, start_new_session=True) as process:
         yield Mortals(process, scratch)
