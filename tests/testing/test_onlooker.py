@@ -153,7 +153,9 @@ def test_everything_that_is_kept_is_looked_through_for_a_secret(shop: Shop) -> N
 
     shop.store.put(run_id, r.CancelRequested(shop.clock.now(), "someone", "it is aHVudGVyMg=="))
 
-    with pytest.raises(AssertionError, match=r"promise 9: the store keeps a secret, as b'aHVudGVyMg=='"):
+    with pytest.raises(
+        AssertionError, match=r"^promise 9: the store keeps a secret, as base64, in [0-9]+ bytes of its contents$"
+    ):
         _tell_no_secret(shop)
 
 

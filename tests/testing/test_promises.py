@@ -12,12 +12,15 @@ from mulligan.core import events as e
 from mulligan.core.failure import failure
 from mulligan.core.state import State
 from mulligan.core.workflow import Handler, Map, Rule, Step, Workflow
+from mulligan.ports import RunRecord
 from mulligan.testing.clock import START
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 from mulligan.testing.liveness import (
     Outside,
+    promise_10_a_run_that_waits_says_for_whom,
     promise_10_nobody_is_forgotten,
     promise_10_somebody_will_come,
+    promise_10_the_engine_has_met_no_bug,
     promise_10_the_story_can_be_told,
 )
 from mulligan.testing.promises import (
@@ -26,8 +29,12 @@ from mulligan.testing.promises import (
     check,
     promise_1_every_step_has_ended,
     promise_7_no_task_outlives_its_run,
+    promise_7_nothing_is_queued_for_nobody,
+    promise_8_a_fork_keeps_what_was_done,
+    promise_8_the_line_says_what_the_log_says,
     promise_8_the_log_can_be_written_down,
     promise_8_the_log_replays,
+    promise_8_the_tables_say_what_the_log_says,
     promise_9_no_secret_is_told,
 )
 
@@ -203,6 +210,10 @@ def complaint(*facts: Any, definition: Workflow = WORKFLOW) -> str:
         (
             (STARTED, *done("a"), e.CommandEntered("a.undo@1", "a", "undo")),
             "promise 4: 'a.undo@1' runs although nothing is being undone (seq 4)",
+        ),
+        (
+            (STARTED, ENTERED, e.AttemptScheduled("a", 1), *[e.AttemptStarted("a", 1)] * 2),
+            "promise 2: attempt 1 of 'a' started twice (seq 5)",
         ),
         (
             (STARTED, ENTERED, HANDLED, HANDLED),
@@ -545,6 +556,80 @@ def test_a_secret_in_the_log_is_found_and_not_told_again() -> None:
         promise_9_no_secret_is_told(log, "hunter2")
 
     assert str(caught.value) == "promise 9: a secret is in the log (seq 1)\n  AttemptScheduled"
+
+
+# -- what only a store shows -----------------------------------------------------------------------------------------
+
+
+def complaint_of(promise: Callable[..., None], *about: Any) -> str:
+    with pytest.raises(AssertionError) as caught:
+        promise(*about)
+    return str(caught.value)
+
+
+def test_a_task_that_is_queued_for_nobody_is_found() -> None:
+    run = running(step("a"), step("b"))
+    run.ok("a")
+
+    promise_7_nothing_is_queued_for_nobody(run.state, [("b", 1)])
+
+    assert complaint_of(promise_7_nothing_is_queued_for_nobody, run.state, [("a", 1)]) == (
+        "promise 7: attempt 1 of 'a' is queued, and 'a' is completed at attempt 1"
+    )
+    assert complaint_of(promise_7_nothing_is_queued_for_nobody, run.state, [("b", 2)]) == (
+        "promise 7: attempt 2 of 'b' is queued, and 'b' is ready at attempt 1"
+    )
+    assert complaint_of(promise_7_nothing_is_queued_for_nobody, run.state, [("a.script@2", 1)]) == (
+        "promise 7: attempt 1 of 'a.script@2' is queued, and 'a.script@2' is gone"
+    )
+
+
+def test_tables_that_say_something_else_than_the_log_are_found() -> None:
+    run, other = running(), running().pause()
+
+    said = complaint_of(promise_8_the_tables_say_what_the_log_says, run.state, other.state)
+
+    assert said.startswith("promise 8: 'run' is\n")
+
+
+def test_a_line_that_says_something_else_than_the_log_is_found() -> None:
+    run = running()
+    seq = run.state.run.seq
+    record = RunRecord(1, "w", "v", "completed", 1, seq, START, START)
+
+    assert complaint_of(promise_8_the_line_says_what_the_log_says, run.state, record) == (
+        f"promise 8: run 1 is listed as ('completed', 1, {seq}, False, ''), "
+        f"and its log says ('running', 1, {seq}, False, '')"
+    )
+
+
+def test_a_fork_that_keeps_what_failed_is_found() -> None:
+    original, forked = Promises(WORKFLOW), Promises(WORKFLOW)
+    for seq, fact in enumerate((STARTED, ENTERED, e.StepCancelled("a", 1, "stopping")), start=1):
+        original.see(e.Entry(seq, START, 0, fact))
+    entry = e.Entry(1, START, 0, e.RunStarted(2, "w", forked_from=1, kept=(e.Kept("a", "completed", None, ()),)))
+
+    said = complaint_of(promise_8_a_fork_keeps_what_was_done, forked.seen, entry, original.seen)
+
+    assert said.splitlines()[0] == "promise 8: the fork keeps 'a', which was cancelled (seq 1)"
+
+
+def test_a_run_that_waits_for_nobody_is_found() -> None:
+    promise_10_a_run_that_waits_says_for_whom(running().pause().state)
+    promise_10_a_run_that_waits_says_for_whom(running().ok("a").state)
+
+    assert complaint_of(promise_10_a_run_that_waits_says_for_whom, running().state) == (
+        "promise 10: run 1 is running and waits for nobody: ['a worker for attempt 1']"
+    )
+
+
+def test_a_run_that_was_paused_at_a_bug_is_found() -> None:
+    run = running().pause()
+    run.state.run.reason = "engine_error: KeyError: 'a'"
+
+    assert complaint_of(promise_10_the_engine_has_met_no_bug, run.state) == (
+        "promise 10: run 1 was paused at a bug of ours: engine_error: KeyError: 'a'"
+    )
 
 
 class _Lists:

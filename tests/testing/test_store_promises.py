@@ -235,15 +235,15 @@ def test_who_has_fetched_an_answer_is_not_waited_for() -> None:
         # as it is, as base64, as a URL has it
         (
             lambda: promise_9_no_secret_is_kept([b'{"a": "my secret"}'], "my secret"),
-            "promise 9: the store keeps a secret, as b'my secret'\n  b'{\"a\": \"my secret\"}'",
+            "promise 9: the store keeps a secret, as it is, in 18 bytes of its contents",
         ),
         (
             lambda: promise_9_no_secret_is_kept([b"fine", b"bXkgc2VjcmV0"], "my secret"),
-            "promise 9: the store keeps a secret, as b'bXkgc2VjcmV0'\n  b'bXkgc2VjcmV0'",
+            "promise 9: the store keeps a secret, as base64, in 12 bytes of its contents",
         ),
         (
             lambda: promise_9_no_secret_is_kept([b"?q=my%20secret"], "my secret"),
-            "promise 9: the store keeps a secret, as b'my%20secret'\n  b'?q=my%20secret'",
+            "promise 9: the store keeps a secret, as a URL has it, in 14 bytes of its contents",
         ),
     ],
 )
