@@ -63,6 +63,7 @@ PLAYED_PAGES = [
         "reports",
         "routes",
         "secrets",
+        "security",
         "triage",
     )
 ]
