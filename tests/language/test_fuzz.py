@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mulligan.errors import LanguageError
+from mulligan.errors import ExpressionFailed, LanguageError
 from mulligan.language import load_text
+from mulligan.language.cel import engine
+from mulligan.language.expressions import check, evaluate
 from mulligan.language.keys import WORKFLOW
+from mulligan.language.shell import rewrite
 
 from .test_schema import GOOD
 
@@ -89,3 +93,30 @@ def changed(text: str, chance: random.Random) -> str:
     if kind == 2:
         return text[:start] + chance.choice(WORDS) + text[end:]
     return text[:start] + chance.choice("\t\n :{}[]'\"#&*!|>%@`,-?") + text[start:]
+
+
+@pytest.mark.skipif(engine().name != "google", reason="the other engine has no such bound")
+def test_an_expression_that_goes_through_lists_in_lists_is_given_up_in_words() -> None:
+    numbers = list(range(300))
+
+    with pytest.raises(ExpressionFailed) as failed:
+        evaluate(check("inputs.n.map(x, inputs.n.map(y, x + y))"), {"inputs": {"n": numbers}})
+
+    assert failed.value.message == ("'inputs.n.map(x, inputs.n.map(y, x + y))': it goes through more than 10,000 items")
+
+
+def test_a_script_with_thousands_of_values_that_begin_alike_is_rewritten_in_one_pass() -> None:
+    stem = "inputs." + "a" * 60
+
+    found = rewrite("\n".join(f"echo ${{{stem}{number}}}" for number in range(3000)))
+
+    assert len(set(found.bindings)) == 3000
+
+
+def test_a_size_beyond_all_numbers_is_refused_as_any_other() -> None:
+    text = f"steps: [{{step: a, shell: make, resources: {{memory: {'9' * 400}MiB}}}}]"
+
+    with pytest.raises(LanguageError) as refused:
+        load_text(text, "w.yaml")
+
+    assert refused.value.problems[0].message == f"'memory' is '{'9' * 39}…', a size such as 512MiB is expected"

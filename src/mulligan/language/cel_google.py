@@ -23,6 +23,7 @@ _STATUS = pattern(r"^[A-Z_]+: ")
 _REASONS: tuple[tuple[re.Pattern[str], str], ...] = (
     (pattern(r'Key not found in map : "?(.*?)"?$', re.S), r"no such key '\1'"),
     (pattern(r"Index error: index=(-?\d+) size=(\d+)"), r"index \1 is out of range"),
+    (pattern(r"Iteration budget exceeded"), "it goes through more than 10,000 items"),
     (pattern(r"divide by zero|modulus by zero"), "division by zero"),
     (pattern(r"overflow|out of u?int64 range"), "the result is out of range"),
     (pattern(r'No value with name "(.*?)" found'), r"'\1' is not known here"),
@@ -72,6 +73,8 @@ class _Program:
             result = self._compiled.eval(data=names)
         except RuntimeError as error:
             raise CelFailed(_reason(str(error))) from error
+        except MemoryError as error:
+            raise CelFailed("its value does not fit into the memory") from error
         value = result.plain_value()
         # The value of an error is its text. Asking for the type costs a third of an evaluation, so only text is asked.
         if isinstance(value, str) and result.type() == _ERROR:
