@@ -61,7 +61,7 @@ CHARTS = (
     Chart(
         "rates",
         "How many a second, as a run grows",
-        "commands that do nothing, so that what is seen is the engine; SQLite, 2 processors",
+        "commands that do nothing, so that what is seen is the engine; SQLite",
         "in one run",
         "rate",
         RATE,
@@ -114,7 +114,7 @@ CHARTS = (
     Chart(
         "workers",
         "Several workers on one PostgreSQL",
-        "200 runs of four steps, all there at once; server and workers share 2 processors",
+        "200 runs of four steps, all there at once; server and workers share one machine",
         "workers, with room for 4 steps each",
         "rate",
         RATE,
