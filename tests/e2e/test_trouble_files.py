@@ -72,6 +72,35 @@ def test_a_run_is_not_begun_on_a_full_disk(small_disk: Path, tmp_path: Path) -> 
     )
 
 
+FAILS = """
+name: fails
+steps: [{step: build, shell: 'sh $ACT build; test -e mended'}]
+"""
+
+
+def test_nothing_is_begun_or_lost_by_what_is_asked_of_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
+    stage = Stage(tmp_path, home=small_disk / "home")
+    failed = answered(stage.start("run", stage.workflow(FAILS), "--json"))
+    (tmp_path / "mended").touch()
+    filler = fill(small_disk)
+
+    refused = {verb: answered(stage.start(*words)) for verb, words in ASKED.items()}
+    filler.unlink()
+    retried = answered(stage.start("retry", "1", "--follow", "--json"))
+
+    full = f"error[store.unavailable]: the disk is full: '{stage.home.folder / DATABASE}' cannot be written\n"
+    assert (failed[0], failed[1]["status"]) == (1, "failed")
+    assert refused == dict.fromkeys(ASKED, (1, None, f"{full}  make room on its disk\n"))
+    assert (retried[0], retried[1]["status"]) == (0, "completed"), retried
+    assert [line.verb for line in stage.lines()] == ["start", "end"] * 2
+    with stage.service() as service:
+        stage.expect_promises(service, 1)
+
+
+# SQLite needs a little room even to look, and to make some.
+ASKED = {"retry": ("retry", "1", "--follow", "--json"), "show": ("show", "1", "--json"), "gc": ("gc", "--json")}
+
+
 # -- a home that may not be written ----------------------------------------------------------------------------------
 
 

@@ -195,6 +195,9 @@ class SqliteFile:
                 return self._cannot_open(error)
             case apsw.ReadOnlyError() | apsw.PermissionsError():
                 return StoreRefused(f"'{path}' may not be written by this user", hint=_OTHER_PLACE)
+            case apsw.IOError() if _is_full(path.parent):
+                # Not even the file for its locks can be made: SQLite does not say why.
+                return self._told(apsw.FullError())
             case apsw.IOError():
                 return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint=_LOOK)
             case apsw.SQLError():
@@ -207,6 +210,13 @@ _LOOK = "look at its disk: it may be full"
 _OTHER_COPY = "restore it from a copy, or use another --home"
 _OTHER_FILE = "name a file that does not exist yet, or one that Mulligan has made"
 _OTHER_PLACE = "name a folder that you may write with --home or $MULLIGAN_HOME"
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return os.statvfs(folder).f_bavail == 0
+    except OSError:
+        return False
 
 
 def _small(reason: str) -> str:
