@@ -25,6 +25,7 @@ class LossyProxy:
         self._url = url
         self._nth = nth
         self._seen = 0
+        self._has_lost = False
         self._counting = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="mulligan-way-")
         self._listener = socket.socket(socket.AF_UNIX)
@@ -32,7 +33,11 @@ class LossyProxy:
 
     @property
     def has_lost(self) -> bool:
-        return 0 < self._nth <= self._seen
+        return self._has_lost
+
+    def heal(self) -> None:
+        """From now on every answer is heard."""
+        self._nth = 0
 
     @property
     def url(self) -> str:
@@ -81,7 +86,9 @@ class LossyProxy:
     def _is_lost(self) -> bool:
         with self._counting:
             self._seen += 1
-            return self._seen == self._nth
+            is_lost = self._seen == self._nth
+            self._has_lost |= is_lost
+            return is_lost
 
 
 class Answers:

@@ -169,7 +169,10 @@ class Play:
     def _run(self, *words: str, trouble: Trouble | None = None) -> Ended:
         asked = trouble if trouble is not None and trouble.kind != "answer" else None
         ended = self._processes.run(self._stage, *words, trouble=asked, meanwhile=self._scene.meanwhile)
-        self._is_met |= ended.is_met or (self._scene.way is not None and self._scene.way.has_lost)
+        self._is_met |= ended.is_met
+        if self._scene.way is not None:
+            self._is_met |= self._scene.way.has_lost
+            self._scene.way.heal()
         self._said.append(ended.said)
         return ended
 
