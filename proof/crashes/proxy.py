@@ -25,15 +25,11 @@ class LossyProxy:
         self._url = url
         self._nth = nth
         self._seen = 0
-        self._has_lost = False
+        self.has_lost = False
         self._counting = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="mulligan-way-")
         self._listener = socket.socket(socket.AF_UNIX)
         self._ends: list[socket.socket] = []
-
-    @property
-    def has_lost(self) -> bool:
-        return self._has_lost
 
     def heal(self) -> None:
         """From now on every answer is heard."""
@@ -87,7 +83,7 @@ class LossyProxy:
         with self._counting:
             self._seen += 1
             is_lost = self._seen == self._nth
-            self._has_lost |= is_lost
+            self.has_lost |= is_lost
             return is_lost
 
 
