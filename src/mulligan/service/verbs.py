@@ -309,7 +309,12 @@ class Service(Reading):
     def tell(self, run_id: int, report: r.Report) -> None:
         """Put a report into the run's inbox, see that somebody answers it, and raise if it was refused."""
         self.record(run_id)
-        answer = self._answer(run_id, self.store.put(run_id, report, is_asking=True))
+        try:
+            message_id = self.store.put(run_id, report, is_asking=True)
+        except UnicodeEncodeError:
+            # Bytes of a terminal that are no text.
+            raise InputInvalid("what you say cannot be kept: texts are Unicode") from None
+        answer = self._answer(run_id, message_id)
         if answer.error:
             raise error_by_code(answer.error)(answer.message, hint=answer.hint)
 

@@ -61,6 +61,8 @@ class SqliteFile:
             if not vfs:
                 _create_private(path)
             self._db = apsw.Connection(str(path), vfs=vfs or None)
+        except UnicodeEncodeError as error:
+            raise StoreRefused(f"'{path}' cannot be opened: its name is no Unicode text", hint=_OTHER_PLACE) from error
         except (apsw.Error, OSError) as error:
             raise self._cannot_open(error) from error
         # One for everything: a new one for each statement would cost as much as a small statement.
