@@ -23,7 +23,7 @@ from mulligan.testing.weather import WEATHER
 from mulligan.testing.workflows import Dice, is_lawful, random_workflow
 
 SRC = Path(__file__).parents[2] / "src"
-CHUNKS, CHUNK = 20, 30
+CHUNKS, CHUNK = 20, 50
 
 
 # -- histories -------------------------------------------------------------------------------------------------------

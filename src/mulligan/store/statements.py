@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -30,16 +31,21 @@ def statements(dialect: Dialect) -> dict[str, str]:
 
 def migrations(dialect: Dialect) -> list[Migration]:
     """Every step that this version of the program knows, in order."""
-    paths = sorted((_HERE / "migrations" / dialect).glob("*.sql"))
-    return [Migration(int(path.name.split("_")[0]), path.read_text(encoding="utf-8")) for path in paths]
+    return [Migration(number, path.read_text(encoding="utf-8")) for number, path in _paths(dialect)]
+
+
+def _paths(dialect: Dialect) -> list[tuple[int, Path]]:
+    names = sorted(os.listdir(_HERE / "migrations" / dialect))
+    return [(int(name.split("_")[0]), _HERE / "migrations" / dialect / name) for name in names if name.endswith(".sql")]
 
 
 def missing(dialect: Dialect, found: int, where: str) -> list[Migration]:
     """What a store at version `found` still needs; one that is ahead of this program is refused."""
-    known = migrations(dialect)
-    if found > known[-1].number:
+    last, _ = _paths(dialect)[-1]
+    if found > last:
         raise StoreRefused(
-            f"{where} was written by a newer Mulligan (schema {found}, this one knows up to {known[-1].number})",
+            f"{where} was written by a newer Mulligan (schema {found}, this one knows up to {last})",
             hint="use the Mulligan that wrote it, or a newer one",
         )
-    return [migration for migration in known if migration.number > found]
+    # Nearly always there is none: then nothing is read.
+    return [] if found == last else [migration for migration in migrations(dialect) if migration.number > found]

@@ -133,7 +133,7 @@ class Simulation:
         return list(chosen), list(chosen.values())
 
     def _moves_now(self) -> int:
-        count = self.rng.choice((5, 40, 120, 250))
+        count = self.rng.choice((5, 30, 80, 160))
         most = self.trouble.moves_max
         return count if most is None else min(count, most - self.moves)
 
