@@ -1,0 +1,75 @@
+"""What a place holds belongs to its status: nothing of an attempt, a delay or a handler is left when that is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan.core.codec import decode_log
+from mulligan.core.events import Entry
+from mulligan.core.evolve import evolve
+from mulligan.core.state import Place, State
+from mulligan.core.workflow import Workflow, decode
+from mulligan.testing.simulator import Simulation
+
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.log.jsonl"))
+
+# What a place that is under way may hold, and the statuses in which it may.
+HELD: dict[str, tuple[Callable[[Place], Any], set[str]]] = {
+    # Of an attempt.
+    "due": (lambda place: place.due, {"running"}),
+    "bindings": (lambda place: place.bindings, {"ready", "running"}),
+    "check": (lambda place: place.phase in ("validating", "finishing"), {"running"}),
+    # Of a retry that is reserved; one that cannot even be scheduled has failed while it was.
+    "retry": (lambda place: place.climb.due, {"backing_off", "running"}),
+    "script": (lambda place: place.climb.is_script_open, {"backing_off"}),
+    # Of a handler that runs.
+    "handler_due": (lambda place: place.climb.handler_due, {"handling"}),
+    "handler_late": (lambda place: place.climb.is_handler_late, {"handling"}),
+    # Of a step that waits for a person.
+    "parked_due": (lambda place: place.climb.parked_due, {"pending_failed"}),
+    "parked_at": (lambda place: place.climb.parked_at, {"pending_failed"}),
+    # What it gave is there while it is checked.
+    "output": (lambda place: place.output, {"running"}),
+    # Of the visit before, and of the end of this one.
+    "recovered_by": (lambda place: place.recovered_by, set()),
+    "last_status": (lambda place: place.last_status, set()),
+    "settled": (lambda place: place.settled, set()),
+    "loop": (lambda place: place.loop_edge is not None, set()),
+}
+
+
+def left_behind(state: State) -> Iterator[tuple[str, str, str]]:
+    """What a place holds although its status is another: its key, its status, and what."""
+    for place in state.places.values():
+        # Items have a shorter life: their commands have the attempts.
+        if place.is_active and place.role != "item":
+            kept = (name for name, (held, statuses) in HELD.items() if held(place) and place.status not in statuses)
+            yield from ((place.key, place.status, name) for name in kept)
+        if place.child and place.child not in state.places:
+            yield place.key, place.status, "child"
+
+
+def after_every_fact(workflow: Workflow, log: list[Entry]) -> list[tuple[int, str, str, str]]:
+    state, found = State(workflow), []
+    for entry in log:
+        evolve(state, entry)
+        found += [(entry.seq, *held) for held in left_behind(state)]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_in_any_history_a_place_holds_what_belongs_to_its_status(seed: int) -> None:
+    simulation = Simulation(f"places {seed}", forks=False).run()
+
+    assert after_every_fact(simulation.workflow, simulation.log) == []
+
+
+@pytest.mark.parametrize("log", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem[:2]}")
+def test_in_an_old_log_a_place_holds_what_belongs_to_its_status(log: Path) -> None:
+    workflow = decode((log.parent / log.name.replace(".log.jsonl", ".workflow.json")).read_bytes())
+
+    assert after_every_fact(workflow, decode_log(log.read_bytes())) == []
