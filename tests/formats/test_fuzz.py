@@ -10,10 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mulligan import StepError
 from mulligan.errors import LanguageError
 from mulligan.formats import json5_text
 from mulligan.formats.torc import kdl
 from mulligan.language.nodes import Refusal, Source, plain
+from mulligan.worker.actions.noetl.templates import filled, shown
 
 JSON5_WORDS = ["{", "}", "[", "]", ",", ":", '"', "'", "\\", "\\u", "\\ud83d", "a", "0x", "1", ".", "e9", "-", "+"]
 JSON5_WORDS += ["//", "/*", "*/", "\n", " ", "true", "NaN", "é", "\u2028", "$"]
@@ -91,3 +93,20 @@ def _numbers(value: Any) -> set[float]:
 def test_a_long_text_that_leads_nowhere_is_refused_at_once(read: Any, text: str) -> None:
     with pytest.raises((Refusal, LanguageError)):
         read(Source(text, "w"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{{ " + "(" * 1500 + "1" + ")" * 1500 + " }}", "this is no template: it is nested too deep"),
+        ("{% if 1 %}" * 150 + "{% endif %}" * 150, "this is no template: it is nested too deep"),
+        ("{{ " + "9" * 5000 + " }}", "this is no template: a number in it is too long"),
+        ("{{ (9 ** 9999) ** 9999 }}", "the sandbox refuses it: the number is too large"),
+        ("{{ (9 ** 9999) * (9 ** 30000) }}", "the sandbox refuses it: the exponent 30000 is too large"),
+    ],
+)
+def test_a_template_that_asks_too_much_of_python_is_refused_in_words(text: str, reason: str) -> None:
+    with pytest.raises(StepError) as refused:
+        filled(text, {})
+
+    assert str(refused.value) == f"'{shown(text)}': {reason}"
