@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -174,8 +175,13 @@ def test_text_may_stand_for_a_file_that_is_not_saved_yet(tmp_path: Path) -> None
     assert found.children["child.yaml"].name == "child"
 
 
-@pytest.mark.parametrize("file", ["a\\0b", "x" * 5000, ".", "/proc/self/mem"])
+@pytest.mark.parametrize("file", ["a\\0b", "x" * 5000, ".", "/proc/self/mem", "/dev/zero", "pipe.yaml"])
 def test_a_name_that_is_no_readable_file_is_refused(tmp_path: Path, file: str) -> None:
     path = write(tmp_path, {"main.yaml": f'steps: [{{step: a, workflow: "{file}"}}]'})
+    os.mkfifo(tmp_path / "pipe.yaml")
 
     assert "error[language." in refused(path)
+
+
+def test_a_file_that_never_ends_is_refused() -> None:
+    assert refused(Path("/dev/zero")) == "error[language.too_large]: zero: the file has more than 64 MiB"

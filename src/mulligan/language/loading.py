@@ -54,9 +54,15 @@ def examine(path: str | Path, *, text: str | None = None, read: Reader = parse) 
 def file_bytes(path: Path) -> bytes:
     """What is in the file. LanguageError where it cannot be read."""
     try:
-        return path.read_bytes()
+        return _beginning(path)
     except OSError as error:
         raise LanguageError([Problem("language.unreadable", _why(error), str(path))]) from None
+
+
+def _beginning(path: Path) -> bytes:
+    """All of a file that is no larger than it may be; of one that never ends, enough to know that it is."""
+    with open(path, "rb") as file:
+        return file.read(FILE_BYTES_MAX + 1)
 
 
 def _built(path: Path) -> Examined:
@@ -157,7 +163,9 @@ class Files:
 
     def _loaded(self, path: Path, real: Path, file: str, node: Node, source: Source) -> Known:
         try:
-            data = path.read_bytes()
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                raise OSError  # what is typed may be a pipe; what a file includes is a file
+            data = _beginning(path)
         except (OSError, ValueError) as error:
             raise source.refuse("include", f"'{file}': {_why(error)}", node) from None
         try:
