@@ -86,7 +86,7 @@ def _hold(account: Account, name: str, options: argparse.Namespace) -> None:
     if name == "calls" and not calls.is_there():
         _say("calls: left out, since there is no strace here")
     elif name in SWEEPS:
-        swept(SWEEPS[name], options.every, account.hold)
+        swept(SWEEPS[name], options.every, account.hold, options.only)
     elif name == "pairs":
         for trial in pairs(options.pairs, options.seed):
             account.hold(trial)
@@ -98,6 +98,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m proof.crashes", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("what", nargs="*", default=list(ALL), help=f"{', '.join(ALL)}, or one trial")
     parser.add_argument("--every", type=int, default=1, help="how many moments lie between two trials of a sweep")
+    parser.add_argument("--only", default="", help="of the sweeps only what has this in its name: openat, after_commit")
     parser.add_argument("--pairs", type=int, default=200, help="how many double crashes on each store")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--minutes", type=float, help="how long at most")

@@ -27,8 +27,8 @@ PASSING = ("tasks", "messages", "timers", "workers", "answers")
 HOME = frozenset({".gitignore", DATABASE, "runs", "artifacts", "workers"})
 # Of the database while somebody reads it, as we do.
 READ = frozenset({f"{DATABASE}-wal", f"{DATABASE}-shm"})
-# What is the same although something failed in the round before.
-RETRIED = ("status", "outputs")
+# What is the same although something has failed that otherwise does not.
+REFUSED = ("status", "outputs")
 RESULTS = (e.AttemptSucceeded, e.AttemptFailed)
 
 
@@ -42,15 +42,15 @@ class Aftermath:
         shown: dict[str, Any],
         expected: dict[str, Any],
         *,
-        is_retried: bool = False,
+        is_refused: bool = False,
         is_left_to_gc: bool = False,
     ) -> None:
         self.stage = stage
         self.service = service
         self.shown = shown
         self.expected = expected
-        # Whether the trouble failed a step, in words, and another round has made up for it.
-        self.is_retried = is_retried
+        # Whether the trouble failed a step, in words, and the ladder or another round has made up for it.
+        self.is_refused = is_refused
         # Whether somebody may have died, or been refused, in the middle of a file: what is left of it is for gc.
         self.is_left_to_gc = is_left_to_gc
 
@@ -69,7 +69,7 @@ class Aftermath:
 
 def the_outcome_is_as_undisturbed(after: Aftermath) -> Iterator[str]:
     found, expected = steady(after.shown), after.expected
-    for name in RETRIED if after.is_retried else sorted({*found, *expected}):
+    for name in REFUSED if after.is_refused else sorted({*found, *expected}):
         if found.get(name) != expected.get(name):
             yield f"'{name}' is {found.get(name)}, and undisturbed it is {expected.get(name)}"
 

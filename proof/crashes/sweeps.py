@@ -37,9 +37,12 @@ SWEEPS = {
 Hold = Callable[[Trial], Tried]
 
 
-def swept(sweep: Sweep, every: int, hold: Hold) -> None:
-    """Hold the trials of a sweep: of each thing the first, and each `every` passes later, until it comes no more."""
-    for store, what in product(sweep.stores, sweep.whats):
+def swept(sweep: Sweep, every: int, hold: Hold, only: str = "") -> None:
+    """Hold the trials of a sweep: of each thing the first, and each `every` passes later, until it comes no more.
+
+    `only` those things that have this in their names.
+    """
+    for store, what in product(sweep.stores, (what for what in sweep.whats if only in what)):
         for nth in count(1, every):
             if not hold(Trial(store, (Trouble(sweep.kind, what, nth),))).is_met:
                 break
