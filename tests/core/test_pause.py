@@ -8,6 +8,7 @@ import pytest
 
 from mulligan.core import effects as fx
 from mulligan.core import events as e
+from mulligan.core import reports as r
 from mulligan.core.turn import fold
 from mulligan.core.workflow import Action, Command, Handler, Map, Triage
 from mulligan.errors import RunFinished
@@ -346,3 +347,14 @@ def test_a_run_that_has_ended_can_be_neither_paused_nor_resumed(verb: str, text:
         getattr(run, verb)()
 
     assert refused.value.render() == text
+
+
+@pytest.mark.parametrize("how", ["resume", "cancel"])
+def test_why_a_run_was_paused_is_forgotten_when_the_pause_is_over(how: str) -> None:
+    run = History(workflow(step("a"))).start().started("a")
+    run.tell(r.PauseRequested(run.clock, by="someone", reason="the disk is full"))
+    assert run.state.run.reason == "the disk is full"
+
+    getattr(run, how)()
+
+    assert (run.status, run.state.run.reason) == ("running", "")

@@ -11,7 +11,7 @@ import pytest
 from mulligan.core.codec import decode_log
 from mulligan.core.events import Entry
 from mulligan.core.evolve import evolve
-from mulligan.core.state import Place, State
+from mulligan.core.state import Place, Run, State
 from mulligan.core.workflow import Workflow, decode
 from mulligan.testing.simulator import Simulation
 
@@ -41,16 +41,32 @@ HELD: dict[str, tuple[Callable[[Place], Any], set[str]]] = {
     "loop": (lambda place: place.loop_edge is not None, set()),
 }
 
+# The same of a run.
+HELD_BY_A_RUN: dict[str, tuple[Callable[[Run], Any], set[str]]] = {
+    "paused_at": (lambda run: run.paused_at, {"paused"}),
+    "held": (lambda run: run.held, {"paused"}),
+    "unstarted": (lambda run: run.unstarted, {"paused"}),
+    "loops": (lambda run: run.loops, {"running", "paused"}),
+    "undoing": (lambda run: run.undoing, {"running", "paused"}),
+    "reason": (lambda run: run.reason, {"paused", "completed", "failed", "cancelled"}),
+    "outputs": (lambda run: run.outputs, {"completed", "failed", "cancelled"}),
+    "degraded": (lambda run: run.degraded, {"completed"}),
+}
+
 
 def left_behind(state: State) -> Iterator[tuple[str, str, str]]:
     """What a place holds although its status is another: its key, its status, and what."""
     for place in state.places.values():
         # Items have a shorter life: their commands have the attempts.
         if place.is_active and place.role != "item":
-            kept = (name for name, (held, statuses) in HELD.items() if held(place) and place.status not in statuses)
-            yield from ((place.key, place.status, name) for name in kept)
+            for name, (held, statuses) in HELD.items():
+                if held(place) and place.status not in statuses:
+                    yield place.key, place.status, name
         if place.child and place.child not in state.places:
             yield place.key, place.status, "child"
+    for name, (held_by, statuses) in HELD_BY_A_RUN.items():
+        if held_by(state.run) and state.run.status not in statuses:
+            yield "the run", state.run.status, name
 
 
 def after_every_fact(workflow: Workflow, log: list[Entry]) -> list[tuple[int, str, str, str]]:

@@ -17,7 +17,7 @@ from .arrivals import arrive, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
 from .lives import LIVES, LIVES_MOVED, afresh, fresh_climb, reset_items
-from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, State, Stop, Undoable
+from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, Run, State, Stop, Undoable
 from .tallies import COUNTED
 from .transitions import PLACE
 from .workflow import END
@@ -94,10 +94,14 @@ def _run_paused(state: State, fact: e.RunPaused, entry: e.Entry) -> None:
 
 def _run_resumed(state: State, fact: e.RunResumed, entry: e.Entry) -> None:
     enter_run(state, fact)
-    state.run.paused_at = None
-    state.run.due = fact.due
-    state.run.held = ()
-    state.run.unstarted = ()
+    run = state.run
+    run.due = fact.due
+    _lift_pause(run)
+
+
+def _lift_pause(run: Run) -> None:
+    """Nothing of a pause is left: neither why it was, nor what it held."""
+    run.paused_at, run.reason, run.held, run.unstarted = None, "", (), ()
 
 
 def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
@@ -110,7 +114,8 @@ def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
     else:
         run.stop = _replace(before, now=before.now or fact.now)
     run.is_time_up = run.is_time_up or fact.cause == "timed_out"
-    run.paused_at, run.loops, run.held, run.unstarted = None, {}, (), ()
+    run.loops = {}
+    _lift_pause(run)
 
 
 def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
