@@ -188,8 +188,9 @@ def _import_and_try(say: Say, project: Project, quarry: Quarry, likeliest: _Like
     source = project.sources[quarry.mutant.module]
     sys.meta_path.insert(0, _Changed(f"{project.package}.{source.module}", source, quarry.mutant))
     killers = likeliest.sorted(quarry)
+    attempt = _Attempt(killers, quarry.patience)
     for files in _helpings(killers):
-        attempt = _Attempt(killers, max(0.0, quarry.patience - time.process_time()))
+        attempt.by = None
         collect([str(project.root / name) for name in files], attempt)
         if attempt.by is None or attempt.by:
             # Where nothing could be collected, the change has shown itself when it was imported.
@@ -229,7 +230,10 @@ class _Attempt:
     def ask(self, session: pytest.Session) -> None:
         items = {item.nodeid: item for item in session.items}
         chosen = [(items[killer.test], killer.seconds) for killer in self.killers if killer.test in items]
+        began = time.process_time()
         self.by = first_to_fail(session, chosen, self.patience)
+        # Collecting is not asking: only that takes patience.
+        self.patience -= time.process_time() - began
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
