@@ -23,6 +23,8 @@ from .watching import Watch
 
 # Beyond its time, a stint may shrink what it has found; then it hangs.
 PATIENCE_SECONDS = 150
+# Below that, its start takes longer than its work.
+GUIDED_SECONDS_MIN = 20
 FOUND = PROJECT / "proof" / "fuzz" / "found"
 
 
@@ -94,14 +96,17 @@ def _shares(targets: list[Target], seconds: float, is_guided: bool) -> Iterator[
     whole = sum(target.share for target in targets)
     for target in targets:
         share = seconds * target.share / whole
-        yield target, (share / 2, share / 2) if is_guided else (share, 0.0)
+        yield target, (share / 2, share / 2) if is_guided and share / 2 >= GUIDED_SECONDS_MIN else (share, 0.0)
 
 
 def _stints(target: Target, share: tuple[float, float], seed: int) -> Iterator[tuple[str, Went, int]]:
     with tempfile.TemporaryDirectory(prefix="fuzz-stint-") as folder:
         yield "hypothesis", stint(target.name, share[0], seed, Path(folder)), 0
         if share[1]:
-            yield ("atheris", *guided.work(target.name, share[1], seed, Path(folder)))
+            try:
+                yield ("atheris", *guided.work(target.name, share[1], seed, Path(folder)))
+            except guided.NotBuilt as reason:
+                say(f"{target.name}: not guided by coverage: {reason}")
 
 
 def stint(target: str, seconds: float, seed: int, folder: Path) -> Went:
