@@ -41,6 +41,7 @@ SOMETIMES = {
     "pause": 2,
     "resume": 4,
     "retry": 2,
+    "fork": 1,
     "ask_nonsense": 2,
     "crash": 3,
     "wrong_clock": 3,

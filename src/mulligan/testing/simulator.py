@@ -237,6 +237,10 @@ class Simulation:
         return self.world.onlooker.runs[RUN_ID].state
 
     @property
+    def status(self) -> str:
+        return self.state.run.status
+
+    @property
     def log(self) -> list[Entry]:
         """Of the run that was started first."""
         return self.world.onlooker.runs[RUN_ID].log

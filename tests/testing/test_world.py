@@ -1,0 +1,205 @@
+"""The simulated world is what it says: stores that fail as asked, processes that die, are stopped, leave, are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mulligan.core.workflow import Action
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import WorkerRecord
+from mulligan.testing.clock import START, JumpingClock, WallClock
+from mulligan.testing.databases import DATABASES, LEASE_SECONDS
+from mulligan.testing.faults import Crash
+from mulligan.testing.history import step, workflow
+from mulligan.testing.process import Process
+from mulligan.testing.trouble import STORE_KINDS, StoreKind, Trouble
+from mulligan.testing.weather import WEATHER, weathered
+from mulligan.testing.world import World
+
+TWO = workflow(step("a"), step("b", needs=["a"]))
+
+
+# -- clocks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_is_set_shows_another_time_and_as_much_time_passes() -> None:
+    common = JumpingClock()
+    wall = WallClock(common)
+
+    wall.set_wrong(-50)
+    common.advance(10)
+
+    assert (wall.now() - START).total_seconds() == -40
+    assert wall.monotonic() == 10
+
+
+# -- the store in between --------------------------------------------------------------------------------------------
+
+
+class Sky:
+    """One kind of weather for every call; notes what it was asked for."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.seen: list[str] = []
+
+    def strikes(self, method: str) -> str:
+        return self.kind
+
+    def meanwhile(self) -> None:
+        self.seen.append("meanwhile")
+
+    def hold_up(self) -> None:
+        self.seen.append("held up")
+
+    def while_busy(self, call: Callable[[], Any]) -> Any:
+        self.seen.append("busy")
+        return call()
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "is_written", "seen"),
+    [
+        ("", None, True, []),
+        ("lost_call", StoreUnavailable, False, []),
+        ("lost_answer", StoreUnavailable, True, []),
+        ("crash_before", Crash, False, []),
+        ("crash_after", Crash, True, []),
+        ("busy", None, True, ["busy"]),
+        ("slow", None, True, ["held up", "meanwhile"]),
+        ("meanwhile", None, True, ["meanwhile", "meanwhile"]),
+    ],
+)
+def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool, seen: list[str]) -> None:
+    sky, plain = Sky(kind), DATABASES["memory"]().open(JumpingClock())
+    store = weathered(plain, sky)
+
+    if error is None:
+        store.register(WorkerRecord("w", "here", 1))
+    else:
+        with pytest.raises(error):
+            store.register(WorkerRecord("w", "here", 1))
+
+    assert bool(plain.workers()) == is_written
+    assert sky.seen == seen
+
+
+def test_every_kind_of_weather_is_tested() -> None:
+    tested = {"lost_call", "lost_answer", "crash_before", "crash_after", "busy", "slow", "meanwhile"}
+
+    assert set(WEATHER) == tested
+
+
+def test_sqlite_that_is_busy_says_so_itself() -> None:
+    database = DATABASES["sqlite"]()
+    store = database.open(JumpingClock())
+
+    with pytest.raises(StoreUnavailable, match="is locked by another process"), database.busy():
+        store.register(WorkerRecord("w", "here", 1))
+
+    store.register(WorkerRecord("w", "here", 1))
+    assert [one.name for one in store.workers()] == ["w"]
+
+
+@pytest.mark.parametrize("kind", STORE_KINDS)
+def test_who_opens_a_database_sees_what_others_have_written(kind: StoreKind) -> None:
+    database = DATABASES[kind]()
+    one, other = database.open(JumpingClock()), database.open(JumpingClock())
+    before = database.version()
+
+    one.register(WorkerRecord("w", "here", 1))
+
+    assert [worker.name for worker in other.workers()] == ["w"]
+    assert database.version() != before
+    assert list(database.look().workers) == ["w"]
+
+
+def test_two_worlds_on_sqlite_know_nothing_of_each_other() -> None:
+    one, other = DATABASES["sqlite"](), DATABASES["sqlite"]()
+
+    one.open(JumpingClock()).register(WorkerRecord("w", "here", 1))
+
+    assert other.look().workers == {}
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+def make(kind: StoreKind) -> World:
+    return World(7, Trouble(store=kind))
+
+
+def started(world: World, **fields: Any) -> Process:
+    process = world.start(4, **fields)
+    world.act(process)
+    return process
+
+
+def act_until_gone(world: World, process: Process, rounds: int = 20) -> None:
+    while not process.has_left and (rounds := rounds - 1):
+        world.act(process)
+
+
+def run_for(world: World, process: Process, rounds: int = 10) -> None:
+    for _ in range(rounds):
+        world.act(process)
+        world.look()
+
+
+@pytest.mark.parametrize("kind", STORE_KINDS)
+def test_what_a_process_that_died_had_is_found_and_taken_over(kind: StoreKind) -> None:
+    world = make(kind)
+    dead = started(world)
+    world.look()
+    world.create(TWO, dead)
+    run_for(world, dead, 2)
+    assert [task.worker for task in world.database.look().leases] == [dead.name]
+
+    world.drop(dead)
+    world.clock.advance(LEASE_SECONDS + 1)
+    heir = started(world)
+    run_for(world, heir)
+
+    assert [task.worker for task in world.held.leases] == [heir.name]
+    assert list(world.held.workers) == [heir.name]
+
+
+@pytest.mark.parametrize("kind", STORE_KINDS)
+def test_a_process_that_leaves_takes_its_name_with_it(kind: StoreKind) -> None:
+    world = make(kind)
+    process = started(world)
+
+    process.is_leaving = True
+    act_until_gone(world, process)
+
+    assert process.has_left
+    assert (world.processes, world.database.look().workers) == ([], {})
+
+
+def test_a_process_that_was_stopped_for_too_long_comes_back_under_another_name() -> None:
+    world = make("shared")
+    stopped, other = started(world), started(world)
+    name = stopped.name
+
+    world.clock.advance(LEASE_SECONDS + 1)
+    world.act(other)
+    assert name not in world.database.look().workers
+    world.act(stopped)
+    world.act(stopped)
+
+    assert stopped.name != name
+    assert stopped.name in world.database.look().workers
+
+
+def test_a_process_that_drives_one_run_leaves_when_that_has_ended() -> None:
+    world = make("memory")
+    run_id = world.create(workflow(step("a", action=Action("wait", {"seconds": 0}))))
+    process = started(world, root_run_id=run_id)
+
+    act_until_gone(world, process)
+
+    assert process.has_left
+    assert world.database.look().runs[run_id].has_ended
