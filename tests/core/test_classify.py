@@ -371,6 +371,15 @@ def test_a_step_with_warnings_completes_and_shows_them() -> None:
     assert run.ended.degraded is False
 
 
+def test_a_step_that_failed_keeps_the_warnings_of_all_its_attempts() -> None:
+    run = History(workflow(step("a", rules=retry(1)))).start()
+
+    run.fail("a", reported=({"code": "SLOW", "severity": "warning"},))
+    run.fail("a", reported=({"code": "HOT", "severity": "warning"},))
+
+    assert [warning.code for warning in run["a"].warnings] == ["SLOW", "HOT"]
+
+
 def test_a_warning_says_where_and_when_it_was_given() -> None:
     run = History(workflow(step("a", rules=retry(1)))).start().wait(5)
     run.fail("a")

@@ -152,6 +152,23 @@ def test_a_handler_runs_again_for_an_attempt_that_a_person_asked_for():
     assert run.queued == ["a.on_failure@2.0"]
 
 
+def test_a_handler_that_runs_again_has_no_output_of_the_last_time():
+    tidy = Handler((command("tidy", continue_on_error=True),), strategy="cleanup")
+    run = run_of(tidy, triage=Triage(when="always")).fail("a").ok("a.on_failure@1.0", output="old")
+
+    run.classify("a", "retry").fail("a").fail("a.on_failure@2.0")
+
+    assert [fact.output for fact in run.facts(e.HandlerSucceeded)] == ["old", None]
+
+
+def test_a_handler_without_rerun_leaves_the_rules_to_a_later_attempt():
+    run = run_of(handler(strategy="cleanup"), rules=(Rule(exit_codes=(7,)),), triage=Triage(when="always"))
+
+    run.fail("a").ok("a.on_failure@1.0").classify("a", "retry").fail("a", 7)
+
+    assert [fact.attempt for fact in run.facts(e.RetryScheduled)] == [3]
+
+
 def test_a_recovery_that_leads_nowhere_is_not_recovered_again():
     """The handler succeeds, but no edge holds: that failure is of the same attempt, and the handler had its turn."""
     flow = workflow(step("a", on_failure=handler("fix"), no_match="fail", next=[edge("b", when="w")]), step("b"))

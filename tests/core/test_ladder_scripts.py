@@ -283,3 +283,31 @@ def _make(run: History, move: str) -> None:
         {"lose": run.lose, "interrupt": run.interrupt}.get(move, lambda key: run.fail(key, 10 if "10" in move else 1))(
             "a"
         )
+
+
+@pytest.mark.parametrize(
+    ("script", "is_told"),
+    [
+        (Command(action=Action("agent", {"prompt": "what went wrong?"})), True),
+        # What a program prints is no advice.
+        (command("clear"), False),
+    ],
+)
+def test_only_an_agent_advises_the_next_attempt_of_an_agent(script, is_told):
+    rule = Rule(any=True, recovery_script=script)
+    flow = workflow(step("a", action=Action("agent", {"prompt": "mend it"}), rules=(rule,)))
+
+    run = History(flow).start().fail("a").ok("a.script@1", output={"content": "look at the disk"})
+
+    assert (run.facts(e.AttemptScheduled)[-1].summary == "look at the disk") is is_told
+
+
+def test_advice_is_for_the_next_attempt_alone():
+    advisor = Command(action=Action("agent", {"prompt": "what went wrong?"}))
+    rules = Rule(exit_codes=(1,), recovery_script=advisor), Rule(any=True)
+    flow = workflow(step("a", action=Action("agent", {"prompt": "mend it"}), rules=rules))
+    run = History(flow).start().fail("a").ok("a.script@1", output={"content": "look at the disk"})
+
+    run.fail("a", 2)
+
+    assert "look at the disk" not in run.facts(e.AttemptScheduled)[-1].summary
