@@ -42,15 +42,12 @@ class Aftermath:
         shown: dict[str, Any],
         expected: dict[str, Any],
         *,
-        is_refused: bool = False,
         is_left_to_gc: bool = False,
     ) -> None:
         self.stage = stage
         self.service = service
         self.shown = shown
         self.expected = expected
-        # Whether the trouble failed a step, in words, and the ladder or another round has made up for it.
-        self.is_refused = is_refused
         # Whether somebody may have died, or been refused, in the middle of a file: what is left of it is for gc.
         self.is_left_to_gc = is_left_to_gc
 
@@ -58,6 +55,12 @@ class Aftermath:
     def logs(self) -> dict[int, list[e.Entry]]:
         """Of the run, and of those that it called."""
         return {run.run_id: list(self.service.events(run.run_id)) for run in self.service.runs(limit=100)}
+
+    @cached_property
+    def is_refused(self) -> bool:
+        """Whether a disk refused something to a step, which failed in words; the ladder or a round made up for it."""
+        facts = (entry.fact for log in self.logs.values() for entry in log)
+        return self.is_left_to_gc and any(_is_refusal(fact) for fact in facts)
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -90,6 +93,8 @@ def the_logs_replay_to_the_tables(after: Aftermath) -> Iterator[str]:
 
 
 def everything_was_done(after: Aftermath) -> Iterator[str]:
+    if after.is_refused:
+        return  # not what failed before it was begun
     for (name, item, visit), missing in sorted((DONE_ONCE - done(after.stage)).items()):
         yield f"'{name}' (item {item}, visit {visit}) was done {missing} times too few"
 
@@ -112,7 +117,7 @@ def every_result_was_worked_for(after: Aftermath) -> Iterator[str]:
         begun, ended = (_times(after.lines, run_id, verb) for verb in ("start", "end"))
         started = {fact.place for fact in _facts(log, (e.AttemptStarted,)) if fact.worker}
         scheduled = Counter(fact.place for fact in _facts(log, (e.AttemptScheduled,)))
-        results = Counter(fact.place for fact in _facts(log, RESULTS))
+        results = Counter(fact.place for fact in _facts(log, RESULTS) if not _is_refusal(fact))
         for place in sorted({*started, *begun}):
             if results[place] > ended[place]:
                 yield f"run {run_id}: '{place}' has {results[place]} results, and came to its end {ended[place]} times"
@@ -237,6 +242,11 @@ _NAMES = ("name", "path")
 
 def _facts(log: Sequence[e.Entry], kinds: tuple[type, ...]) -> list[Any]:
     return [entry.fact for entry in log if isinstance(entry.fact, kinds)]
+
+
+def _is_refusal(fact: e.Fact) -> bool:
+    """An attempt that could not be started, or whose output could not be kept."""
+    return isinstance(fact, e.AttemptFailed) and fact.failure.code == "EXCEPTION"
 
 
 def _times(lines: Sequence[Line], run_id: int, verb: str) -> Counter[str]:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 # Of the process that drives a run: its logs, artifacts, side files, lock, pipes. SQLite's own calls are among them.
 FAULTS = (
@@ -25,21 +26,16 @@ def attach(pid: int, what: str, nth: int, told: Path) -> subprocess.Popen[bytes]
     """From now on the calls of a process are counted, and what is done to one is told in a file."""
     call, outcome = what.split(".")
     effect = "signal=KILL" if outcome == "KILL" else f"error={outcome}"
-    expression = f"inject={_names(call)}:{effect}:when={nth}"
-    return subprocess.Popen(
-        ["strace", "-p", str(pid), "-o", told, "-e", f"trace={_names(call)}", "-e", expression],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        # It ends with the process that it watches; Ctrl-C is not for it.
-        start_new_session=True,
-    )
-
-
-def wait_to_be_counted() -> None:
-    """Let nothing happen in this process before somebody looks."""
-    while "TracerPid:\t0\n" in Path("/proc/self/status").read_text():
+    expressions = ("-e", f"trace={_names(call)}", "-e", f"inject={_names(call)}:{effect}:when={nth}")
+    # It ends with the process that it watches; Ctrl-C is not for it.
+    counter = subprocess.Popen(["strace", "-p", str(pid), "-o", told, *expressions], start_new_session=True, **_SILENT)
+    status = Path(f"/proc/{pid}/status")
+    while counter.poll() is None and "TracerPid:\t0\n" in status.read_text():
         time.sleep(_LOOK_SECONDS)
+    return counter
+
+
+_SILENT: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
 
 
 def was_met(told: Path) -> bool:

@@ -29,18 +29,28 @@ from proof.crashes.disk import FaultyDisk, die
 def serve() -> None:
     for line in sys.stdin:
         order = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            become(order)
-        is_counted = order["kind"] == "call"
-        counter = calls.attach(pid, order["what"], order["nth"], Path(order["met"])) if is_counted else None
-        _, status = os.waitpid(pid, 0)
-        if counter is not None:
-            counter.wait()
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(os.waitstatus_to_exitcode(carried_out(order)), flush=True)
 
 
-def become(order: dict[str, Any]) -> None:
+def carried_out(order: dict[str, Any]) -> int:
+    """How the process of the command line ended."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        become(order, reader)
+    is_counted = order["kind"] == "call"
+    counter = calls.attach(pid, order["what"], order["nth"], Path(order["met"])) if is_counted else None
+    # It begins when whoever counts its calls is there.
+    os.write(writer, b"!")
+    _, status = os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(writer)
+    if counter is not None:
+        counter.wait()
+    return status
+
+
+def become(order: dict[str, Any], gate: int) -> None:
     """This process is the command line from now on."""
     for fd, path, flags in ((0, os.devnull, os.O_RDONLY), (1, order["out"], WRITTEN), (2, order["err"], WRITTEN)):
         os.dup2(os.open(path, flags, 0o600), fd)
@@ -49,6 +59,7 @@ def become(order: dict[str, Any]) -> None:
     if order["kind"]:
         expect(order["kind"], order["what"], order["nth"], Path(order["met"]))
     sys.argv = ["mulligan", *order["words"]]
+    os.read(gate, 1)
     main.main()
 
 
@@ -59,9 +70,7 @@ def expect(kind: str, what: str, nth: int, met: Path) -> None:
     """Lay out what is to happen to this process. Whether it came is told by a file."""
     if kind == "disk":
         DISKS.append(FaultyDisk(what, nth, met.touch))
-    elif kind == "call":
-        calls.wait_to_be_counted()
-    else:
+    elif kind in FATES:
         fault_listeners.append(Fate(what, nth, met, FATES[kind]).passed)
 
 

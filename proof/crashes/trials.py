@@ -142,14 +142,11 @@ class Play:
 
     def _looked_at(self, service: Service, ended: Ended, expected: dict[str, Any], *, is_refused: bool) -> list[str]:
         """What is wrong. Where a disk refused something a step may have failed, in words; then another round helps."""
-        failures = ended.shown.get("failures", [])
-        options = {"is_refused": is_refused and _has_failed_for_it(failures), "is_left_to_gc": is_refused}
         if is_refused and ended.shown.get("status") == "failed":
             ended = self._run("retry", str(ended.shown["run_id"]), "--follow", "--json")
         if not ended.shown:
             return [f"its end is not shown: {ended.code}: {ended.said}"]
-        unclear = [f"a failure that says nothing: {one}" for one in failures if not one["message"]]
-        return unclear + complaints(Aftermath(self._stage, service, ended.shown, expected, **options))
+        return complaints(Aftermath(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused))
 
     def _brought_to_its_end(self, service: Service) -> Ended:
         for _ in range(RESUMES_MAX):
@@ -182,9 +179,3 @@ class Play:
 
 def _is_refused(trial: Trial) -> bool:
     return bool({trouble.kind for trouble in trial.troubles} & REFUSING)
-
-
-def _has_failed_for_it(failures: list[dict[str, Any]]) -> bool:
-    """Whether a step failed that could not be started, or whose output could not be kept. No bug of ours is that."""
-    codes = {failure["code"] for failure in failures}
-    return "EXCEPTION" in codes and "INTERNAL" not in codes
