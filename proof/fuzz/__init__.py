@@ -1,11 +1,15 @@
 """Inputs that nobody in their right mind would write, by the million: each is taken, or refused in words.
 
-targets     what is fuzzed: a function from bytes to None each, with seeds and words; raises where something is wrong
-seeds       good and bad inputs from examples/, docs/ and the tests, to be changed
-mutation    one change after the other, from a seed of chance
-watching    one input under watch: its time, and that nothing of it is executed
-stint       one target, for a while, in a process of its own
-guided      the same, guided by coverage (atheris), where that can be built
-shrinking   the smallest input that still shows what was found
-bombs       small inputs that stand for large work, under limits of memory and time
+- `targets`: what is fuzzed, by name: a function from bytes to None each, that raises where something is wrong. They
+  are in `reading` (files), `texts` (short texts), `shells` (programs that meet values) and `records` (what we write).
+- `sentences`: what a refusal must be.
+- `seeds`, `samples`: what to begin with: the examples, the pages and the refusals of the tests; and short ones.
+- `mutation`: one change after the other, from a number of chance.
+- `watching`: one input under watch: its time, and that nothing of it is executed.
+- `stint`: one target for a while, in a process of its own (hypothesis).
+- `guided`, `guided_stint`: the same, guided by coverage (atheris), where that can be built.
+- `shrinking`: the smallest input that still shows what was found.
+- `bombs`: small inputs that stand for large work, under limits of memory and time.
+
+What is found becomes a file in tests/proof/found, called TARGET.what-it-is, and is tried by the tests from then on.
 """
