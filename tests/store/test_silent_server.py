@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from threading import Thread
 
+import psycopg
 import pytest
 
 from mulligan.core import reports as r
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import NewRun, WorkerRecord
 from mulligan.store.postgres import PostgresStore
+from mulligan.store.postgres_pipeline import SQL
 from proof.chaos.proxy import Proxy
+from proof.stage import wait_until
 
 LEASE_SECONDS = 1.0
 WORKER = WorkerRecord("one", "here", 1)
@@ -64,6 +68,27 @@ def test_who_has_given_up_a_silent_connection_goes_on_with_a_new_one(store: Post
     turns = store.create([RUN], "one")
 
     assert (is_known, [turn.holder for turn in turns]) == (True, ["one"])
+
+
+def test_to_make_the_tables_may_take_longer_than_a_lease(schema_url: str) -> None:
+    opened: list[PostgresStore] = []
+    opening = Thread(target=lambda: opened.append(PostgresStore(schema_url, lease_seconds=LEASE_SECONDS)))
+    with psycopg.connect(schema_url) as other:
+        other.execute(SQL["lock_schema"])
+
+        opening.start()
+        with psycopg.connect(schema_url, autocommit=True) as onlooker:
+            wait_until(lambda: onlooker.execute(WAITS_FOR_LONG, [LEASE_SECONDS + 0.5]).fetchall(), "it does not wait")
+    opening.join()
+
+    assert [store.workers() for store in opened] == [[]]
+    opened[0].close()
+
+
+WAITS_FOR_LONG = """
+SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND NOT granted AND clock_timestamp() - xact_start > make_interval(secs => %s)
+"""
 
 
 def test_a_statement_that_is_prepared_for_the_first_time_is_given_up_too(store: PostgresStore, proxy: Proxy) -> None:

@@ -29,6 +29,14 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 25_000,
     "application_name": "mulligan",
 }
+# How much of a lease a transaction may last, and do nothing in between.
+_LIMITS = {
+    "idle_in_transaction_session_timeout": 1 / 6,
+    # What takes longer was given up by the others anyway. Servers before 17 do not know it.
+    "transaction_timeout": 1,
+}
+# How long the tables may take to be made, or brought up to date.
+_MIGRATION_SECONDS_MAX = 3600.0
 # Somebody else's transaction stood in the way, and ours was taken back: it can be done again.
 _AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
 _TRIES_MAX = 5
@@ -162,7 +170,8 @@ class PostgresLink:
             if schema is None:
                 raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
             self._migrate()
-            return schema
+        self.connected().patience_seconds = self._lease_seconds
+        return schema
 
     def _connect(self) -> PatientConnection:
         given = conninfo_to_dict(self._url)
@@ -179,18 +188,15 @@ class PostgresLink:
 
         Soon enough that they do not miss their own heartbeats.
         """
-        limits = {
-            "idle_in_transaction_session_timeout": self._lease_seconds / 6,
-            # What takes longer was given up by the others anyway. Servers before 17 do not know it.
-            "transaction_timeout": self._lease_seconds,
-        }
-        for name, seconds in limits.items():
+        for name, share in _LIMITS.items():
+            seconds = self._lease_seconds * share
             connection.execute(
                 "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s", (f"{seconds * 1000:.0f}", name)
             )
 
     def _migrate(self) -> None:
         if self._missing():
+            self._take_time()
             # Whoever waits here finds that another process has done it.
             self.ask("lock_schema")
             for number, sql in self._missing():
@@ -198,6 +204,12 @@ class PostgresLink:
                 self.ask("create_schema_version")
                 self.ask("delete_schema_version")
                 self.ask("insert_schema_version", number)
+
+    def _take_time(self) -> None:
+        """In this transaction: large tables are not changed within a lease, and no worker here is up yet to miss it."""
+        self.connected().patience_seconds = _MIGRATION_SECONDS_MAX
+        for name in _LIMITS:
+            self.connected().execute("SELECT set_config(name, '0', true) FROM pg_settings WHERE name = %s", [name])
 
     def _missing(self) -> list[Any]:
         _, has_version = self.ask("schema")[0]
