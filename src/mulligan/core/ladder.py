@@ -426,8 +426,6 @@ def step_failed(now: Now, place: Place, failure: Failure, chosen: Route) -> e.St
 
 
 def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: bool) -> tuple[int, ...]:
-    if now.state.run.stop is not None:
-        return ()
     taken = set(alert_edges(now.state, place, failure))
     if is_doomed(place, failure):
         # No route, but a bell may ring: nobody should sleep through the worst.
