@@ -66,6 +66,17 @@ def test_what_was_undone_runs_again() -> None:
     assert run.status == "completed"
 
 
+def test_what_was_undone_in_an_earlier_round_binds_end_no_more() -> None:
+    end = step("end", action=shell("judge"))
+    run = run_of(step("a", undo=command("undo")), step("b", needs=["a"]), end=end).ok("a").fail("b").ok("a.undo@1")
+    run.ok("end", output={"status": "completed"})
+    assert run.status == "failed"
+
+    run.retry().fail("a").ok("end", output={"status": "completed", "reason": "good enough"})
+
+    assert (run.status, run["a"].is_undone) == ("completed", False)
+
+
 def test_what_could_not_be_undone_runs_again_as_well_and_is_not_undone_twice() -> None:
     run = run_of(step("a", undo=command("undo")), step("b", needs=["a"])).ok("a").fail("b").fail("a.undo@1")
 

@@ -8,6 +8,8 @@ import pytest
 
 from mulligan.core import effects as fx
 from mulligan.core import events as e
+from mulligan.core import reports as r
+from mulligan.core.state import Stop
 from mulligan.core.tasks import task
 from mulligan.core.turn import fold
 from mulligan.core.workflow import Action, Command, Handler, Map, Triage, Workflow
@@ -457,6 +459,20 @@ def test_a_second_cancel_says_nothing_new() -> None:
     run.cancel()
 
     assert run.follows == []
+
+
+def test_an_operators_word_outweighs_the_reasons_of_the_engine_and_the_first_word_stands() -> None:
+    run = run_of(step("a"), step("b"), fail_fast="always", timeout=60.0).started("a").started("b").fail("a")
+    assert run.state.run.stop == Stop("failed_fast", reason="EXIT_NONZERO in 'a'")
+
+    run.cancel(reason="enough")
+    assert run.state.run.stop == Stop("cancelled", by="someone", reason="enough")
+
+    run.tell(r.CancelRequested(run.clock, by="another", now=True))
+    assert run.state.run.stop == Stop("cancelled", now=True, by="someone", reason="enough")
+
+    run.wait(60)
+    assert run.state.run.stop == Stop("cancelled", now=True, by="someone", reason="enough")
 
 
 def test_now_after_cancel_stops_the_cleanup_that_runs_and_skips_undo() -> None:
