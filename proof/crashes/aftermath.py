@@ -245,8 +245,8 @@ def _facts(log: Sequence[e.Entry], kinds: tuple[type, ...]) -> list[Any]:
 
 
 def _is_refusal(fact: e.Fact) -> bool:
-    """An attempt that could not be started, or whose output could not be kept."""
-    return isinstance(fact, e.AttemptFailed) and fact.failure.code == "EXCEPTION"
+    """An attempt whose files cannot be written, or whose output cannot be kept or read: it says so."""
+    return isinstance(fact, e.AttemptFailed) and " cannot be " in fact.failure.message
 
 
 def _times(lines: Sequence[Line], run_id: int, verb: str) -> Counter[str]:
