@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mulligan.core.workflow import Action
 from mulligan.testing.clock import START
+from mulligan.testing.history import History, step, workflow
 from mulligan.testing.holdings import HeldBreaker, HeldMessage, HeldRun, HeldTask, Holdings
 from mulligan.testing.store_promises import (
     STORE_PROMISES,
@@ -18,6 +20,7 @@ from mulligan.testing.store_promises import (
     promise_2_a_new_holder_has_a_new_fence,
     promise_2_no_token_is_used_twice,
     promise_4_no_attempt_is_leased_twice,
+    promise_6_what_is_stopped_stops_its_children,
     promise_7_a_breaker_hears_of_its_probe,
     promise_7_every_lease_has_a_holder,
     promise_7_every_turn_has_a_holder,
@@ -198,6 +201,18 @@ def test_what_is_well_is_not_complained_about(before: Holdings, now: Holdings) -
 
     for promise in STORE_PROMISES:
         promise(known, now)
+
+
+def test_a_child_run_that_is_not_stopped_with_its_parent_is_found() -> None:
+    calling = workflow(step("call", action=Action("workflow", {"file": "child.yaml"})))
+    parent, child = History(calling).start().cancel(), History(workflow(step("a"))).start()
+    called = replace(RUN, run_id=2, parent_run_id=1, parent_place="call", parent_attempt=1)
+
+    with pytest.raises(AssertionError) as raised:
+        promise_6_what_is_stopped_stops_its_children(parent.state, child.state, called)
+
+    assert str(raised.value) == "promise 6: 'call' of run 1 was asked to end, and run 2, which it calls, was not"
+    promise_6_what_is_stopped_stops_its_children(parent.state, child.cancel().state, called)
 
 
 def test_a_lost_probe_is_still_excused_when_its_run_has_another_round() -> None:

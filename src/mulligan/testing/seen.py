@@ -75,6 +75,8 @@ class Seen:
         self.has_kept = False
         self.taken: set[str] = set()
         self.outcomes: dict[str, str] = {}
+        # Steps that have ever come to something that a fork may keep.
+        self.done: set[str] = set()
         self.ends: dict[tuple[str, int], str] = {}
         self.failures: list[e.StepFailed] = []
         self.looped_to: set[str] = set()
@@ -131,6 +133,7 @@ def story(entries: list[e.Entry]) -> str:
 def _started(seen: Seen, fact: e.RunStarted, entry: e.Entry) -> None:
     seen.begin_round(1)
     seen.has_kept = bool(fact.kept)
+    seen.done.update(kept.step for kept in fact.kept)
 
 
 def _reopened(seen: Seen, fact: e.RunReopened, entry: e.Entry) -> None:
@@ -160,6 +163,8 @@ def _step_ended(seen: Seen, fact: e.StepCompleted | e.StepFailed | e.StepCancell
     seen.forget_climb(fact.step)
     seen.end_ended += fact.step == END
     seen.outcomes[fact.step] = seen.ends[fact.step, fact.visit] = _outcome(fact)
+    if seen.outcomes[fact.step] in ("completed", "allowed"):
+        seen.done.add(fact.step)
     if isinstance(fact, e.StepCompleted):
         seen.completed[fact.step, fact.visit] = entry.seq
     if isinstance(fact, e.StepFailed):
@@ -178,10 +183,12 @@ def _outcome(fact: e.StepCompleted | e.StepFailed | e.StepCancelled) -> str:
 
 def _passed_over(seen: Seen, fact: e.StepSkipped | e.StepRestored, entry: e.Entry) -> None:
     seen.outcomes[fact.step] = "skipped"
+    seen.done.add(fact.step)
 
 
 def _stood_in(seen: Seen, fact: e.StepStoodIn, entry: e.Entry) -> None:
     seen.outcomes[fact.step] = "stood_in"
+    seen.done.add(fact.step)
     seen.repaired.add((fact.step, seen.visits.get(fact.step, 0)))
     seen.taken.update(f"{fact.step}#{index}" for index in fact.taken)
 

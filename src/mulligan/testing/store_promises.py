@@ -10,6 +10,8 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable
 from urllib.parse import quote
 
+from ..core.state import State
+from ..core.transitions import RUN_ENDED
 from .holdings import HeldBreaker, HeldRun, HeldTask, Holdings, TaskKey
 
 
@@ -76,6 +78,18 @@ def promise_4_no_attempt_is_leased_twice(known: Known, held: Holdings) -> None:
         before = known.tokens.get(lease.key, lease.ticket)
         if before != lease.ticket:
             raise AssertionError(f"promise 4: {lease} was leased with token {before}, and again with {lease.ticket}")
+
+
+# -- 6: a run that is stopped stops what it has called ---------------------------------------------------------------
+
+
+def promise_6_what_is_stopped_stops_its_children(parent: State, child: State, called: HeldRun) -> None:
+    """Asked when both have read all that they were told."""
+    place = parent.places.get(called.parent_place)
+    is_asked = place is not None and (place.attempt, place.phase) == (called.parent_attempt, "stopping")
+    if is_asked and child.run.status not in RUN_ENDED and child.run.stop is None:
+        where = f"'{called.parent_place}' of run {called.parent_run_id}"
+        raise AssertionError(f"promise 6: {where} was asked to end, and run {called.run_id}, which it calls, was not")
 
 
 # -- 7: nothing outlives its holder ----------------------------------------------------------------------------------

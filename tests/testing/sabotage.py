@@ -1,0 +1,381 @@
+"""Deliberate defects in engine, stores and core, one at a time and for a while: a simulation must find each.
+
+A defect is a function that replaces one of the product's, which it gets as `real`. Nothing of the product is edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from mulligan.core import breaker, converge, decide, effects, flow, ladder, life, scope
+from mulligan.core import events as e
+from mulligan.engine import drive, engine
+from mulligan.engine.at_work import AtWork
+from mulligan.ports import Commit
+from mulligan.store import gate, memory, sqlite_commit
+from mulligan.store.memory import MemoryStore
+from mulligan.store.memory_shelf import Shelf
+from mulligan.store.sqlite import SqliteStore
+from mulligan.store.sqlite_tickets import SQL
+
+Replacement = Callable[[Any], Any]
+
+
+class Defect(msgspec.Struct, frozen=True):
+    """What is replaced, where, and by what."""
+
+    where: Any
+    name: Any
+    made: Replacement
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        is_item = isinstance(self.where, dict)
+        real = self.where[self.name] if is_item else vars(self.where)[self.name]
+        put = self.where.__setitem__ if is_item else lambda name, new: setattr(self.where, name, new)
+        put(self.name, self.made(real))
+        try:
+            yield
+        finally:
+            put(self.name, real)
+
+
+DEFECTS: dict[str, Defect] = {}
+
+
+def defect(where: Any, name: Any) -> Callable[[Replacement], Replacement]:
+    """Note a defect under the sentence that its function's docstring is."""
+
+    def noted(made: Replacement) -> Replacement:
+        assert made.__doc__ is not None
+        DEFECTS[made.__doc__] = Defect(where, name, made)
+        return made
+
+    return noted
+
+
+def commits(store: type, **less: Any) -> Replacement:
+    """A store's `commit` that writes these fields instead of what it was given."""
+
+    def made(real: Any) -> Any:
+        def commit(self: Any, wanted: list[Commit]) -> Any:
+            return real(self, [replace(one, **less) for one in wanted])
+
+        return commit
+
+    return made
+
+
+def _less(store: type, sentence: str, **fields: Any) -> None:
+    DEFECTS[sentence] = Defect(store, "commit", commits(store, **fields))
+
+
+_less(MemoryStore, "a commit forgets its timers", timers=())
+_less(MemoryStore, "a commit forgets what it queues", queued=())
+_less(MemoryStore, "a commit forgets to tell another run", told=())
+_less(MemoryStore, "a commit forgets to tell the child runs", told_children=())
+_less(MemoryStore, "a commit forgets what it stops", stopped=())
+_less(MemoryStore, "a commit forgets what its breakers count", counted=())
+_less(MemoryStore, "a commit writes the log and not the rows", rows=())
+_less(SqliteStore, "the last commit of a round is none", is_last=False)
+_less(SqliteStore, "a commit starts no child runs that it was to start", children=())
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------
+
+
+@defect(MemoryStore, "commit")
+def _(real: Any) -> Any:
+    """a message is drained, and who asked gets no answer"""
+
+    def commit(self: MemoryStore, wanted: list[Commit]) -> Any:
+        return real(self, [replace(one, drained=[(id_, None) for id_, _ in one.drained]) for one in wanted])
+
+    return commit
+
+
+@defect(sqlite_commit, "_write_rows")
+def _(real: Any) -> Any:
+    """on SQLite a row that goes is kept"""
+
+    def write_rows(db: Any, commit: Commit) -> None:
+        real(db, replace(commit, rows=[row for row in commit.rows if row[3] is not None]))
+
+    return write_rows
+
+
+@defect(SQL, "drain")
+def _(real: Any) -> Any:
+    """on SQLite a message that came meanwhile goes with those that were read"""
+    return "DELETE FROM messages WHERE run_id = (SELECT run_id FROM messages WHERE id = ?)"
+
+
+@defect(SQL, "take_turns")
+def _(real: str) -> str:
+    """on SQLite the fence does not grow"""
+    return real.replace("fence + (holder = '')", "fence")
+
+
+@defect(SQL, "void_turns")
+def _(real: str) -> str:
+    """on SQLite the dead keep their turns"""
+    return real.replace("holder = ''", "holder = holder", 1)
+
+
+@defect(SQL, "delete_timers")
+def _(real: str) -> str:
+    """on SQLite the timers of a round outlive it"""
+    return "SELECT ?"
+
+
+@defect(Shelf, "next_ticket")
+def _(real: Any) -> Any:
+    """every second token is that of the lease before"""
+
+    def next_ticket(self: Shelf) -> int:
+        return (real(self) + 1) // 2 + 1
+
+    return next_ticket
+
+
+@defect(MemoryStore, "_free")
+def _(real: Any) -> Any:
+    """a task is handed out that somebody has"""
+    return lambda self: list(self.shelf.tasks.values())
+
+
+@defect(memory, "_take_turn")
+def _(real: Any) -> Any:
+    """a new holder has the old fence"""
+
+    def take_turn(run: Any, holder: str) -> Any:
+        run.fence -= not run.holder
+        return real(run, holder)
+
+    return take_turn
+
+
+@defect(MemoryStore, "_check")
+def _(real: Any) -> Any:
+    """a turn is believed that is another's by now"""
+    return lambda self, commit: None
+
+
+@defect(MemoryStore, "bury")
+def _(real: Any) -> Any:
+    """who is buried keeps one of its leases"""
+
+    def bury(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+        kept = self._held(name)[:1]
+        is_buried: bool = real(self, name, is_dead=is_dead)
+        for one in kept if is_buried else ():
+            self.shelf.tasks[one.known_by] = one
+        return is_buried
+
+    return bury
+
+
+@defect(MemoryStore, "_end")
+def _(real: Any) -> Any:
+    """a lease ends, and its run is not told"""
+    return lambda self, kept, report: self.shelf.remove_task(kept)
+
+
+@defect(MemoryStore, "bury")
+def _(real: Any) -> Any:
+    """who is buried keeps its turns"""
+
+    def bury(self: MemoryStore, name: str, *, is_dead: bool = False) -> bool:
+        held = [run for run in self.shelf.runs.values() if run.holder == name]
+        is_buried: bool = real(self, name, is_dead=is_dead)
+        for run in held if is_buried else ():
+            run.holder = name
+        return is_buried
+
+    return bury
+
+
+@defect(MemoryStore, "fire_timers")
+def _(real: Any) -> Any:
+    """a timer is taken down, and nobody is told"""
+
+    def fire_timers(self: MemoryStore, root_run_id: int | None = None) -> int:
+        before = set(self.shelf.messages)
+        count: int = real(self, root_run_id)
+        for id_ in set(self.shelf.messages) - before:
+            del self.shelf.messages[id_]
+        return count
+
+    return fire_timers
+
+
+@defect(gate, "admission")
+def _(real: Any) -> Any:
+    """others pass a breaker while its probe is under way"""
+
+    def admission(circuit: Any, guard: Any, now: Any, *, is_probe_alive: bool) -> Any:
+        found = real(circuit, guard, now, is_probe_alive=is_probe_alive)
+        return "go" if found == "wait" and circuit.status == "half_open" else found
+
+    return admission
+
+
+@defect(gate, "admission")
+def _(real: Any) -> Any:
+    """a breaker whose probe was lost is never probed again"""
+
+    def admission(circuit: Any, guard: Any, now: Any, *, is_probe_alive: bool) -> Any:
+        return real(circuit, guard, now, is_probe_alive=True)
+
+    return admission
+
+
+# -- the engine ------------------------------------------------------------------------------------------------------
+
+
+@defect(drive.Drive, "requeue")
+def _(real: Any) -> Any:
+    """who takes a run up forgets the tasks that wait"""
+    return lambda self, known_by: self.queue.clear()
+
+
+@defect(engine.Engine, "_lease")
+def _(real: Any) -> Any:
+    """an engine never asks the store for tasks"""
+    return lambda self: None
+
+
+@defect(AtWork, "go_on")
+def _(real: Any) -> Any:
+    """after the store was away what runs is started again"""
+
+    def go_on(self: AtWork, held: Any, untold: Any) -> None:
+        held = list(held)
+        real(self, held, untold)
+        self.reserve_and_start(held)
+
+    return go_on
+
+
+@defect(AtWork, "go_on")
+def _(real: Any) -> Any:
+    """after the store was away what a commit without an answer gave is not started"""
+
+    def go_on(self: AtWork, held: Any, untold: Any) -> None:
+        known = {*untold, *(lease.token for lease in self.hands.running)} if self.hands else set()
+        real(self, [lease for lease in held if lease.token in known], untold)
+
+    return go_on
+
+
+@defect(drive._CARRY_OUT, effects.SetTimer)
+def _(real: Any) -> Any:
+    """a timer that has passed already is not fired"""
+
+    def set_timer(drive_: Any, pending: Any, effect: Any, now: Any) -> None:
+        if effect.due > drive_.state.run.at:
+            real(drive_, pending, effect, now)
+
+    return set_timer
+
+
+@defect(drive.Drive, "_end")
+def _(real: Any) -> Any:
+    """a child run ends and tells nobody"""
+
+    def end(self: drive.Drive, pending: Any, now: Any) -> None:
+        pending.is_last = True
+
+    return end
+
+
+# -- the core --------------------------------------------------------------------------------------------------------
+
+
+@defect(ladder, "_refusal")
+def _(real: Any) -> Any:
+    """a rule grants more retries than it has"""
+    return lambda *about: ""
+
+
+@defect(ladder, "retry")
+def _(real: Any) -> Any:
+    """a retry is reserved twice"""
+
+    def retry(now: Any, place: Any, failure: Any) -> Any:
+        granted = False
+        for fact in (facts := real(now, place, failure)):
+            yield fact
+            if isinstance(fact, e.RetryScheduled) and not granted:
+                granted = True
+                yield fact
+        del facts
+        return granted
+
+    return retry
+
+
+@defect(ladder, "proceed")
+def _(real: Any) -> Any:
+    """a retry starts when its script has ended, whatever its delay"""
+
+    def proceed(now: Any, place: Any) -> Any:
+        if place.status == "backing_off":
+            yield from life.schedule(now, place, "retry")
+
+    return proceed
+
+
+@defect(decide, "after_script")
+def _(real: Any) -> Any:
+    """a stopped run goes on with a retry whose script has ended"""
+
+    def after_script(now: Any, place: Any, fact: e.Fact) -> Any:
+        yield from life.schedule(now, place, "retry")
+
+    return after_script
+
+
+@defect(converge, "verdict")
+def _(real: Any) -> Any:
+    """a run with a failure that nobody handled has completed"""
+    return lambda state: "completed" if real(state) == "failed" else real(state)
+
+
+@defect(flow, "readiness")
+def _(real: Any) -> Any:
+    """a step that can never start waits for ever"""
+
+    def readiness(state: Any, place: Any) -> str:
+        found = str(real(state, place))
+        return found if found == "enter" else ""
+
+    return readiness
+
+
+@defect(effects._TABLE, e.RetryScheduled)
+def _(real: Any) -> Any:
+    """a reserved retry has no timer"""
+    return lambda state, fact: ()
+
+
+@defect(scope, "_are_secret")
+def _(real: Any) -> Any:
+    """a secret is written into what a task is told"""
+    return lambda reads: False
+
+
+@defect(breaker, "_count_closed")
+def _(real: Any) -> Any:
+    """a breaker that opens already waits for a probe"""
+
+    def count_closed(circuit: Any, counted: Any, now: Any) -> Any:
+        found = real(circuit, counted, now)
+        return replace(found, probe=counted.token) if found.status == "open" else found
+
+    return count_closed

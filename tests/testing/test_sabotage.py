@@ -1,0 +1,108 @@
+"""A proof that cannot fail proves nothing: of deliberate defects in stores, engine and core each is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.core.workflow import Action, Breaker, Workflow
+from mulligan.testing.history import command, handler, retry, step, workflow
+from mulligan.testing.shrinking import complaint
+from mulligan.testing.simulator import Simulation
+from mulligan.testing.trouble import STORE_KINDS, StoreKind, Trouble
+
+from .sabotage import DEFECTS
+
+# From the seed that is known to show it; others do too, should that one tell another story some day.
+HISTORIES_MAX = 60
+
+# Where random workflows seldom have what it takes: everything behind one breaker that opens at once,
+GUARDED = workflow(
+    *(step(f"s{number}", breaker="net", rules=retry(4, delay=1)) for number in range(5)),
+    breakers={"net": Breaker(failures=1, reset=1.0)},
+)
+# runs that call others and do not wait for long,
+CALLED = workflow(step("x", rules=retry(1, delay=3)), step("y", needs=["x"]))
+CALLING = workflow(
+    *(step(f"s{number}", action=Action("workflow", {"file": "child.yaml"}), timeout=20.0) for number in range(2)),
+    step("z"),
+    children={"child.yaml": CALLED},
+)
+# and many tasks at once.
+PLAIN = workflow(
+    step("a", undo=command("un")),
+    step("b", undo=command("un")),
+    step("c", rules=retry(2, delay=30)),
+    step("d", on_failure=handler("fix", rerun=2), rules=retry(1, delay=2)),
+    step("f"),
+)
+
+# What is broken, in which workflow (random: None) and kind of store, from which seed on, and the promise that says so.
+FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
+    ("a commit forgets its timers", None, "shared", 0, "promise 10"),
+    ("a commit forgets what it queues", None, "shared", 3, "promise 10"),
+    ("a commit forgets to tell another run", None, "memory", 8, "promise 10"),
+    ("a commit forgets what it stops", None, "memory", 49, "promise 7"),
+    ("a commit writes the log and not the rows", None, "memory", 0, "promise 8"),
+    ("the last commit of a round is none", None, "sqlite", 3, "promise 7"),
+    ("a commit starts no child runs that it was to start", None, "sqlite", 8, "promise 10"),
+    ("a message is drained, and who asked gets no answer", None, "memory", 0, "promise 10"),
+    ("on SQLite a row that goes is kept", None, "sqlite", 1, "promise 8"),
+    ("on SQLite a message that came meanwhile goes with those that were read", None, "sqlite", 8, "promise 10"),
+    ("on SQLite the fence does not grow", None, "sqlite", 1, "promise 2"),
+    ("on SQLite the dead keep their turns", None, "sqlite", 3, "promise 7"),
+    ("on SQLite the timers of a round outlive it", None, "sqlite", 5, "promise 7"),
+    ("every second token is that of the lease before", None, "shared", 0, "promise 2"),
+    ("a task is handed out that somebody has", None, "shared", 0, "promise 4"),
+    ("a new holder has the old fence", None, "memory", 0, "promise 2"),
+    ("who is buried keeps one of its leases", None, "memory", 0, "promise 7"),
+    ("who is buried keeps its turns", None, "memory", 0, "promise 7"),
+    ("a lease ends, and its run is not told", None, "memory", 0, "promise 10"),
+    ("a timer is taken down, and nobody is told", None, "shared", 0, "promise 10"),
+    ("others pass a breaker while its probe is under way", GUARDED, "memory", 1, "promise 7"),
+    ("a breaker whose probe was lost is never probed again", GUARDED, "memory", 1, "promise 10"),
+    ("a breaker that opens already waits for a probe", GUARDED, "memory", 1, "promise 7"),
+    ("a commit forgets what its breakers count", GUARDED, "shared", 8, "promise 7"),
+    ("a commit forgets to tell the child runs", CALLING, "memory", 5, "promise 6"),
+    ("a turn is believed that is another's by now", PLAIN, "shared", 4, "promise 8"),
+    ("who takes a run up forgets the tasks that wait", PLAIN, "memory", 11, "promise 10"),
+    ("after the store was away what runs is started again", PLAIN, "shared", 12, "promise 10"),
+    (
+        "after the store was away what a commit without an answer gave is not started",
+        PLAIN,
+        "memory",
+        52,
+        "promise 10",
+    ),
+    ("an engine never asks the store for tasks", None, "shared", 1, "promise 10"),
+    ("a timer that has passed already is not fired", None, "memory", 4, "promise 10"),
+    ("a child run ends and tells nobody", None, "memory", 8, "promise 10"),
+    ("a rule grants more retries than it has", None, "memory", 5, "promise 3"),
+    ("a retry is reserved twice", None, "memory", 1, "promise 10"),
+    ("a retry starts when its script has ended, whatever its delay", None, "memory", 1, "promise 5"),
+    ("a stopped run goes on with a retry whose script has ended", None, "memory", 1, "promise 5"),
+    ("a run with a failure that nobody handled has completed", None, "memory", 2, "promise 1"),
+    ("a step that can never start waits for ever", None, "memory", 2, "promise 10"),
+    ("a reserved retry has no timer", None, "memory", 1, "promise 10"),
+    ("a secret is written into what a task is told", None, "shared", 1, "promise 9"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "of", "store", "seed", "promise"), FOUND, ids=[row[0] for row in FOUND])
+def test_a_defect_is_found(sentence: str, of: Workflow | None, store: StoreKind, seed: int, promise: str) -> None:
+    with DEFECTS[sentence].at_work():
+        told = (complaint(Simulation(seed + more, of, trouble=Trouble(store=store))) for more in range(HISTORIES_MAX))
+        found = next((one for one in told if one.startswith(f"{promise}: ")), "nothing")
+
+    assert found.startswith(promise)
+
+
+def test_every_defect_is_looked_for() -> None:
+    assert {row[0] for row in FOUND} == DEFECTS.keys()
+
+
+@pytest.mark.parametrize("store", STORE_KINDS)
+@pytest.mark.parametrize("of", [GUARDED, CALLING, PLAIN])
+def test_without_a_defect_nothing_is_found(of: Workflow, store: StoreKind) -> None:
+    told = [complaint(Simulation(seed, of, trouble=Trouble(store=store))) for seed in range(4)]
+
+    assert [one for one in told if one] == []
