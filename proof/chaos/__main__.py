@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -19,6 +20,9 @@ SHOWN_MAX = 40
 
 def main(words: list[str]) -> int:
     given = _parser().parse_args(words)
+    # In the background Ctrl-C may be ignored; and whoever is told to end cleans up as well.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     settings = Settings(given.seed, given.runs, given.minutes, given.workers, given.lease)
     folder = Path(tempfile.mkdtemp(prefix="mulligan-chaos-"))
     report = perform(settings, folder)

@@ -18,6 +18,7 @@ import psycopg
 from mulligan.core.codec import encode
 from mulligan.service.verbs import Service
 from mulligan.testing.postgres import PostgresServer
+from mulligan.worker.processes import kill_marked
 from proof.chaos import flows
 from proof.chaos.checker import TOLD_MAX, Onlooker, Tally, check_all, check_rest, holdings
 from proof.chaos.fleet import Fleet, grown
@@ -97,10 +98,13 @@ class Chaos:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Also what was stopped when it was interrupted goes on, and then ends."""
+        self.trouble.end()
         for process in (*self.clients, *self.persons):
             process.kill()
             process.wait()
         self._exits.close()
+        kill_marked(b"STAGE", bytes(self.stage.folder), END_SECONDS)
 
     def _client(self, number: int) -> subprocess.Popen[str]:
         seconds = self.settings.minutes * 60 * STARTED_BY

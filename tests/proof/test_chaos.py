@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mulligan.testing.postgres import own_server
-from mulligan.worker.processes import environment_of, send, snapshot
 from proof.chaos.conductor import Chaos, Settings
 from proof.stage import wait_until
 
@@ -27,11 +25,9 @@ TROUBLES: tuple[Callable[[Chaos], None], ...] = (
 
 @pytest.fixture
 def chaos(tmp_path: Path) -> Iterator[Chaos]:
-    """However the test goes, what it started ends with it."""
+    """All that it has started ends with it."""
     with own_server() as server, Chaos(SHORT, server, tmp_path) as chaos:
         yield chaos
-    mark = bytes(tmp_path)
-    send([pid for pid in snapshot() if environment_of(pid).get(b"STAGE") == mark], signal.SIGKILL)
 
 
 def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(chaos: Chaos) -> None:

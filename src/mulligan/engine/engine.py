@@ -22,6 +22,7 @@ from .at_work import AtWork
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told, new_record
 from .known import Known
 from .pace import Asking, Commits
+from .wanted import Wanted
 from .watching import Unwatched, Watcher
 
 # How long the loop waits at most: what tells nobody (a clock that was set, a dead engine's runs) is seen by then.
@@ -30,6 +31,8 @@ IDLE_SECONDS = 1.0
 NEWS_SECONDS = 0.02
 # A turn that crashes this often has met a bug of ours: the run is paused, and disturbs no other.
 CRASHES_MAX = 3
+# How many runs have their turns in a round, and share a commit: heartbeats lie between.
+TURNS_AT_ONCE_MAX = 500
 # How many runs are asked in a round whether a task of theirs fits: there may be thousands.
 CLAIMS_MAX = 200
 
@@ -74,6 +77,8 @@ class Engine:
         # Drives with reports that wait, and with tasks that wait for room.
         self._told: dict[int, Drive] = {}
         self._queuing: dict[int, Drive] = {}
+        # Runs that we have yet to take up.
+        self._wanted = Wanted()
         # Drives of runs that had ended when we took them up.
         self._ended: list[Drive] = []
         self._turned_away: Task | None = None
@@ -97,10 +102,20 @@ class Engine:
     # -- runs --------------------------------------------------------------------------------------------------------
 
     def take_up(self, run_ids: Collection[int]) -> None:
-        """Drive these runs, as far as their turns are free."""
-        wanted = [run_id for run_id in run_ids if run_id not in self.drives and run_id not in self._given_up]
-        if wanted:
-            self.adopt(self.store.take_turns(wanted, self.name))
+        """Drive these runs, as far as their turns are free: some of them now, the others with the next rounds."""
+        self._wanted.add(run_id for run_id in run_ids if run_id not in self.drives and run_id not in self._given_up)
+        self._take_up_some()
+
+    def _take_up_some(self) -> None:
+        some = self._wanted.some()
+        if some:
+            self.adopt(self.store.take_turns(some, self.name))
+            self._wanted.done(some)
+
+    @property
+    def run_ids(self) -> list[int]:
+        """The runs that we drive, or are about to."""
+        return [*self.drives, *(run_id for run_id in self._wanted if run_id not in self.drives)]
 
     def adopt(self, turns: Iterable[Turn]) -> None:
         """Drive runs whose turns we have, from where they are. One that cannot be read disturbs no other."""
@@ -180,9 +195,9 @@ class Engine:
 
     def tick(self, patience: float = IDLE_SECONDS) -> bool:
         """Once round: gather, decide, commit, hand out. Waits up to `patience` for something; False if nothing came."""
-        self._collect(0.0 if self._must_look or self._told else self._until_due(patience))
+        self._collect(0.0 if self._has_more_to_do else self._until_due(patience))
         self._fire_timers()
-        if self._must_look or self._has_news() or self._has_not_looked_for_long():
+        if self._must_look or self._has_news() or self._has_not_looked_for_long() or self._wanted:
             self._look()
         return self._take_turns()
 
@@ -198,7 +213,12 @@ class Engine:
     @property
     def is_settled(self) -> bool:
         """Nothing runs here, and everything that has ended is written."""
-        return self._at_work.is_done and not (self._told or self._must_look)
+        return self._at_work.is_done and not self._has_more_to_do
+
+    @property
+    def _has_more_to_do(self) -> bool:
+        """Whether the next round need not wait for anything."""
+        return bool(self._must_look or self._told or self._wanted)
 
     def _until_due(self, patience: float) -> float:
         patience = min(patience, self._patience_max)
@@ -282,7 +302,7 @@ class Engine:
         if self.known.has_breakers and self._asking.comes_first:
             self._lease()
         now = self.clock.now()
-        drives, self._told = list(self._told.values()), {}
+        drives = [self._told.pop(run_id) for run_id in list(islice(self._told, TURNS_AT_ONCE_MAX))]
         if drives:
             fault("before_turn")
         for drive in drives:
@@ -519,7 +539,7 @@ class Engine:
         self.beat()
         self._listen()
         unsent = self._unsent()
-        run_ids = list(self.drives)
+        run_ids = self.run_ids
         self._forget_all()
         self.take_up(run_ids)
         self._at_work.go_on(self.store.held(self.name), unsent)

@@ -336,7 +336,7 @@ class Driver:
     def _start_over(self) -> None:
         """We were taken for dead: others have our work. All that we run ends, and we come back under a new name."""
         self.watcher.trouble("this worker did not answer in time and was taken for dead; it starts anew")
-        root, run_ids = self.engine.root_run_id, list(self.engine.drives)
+        root, run_ids = self.engine.root_run_id, self.engine.run_ids
         if self.hands is not None:
             self.hands.drop_all()
         self._put_down()

@@ -1,0 +1,93 @@
+"""More runs than can be taken up between two heartbeats: some at a time, and none is forgotten on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mulligan.engine.engine import Engine
+from mulligan.engine.wanted import TAKEN_AT_ONCE_MAX
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import Loaded
+
+from .conftest import World
+
+ONE = "steps: [{step: a, approve: {message: 'may it?'}}]"
+RUNS = TAKEN_AT_ONCE_MAX * 2 + 5
+
+
+class LosesALoad:
+    """A store that goes away once, when a certain run is to be read."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.lost_at = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def load(self, run_id: int) -> Loaded:
+        if run_id == self.lost_at:
+            self.lost_at = 0
+            raise StoreUnavailable("it went away")
+        found: Loaded = self._store.load(run_id)
+        return found
+
+
+def test_many_runs_that_wait_are_taken_up_some_with_each_round(world: World) -> None:
+    run_ids = [world.start(ONE) for _ in range(RUNS)]
+    engine = world.engine()
+
+    counts = []
+    for _ in range(4):
+        engine.tick(0.0)
+        counts.append(len(engine.drives))
+
+    assert counts == [TAKEN_AT_ONCE_MAX, TAKEN_AT_ONCE_MAX * 2, RUNS, RUNS]
+    assert sorted(engine.drives) == run_ids
+
+
+def test_an_engine_is_not_settled_while_runs_wait_to_be_taken_up(world: World) -> None:
+    for _ in range(RUNS):
+        world.start(ONE)
+    engine = world.engine()
+
+    engine.tick(0.0)
+    was_settled = engine.is_settled
+    for _ in range(5):
+        engine.tick(0.0)
+
+    assert (was_settled, engine.is_settled) == (False, True)
+
+
+def test_a_store_that_is_back_is_told_that_we_live_between_the_runs_that_are_read_again(world: World) -> None:
+    engine = world.engine()
+    for _ in range(RUNS):
+        world.start(ONE, engine)
+    settle(engine)
+
+    engine.recover()
+    at_once = len(engine.drives)
+    settle(engine)
+
+    assert (at_once, len(engine.drives)) == (TAKEN_AT_ONCE_MAX, RUNS)
+
+
+def test_a_store_that_goes_away_again_while_runs_are_read_again_costs_none_of_them(world: World) -> None:
+    world.store = store = LosesALoad(world.store)  # type: ignore[assignment]
+    engine = world.engine()
+    first, second = (world.start(ONE, engine) for _ in range(2))
+    settle(engine)
+    store.lost_at = second
+
+    with pytest.raises(StoreUnavailable):
+        engine.recover()
+    engine.recover()
+
+    assert sorted(engine.drives) == [first, second]
+
+
+def settle(engine: Engine) -> None:
+    for _ in range(6):
+        engine.tick(0.0)
