@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from threading import Thread
@@ -97,3 +99,20 @@ def test_a_statement_that_is_prepared_for_the_first_time_is_given_up_too(store: 
 
     with pytest.raises(StoreUnavailable):
         store.release([])
+
+
+def test_a_process_with_a_thousand_open_files_still_hears_its_server(schema_url: str) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, limits[1]))
+    null = os.open(os.devnull, os.O_RDONLY)
+    many = [os.dup(null) for _ in range(1_100)]
+    try:
+        store = PostgresStore(schema_url)
+        fd, is_news = store.fileno(), store.has_news()
+        store.close()
+    finally:
+        for each in (null, *many):
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert (fd is not None and fd > 1_023, is_news) == (True, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import select
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -146,7 +145,7 @@ class PostgresLink:
 
     def _consume(self, listener: PatientConnection) -> bool:
         # Until there is nothing more to read: a server that says good-bye has closed behind that.
-        while select.select([listener.pgconn.socket], [], [], 0)[0]:
+        while listener.has_something():
             listener.pgconn.consume_input()
         ours = self._connection.info.backend_pid if self._connection is not None else 0
         has_any = False

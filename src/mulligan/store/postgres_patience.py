@@ -28,25 +28,34 @@ class PatientConnection(psycopg.Connection[Any]):
 
     def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """The same questions and answers, until nothing has come for too long."""
-        ready, until = None, time.monotonic() + self.patience_seconds
+        ready, silent_since = None, 0.0
         while True:
             try:
                 wanted = gen.send(ready)
             except StopIteration as end:
                 return end.value
             ready = yield wanted
-            if ready != _NOTHING:
-                until = time.monotonic() + self.patience_seconds
-            elif time.monotonic() > until:
+            # Nearly every answer comes before anybody looks at a clock.
+            silent_since = 0.0 if ready != _NOTHING else silent_since or time.monotonic()
+            if silent_since and time.monotonic() - silent_since > self.patience_seconds:
                 self.give_up()
 
     def await_socket(self, *, is_writing: bool = False) -> bool:
         """Wait until something has come; also until something can be sent, if asked. Whether something has come."""
-        sock = self.pgconn.socket
-        readable, writable, _ = select.select([sock], [sock] if is_writing else [], [], self.patience_seconds)
-        if not readable and not writable:
+        found = self._poll(select.POLLIN | (select.POLLOUT if is_writing else 0), self.patience_seconds)
+        if not found:
             self.give_up()
-        return bool(readable)
+        return bool(found & ~select.POLLOUT)
+
+    def has_something(self) -> bool:
+        """Whether something has come, without waiting; also of a connection that has broken: reading says how."""
+        return bool(self._poll(select.POLLIN, 0))
+
+    def _poll(self, wanted: int, seconds: float) -> int:
+        # Not select: that knows no descriptor above 1,023, and a worker with many tasks has those.
+        poller = select.poll()
+        poller.register(self.pgconn.socket, wanted)
+        return sum(events for _, events in poller.poll(seconds * 1000))
 
     def give_up(self) -> None:
         # At once: a rollback would be waited for as long again.
