@@ -17,7 +17,7 @@ from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service.artifacts import in_words
 from mulligan.service.overview import in_a_line, overview, overview_with_tries
 from mulligan.service.tries import tries_by_step
-from mulligan.service.words import counted, memory
+from mulligan.service.words import counted, flat, memory
 
 # What stands before a run that a step called, and again before its steps.
 _INDENT = "  "
@@ -136,7 +136,7 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield f"warning: {in_a_line(warning)}"
     # Items are counted already, and runs that were called stand below.
     for wait in (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child")):
-        yield f"waits for {wait['text']}{until(wait)}"
+        yield f"waits for {flat(wait['text'])}{until(wait)}"
 
 
 def _items(counts: dict[str, int]) -> str:

@@ -11,7 +11,7 @@ from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
 from mulligan.service.account import Answered, Fate
 from mulligan.service.outcome import Outcome
-from mulligan.service.words import counted
+from mulligan.service.words import counted, flat
 
 # Of very many, as many are told.
 TOLD_MAX = 20
@@ -104,7 +104,7 @@ def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     for run_id, wait in outcome.waits[:TOLD_MAX]:
         whose = "" if run_id == outcome.run_id else f"run {run_id}, "
         place = f"{whose}{wait.place}: " if wait.place else whose
-        yield paper.tinted(f"  {paper.mark('wait')} {place}{wait.text}{_default(wait.due)}", "wait")
+        yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
         for typed in _ANSWERS[wait.kind]:
             yield f"      {typed.format(run=run_id, place=wait.place)}{where}"
 

@@ -20,7 +20,7 @@ from .keys import item_key
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
 from .transitions import STATUSES
-from .words import flat, moment, quoted, what
+from .words import moment, quoted, what
 from .workflow import END
 
 _Person = Literal["triage", "approval", "pause"]
@@ -290,8 +290,7 @@ def _of_running(place: Place) -> Wait:
     asked = ", which was asked to end" if place.phase else ""
     if action is not None and kind == "approve":
         message = filled(action, place.bindings).get("message")
-        text = flat(f"an approval{f': {message}' if message else ''}")
-        return Wait("approval", text, place.key, place.attempt, place.due)
+        return Wait("approval", f"an approval{f': {message}' if message else ''}", place.key, place.attempt, place.due)
     if kind == "wait":
         time = f", {moment(place.due)}" if place.due else ""
         return Wait("timer", f"its time{time}", place.key, place.attempt, place.due)
