@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mulligan.core.classify import Outcome
 from mulligan.engine.engine import Engine
 from mulligan.engine.wanted import TAKEN_AT_ONCE_MAX
 from mulligan.errors import StoreUnavailable
@@ -23,6 +24,7 @@ class LosesALoad:
     def __init__(self, store: Any) -> None:
         self._store = store
         self.lost_at = 0
+        self.is_away = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -33,6 +35,11 @@ class LosesALoad:
             raise StoreUnavailable("it went away")
         found: Loaded = self._store.load(run_id)
         return found
+
+    def commit(self, commits: Any) -> Any:
+        if self.is_away:
+            raise StoreUnavailable("it is away")
+        return self._store.commit(commits)
 
 
 def test_many_runs_that_wait_are_taken_up_some_with_each_round(world: World) -> None:
@@ -91,3 +98,23 @@ def test_a_store_that_goes_away_again_while_runs_are_read_again_costs_none_of_th
 def settle(engine: Engine) -> None:
     for _ in range(6):
         engine.tick(0.0)
+
+
+def test_what_has_ended_is_not_done_again_where_the_store_goes_away_twice(world: World) -> None:
+    world.store = store = LosesALoad(world.store)  # type: ignore[assignment]
+    begun: list[int] = []
+    engine = world.engine(ends=lambda task: (begun.append(task.run_id), Outcome(exit_code=0))[1])
+    run_id = world.start("steps: [{step: a, shell: make a}]", engine)
+    engine.tick(0.0)
+    store.is_away = True
+    with pytest.raises(StoreUnavailable):
+        engine.tick(0.0)
+
+    store.lost_at = run_id
+    with pytest.raises(StoreUnavailable):
+        engine.recover()
+    store.is_away = False
+    engine.recover()
+    settle(engine)
+
+    assert (begun, world.status(run_id)) == ([run_id], "completed")

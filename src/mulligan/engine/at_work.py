@@ -21,6 +21,8 @@ class AtWork:
         self._leases: dict[tuple[int, str, int], Lease] = {}
         # What has ended, until it has reached its run or the store.
         self._ended: deque[tuple[Lease, Report]] = deque()
+        # What their runs were told while the store went away: by its lease's token, until the store is asked again.
+        self._kept: dict[int, Report] = {}
 
     @property
     def has_leases(self) -> bool:
@@ -109,13 +111,18 @@ class AtWork:
             except StoreUnavailable:
                 pass  # they wait for it as we do
 
+    def keep(self, told: Mapping[int, Report]) -> None:
+        """What runs were told, and may not have been written. The store may go away again before that is known."""
+        self._kept.update(told)
+
     def untold(self) -> dict[int, Report]:
-        """What has ended and was told to nobody, by its lease's token."""
-        return {lease.token: report for lease, report in self._ended}
+        """What has ended and may have been told to nobody, by its lease's token."""
+        return {**self._kept, **{lease.token: report for lease, report in self._ended}}
 
     def go_on(self, held: Iterable[Lease], untold: Mapping[int, Report]) -> None:
         """By what the store says we hold: tell what is untold, start what a commit without an answer gave us."""
         leases = {lease.token: lease for lease in held}
+        self._kept.clear()
         self._leases = {_key(lease): lease for lease in leases.values()}
         self._ended = deque((leases[token], report) for token, report in untold.items() if token in leases)
         if self.hands is not None:

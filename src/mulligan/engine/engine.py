@@ -538,16 +538,16 @@ class Engine:
         """The store is back. What it says is true: what was written though we saw an error is not done again."""
         self.beat()
         self._listen()
-        unsent = self._unsent()
+        self._at_work.keep(self._unsent())
         run_ids = self.run_ids
         self._forget_all()
         self.take_up(run_ids)
-        self._at_work.go_on(self.store.held(self.name), unsent)
+        self._at_work.go_on(self.store.held(self.name), self._at_work.untold())
         self._must_look = True
 
     def _unsent(self) -> dict[int, r.Report]:
         """What our own tasks have reported that may not have been written."""
-        unsent = self._at_work.untold()
+        unsent: dict[int, r.Report] = {}
         for drive in self.drives.values():
             drive.take_back()
             told = (*drive.aside, *drive.reports)
