@@ -41,7 +41,7 @@ class Agenda:
 
 
 class Trouble:
-    """Everything that goes wrong. `gaps` are seconds between two restarts, two attacks on workers, two cuts."""
+    """Everything that goes wrong: restarts of the server, attacks on workers, cuts of the network, each in its time."""
 
     def __init__(self, seed: int, server: PostgresServer, fleet: Fleet, lease_seconds: float) -> None:
         self.server = server
