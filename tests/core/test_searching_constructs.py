@@ -1,4 +1,4 @@
-"""Searching, construct by construct: each means what it means in Python, and the limits are where they are said to be."""
+"""Searching, construct by construct: each means what it means in Python, and the limits are where we say they are."""
 
 from __future__ import annotations
 
