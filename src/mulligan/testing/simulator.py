@@ -97,7 +97,7 @@ class Simulation:
         self.world.look()
 
     def _begin(self) -> None:
-        """Some processes, and a run of one of them or of nobody; now and then a second run beside it."""
+        """Some processes, and a run of one of them or of nobody; now and then others beside it."""
         for _ in range(self.engines_max):
             self.world.start(self.rng.choice(self.player.slots))
         for process in list(self.world.processes):
@@ -105,8 +105,8 @@ class Simulation:
         self.look()
         holder = self.rng.choice((None, *self.world.processes))
         self.world.create(self.workflow, holder)
-        if self.rng.random() < 0.15:
-            self.world.create(self.workflow)
+        for _ in range(self.rng.choice((0, 0, 0, 0, 0, 0, 1, 2))):
+            self.world.create(self.workflow, holder)
         self.look()
 
     def _wild(self) -> None:

@@ -199,7 +199,7 @@ class Author:
             "continue_on_error": (0.15, lambda: True),
             "env": (0.1, lambda: {"A": Template(("x", self.expression("text", "inputs")))}),
             "cwd": (0.05, lambda: Template((self.expression("text", "inputs"),))),
-            "resources": (0.2, lambda: Resources(cpus=1, memory=2**20)),
+            "resources": (0.2, lambda: Resources(cpus=self.rng.choice((1, 1, 2)), memory=2**20)),
             "on_lost": (0.3, lambda: "fail"),
             "affinity": (0.1, lambda: "any"),
         }
@@ -224,7 +224,7 @@ class Author:
     def _what(self) -> dict[str, Any]:
         """The action; now and then behind a breaker, if it is for a worker."""
         action = self.action()
-        if action.kind in _ENGINES_OWN or not self.chance(0.12):
+        if action.kind in _ENGINES_OWN or not self.chance(0.2):
             return {"action": action}
         name = self.rng.choice(BREAKERS)
         self._breakers.setdefault(name, self.breaker())
@@ -232,10 +232,10 @@ class Author:
 
     def breaker(self) -> Breaker:
         return Breaker(
-            failures=self.rng.choice((1, 2, 3)),
+            failures=self.rng.choice((1, 1, 2)),
             reset=self.rng.choice((5.0, 60.0)),
             ignore=("HTTP_4XX",) if self.chance(0.3) else (),
-            when_open=self.rng.choice(("wait", "wait", "fail")),
+            when_open=self.rng.choice(("wait", "fail")),
         )
 
     def item_command(self) -> Command:
