@@ -332,23 +332,6 @@ def test_a_step_with_a_visit_per_arrival_is_visited_again_after_its_remediation(
     assert (run["x"].visit, run.queued) == (2, ["x"])
 
 
-def test_steps_that_are_repaired_together_go_again_while_there_is_room():
-    flow = workflow(
-        *(step(name, next=[edge("fix", on="failure", then="rerun")]) for name in ("a", "b")),
-        step("fix"),
-        step("long"),
-        max_parallel=2,
-    )
-    run = History(flow).start().fail("a").fail("b")
-    assert run.queued == ["fix", "long"]
-
-    run.ok("fix")
-    assert run.queued == ["a", "long"]
-
-    run.ok("a")
-    assert run.queued == ["b", "long"]
-
-
 def test_a_failure_whose_remediation_is_cancelled_is_settled():
     flow = workflow(step("a", next=[edge("fix", on="failure", then="rerun")]), step("fix"))
     run = History(flow).start().fail("a").started("fix").cancel()

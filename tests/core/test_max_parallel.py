@@ -132,6 +132,22 @@ def test_two_steps_that_one_remediation_brings_back_go_one_after_the_other(join:
     assert (order, run.ok("b").status) == (["a", "b"], "completed")
 
 
+def test_what_was_repaired_goes_again_before_others_that_wait_for_room():
+    run = run_of("""
+        name: w
+        max_parallel: 1
+        steps:
+          - {step: later, shell: "true", needs: [fix]}
+          - {step: a, shell: "true", next: [{to: fix, on: failure, then: rerun}]}
+          - {step: fix, shell: "true"}
+    """)
+
+    run.fail("a").ok("fix")
+
+    assert run.queued == ["a"]
+    assert run.ok("a").queued == ["later"]
+
+
 def test_what_is_held_back_while_the_run_is_paused_starts_when_it_goes_on():
     run = run_of(ROOTS.format(most=1)).pause().ok("a")
     paused = under_way(run)

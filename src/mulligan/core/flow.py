@@ -46,7 +46,7 @@ def _join(place: Place, join: str) -> str:
 
 def wake(now: Now, name: str) -> Facts:
     """Look at a step whose needs or arrivals have changed."""
-    if name == END or now.state.run.stop is not None:
+    if now.state.run.stop is not None:
         return NOTHING
     place = now.state.places[name]
     if place.status == "waiting":
