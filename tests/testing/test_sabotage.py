@@ -63,7 +63,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a breaker that opens already waits for a probe", GUARDED, "memory", 1, "promise 7"),
     ("a commit forgets what its breakers count", GUARDED, "shared", 8, "promise 7"),
     ("a commit forgets to tell the child runs", CALLING, "memory", 5, "promise 6"),
-    ("a turn is believed that is another's by now", PLAIN, "shared", 4, "promise 8"),
+    ("a turn is believed that is another's by now", PLAIN, "shared", 2, "promise 1"),
     ("who takes a run up forgets the tasks that wait", PLAIN, "memory", 11, "promise 10"),
     ("after the store was away what runs is started again", PLAIN, "shared", 12, "promise 10"),
     (
