@@ -36,7 +36,8 @@ class Ledger:
         if status == "survived" and row["patience"] >= patience:
             killers = [killer for killer in killers if row["asked"].get(killer.file) != self.digests[killer.file]]
             return Quarry(mutant, killers, patience) if killers else None
-        if status and all(self.digests.get(file) == digest for file, digest in row["asked"].items()):
+        is_settled = status in ("killed", "timed_out")
+        if is_settled and all(self.digests.get(file) == digest for file, digest in row["asked"].items()):
             return None
         return Quarry(mutant, killers, patience)
 

@@ -21,11 +21,13 @@ from .trial import Verdicts, collect, silence
 
 
 class Killer(NamedTuple):
-    """A test that may kill: how long it takes, and the lines of a unit that it runs, as bits from its first."""
+    """A test that may kill: how long it takes, the lines of a unit that it runs (as bits from its first), and how
+    many tests there are in its file."""
 
     test: str
     seconds: float
     lines: int
+    siblings: int
 
     @property
     def file(self) -> str:
@@ -50,7 +52,7 @@ class Touched:
         for test, seconds, lines in file["tests"]:
             self.seconds[test] = seconds
             for key, mask in lines.items():
-                self.killers[key].append(Killer(test, seconds, int(mask, 16)))
+                self.killers[key].append(Killer(test, seconds, int(mask, 16), len(file["tests"])))
 
     def of(self, mutant: Mutant) -> list[Killer]:
         """The tests that meet a change."""
@@ -66,7 +68,7 @@ class Touched:
     def _mentioned(self, mutant: Mutant) -> list[Killer]:
         """The tests that run a unit which names what is changed, or what is made of it; all, if there is none."""
         found = {k.test: k for key in _mentions(self.project, mutant) for k in self.killers.get(key, ())}
-        return list(found.values()) or [Killer(test, seconds, 0) for test, seconds in self.seconds.items()]
+        return list(found.values()) or [Killer(test, seconds, 0, 1) for test, seconds in self.seconds.items()]
 
 
 def _mentions(project: Project, mutant: Mutant) -> set[str]:
