@@ -10,8 +10,11 @@ from textwrap import dedent
 import pytest
 
 from proof.mutation.__main__ import core
+from proof.mutation.hunt import Result
 from proof.mutation.judged import Judgement, faults, read
-from proof.mutation.mutants import Source
+from proof.mutation.ledger import Ledger
+from proof.mutation.mutants import Mutant, Source
+from proof.mutation.touched import Killer
 
 ROOT = Path(__file__).parents[2]
 
@@ -226,6 +229,35 @@ def test_what_no_test_notices_is_found_and_judged_and_only_what_changed_is_tried
     assert again.stdout.splitlines()[1] == "bill                 20      13          2         5       5   75.0%"
     assert "\n0 tried" in again.stdout
     assert again.returncode == 0
+
+
+class Touching:
+    """A project of one test that runs every line, and what it is known to run."""
+
+    def __init__(self, kept: Path) -> None:
+        self.kept = kept
+        self.digests = {"tests/test_bill.py": "as it is"}
+
+    def of(self, mutant: Mutant) -> list[Killer]:
+        return [Killer("tests/test_bill.py::test_all_is_spent_in_the_end", 0.01, -1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("status", "patience", "is_hunted"), [("survived", 5.0, False), ("survived", 9.0, True), ("killed", 9.0, False)]
+)
+def test_whoever_survived_since_time_was_short_is_hunted_by_those_who_have_more(
+    tmp_path: Path, status: str, patience: float, is_hunted: bool
+):
+    path = tmp_path / "bill.py"
+    path.write_text(CODE)
+    mutant, touching = Source(path, "bill").mutants()[0], Touching(tmp_path)
+    ledger = Ledger(touching, "bill", False)  # type: ignore[arg-type]
+    first = ledger.quarry(mutant, touching, 5.0)  # type: ignore[arg-type]
+    assert first is not None
+
+    ledger.note(first, Result(0, status, "tests/test_bill.py::test_all_is_spent_in_the_end"))
+
+    assert (ledger.quarry(mutant, touching, patience) is not None) == is_hunted  # type: ignore[arg-type]
 
 
 # -- what was judged -------------------------------------------------------------------------------------------------
