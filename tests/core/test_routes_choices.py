@@ -1,0 +1,38 @@
+"""Which edges a failed step takes beside, instead of, and after the one that handles its failure."""
+
+from __future__ import annotations
+
+from mulligan.core import events as e
+from mulligan.testing.history import History, edge, step, workflow
+
+
+def test_a_step_that_may_fail_takes_its_always_edges_beside_its_success_edges() -> None:
+    a = step("a", continue_on_error=True, next=["b", edge("c", "always"), edge("d", "failure", codes=("TIMEOUT",))])
+    run = History(workflow(a, step("b"), step("c"), step("d"))).start()
+
+    run.fail("a")
+
+    assert run.facts(e.StepFailed)[-1].taken == (0, 1)
+    assert run.statuses == {"a": "failed", "b": "ready", "c": "ready", "d": "skipped"}
+
+
+def test_a_failure_edge_to_end_is_chosen_as_any_other_and_handles_nothing() -> None:
+    a = step("a", next=[edge("fix", "failure", codes=("TIMEOUT",)), edge("end", "failure"), edge("late", "failure")])
+    run = History(workflow(a, step("fix"), step("late"))).start()
+
+    run.fail("a")
+
+    passed = (e.Passed(0, "fix", "codes_do_not_match"), e.Passed(2, "late", "not_first"))
+    assert run.facts(e.StepFailed)[-1].route == e.Route("selected", 1, "end", 0, passed=passed)
+    assert run.status == "failed"
+
+
+def test_an_alert_does_not_lead_back() -> None:
+    """It handles nothing: a loop over it would visit the step that has failed again, and call that no remedy."""
+    steps = (step("a", next=["b"], is_start=True), step("b", next=[edge("a", "failure", handles=False)]))
+    run = History(workflow(*steps)).start()
+
+    run.ok("a").fail("b")
+
+    assert (run.status, run["a"].visit) == ("failed", 1)
+    assert run.facts(e.StepFailed)[-1].taken == ()
