@@ -32,12 +32,12 @@ class Ledger:
     def quarry(self, mutant: Mutant, touched: Touched, patience: float) -> Quarry | None:
         """Whoever is still to be asked about a mutant; None if nobody is."""
         killers = [killer for killer in touched.of(mutant) if killer.seconds <= _LONGEST_SECONDS]
-        status, row = self.status(mutant), self.rows.get(mutant.name, {})
-        if status == "survived" and row["patience"] >= patience:
-            killers = [killer for killer in killers if row["asked"].get(killer.file) != self.digests[killer.file]]
+        row = self.rows[mutant.name] if self.status(mutant) else None
+        if row is not None and row["status"] == "survived":
+            if row["patience"] >= patience:
+                killers = [killer for killer in killers if row["asked"].get(killer.file) != self.digests[killer.file]]
             return Quarry(mutant, killers, patience) if killers else None
-        is_settled = status in ("killed", "timed_out")
-        if is_settled and all(self.digests.get(file) == digest for file, digest in row["asked"].items()):
+        if row is not None and all(self.digests.get(file) == digest for file, digest in row["asked"].items()):
             return None
         return Quarry(mutant, killers, patience)
 

@@ -207,8 +207,8 @@ def toy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hunted(toy: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HUNT]
+def hunted(toy: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HUNT, *options]
     return subprocess.run(command, cwd=toy, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
 
 
@@ -258,6 +258,17 @@ def test_whoever_survived_since_time_was_short_is_hunted_by_those_who_have_more(
     ledger.note(first, Result(0, status, "tests/test_bill.py::test_all_is_spent_in_the_end"))
 
     assert (ledger.quarry(mutant, touching, patience) is not None) == is_hunted  # type: ignore[arg-type]
+
+
+def test_whoever_survived_for_want_of_patience_is_hunted_again_with_more(toy: Path):
+    (toy / "src/toy/core/bill.py").write_text("def price(hours):\n    return hours * 10\n")
+    (toy / "tests/test_bill.py").write_text(TESTS.partition("def test_nothing")[0].replace(", spent", ""))
+
+    impatient = hunted(toy, "--patience=-1")
+    patient = hunted(toy)
+
+    assert impatient.stdout.splitlines()[1] == "bill                  3       0          0         3       0    0.0%"
+    assert patient.stdout.splitlines()[1] == "bill                  3       3          0         0       0  100.0%"
 
 
 # -- what was judged -------------------------------------------------------------------------------------------------
