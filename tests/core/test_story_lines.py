@@ -1,0 +1,572 @@
+"""Each fact as a sentence: about whom, in which words, in which tone, and for whom it is a detail."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core.failure import failure
+from mulligan.core.story import Line, Teller, story
+from mulligan.core.workflow import Action, Command, Handler, Map, Rule, Template, Triage, Workflow
+from mulligan.testing.history import T0, command, edge, expression, handler, retry, shell, step, workflow
+
+BAD = failure("EXIT_NONZERO", "no space left", exit_code=7)
+LATE = failure("TIMEOUT")
+FATAL = failure("HTTP_4XX", "404 not found")
+SOON = T0 + timedelta(seconds=90)
+WARNING = failure("SLOW", "took long", severity="warning")
+
+FLOW = workflow(
+    step("a", rules=retry(2, delay=1), on_failure=handler("one", "two", timeout=90), triage=Triage(default="retry")),
+    step("b", triage=Triage(), when="inputs.b", join="all"),
+    step("c", action=Action("workflow", {"file": "c.yaml"})),
+    step("r", on_failure=handler("fix", rerun=2)),
+    step("d", rules=(Rule(any=True, max_attempts=1, max_retries=0),), max_attempts=4, deadline=90),
+    step("m", map=Map(over=expression("list")), do=(command(when=expression("x > 1")), command("two"))),
+)
+
+
+def entries(*facts: e.Fact) -> list[e.Entry]:
+    return [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)]
+
+
+def lines(*facts: e.Fact, flow: Workflow | None = FLOW, children: Any = None) -> list[Line]:
+    """What is said of the last of them, by somebody who has told the others."""
+    teller = Teller(flow, children)
+    return [teller.tell(entry) for entry in entries(*facts)][-1]
+
+
+def said(*facts: e.Fact, flow: Workflow | None = FLOW, children: Any = None) -> list[tuple[str, str, str]]:
+    return [(line.place, line.text, line.tone) for line in lines(*facts, flow=flow, children=children)]
+
+
+def named(rows: list[Any]) -> list[str]:
+    return [f"{type(row[0]).__name__}-{number}" for number, row in enumerate(rows)]
+
+
+# -- facts that need no others ---------------------------------------------------------------------------------------
+
+ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
+    (e.RunStarted(1, "w"), None),
+    (e.RunStarted(2, "w", by="ann", forked_from=1), ("", "forked from run 1 by ann", "plain")),
+    (e.RunPaused("ann", "lunch"), ("", "paused by ann: lunch", "wait")),
+    (e.RunPaused(), ("", "paused", "wait")),
+    (e.RunResumed("ann"), ("", "resumed by ann", "plain")),
+    (e.RunStopping("cancelled", by="ann", reason="enough"), ("", "stopping: cancelled by ann: enough", "bad")),
+    (e.RunStopping("cancelled", now=True), ("", "stopping: cancelled, at once", "bad")),
+    (e.RunStopping("failed_fast", reason="TIMEOUT in 'a'"), ("", "stopping: fail-fast, TIMEOUT in 'a'", "bad")),
+    (e.RunStopping("timed_out", reason="too long"), ("", "stopping: too long", "bad")),
+    (e.RunReopened(2, "ann", "again"), ("", "round 2 by ann: again", "try")),
+    (e.RunReopened(2, "", "", ("a", "b")), ("", "round 2; 'a', 'b' again", "try")),
+    (
+        e.RunReopened(3, "ann", "", ("m",), from_step="m", indexes=(1, 2)),
+        ("", "round 3 by ann; 2 items of 'm' again", "try"),
+    ),
+    (e.RunCompleted(total_steps=2), ("end", "the run completed (2 steps)", "good")),
+    (e.RunCompleted(degraded=True, total_steps=1), ("end", "the run completed, not without help (1 step)", "good")),
+    (e.RunCancelled(total_steps=1), ("end", "the run was cancelled (1 step)", "bad")),
+    (
+        e.RunFailed(
+            total_steps=1234,
+            failed_steps_count=1,
+            handled_steps_count=2,
+            recovered_steps_count=3,
+            skipped_steps_count=1100,
+        ),
+        # Who failed is not known to whoever has not heard it.
+        ("end", "the run failed (1,234 steps, 1 failed, 2 handled, 3 recovered, 1,100 skipped)", "bad"),
+    ),
+    (e.RunFailed(reason="too few", total_steps=1), ("end", "the run failed: too few (1 step)", "bad")),
+    (e.StepEntered("a", 1), None),
+    (e.StepEntered("a", 2), ("a", "visit 2", "plain")),
+    (e.StepEntered("end", 2), None),
+    (e.StepSkipped("a", "when"), ("a", "skipped: its condition does not hold", "plain")),
+    (e.StepSkipped("b", "when"), ("b", "skipped: inputs.b does not hold", "plain")),
+    (e.StepSkipped("a", "no_arrival"), ("a", "skipped: no edge led to it", "plain")),
+    (e.StepSkipped("b", "no_arrival"), ("b", "skipped: not every edge to it was taken", "plain")),
+    (e.StepSkipped("a", "need_unmet"), ("a", "skipped: what it needs did not complete", "plain")),
+    (e.StepSkipped("a", "unreachable"), ("a", "skipped: nothing can lead to it any more", "plain")),
+    (e.StepSkipped("a", "loop_limit"), ("a", "skipped: max_visits is used up", "plain")),
+    (e.StepSkipped("a", "of_old_times"), ("a", "skipped: of old times", "plain")),
+    (e.StepRestored("a", "no_arrival"), ("a", "stays as it was: no edge led to it", "plain")),
+    (e.StepCompleted("a", 1), ("a", "completed", "good")),
+    (e.StepCompleted("a", 1, no_route=True), ("a", "completed; none of its edges holds", "good")),
+    (e.StepCompleted("a", 1, recovered_by="recovery"), ("a", "recovered, by its handler", "good")),
+    (e.StepCompleted("a", 1, recovered_by="rerun"), ("a", "recovered, on the run after its handler", "good")),
+    (e.StepCompleted("a", 1, recovered_by="fallback"), ("a", "recovered, by its fallback handler", "good")),
+    # An end that nobody wrote only evaluates: that is no news.
+    (e.StepCompleted("end", 1), None),
+    (e.StepCompleted("end", 1, attempt=1), ("end", "completed", "good")),
+    (e.StepFailed("a", 1, BAD), ("a", "failed, EXIT_NONZERO 7: no space left", "bad")),
+    (e.StepFailed("a", 1, BAD, is_allowed=True), ("a", "failed, which it may, EXIT_NONZERO 7: no space left", "bad")),
+    (e.StepCancelled("a", 1), ("a", "cancelled", "bad")),
+    (e.StepParked("a", 1, 1, BAD, "always"), ("a", "parked for a person to decide", "wait")),
+    (
+        e.StepParked("a", 1, 1, BAD, "always", SOON),
+        ("a", "parked for a person to decide; if nobody does, it is tried again in 90s", "wait"),
+    ),
+    (
+        e.StepParked("b", 1, 1, BAD, "always", SOON),
+        ("b", "parked for a person to decide; if nobody does, it fails in 90s", "wait"),
+    ),
+    (
+        e.StepParked("c", 1, 1, BAD, "always", SOON),
+        ("c", "parked for a person to decide; if nobody does, its default applies in 90s", "wait"),
+    ),
+    (e.StepClassified("a", 1, "retry", "known", "ann"), ("a", "ann says retry: known", "try")),
+    (
+        e.StepClassified("a", 1, "retry", "known", "", e.Adjusted(cpus=2)),
+        ("a", "someone says retry, with 2 cpus: known", "try"),
+    ),
+    (e.StepClassified("a", 1, "fail", "", "", is_default=True), ("a", "nobody decided in time: fail", "try")),
+    (e.StepPutBack("a", "rerun", "fix"), ("a", "goes again: 'fix' has completed", "try")),
+    (e.StepPutBack("a", "arrival", "fix"), None),
+    (e.StepStoodIn("a", "fix"), ("a", "'fix' stands in for it", "good")),
+    (e.StepSettled("a", "failed"), None),
+    (e.StepSettled("a", "failed", BAD), ("a", "nothing could stand in for it, EXIT_NONZERO 7: no space left", "bad")),
+    (e.LoopTaken("a", 0, "b", 3, SOON), ("a", "loop 3, back to 'b', in 90s", "try")),
+    (e.AttemptScheduled("a", 1), None),
+    (
+        e.AttemptScheduled("a", 2, "lost"),
+        ("a", "runs again as attempt 2: a lost worker spends no retry", "try"),
+    ),
+    (e.AttemptStarted("a", 1, "w", "h1"), None),
+    (
+        e.AttemptStarted("a", 1, "w", "h2", instead_of="h1"),
+        ("a", "runs on h2: h1, where its attempt ran, is gone", "try"),
+    ),
+    (e.AttemptStarted("c", 1), ("c", "calls 'c.yaml'", "plain")),
+    (e.AttemptFailed("a", 3, BAD), ("a", "attempt 3 failed, EXIT_NONZERO 7: no space left", "bad")),
+    (e.AttemptSucceeded("a", 1, {"approved": 1}), None),
+    (
+        e.AttemptSucceeded("a", 1, {"approved": True, "by": "ann", "reason": "fine"}),
+        ("a", "approved by ann: fine", "good"),
+    ),
+    (e.AttemptSucceeded("a", 1, warnings=(LATE, WARNING)), ("a", "warning, SLOW: took long", "wait")),
+    (e.AttemptInterrupted("a", 2), ("a", "attempt 2 interrupted: it goes again", "try")),
+    (e.AttemptLost("a", 2), ("a", "attempt 2 lost: its worker is gone", "bad")),
+    (e.ResultRejected("a", 1, BAD), ("a", "its result is not accepted, EXIT_NONZERO 7: no space left", "bad")),
+    (e.RetryScheduled("a", 2, 0, 1, SOON), ("a", "the rule for any failure: retry 1 of 2, in 90s", "try")),
+    (e.RetryScheduled("b", 2, 0, 1, SOON), ("b", "rule 1: retry 1, in 90s", "try")),
+    (
+        e.RetryScheduled("a", 2, 0, 1, T0, True, e.Adjusted(timeout=5)),
+        (
+            "a",
+            "the rule for any failure: retry 1 of 2, at once, after its recovery script, with a timeout of 5s",
+            "try",
+        ),
+    ),
+    (e.HandlerStarted("a", 1, "recovery"), ("a", "its recovery handler runs, 2 commands, 90s at most", "try")),
+    (e.HandlerStarted("r", 1, "recovery"), ("r", "its recovery handler runs", "try")),
+    (e.HandlerStarted("b", 1, "cleanup"), ("b", "its cleanup handler runs", "try")),
+    (e.HandlerSucceeded("a", 1, "recovery"), None),
+    (e.HandlerSucceeded("r", 1, "recovery"), ("r", "its handler is done: it runs again", "try")),
+    (e.HandlerSucceeded("a", 1, "cleanup"), ("a", "its cleanup is done", "plain")),
+    (e.HandlerSucceeded("a", 1, "custom", {"status": "failed"}), ("a", "its handler decides: failed", "plain")),
+    (e.HandlerSucceeded("a", 1, "custom", {"status": "completed"}), None),
+    (e.HandlerSucceeded("a", 1, "custom", "nonsense"), None),
+    (e.HandlerSucceeded("a", 1, "fallback", {"status": "failed"}), None),
+    (
+        e.HandlerFailed("a", 1, failure("HANDLER_FAILED", "", cause=(BAD,))),
+        ("a", "its handler failed too, EXIT_NONZERO 7: no space left", "bad"),
+    ),
+    (e.MapExpanded("m", 1, [1, 2]), ("m", "2 items", "plain")),
+    (e.MapExpanded("m", 1, []), ("m", "0 items", "plain")),
+    (e.MapExpanded("m", 2, None, (1,)), ("m", "1 item once more", "try")),
+    (e.ItemFailed("m[0]", "m", 0, BAD), ("m[0]", "item failed, EXIT_NONZERO 7: no space left", "bad")),
+    (e.ItemCompleted("m[0]", "m", 0), None),
+    (e.ItemCompleted("m[0]", "m", 0, None, "recovery"), ("m[0]", "item recovered, by its handler", "good")),
+    (e.UndoCompleted("a", 1), ("a", "undone", "good")),
+    (e.UndoFailed("a", 1, BAD), ("a", "could not be undone, EXIT_NONZERO 7: no space left", "bad")),
+    (e.WarningRecorded("a", WARNING), ("a", "warning, SLOW: took long", "wait")),
+    (e.ItemEntered("m[0]", "m", 0), None),
+]
+
+
+@pytest.mark.parametrize(("fact", "line"), ALONE, ids=named(ALONE))
+def test_a_fact_is_told_about_whom_it_is_in_its_words_and_tone(fact: e.Fact, line: tuple[str, str, str] | None) -> None:
+    assert said(fact) == ([line] if line else [])
+
+
+DETAILS: list[tuple[e.Fact, list[tuple[str, str, str]]]] = [
+    (e.UndoStarted("a", 1), [("a", "its undo runs", "try")]),
+    (e.ReportRefused("a", 2, "stale_attempt"), [("a", "a late report on attempt 2 is ignored", "plain")]),
+    (e.CommandCompleted("a.on_failure@1.0", "a", "handler"), [("a.on_failure@1.0", "completed", "good")]),
+    (
+        e.CommandCompleted("a.script@1", "a", "script", recovered_by="recovery"),
+        [("a.script@1", "recovered, by its handler", "good")],
+    ),
+    (e.CommandCompleted("m[0].0", "m[0]", "do"), []),
+    (
+        e.CommandFailed("a.script@1", "a", "script", BAD),
+        [("a.script@1", "failed; the retry comes all the same", "bad")],
+    ),
+    (
+        e.CommandFailed("a.on_failure@1.0", "a", "handler", BAD, is_allowed=True),
+        [("a.on_failure@1.0", "failed, which it may", "bad")],
+    ),
+    (e.CommandFailed("a.on_failure@1.0", "a", "handler", BAD), []),
+    (e.CommandSkipped("m[0].0", "m[0]", "do", 0), [("m[0].0", "skipped: x > 1 does not hold", "plain")]),
+    (e.CommandSkipped("m[0].1", "m[0]", "do", 1), [("m[0].1", "skipped: its condition does not hold", "plain")]),
+    (e.CommandSkipped("z[0].0", "z[0]", "do", 0), [("z[0].0", "skipped: its condition does not hold", "plain")]),
+]
+
+
+@pytest.mark.parametrize(("fact", "expected"), DETAILS, ids=named(DETAILS))
+def test_some_facts_are_told_to_whoever_asks_why_and_to_nobody_else(
+    fact: e.Fact, expected: list[tuple[str, str, str]]
+) -> None:
+    found = lines(fact)
+
+    assert [(line.place, line.text, line.tone) for line in found] == expected
+    assert all(line.is_detail for line in found)
+    assert Teller(FLOW, has_details=False).tell(entries(fact)[0]) == []
+
+
+def test_what_the_attempts_of_a_round_get_is_a_detail_beside_its_sentence() -> None:
+    found = lines(e.RunReopened(2, "ann", "", ("a",), adjustments={"a": e.Adjusted(cpus=2), "b": e.Adjusted()}))
+
+    assert [(line.place, line.text, line.tone, line.is_detail) for line in found] == [
+        ("", "round 2 by ann; 'a' again", "try", False),
+        ("a", "goes again, with 2 cpus", "try", True),
+        ("b", "goes again", "try", True),
+    ]
+
+
+# -- why there is no retry -------------------------------------------------------------------------------------------
+
+PASSED: list[tuple[str, str, e.Fact | None, str]] = [
+    ("a", "no_rule", None, "no rule matches"),
+    ("b", "no_rule", None, ""),
+    ("a", "no_rule", e.AttemptFailed("a", 1, FATAL), "no rule names HTTP_4XX, and nothing else retries it"),
+    ("b", "no_rule", e.AttemptFailed("b", 1, FATAL), ""),
+    ("a", "retries_exhausted", None, "its retries are used up"),
+    (
+        "a",
+        "retries_exhausted",
+        e.AttemptFailed("a", 1, BAD),
+        "the rule for any failure: no retry left of 2",
+    ),
+    ("d", "retries_exhausted", e.AttemptFailed("d", 1, BAD), "the rule for any failure: no retries"),
+    (
+        "d",
+        "rule_attempts_exhausted",
+        e.AttemptFailed("d", 1, BAD),
+        "the rule for any failure: no retry after 1 attempt",
+    ),
+    ("d", "attempts_exhausted", None, "max_attempts is used up: 4"),
+    ("a", "attempts_exhausted", None, "max_attempts is used up"),
+    ("d", "deadline_passed", None, "its deadline of 90s leaves no time for a retry"),
+    ("a", "deadline_passed", None, "its deadline leaves no time for a retry"),
+    ("a", "handler_failure_fatal", None, "its handler failed, and that is fatal"),
+    ("a", "critical", None, "not parked: the failure is critical"),
+    ("a", "rule_matched", None, "not parked: a rule matched"),
+    ("a", "no_handler", None, ""),
+    ("z", "attempts_exhausted", None, "max_attempts is used up"),
+    ("z", "deadline_passed", None, "its deadline leaves no time for a retry"),
+    ("z", "no_rule", None, ""),
+]
+
+
+@pytest.mark.parametrize(("place", "reason", "before", "text"), PASSED)
+def test_why_a_rung_let_a_failure_pass(place: str, reason: str, before: e.Fact | None, text: str) -> None:
+    facts = [before] if before else []
+
+    assert said(*facts, e.RungPassed(place, "retry", reason)) == ([(place, text, "plain")] if text else [])
+
+
+def test_reruns_that_are_used_up_are_those_after_a_loss_or_those_of_a_handler() -> None:
+    assert said(e.RungPassed("a", "retry", "reruns_exhausted")) == [
+        ("a", "lost more than 3 times: that is a failure now", "plain")
+    ]
+    assert said(e.RungPassed("a", "handle", "reruns_exhausted")) == [("a", "its handler's reruns are used up", "plain")]
+
+
+# -- what was told before --------------------------------------------------------------------------------------------
+
+
+def test_a_failure_that_was_told_in_full_is_said_in_a_word_when_it_ends_its_step() -> None:
+    told, other = e.AttemptFailed("a", 1, BAD), failure("EXIT_NONZERO", "another", exit_code=7)
+    between = e.HandlerStarted("a", 1, "recovery")
+
+    assert said(told, between, e.StepFailed("a", 1, BAD))[0][1] == "failed, EXIT_NONZERO 7"
+    assert said(told, between, e.StepFailed("a", 1, other))[0][1] == "failed, EXIT_NONZERO 7: another"
+    renamed = failure("SIGNALED", "no space left")
+    assert said(told, between, e.StepFailed("a", 1, renamed))[0][1] == "failed, SIGNALED: no space left"
+
+
+def test_a_step_that_failed_at_its_only_attempt_says_all_that_the_attempt_did() -> None:
+    [line] = lines(e.AttemptFailed("a", 1, BAD), e.StepFailed("a", 1, BAD))
+
+    assert (line.is_whole, line.text) == (True, "failed, EXIT_NONZERO 7: no space left")
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_whole"),
+    [
+        ((e.AttemptFailed("m[0].1", 1, BAD), e.ItemFailed("m[0]", "m", 0, BAD)), True),
+        # Another's attempt, though it begins alike.
+        ((e.AttemptFailed("ab", 1, BAD), e.StepFailed("a", 1, BAD)), False),
+        # Something was said between them.
+        ((e.AttemptFailed("a", 1, BAD), e.AttemptLost("b", 1), e.StepFailed("a", 1, BAD)), False),
+        # What says nothing does not come between them.
+        ((e.AttemptFailed("a", 1, BAD), e.ItemEntered("m[0]", "m", 0), e.StepFailed("a", 1, BAD)), True),
+        ((e.StepFailed("a", 1, BAD),), False),
+        ((e.AttemptFailed("a", 1, BAD), e.StepCancelled("a", 1)), False),
+    ],
+)
+def test_only_what_is_said_right_after_the_attempt_says_all_of_it(facts: tuple[e.Fact, ...], is_whole: bool) -> None:
+    [line] = lines(*facts)
+
+    assert line.is_whole is is_whole
+
+
+def test_a_step_that_failed_later_than_its_attempt_is_told_beside_it() -> None:
+    teller = Teller(FLOW)
+    teller.tell(e.Entry(1, T0, 0, e.AttemptFailed("a", 1, BAD)))
+
+    [line] = teller.tell(e.Entry(2, SOON, 0, e.StepFailed("a", 1, BAD)))
+
+    assert (line.is_whole, line.text, line.at, line.seq) == (False, "failed, EXIT_NONZERO 7", SOON, 2)
+
+
+def test_the_story_leaves_out_what_is_said_twice_and_nothing_else() -> None:
+    facts = (e.AttemptFailed("b", 1, LATE), e.AttemptFailed("a", 1, BAD), e.StepFailed("a", 1, BAD), e.RunFailed())
+
+    assert [(line.seq, line.text) for line in story(entries(*facts))] == [
+        (1, "attempt 1 failed, TIMEOUT"),
+        (3, "failed, EXIT_NONZERO 7: no space left"),
+        (4, "the run failed (0 steps)"),
+    ]
+    assert list(story([])) == []
+
+
+def test_whatever_a_person_writes_is_one_line() -> None:
+    assert said(e.RunPaused("ann", "one\ntwo")) == [("", "paused by ann: one two", "wait")]
+
+
+# -- children and ends -----------------------------------------------------------------------------------------------
+
+
+def test_a_child_run_is_named_where_it_is_known() -> None:
+    children = {("c", 1): 7}
+
+    [calls] = lines(e.AttemptStarted("c", 1), children=children)
+    [again] = lines(e.AttemptStarted("c", 2), children=children)
+
+    assert (calls.text, calls.child_run_id) == ("calls 'c.yaml' as run 7", 7)
+    assert (again.text, again.child_run_id) == ("calls 'c.yaml'", 0)
+    [ended] = lines(e.AttemptSucceeded("c", 1), children=children)
+    assert (ended.text, ended.tone, ended.child_run_id) == ("run 7 completed", "good", 0)
+
+
+def test_a_run_that_failed_names_those_whom_nobody_handled_as_far_as_all_are_known() -> None:
+    one, two = e.StepFailed("a", 1, BAD), e.StepFailed("b", 1, BAD)
+
+    def text(*facts: e.Fact) -> str:
+        return said(*facts)[0][1]
+
+    assert text(one, e.RunFailed(failed_steps_count=1)) == (
+        "the run failed: nobody handled the failure of 'a' (0 steps, 1 failed)"
+    )
+    assert text(one, two, e.RunFailed(failed_steps_count=2)) == (
+        "the run failed: nobody handled the failures of 'a', 'b' (0 steps, 2 failed)"
+    )
+    assert text(two, e.RunFailed(failed_steps_count=2)) == "the run failed (0 steps, 2 failed)"
+    assert text(one, e.RunCancelled(failed_steps_count=1)) == "the run was cancelled (0 steps, 1 failed)"
+    assert text(one, e.RunFailed()) == "the run failed (0 steps)"
+
+
+def test_what_end_returned_is_told_as_its_word() -> None:
+    says = e.StepCompleted("end", 1, output={"status": "failed", "reason": "too few"})
+
+    assert said(says, e.RunFailed(reason="too few"))[0][1] == "the run failed, end says: too few (0 steps)"
+    assert said(says, e.RunFailed())[0][1] == "the run failed (0 steps)"
+
+
+def test_a_cleanup_after_a_failure_changes_nothing_about_it() -> None:
+    done = e.HandlerSucceeded("a", 1, "cleanup")
+
+    assert said(e.AttemptFailed("a", 1, BAD), done) == [("a", "its cleanup is done; the failure stands", "plain")]
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+def handled(*actions: Action) -> tuple[Workflow, list[e.Fact]]:
+    """A workflow whose step has these commands as its handler, and what is told when the first has ended."""
+    flow = workflow(step("a", on_failure=Handler(tuple(Command(action=one) for one in actions))))
+    place = "a.on_failure@1.0"
+    return flow, [e.CommandEntered(place, "a", "handler"), e.CommandCompleted(place, "a", "handler")]
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        (shell("make clean"), "completed: make clean"),
+        (shell("  first \nsecond"), "completed: first "),
+        (shell("x" * 40), "completed: " + "x" * 40),
+        (shell("x" * 41), "completed: " + "x" * 39 + "…"),
+        # A value goes into it: as it was written it says nothing.
+        (Action("shell", {"text": "make ${x}"}, {"x": Template((expression("x"),))}), "completed"),
+        (Action("python", {"text": "code"}), "completed"),
+        (Action("shell", {}), "completed: "),
+    ],
+)
+def test_a_command_of_a_handler_is_told_as_it_was_written(action: Action, text: str) -> None:
+    flow, facts = handled(action)
+
+    assert said(*facts, flow=flow) == [("a.on_failure@1.0", text, "good")]
+
+
+# -- edges -----------------------------------------------------------------------------------------------------------
+
+EDGES = workflow(
+    step(
+        "s",
+        take="first",
+        next=[
+            edge("x", priority=2),
+            edge("y", when="output.y"),
+            edge("z", priority=1, when="output.z"),
+            edge("tell", "always"),
+            edge("end", "always"),
+            edge("fix", "failure", codes=("TIMEOUT",), exit_codes=(1, 2), then="rerun"),
+            edge("stand", "failure", then="continue"),
+            edge("bell", "failure", handles=False),
+            edge("horn", "failure", handles=False, codes=("TIMEOUT",)),
+            edge("end", "failure", handles=False),
+        ],
+    ),
+    *(step(name) for name in ("x", "y", "z", "tell", "fix", "stand", "bell", "horn")),
+)
+
+
+def details(*facts: e.Fact) -> list[tuple[str, str]]:
+    return [(line.text, line.tone) for line in lines(*facts, flow=EDGES) if line.is_detail]
+
+
+@pytest.mark.parametrize(
+    ("taken", "texts"),
+    [
+        (
+            (0,),
+            [
+                "edge to 'y' not taken: the one to 'x' comes first",
+                # It came before, and its condition was not met.
+                "edge to 'z' not taken: output.z does not hold",
+            ],
+        ),
+        (
+            (2, 3),
+            [
+                "edge to 'x' not taken: the one to 'z' comes first",
+                "edge to 'y' not taken: the one to 'z' comes first",
+                "edge to 'tell' taken: it is for every end, and handles nothing",
+            ],
+        ),
+        (
+            (1, 4),
+            [
+                "edge to 'x' not taken: the one to 'y' leads back, and goes alone",
+                "edge to 'z' not taken: output.z does not hold",
+            ],
+        ),
+        (
+            (),
+            [
+                "edge to 'x' not taken: an edge that leads back goes alone",
+                "edge to 'y' not taken: output.y does not hold",
+                "edge to 'z' not taken: output.z does not hold",
+            ],
+        ),
+    ],
+)
+def test_of_each_success_edge_that_was_not_taken_it_is_told_why(taken: tuple[int, ...], texts: list[str]) -> None:
+    assert details(e.StepCompleted("s", 1, taken=taken)) == [(text, "plain") for text in texts]
+
+
+def test_where_all_fitting_edges_are_taken_none_comes_first() -> None:
+    both = workflow(step("s", next=["x", edge("y", when="output.y")]), step("x"), step("y"))
+
+    [_, detail] = lines(e.StepCompleted("s", 1, taken=(0,)), flow=both)
+
+    assert detail.text == "edge to 'y' not taken: output.y does not hold"
+
+
+def test_edges_of_one_priority_come_in_the_order_of_the_file() -> None:
+    both = workflow(step("s", take="first", next=[edge("x"), edge("y")]), step("x"), step("y"))
+
+    [_, detail] = lines(e.StepCompleted("s", 1, taken=(0,)), flow=both)
+
+    assert detail.text == "edge to 'y' not taken: the one to 'x' comes first"
+
+
+def failed(route: e.Route, *taken: int) -> e.StepFailed:
+    return e.StepFailed("s", 1, LATE, route=route, taken=taken)
+
+
+@pytest.mark.parametrize(
+    ("route", "text"),
+    [
+        (e.Route("selected", 5, "fix", 1), "failed, TIMEOUT; 'fix' takes over, and then it goes again"),
+        (e.Route("selected", 6, "stand", 1), "failed, TIMEOUT; 'stand' takes over and is to stand in for it"),
+        (e.Route("selected", None, "fix", 1), "failed, TIMEOUT; 'fix' takes over"),
+        (e.Route("skipped_terminal", reason="stopping"), "failed, TIMEOUT; the run is stopping"),
+        (e.Route("no_route", reason="no_edge_fits"), "failed, TIMEOUT; no failure edge fits"),
+        (e.Route("no_route"), "failed, TIMEOUT"),
+    ],
+)
+def test_who_takes_over_after_a_failure_and_what_comes_then(route: e.Route, text: str) -> None:
+    assert lines(failed(route), flow=EDGES)[0].text == text
+
+
+def test_of_each_failure_edge_that_was_not_chosen_it_is_told_why() -> None:
+    passed = (
+        e.Passed(5, "fix", "filtered"),
+        e.Passed(6, "stand", "not_first"),
+        e.Passed(0, "x", "loop_limit"),
+        e.Passed(1, "y", "already_entered"),
+    )
+
+    found = details(failed(e.Route("selected", 2, "z", 1, passed=passed), 3, 7))
+
+    assert [text for text, _ in found] == [
+        "edge to 'fix' not taken: it is for TIMEOUT and exit codes 1, 2",
+        "edge to 'stand' not taken: the one to 'z' comes first",
+        "edge to 'x' not taken: max_visits is used up",
+        "edge to 'y' not taken: 'y' has been entered already",
+        "edge to 'bell' taken beside: it handles nothing",
+        "edge to 'horn' not taken: it is for TIMEOUT",
+        "edge to 'tell' taken: it is for every end, and handles nothing",
+    ]
+    assert {tone for _, tone in found} == {"plain"}
+
+
+def test_a_bell_that_may_ring_no_more_says_so() -> None:
+    assert details(failed(e.Route("no_route"), 8)) == [
+        ("edge to 'bell' not taken: max_visits is used up", "plain"),
+        ("edge to 'horn' taken beside: it handles nothing", "plain"),
+    ]
+
+
+def test_in_a_run_that_stops_no_edge_is_looked_at() -> None:
+    passed = (e.Passed(5, "fix", "filtered"),)
+
+    assert details(failed(e.Route("skipped_terminal", reason="stopping"), 3)) == []
+    assert len(details(failed(e.Route("skipped_terminal", passed=passed), 3))) == 1
+
+
+def test_whoever_does_not_know_the_workflow_says_what_the_facts_say() -> None:
+    route = e.Route("selected", 5, "fix", 1, passed=(e.Passed(6, "stand", "does_not_fit"),))
+
+    found = lines(failed(route, 3, 7), flow=None)
+
+    assert [line.text for line in found] == [
+        "failed, TIMEOUT; 'fix' takes over",
+        "edge to 'stand' not taken: does not fit",
+    ]
+    assert said(e.StepCompleted("s", 1, taken=()), flow=None) == [("s", "completed", "good")]
