@@ -64,13 +64,13 @@ def _stop_attempt(now: Now, place: Place) -> Facts:
     kind = place.spec.action.kind if place.spec.action else ""
     stop = now.state.run.stop
     # A child run that is stopping already has cleanup and undo of its own: it must hear of `now`.
-    hears_now = kind == "workflow" and place.phase == "stopping" and stop is not None and stop.now
+    hears_now = kind == "workflow" and place.phase in ("stopping", "timeout") and stop is not None and stop.now
     if place.phase and not hears_now:
         return
     if place.status == "ready" or kind in ("wait", "approve"):
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
-        yield e.AttemptStopping(place.key, place.attempt)
+        yield e.AttemptStopping(place.key, place.attempt, place.phase or "stopping")
 
 
 def conclude(now: Now, place: Place) -> Facts:
