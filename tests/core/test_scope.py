@@ -1,4 +1,4 @@
-"""The names that an expression sees, and the values that an attempt is given: gathered from the state, and no others."""
+"""The names that an expression sees, and the values that an attempt is given: those that it reads, and no others."""
 
 from __future__ import annotations
 
