@@ -19,9 +19,9 @@ class Round(msgspec.Struct, frozen=True):
     """What a new round runs again: steps; of the map step `from_step` perhaps only some items; with more of what."""
 
     steps: tuple[str, ...]
-    from_step: str = ""
-    items: tuple[int, ...] = ()
-    proposals: tuple[Proposal, ...] = ()
+    from_step: str
+    items: tuple[int, ...]
+    proposals: tuple[Proposal, ...]
 
 
 def plan_round(state: State, report: RetryRequested) -> Round:
@@ -33,7 +33,7 @@ def plan_round(state: State, report: RetryRequested) -> Round:
     return Round(steps, report.from_step, items, found)
 
 
-def steps_to_retry(state: State, from_step: str = "") -> tuple[str, ...]:
+def steps_to_retry(state: State, from_step: str) -> tuple[str, ...]:
     """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on.
 
     And what lies between a step that was undone and another of these: it was built on what is no longer there.
@@ -102,8 +102,7 @@ def _refuse(state: State, report: RetryRequested) -> None:
 def _instead(state: State, from_step: str) -> str:
     """What can be done with a run that completed: its failed items may go again, or a fork from a step."""
     run_id = state.run.run_id
-    maps = (place for place in state.steps() if place.items is not None)
-    step = next((place.key for place in maps if any(failed_items(state, place))), "")
+    step = next((place.key for place in state.steps() if next(failed_items(state, place), None) is not None), "")
     if step and from_step in ("", step):
         return f"to run the failed items of '{step}' again: mulligan items {run_id} {step} --retry"
     return f"to run it again from a step: mulligan fork {run_id} --from {from_step or 'STEP'}"
