@@ -503,7 +503,8 @@ def test_what_is_not_entered_again_lets_go_of_what_needs_it():
     answers = {"first": iter([True, False]).__next__, "more": iter([True, False]).__next__}
     run = History(flow, {text: lambda _, says=says: says() for text, says in answers.items()}).start()
 
-    run.ok("top").ok("m").ok("n").ok("again").ok("top").ok("again")
+    run.ok("top").ok("m").ok("n").ok("again").ok("top")
+    assert [fact.step for fact in run.facts(e.StepRestored)] == ["m", "n"]
 
-    assert run.status == "completed"
+    assert run.ok("again").status == "completed"
     assert {name: run[name].visit for name in ("top", "m", "n", "again")} == {"top": 2, "m": 1, "n": 1, "again": 2}

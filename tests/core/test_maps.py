@@ -584,6 +584,16 @@ def test_a_map_that_misses_its_deadline_is_stopped_and_fails_with_timeout() -> N
     assert run.status == "failed"
 
 
+@pytest.mark.parametrize("how", ["lose", "interrupt"])
+def test_an_item_of_a_map_that_misses_its_deadline_does_not_run_again_because_its_worker_is_gone(how: str) -> None:
+    run = run_of([1], mapped(deadline=30)).started("m[0].0").wait(30)
+
+    getattr(run, how)("m[0].0")
+
+    assert (run.queued, run["m"].status) == ([], "failed")
+    assert run["m"].failure.code == "TIMEOUT"
+
+
 def test_a_lister_that_misses_the_deadline_of_the_map_fails_it_with_timeout() -> None:
     run = run_of(None, mapped(policy=Map(lister=command("ls")), deadline=30)).started("m.lister@1")
 
