@@ -373,3 +373,40 @@ def test_a_visit_that_fails_while_another_arrival_waits_is_not_the_last():
     assert run.queued == ["x"]
 
     assert run.ok("x").queued == ["y"]
+
+
+def test_a_step_with_a_visit_per_arrival_that_goes_back_is_not_settled_before_it_has():
+    flow = workflow(
+        step("top", next=["x", "slow"]),
+        step("x", join="each", next=[edge("top", when="more")]),
+        step("slow"),
+        step("y", needs=["x"]),
+    )
+
+    run = History(flow, {"more": True}).start().ok("top").ok("x")
+
+    assert (run["x"].status, run["x"].settled, run.queued) == ("completed", "", ["slow"])
+
+
+@pytest.mark.parametrize(
+    ("edges", "outcome"),
+    [
+        # It may fail, and nobody is asked to repair it: as good as done.
+        ([], "allowed"),
+        # Somebody is: whoever needs it cannot count on it.
+        ([edge("fix", on="failure")], "failed"),
+    ],
+)
+def test_a_step_with_a_visit_per_arrival_is_settled_by_its_last_visit_once_nobody_else_can_come(edges, outcome):
+    flow = workflow(
+        step("a", next=["x"]),
+        step("b", next=[edge("x", when="never")]),
+        step("x", join="each", continue_on_error=True, next=edges),
+        step("fix"),
+    )
+    run = History(flow, {"never": False}).start().ok("a").fail("x")
+    assert run["x"].settled == ""
+
+    run.ok("b")
+
+    assert (run["x"].visit, run["x"].settled) == (1, outcome)

@@ -450,6 +450,16 @@ def test_cleanup_handlers_of_the_commands_of_items_run_too() -> None:
     assert run.status == "cancelled"
 
 
+def test_arrivals_that_wait_for_their_visit_are_not_visited_when_the_run_stops() -> None:
+    flow = workflow(step("a", next=["x"]), step("b", next=["x"]), step("x", join="each"))
+    run = History(flow).start().ok("a").ok("b").started("x").cancel()
+
+    run.fail("x", None, signal=15)
+
+    assert (run.status, run["x"].visit, run.statuses["x"]) == ("cancelled", 1, "cancelled")
+    assert run.facts(e.StepPutBack) == []
+
+
 # -- a second order --------------------------------------------------------------------------------------------------
 
 

@@ -325,3 +325,9 @@ def test_a_step_that_does_nothing_completes_by_itself() -> None:
     run = History(workflow(step("a", action=None), step("b", needs=["a"]))).start()
 
     assert (run["a"].status, run["a"].output, run.queued) == ("completed", None, ["b"])
+
+
+def test_the_first_attempt_of_a_visit_says_that_the_step_was_entered() -> None:
+    run = History(workflow(step("a"))).start()
+
+    assert run.follows[1:] == [e.StepEntered("a", 1), e.AttemptScheduled("a", 1, "entered")]
