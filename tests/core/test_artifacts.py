@@ -105,3 +105,17 @@ def test_a_name_leads_nowhere_but_below(name: str, is_one: bool) -> None:
 def test_a_name_says_whose_it_is() -> None:
     assert run_of("17/build/1/2/output.json") == 17
     assert (run_of("readme"), run_of("x/y")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "run_id"),
+    [
+        ("9" * 19 + "/a", int("9" * 19)),
+        # No store has numbered so many: whoever writes such a number means something else.
+        ("9" * 20 + "/a", 0),
+        ("1", 1),
+        ("-1/a", 0),
+    ],
+)
+def test_a_number_that_no_store_has_given_is_no_run(name: str, run_id: int) -> None:
+    assert run_of(name) == run_id
