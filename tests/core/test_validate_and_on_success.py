@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core import events as e
-from mulligan.core.failure import Failure
+from mulligan.core.failure import Failure, failure
 from mulligan.core.workflow import Action, Command, Rule, Template
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
@@ -38,6 +38,12 @@ def test_a_result_that_passes_its_condition_completes_the_step():
     run = checked(lambda names: names["output"] == "good").ok("a", output="good")
 
     assert (run["a"].status, run["a"].output) == ("completed", "good")
+
+
+def test_a_condition_sees_the_result_that_it_is_asked_about():
+    run = checked(lambda names: names["output"] == "good").ok("a", output="bad")
+
+    assert own(run).code == "VALIDATION_FAILED"
 
 
 def test_a_result_that_does_not_pass_is_a_failure_that_names_the_condition():
@@ -125,6 +131,15 @@ def test_a_command_that_checks_and_fails_rejects_the_result():
 
     assert (own(run).code, own(run).message, own(run).exit_code) == ("VALIDATION_FAILED", "three cells are empty", 4)
     assert [cause.code for cause in own(run).cause] == ["EXIT_NONZERO"]
+
+
+def test_a_check_that_says_nothing_is_told_by_its_code():
+    run = run_of(validator=command("check")).ok("a")
+    assert e.CommandEntered("a.validator@1", "a", "validator", 0) in run.follows
+
+    run.fail("a.validator@1", said=failure("DIRTY", ""))
+
+    assert (own(run).code, own(run).message) == ("VALIDATION_FAILED", "the check ended with DIRTY")
 
 
 def test_a_command_that_checks_reads_the_output():
@@ -267,3 +282,31 @@ def test_nothing_runs_after_a_success_where_nothing_is_asked_for():
     run = run_of().ok("a")
 
     assert [type(fact) for fact in run.follows][:2] == [e.AttemptSucceeded, e.StepCompleted]
+
+
+def test_a_failure_of_on_success_that_is_fatal_is_not_retried_by_a_catch_all():
+    run = run_of(on_success=(command("tell"),), handler_failure_fatal=True, rules=retry(1)).ok("a")
+
+    run.fail("a.on_success@1.0")
+
+    assert (run["a"].status, own(run).code, own(run).severity) == ("failed", "HANDLER_FAILED", "critical")
+    assert run.facts(e.RetryScheduled) == []
+
+
+def test_what_ends_well_while_the_run_stops_is_followed_by_no_on_success():
+    run = run_of(on_success=(command("tell"),)).started("a").cancel().ok("a")
+
+    assert (run["a"].status, run.status) == ("completed", "cancelled")
+    assert run.facts(e.CommandEntered) == []
+
+
+def test_on_success_does_not_go_on_when_the_run_stops():
+    ended = run_of(on_success=(command("one"), command("two"))).ok("a").started("a.on_success@1.0").cancel()
+    cut_off = run_of(on_success=(command("one"), command("two"))).ok("a").started("a.on_success@1.0").cancel()
+
+    ended.ok("a.on_success@1.0")
+    cut_off.fail("a.on_success@1.0", None, signal=15, is_stopped=True)
+
+    for run in (ended, cut_off):
+        assert (run["a"].status, run.status) == ("completed", "cancelled")
+        assert [fact.place for fact in run.facts(e.CommandEntered)] == ["a.on_success@1.0"]

@@ -240,8 +240,6 @@ def command_key(place: Place, role: str, index: int) -> str:
     """The key of a command below `place`; unique in the run, since attempts are."""
     if role == "do":
         return f"{place.key}.{index}"
-    if role == "undo":
-        return f"{place.key}.undo@{place.visit}"
     return f"{place.key}.{_SUFFIX.get(role, role + '@{0}').format(place.attempt, index)}"
 
 
