@@ -387,6 +387,20 @@ def test_what_end_returned_is_told_as_its_word() -> None:
     assert said(says, e.RunFailed())[0][1] == "the run failed (0 steps)"
 
 
+@pytest.mark.parametrize("reason", ["the run took longer than its timeout", "enough"])
+def test_what_end_did_not_say_is_not_told_as_its_word(reason: str) -> None:
+    """It returned something, and no word on the run: the reason is the engine's, or a person's."""
+    returned = e.StepCompleted("end", 1, output={"rows": 1})
+
+    assert said(returned, e.RunFailed(reason=reason))[0][1] == f"the run failed: {reason} (0 steps)"
+
+
+def test_a_line_about_nothing_in_particular_is_plain_and_no_detail() -> None:
+    line = Line(T0, "a", "text")
+
+    assert (line.tone, line.seq, line.is_detail, line.is_whole, line.child_run_id) == ("plain", 0, False, False, 0)
+
+
 def test_a_cleanup_after_a_failure_changes_nothing_about_it() -> None:
     done = e.HandlerSucceeded("a", 1, "cleanup")
 

@@ -37,8 +37,8 @@ class Recollection:
         # Failures that nobody has dealt with, and those that a visit may deal with.
         self._open: dict[_Visit, None] = {}
         self._sent: dict[_Visit, list[_Visit]] = {}
-        # Whether the run's last word is what `end` returned.
-        self.is_said_by_end = False
+        # The reason that `end` returned, for what it says of the run.
+        self.reason_of_end = ""
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Recollection:
     def _step_completed(self, fact: e.StepCompleted) -> None:
         self._failures.pop(fact.step, None)
         if fact.step == END:
-            self.is_said_by_end = bool(said_by_end(fact.output))
+            self.reason_of_end = str(said_by_end(fact.output).get("reason") or "")
         for handled in self._sent.pop((fact.step, fact.visit), ()):
             self._open.pop(handled, None)
 

@@ -144,7 +144,7 @@ def _ended(teller: Teller, fact: Any, at: datetime) -> _Said:
     verb = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}[type(fact)]
     was = "was " if verb == "cancelled" else ""
     degraded = ", not without help" if fact.degraded else ""
-    by_end = ", end says" if teller.memory.is_said_by_end and fact.reason else ""
+    by_end = ", end says" if fact.reason == teller.memory.reason_of_end else ""
     because = f"{by_end}: {fact.reason}" if fact.reason else _unhandled(teller, fact) if verb == "failed" else ""
     return END, f"the run {was}{verb}{degraded}{because} ({_counts(fact)})", "good" if verb == "completed" else "bad"
 
