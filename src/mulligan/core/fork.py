@@ -40,7 +40,8 @@ def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
     """What a fork of `old` from `from_step` takes over into the workflow of `graph`.
 
     Steps are matched by name. Kept is what completed (or was stood in for) and cannot be reached from the step:
-    whatever could be touched by running it again runs again.
+    whatever could be touched by running it again runs again. What was skipped is asked again if anything before it
+    runs: it may have been skipped for that one's failure.
     """
     if from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
@@ -48,7 +49,9 @@ def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
     if graph.workflow != old.workflow:
         again = _rerouted(old, graph, again)
     places = (old.places[name] for name in graph.nodes if name in old.places and name not in again)
-    return tuple(_kept(old, place) for place in places if place.settled in _KEEPABLE)
+    kept = {place.key: place for place in places if place.settled in _KEEPABLE}
+    open_ = graph.behind(name for name in graph.nodes if name not in kept)
+    return tuple(_kept(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
 
 
 def _touched(old: State, graph: Graph, from_step: str) -> set[str]:
