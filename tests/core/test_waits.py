@@ -1,52 +1,264 @@
-"""What the engine itself carries out: how long it waits, and what it says of a time that is none."""
+"""What a run and its steps wait for, in the cases that are easily told wrong."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Action, Template
-from mulligan.testing.history import T0, History, expression, step, workflow
+from mulligan.core import reports as r
+from mulligan.core.state import State
+from mulligan.core.views import Progress, Wait, progress, run_json, waiting, waits_for_people
+from mulligan.core.workflow import Action, Map, Need, Rule, Triage
+from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
+
+ASK = Action("approve", {"message": "go?"})
+PER_ITEM = Map(over=expression("list"))
 
 
-def waiting(name: str, value: Any) -> History:
-    """A run of a wait whose `seconds` or `until` comes from an expression."""
-    action = Action("wait", {name: {"${}": "v"}}, {"v": Template((expression("v"),))})
-    return History(workflow(step("a", action=action)), {"v": value}).start()
+def run_of(*steps: Any, answers: dict[str, Any] | None = None, **fields: Any) -> History:
+    return History(workflow(*steps, **fields), answers).start()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "seconds"),
-    [
-        ("seconds", 90, 90),
-        ("seconds", "1m30s", 90),
-        ("until", "2026-01-01T00:02:00Z", 120),
-        # A moment that has passed is waited for no longer.
-        ("until", "2025-12-31T23:00:00Z", 0),
-    ],
-)
-def test_a_wait_is_over_when_it_says(name: str, value: Any, seconds: int) -> None:
-    run = waiting(name, value)
-
-    (started,) = run.facts(e.AttemptStarted)
-
-    assert started.due == T0 + timedelta(seconds=seconds)
-    assert run.wait(seconds).status == "completed"
+def of_step(run: History, name: str, held: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = run_json(run.state, held)["steps"][name]["waiting_for"]
+    return found
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("seconds", "soon", "wait: 'soon' is not a duration such as 30s"),
-        ("until", "tomorrow", "wait: 'tomorrow' is not a time such as 2030-01-31T09:00:00Z"),
-    ],
-)
-def test_a_wait_for_a_time_that_is_none_has_failed_and_says_why(name: str, value: Any, message: str) -> None:
-    run = waiting(name, value)
+def texts(run: History, name: str, held: dict[str, str] | None = None) -> list[str]:
+    return [f"{one['kind']}: {one['text']}" for one in of_step(run, name, held)]
 
-    found = run["a"].failure
-    assert found is not None
-    assert (found.code, found.message) == ("INPUT_INVALID", message)
+
+# -- people ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_person_is_waited_for_whatever_else_is_told_after_that() -> None:
+    run = run_of(step("ask", action=ASK), step("later", rules=retry(1, delay=60))).fail("later")
+
+    assert [wait.kind for wait in waiting(run.state)] == ["approval", "retry"]
+    assert waits_for_people(run.state) is True
+
+
+def test_a_worker_is_looked_for_whatever_is_asked_before() -> None:
+    run = run_of(step("ask", action=ASK), step("ready"))
+
+    assert waits_for_people(run.state) is False
+
+
+def test_why_a_run_is_paused_is_told() -> None:
+    run = run_of(step("a"))
+
+    run.tell(r.PauseRequested(run.clock, by="ann", reason="engine_error"))
+
+    assert [wait.text for wait in waiting(run.state)] == ["the pause to be lifted: engine_error"]
+    plain = run_of(step("a")).pause()
+    assert [wait.text for wait in waiting(plain.state)] == ["the pause to be lifted"]
+
+
+@pytest.mark.parametrize(("params", "text"), [({"message": "go?"}, "an approval: go?"), ({}, "an approval")])
+def test_an_approval_is_told_with_its_message_if_it_has_one(params: dict[str, Any], text: str) -> None:
+    run = run_of(step("ask", action=Action("approve", params)))
+
+    assert texts(run, "ask") == [f"approval: {text}"]
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_never_told_anything_waits_for_nothing() -> None:
+    assert waiting(State(workflow(step("a")))) == []
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_a_run_at_its_end_waits_for_nothing_whatever_its_steps_look_like(status: str) -> None:
+    run = run_of(step("a"))
+
+    run.state.run.status = status
+
+    assert waiting(run.state) == []
+
+
+def test_first_steps_that_nobody_has_come_to_wait_for_their_turn() -> None:
+    run = History(workflow(*(step(name) for name in "abc")))
+    run.state.graph.starts_at_once = 1
+
+    run.tell_alone(r.RunRequested(run.clock, run_id=1))
+
+    assert texts(run, "b") == ["entry: its turn to be entered"]
+    assert waiting(run.state)[-1] == Wait("entry", "more of its first steps to be entered")
+
+
+# -- needs and edges -------------------------------------------------------------------------------------------------
+
+
+def test_a_group_and_a_step_are_waited_for_together_and_each_once() -> None:
+    flow = workflow(
+        step("a"),
+        step("b"),
+        step("c"),
+        step("z", needs=["c", "a", Need("ab", is_group=True)]),
+        step("y", needs=[Need("ab", is_group=True)]),
+        step("x", needs=[Need("ab", is_group=True), Need("bc", is_group=True)]),
+        groups={"ab": ("a", "b"), "bc": ("b", "c")},
+    )
+    run = History(flow).start()
+
+    assert texts(run, "z") == ["needs: 'c', 'a', 'b' to complete"]
+    assert texts(run, "y") == ["needs: 'a', 'b' to complete"]
+    assert texts(run, "x") == ["needs: 'a', 'b', 'c' to complete"]
+    assert [(one["steps"], one["count"]) for one in of_step(run, "x")] == [(["a", "b", "c"], 3)]
+    run.ok("a")
+    assert texts(run, "y") == ["needs: 'b' to complete"]
+
+
+def test_each_kind_of_need_is_told_by_what_would_meet_it() -> None:
+    needs = [Need("a"), Need("b", "success_or_skipped"), Need("c", "always")]
+    run = run_of(step("a"), step("b"), step("c"), step("z", needs=needs))
+
+    assert texts(run, "z") == [
+        "needs: 'a' to complete",
+        "needs: 'b' to complete or be skipped",
+        "needs: 'c' to end",
+    ]
+
+
+def test_an_edge_that_is_dead_is_not_waited_for() -> None:
+    flow = workflow(step("a", next=[edge("z", when="never")]), step("b", next=["z"]), step("z"))
+    run = History(flow, {"never": False}).start()
+    assert texts(run, "z") == ["edges: an edge from 'a', 'b'"]
+
+    run.ok("a")
+
+    assert texts(run, "z") == ["edges: an edge from 'b'"]
+
+
+# -- items -----------------------------------------------------------------------------------------------------------
+
+
+def mapped(count: int, **fields: Any) -> History:
+    fields.setdefault("do", (command(),))
+    return run_of(step("m", map=PER_ITEM, **fields), answers={"list": list(range(count))})
+
+
+def test_items_are_counted_with_those_that_failed_if_any_did() -> None:
+    run = mapped(2)
+    assert texts(run, "m")[0] == "items: items: 2 running, 0 to come, of 2"
+
+    run.fail("m[0].0")
+
+    assert texts(run, "m")[0] == "items: items: 1 running, 0 to come, 1 failed, of 2"
+
+
+def test_a_map_that_is_to_run_its_failed_items_again_waits_for_that_and_for_no_item() -> None:
+    rules = (Rule(codes=("ITEMS_FAILED",), max_retries=1, backoff=retry(1, delay=60)[0].backoff),)
+    run = mapped(1, rules=rules)
+
+    run.fail("m[0].0")
+
+    assert run["m"].status == "backing_off"
+    assert texts(run, "m") == ["retry: attempt 2, due at 2026-01-01 00:01:00 UTC"]
+
+
+def test_a_map_whose_result_is_checked_waits_for_the_check_and_for_no_item() -> None:
+    run = mapped(1, validator=command("look"))
+
+    run.ok("m[0].0")
+
+    assert texts(run, "m") == ["worker: its check: a worker for attempt 1"]
+
+
+def test_of_many_items_those_are_named_that_somebody_works_at() -> None:
+    run = mapped(14, do=(command(rules=retry(1, delay=60)),))
+    for index in range(12):
+        run.fail(f"m[{index}].0")
+
+    found = texts(run, "m")
+
+    assert found[:3] == [
+        "items: items: 14 running, 0 to come, of 14",
+        "worker: a worker for attempt 1",
+        "worker: a worker for attempt 1",
+    ]
+    assert [text.partition(":")[0] for text in found[3:]] == ["retry"] * 8
+
+
+# -- places ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_breaker_holds_up_what_waits_for_a_worker_and_nothing_else() -> None:
+    run = run_of(step("a"), step("b"), step("c")).started("b")
+
+    held = {"a": "'llm' is open", "b": "'llm' is open"}
+
+    assert texts(run, "a", held) == ["breaker: its turn: 'llm' is open"]
+    assert texts(run, "b", held) == ["task: attempt 1 on w1"]
+    assert texts(run, "c", held) == ["worker: a worker for attempt 1"]
+
+
+def test_an_attempt_is_told_with_its_worker_if_that_has_a_name() -> None:
+    run = run_of(step("a"), step("b")).started("a", worker="").started("b", worker="w7")
+
+    assert (texts(run, "a"), texts(run, "b")) == (["task: attempt 1"], ["task: attempt 1 on w7"])
+    assert (of_step(run, "a")[0].get("worker", ""), of_step(run, "b")[0]["worker"]) == ("", "w7")
+
+
+def test_what_was_asked_to_end_is_told_as_such() -> None:
+    run = run_of(step("a"), step("c", action=Action("workflow", {"file": "c.yaml"}))).started("a")
+
+    run.cancel()
+
+    assert texts(run, "a") == ["task: attempt 1 on w1, which was asked to end"]
+    assert texts(run, "c") == ["child: its child run, which was asked to end"]
+
+
+@pytest.mark.parametrize(("then", "text"), [("rerun", "'fix' to repair it"), ("continue", "'fix' to stand in for it")])
+def test_a_failed_step_waits_for_who_may_bring_it_back(then: str, text: str) -> None:
+    run = run_of(step("a", next=[edge("fix", "failure", then=then)]), step("fix")).fail("a")
+
+    assert of_step(run, "a") == [{"kind": "repair", "text": text, "place": "a", "steps": ["fix"], "count": 1}]
+
+
+def test_a_step_that_has_failed_for_good_waits_for_nothing() -> None:
+    run = run_of(step("a", next=[edge("fix", "failure")]), step("fix"), step("b")).fail("a").fail("b")
+
+    assert (texts(run, "a"), texts(run, "b")) == ([], [])
+
+
+def test_a_parked_step_is_told_with_its_failure_and_when_somebody_must_have_come() -> None:
+    run = run_of(step("a", triage=Triage(timeout=60))).fail("a", 7)
+
+    [found] = of_step(run, "a")
+
+    assert (found["kind"], found["text"]) == ("triage", "a person to classify EXIT_NONZERO 7")
+    assert (found["place"], found["attempt"]) == ("a", 1)
+    assert "due" in found
+
+
+# -- progress --------------------------------------------------------------------------------------------------------
+
+
+def test_counts_are_kept_by_what_is_new_and_anew_where_many_move_at_once() -> None:
+    run = run_of(step("a"), step("b", needs=["a"]), step("c"))
+    seen = Progress(run.state)
+    assert seen.counts == progress(run.state)
+
+    run.ok("a")
+    seen.see(run.last)
+    assert seen.counts == progress(run.state)
+    assert (seen.counts["completed"], seen.counts["ready"]) == (1, 2)
+    run.fail("b").ok("c").retry()
+    seen.see(run.last)
+
+    assert seen.counts == progress(run.state)
+
+
+def test_whoever_looks_on_from_the_beginning_counts_what_comes() -> None:
+    run = History(workflow(step("a"), step("b")))
+    seen = Progress(run.state)
+    assert set(seen.counts.values()) == {0}
+
+    run.start()
+    seen.see(run.last)
+
+    assert seen.counts == progress(run.state)
+    assert seen.counts["ready"] == 2
