@@ -121,6 +121,9 @@ def test_what_ran_out_is_the_most_of_what_was_given_what_is_written_and_what_was
         (2.0, 0.6, [("too_much", "0.75")]),
         (1.0, 0.01, [("too_much", "0.25")]),
         (4.0, 1.6, [("too_much", "2")]),
+        # Fewer would do, and it is not worth a word.
+        (4.0, 2.0, []),
+        (4.0, 2.2, []),
     ],
 )
 def test_how_many_cpus_are_well_and_how_many_are_not(
