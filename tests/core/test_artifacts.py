@@ -75,10 +75,20 @@ def test_what_was_kept_comes_back_as_it_was() -> None:
     assert content(TWO, checked(TWO, b"text")) == "text"
 
 
-@pytest.mark.parametrize("data", [b"[2]", b"[1] ", b""])
-def test_anything_else_is_damaged(data: bytes) -> None:
-    with pytest.raises(ArtifactDamaged):
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"[2]", "it is not what was kept"),
+        (b"[1] ", "it has 4 bytes, and 3 were kept"),
+        (b"", "it has 0 bytes, and 3 were kept"),
+    ],
+)
+def test_anything_else_is_damaged(data: bytes, reason: str) -> None:
+    with pytest.raises(ArtifactDamaged) as damaged:
         checked(ONE, data)
+
+    assert damaged.value.message == f"artifact '{ONE.name}' is damaged: {reason}"
+    assert damaged.value.data == {"name": ONE.name}
 
 
 @pytest.mark.parametrize(

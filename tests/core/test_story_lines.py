@@ -90,6 +90,7 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.StepSkipped("a", "need_unmet"), ("a", "skipped: what it needs did not complete", "plain")),
     (e.StepSkipped("a", "unreachable"), ("a", "skipped: nothing can lead to it any more", "plain")),
     (e.StepSkipped("a", "loop_limit"), ("a", "skipped: max_visits is used up", "plain")),
+    (e.StepSkipped("b", "unreachable"), ("b", "skipped: nothing can lead to it any more", "plain")),
     (e.StepSkipped("a", "of_old_times"), ("a", "skipped: of old times", "plain")),
     (e.StepRestored("a", "no_arrival"), ("a", "stays as it was: no edge led to it", "plain")),
     (e.StepCompleted("a", 1), ("a", "completed", "good")),
@@ -151,6 +152,8 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.ResultRejected("a", 1, BAD), ("a", "its result is not accepted, EXIT_NONZERO 7: no space left", "bad")),
     (e.RetryScheduled("a", 2, 0, 1, SOON), ("a", "the rule for any failure: retry 1 of 2, in 90s", "try")),
     (e.RetryScheduled("b", 2, 0, 1, SOON), ("b", "rule 1: retry 1, in 90s", "try")),
+    # A rule that the file no longer has.
+    (e.RetryScheduled("a", 2, 1, 3, SOON), ("a", "rule 2: retry 3, in 90s", "try")),
     (
         e.RetryScheduled("a", 2, 0, 1, T0, True, e.Adjusted(timeout=5)),
         (
@@ -264,6 +267,7 @@ PASSED: list[tuple[str, str, e.Fact | None, str]] = [
     ("a", "handler_failure_fatal", None, "its handler failed, and that is fatal"),
     ("a", "critical", None, "not parked: the failure is critical"),
     ("a", "rule_matched", None, "not parked: a rule matched"),
+    ("d", "rule_matched", None, "not parked: a rule matched"),
     ("a", "no_handler", None, ""),
     ("z", "attempts_exhausted", None, "max_attempts is used up"),
     ("z", "deadline_passed", None, "its deadline leaves no time for a retry"),

@@ -205,7 +205,7 @@ def test_a_length_of_time_is_said_in_the_units_that_people_use(seconds: float, s
         (-1, "at once"),
         (0, "at once"),
         (0.05, "in 50ms"),
-        (0.0994, "in 99ms"),
+        (0.09946, "in 99ms"),
         (0.1, "in 0.1s"),
         (2, "in 2.0s"),
         (9.9, "in 9.9s"),
