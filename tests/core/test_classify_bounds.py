@@ -91,6 +91,20 @@ def test_a_code_may_be_a_number() -> None:
     assert reported({"code": 507}).code == "507"
 
 
+def test_an_attempt_of_which_only_the_exit_code_is_known_has_nothing_else_to_say() -> None:
+    found = failed(exit_code=3)
+
+    assert found == Failure(code="EXIT_NONZERO", message="exit code 3", exit_code=3)
+
+
+@pytest.mark.parametrize(
+    ("is_past_deadline", "message"),
+    [(False, "it took longer than its timeout"), (True, "it took longer than its deadline")],
+)
+def test_what_took_too_long_says_whose_time_was_up(is_past_deadline: bool, message: str) -> None:
+    assert failed(is_timed_out=True, is_past_deadline=is_past_deadline).message == message
+
+
 # -- severity and whether it may be retried --------------------------------------------------------------------------
 
 
