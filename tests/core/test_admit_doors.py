@@ -289,6 +289,26 @@ def test_an_approval_is_the_output_of_its_step() -> None:
     assert run["a"].output == {"approved": True, "by": "ada", "reason": "fine"}
 
 
+def test_an_approval_that_is_refused_is_a_failure_that_says_why_and_by_whom() -> None:
+    run = run_of(step("a", action=APPROVE))
+
+    run.tell(r.ApprovalGiven(run.clock, "a", False, "ada", "not on a friday"))
+
+    failure = run["a"].failure
+    assert (failure.code, failure.message, failure.details) == ("APPROVAL_REFUSED", "not on a friday", {"by": "ada"})
+    assert run.status == "failed"
+
+
+@pytest.mark.parametrize("reason", ["", "  \n"])
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_an_approval_needs_a_reason(reason: str, is_approved: bool) -> None:
+    run = run_of(step("a", action=APPROVE))
+
+    said = refusal(run, r.ApprovalGiven(run.clock, "a", is_approved, "ada", reason))
+
+    assert said == "error[input.invalid]: an approval needs a reason\n  say why: --reason TEXT"
+
+
 @pytest.mark.parametrize(
     ("run", "place"),
     [

@@ -105,6 +105,18 @@ def test_what_took_too_long_says_whose_time_was_up(is_past_deadline: bool, messa
     assert failed(is_timed_out=True, is_past_deadline=is_past_deadline).message == message
 
 
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [({"output_warning": "it is no JSON"}, "OUTPUT_INVALID"), ({"log_warning": "it is no JSON"}, "OUTPUT_MISSING")],
+    ids=["output", "log"],
+)
+def test_what_it_gave_and_nobody_has_is_a_warning(seen: Any, code: str) -> None:
+    found, warnings = classify(Outcome(**seen))
+
+    assert found is None
+    assert [(one.code, one.message, one.severity) for one in warnings] == [(code, "it is no JSON", "warning")]
+
+
 # -- severity and whether it may be retried --------------------------------------------------------------------------
 
 
