@@ -67,6 +67,18 @@ def test_what_lies_between_what_was_undone_and_what_failed_runs_again() -> None:
     }
 
 
+def test_what_was_built_on_what_was_undone_says_so_also_where_the_round_starts_elsewhere() -> None:
+    steps = [step("a", undo=command("undo")), step("mid", needs=["a"]), step("bad", needs=["mid"]), step("other")]
+    run = run_of(*steps).ok("a", "other").ok("mid").fail("bad").ok("a.undo@1")
+
+    assert reasons(run, "other") == {
+        "a": "it was undone",
+        "mid": "what it was built on was undone",
+        "bad": "it failed",
+        "other": "the round starts here",
+    }
+
+
 def test_a_step_that_never_ran_says_what_became_of_it() -> None:
     run = run_of(step("bad"), step("after", needs=["bad"]), step("slow")).fail("bad").started("slow")
 
@@ -104,6 +116,16 @@ def test_of_a_map_that_failed_only_what_is_not_done_runs() -> None:
     assert run.status == "failed"
 
     assert items(run) == {"m": (1, 2)}
+    # Those that failed, when they are asked for, are not run without those that nobody has begun.
+    assert items(run, "m", ()) == {"m": (1, 2)}
+
+
+def test_a_map_that_was_passed_over_after_it_had_items_runs_whole() -> None:
+    run = run_of(step("a"), mapped(needs=["a"]), answers={"list": [1, 2]}).ok("a").ok("m[0].0").fail("m[1].0")
+    run.retry("a").fail("a")
+    assert run.statuses == {"a": "failed", "m": "skipped"}
+
+    assert items(run) == {}
 
 
 def test_of_a_map_that_was_cancelled_only_what_is_not_done_runs() -> None:

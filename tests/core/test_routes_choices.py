@@ -36,3 +36,25 @@ def test_an_alert_does_not_lead_back() -> None:
 
     assert (run.status, run["a"].visit) == ("failed", 1)
     assert run.facts(e.StepFailed)[-1].taken == ()
+
+
+def test_a_remediation_that_has_had_its_last_visit_is_no_route() -> None:
+    """The visit beyond `max_visits` fails by itself; nobody is sent to one after that."""
+    sources = [step(name, next=[edge("fix", "failure")]) for name in "abc"]
+    run = History(workflow(*sources, step("fix", join="each", max_visits=1))).start()
+
+    run.fail("a").fail("b").fail("c")
+
+    routes = [fact.route for fact in run.facts(e.StepFailed)]
+    assert [(route.status, route.visit) for route in routes[:2]] == [("selected", 1), ("selected", 2)]
+    assert routes[2] == e.Route("no_route", reason="no_edge_fits", passed=(e.Passed(0, "fix", "loop_limit"),))
+
+
+def test_a_failure_may_go_back_to_a_step_that_the_first_arrival_has_entered() -> None:
+    """Who comes later than the first is too late, but going back is not coming late."""
+    steps = (step("s", next=["a"]), step("a", join="first", next=["b"]), step("b", next=[edge("a", "failure")]))
+    run = History(workflow(*steps)).start().ok("s").ok("a")
+
+    run.fail("b")
+
+    assert (run.facts(e.StepFailed)[-1].route.status, run.queued, run["a"].visit) == ("selected", ["a"], 2)

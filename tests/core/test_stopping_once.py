@@ -153,3 +153,13 @@ def test_a_step_that_may_fail_and_was_climbing_has_failed_as_it_may(may_fail: bo
 
     assert run.facts(e.StepFailed)[-1].is_allowed is may_fail
     assert run.ended.failed_steps_count == (0 if may_fail else 1)
+
+
+def test_a_map_that_was_to_run_again_and_could_not_since_the_run_was_paused_is_cancelled() -> None:
+    m = step("m", map=Map(over=expression("list")), do=(command("one"),), triage=Triage())
+    run = run_of(m, answers={"list": [1, 2]}).ok("m[0].0").fail("m[1].0").pause().classify("m", "retry")
+    assert run["m"].status == "ready"
+
+    run.cancel()
+
+    assert (run.status, run.statuses) == ("cancelled", {"m": "cancelled"})
