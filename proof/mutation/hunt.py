@@ -79,7 +79,7 @@ class _Likeliest:
         turns = {}
         for killer in sorted(quarry.killers, key=lambda killer: killer.seconds):
             turns[killer.test] = (
-                (asked[killer.file] + killer.seconds / _TURN_SECONDS) * killer.siblings / meet[killer.file]
+                (asked[killer.file] + killer.seconds / _TURN_SECONDS) * killer.distance / meet[killer.file]
             )
             asked[killer.file] += 1
         return sorted(quarry.killers, key=lambda k: (-self._worth(quarry.mutant, k), turns[k.test]))

@@ -22,12 +22,12 @@ from .trial import Verdicts, collect, silence
 
 class Killer(NamedTuple):
     """A test that may kill: how long it takes, the lines of a unit that it runs (as bits from its first), and how
-    many tests there are in its file."""
+    much its file is about something else: how many tests it has; a tenth if it speaks of the very module."""
 
     test: str
     seconds: float
     lines: int
-    siblings: int
+    distance: float
 
     @property
     def file(self) -> str:
@@ -43,6 +43,7 @@ class Touched:
         self.seconds: dict[str, float] = {}
         self.units: dict[str, str] = {}
         self.broken: list[str] = []
+        self.speaks_of = {name: (project.root / name).read_text() for name in project.digests}
         for name in project.digests:
             self._read(json.loads(_kept(project, name).read_text()))
 
@@ -63,12 +64,18 @@ class Touched:
         if self.units.get(key) != mutant.unit.digest:
             return killers
         met = sum(1 << (line - mutant.unit.first) for line in mutant.lines)
-        return [killer for killer in killers if killer.lines & met]
+        module = f"{self.project.package}.{mutant.module} import"
+        near = {name for name, text in self.speaks_of.items() if module in text}
+        return [_nearer(killer) if killer.file in near else killer for killer in killers if killer.lines & met]
 
     def _mentioned(self, mutant: Mutant) -> list[Killer]:
         """The tests that run a unit which names what is changed, or what is made of it; all, if there is none."""
         found = {k.test: k for key in _mentions(self.project, mutant) for k in self.killers.get(key, ())}
         return list(found.values()) or [Killer(test, seconds, 0, 1) for test, seconds in self.seconds.items()]
+
+
+def _nearer(killer: Killer) -> Killer:
+    return killer._replace(distance=killer.distance / 10)
 
 
 def _mentions(project: Project, mutant: Mutant) -> set[str]:
