@@ -177,11 +177,11 @@ def test_what_time_is_well_and_what_is_not(asked: float | None, took: float, exp
         # Up to a minute in tens of seconds, to ten minutes in minutes, to an hour in fives, from there on in halves.
         (26.0, "1m"),
         (30.0, "1m"),
-        (31.0, "2m"),
+        (30.2, "2m"),
         (300.0, "10m"),
-        (301.0, "15m"),
+        (300.2, "15m"),
         (1800.0, "1h"),
-        (1801.0, "1h30m"),
+        (1800.2, "1h30m"),
     ],
 )
 def test_time_is_rounded_up_to_figures_that_people_write(too_little: float, expected: str) -> None:

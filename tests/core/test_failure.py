@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mulligan.core.classify import Outcome, classify
 from mulligan.core.failure import CAUSES_MAX, CODES, ENGINE_CODES, Failure, failure, figure
 
 # code: severity, whether it is retried by any rule, whether only the engine may say it
@@ -56,6 +57,24 @@ def test_a_code_has_the_severity_and_the_retries_that_the_table_says(code: str) 
 
     assert (found.severity, found.retryable) == (severity, retryable)
     assert found.is_fatal is (severity == "critical" or not retryable)
+
+
+@pytest.mark.parametrize("code", TABLE)
+def test_a_step_may_report_what_is_not_the_engines_to_say(code: str) -> None:
+    found, _ = classify(Outcome(0, reported=({"code": code, "severity": "critical"},)))
+
+    assert found is not None
+    if code in ENGINE_CODES:
+        assert (found.code, found.details) == ("EXCEPTION", {"reported_code": code})
+    else:
+        # However bad it is said to be, whether it helps to try again is in the table.
+        assert (found.code, found.severity, found.retryable) == (code, "critical", TABLE[code][1])
+
+
+def test_of_a_trace_the_last_eight_thousand_characters_are_kept() -> None:
+    found, _ = classify(Outcome(1, trace="x" + "y" * 8000))
+
+    assert found is not None and found.trace == "y" * 8000
 
 
 def test_a_code_of_a_steps_own_is_an_error_that_may_be_retried() -> None:

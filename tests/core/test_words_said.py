@@ -148,6 +148,7 @@ def test_what_can_be_printed_is_left_as_it_is() -> None:
     ("text", "said"),
     [
         ("\x00a", "\\u0000a"),
+        ("X-ray \x00", "X-ray \\u0000"),
         ("\x1b[31m", "\\u001b[31m"),
         ("tab\tand\nline", "tab\tand\nline"),
         # A carriage return would write over what stands there.
