@@ -68,7 +68,7 @@ class _Likeliest:
     """Who is asked first: whoever has killed nearby before, for the time it takes; then the files in turn.
 
     Tests of one file look at one thing. A file of which nearly all tests meet the change is about it and has many
-    turns; one of which a few happen to meet it has few.
+    turns; one of which a few happen to meet it has few. One set of parameters is much like another.
     """
 
     def __init__(self) -> None:
@@ -78,10 +78,11 @@ class _Likeliest:
         meet, asked = Counter(killer.file for killer in quarry.killers), Counter[str]()
         turns = {}
         for killer in sorted(quarry.killers, key=lambda killer: killer.seconds):
-            turns[killer.test] = (
-                (asked[killer.file] + killer.seconds / _TURN_SECONDS) * killer.distance / meet[killer.file]
-            )
-            asked[killer.file] += 1
+            function = killer.test.partition("[")[0]
+            turn = asked[killer.file] + killer.seconds / _TURN_SECONDS
+            turns[killer.test] = turn * (1 + asked[function]) * killer.distance / meet[killer.file]
+            asked[killer.file] += not asked[function]
+            asked[function] += 1
         return sorted(quarry.killers, key=lambda k: (-self._worth(quarry.mutant, k), turns[k.test]))
 
     def _worth(self, mutant: Mutant, killer: Killer) -> float:
