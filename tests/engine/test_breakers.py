@@ -12,7 +12,7 @@ from mulligan.core import reports as r
 from mulligan.core.classify import Outcome
 from mulligan.core.tasks import Task
 from mulligan.engine.engine import Engine
-from mulligan.ports import FAULT_POINTS, BreakerRecord
+from mulligan.ports import FAULT_POINTS, BreakerRecord, fault_listeners
 from mulligan.testing.faults import Crash, faults
 from mulligan.testing.hands import Ends
 
@@ -220,6 +220,29 @@ def test_a_run_that_waits_for_a_breaker_can_be_cancelled(world: World) -> None:
 
     assert world.status(run_id) == "cancelled"
     assert (breaker(world).waiting, world.store.queued(run_id)) == (0, [])
+
+
+def test_what_was_leased_behind_a_cancel_is_asked_to_end_before_the_run_is_over(world: World) -> None:
+    engine = world.engine(ends=never)
+    run_id = world.start("breakers: {llm: {}}\nsteps: [{step: a, shell: ask, breaker: llm}]", engine)
+
+    def cancel(point: str) -> None:
+        if point == "after_commit" and world.store.queued(run_id):
+            fault_listeners.remove(cancel)
+            world.store.put(run_id, r.CancelRequested(world.clock.now(), "somebody"))
+
+    fault_listeners.append(cancel)
+    world.settle(engine)
+    engine.call()
+    world.settle(engine)
+
+    assert world.status(run_id) == "cancelled"
+    assert [fact for fact in world.facts(run_id) if fact.startswith("Attempt")] == [
+        "AttemptScheduled",
+        "AttemptStarted",
+        "AttemptStopping",
+        "AttemptCancelled",
+    ]
 
 
 def test_a_probe_that_is_cancelled_decides_nothing_and_another_run_is_the_next(

@@ -147,7 +147,12 @@ class Drive:
         if message.id in self.delivered:
             return False
         self.delivered.add(message.id)
-        self.reports.append(Told(message.report, message.id, message.is_asking))
+        told = Told(message.report, message.id, message.is_asking)
+        if isinstance(message.report, r.TaskStarted):
+            # What runs is known to run before it is asked to end: else the run might be over while it still does.
+            self.reports.appendleft(told)
+        else:
+            self.reports.append(told)
         return True
 
     def pause_at_a_bug(self, now: datetime, reason: str) -> str:
