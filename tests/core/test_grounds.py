@@ -111,3 +111,18 @@ def test_what_is_parked_knows_since_when_and_why_and_the_word_on_it_stays():
     assert climb.adjusted == Adjusted(memory=1 << 30)
     assert climb.ruling is not None
     assert climb.ruling == Ruling("retry", climb.ruling.by, climb.ruling.reason, "EXIT_NONZERO", 42, 1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "looks_for"),
+    [
+        (Rule(codes=("EXIT_NONZERO",), max_retries=0), "EXIT_NONZERO"),
+        (Rule(exit_codes=(42,), max_retries=0), "exit code 42"),
+        (Rule(pattern="diverged", max_retries=0), "'diverged'"),
+        (Rule(any=True, max_retries=0), "any failure"),
+    ],
+)
+def test_of_two_rules_that_fit_alike_the_second_names_the_first(rule: Rule, looks_for: str):
+    run = parked(rule, rule).fail("a", 42, stderr_tail="diverged")
+
+    assert grounds(run) == [(looks_for, "used up, 0 of 0"), (looks_for, "rule 1 was asked instead")]
