@@ -6,7 +6,6 @@ from mulligan.core.context import FailedSource, RetrySummary, UpstreamOutput, as
 from mulligan.core.failure import failure
 from mulligan.testing.history import T0
 
-
 CAUSE = failure("TIMEOUT", "x" * 2_000)
 
 
