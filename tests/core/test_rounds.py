@@ -559,3 +559,13 @@ def test_a_second_retry_finds_the_run_already_under_way() -> None:
         run.retry()
 
     assert refused.value.message == "run 1 is running: it can be retried when it has ended"
+
+
+@pytest.mark.parametrize("join", ["any", "all", "first", "each"])
+def test_a_step_that_was_arrived_at_is_visited_again_in_another_round(join: str) -> None:
+    run = run_of(step("s", next=["x"]), step("x", join=join)).ok("s").fail("x")
+
+    run.retry()
+
+    assert run.queued == ["x"]
+    assert run.ok("x").status == "completed"

@@ -485,6 +485,14 @@ def test_an_operators_word_outweighs_the_reasons_of_the_engine_and_the_first_wor
     assert run.state.run.stop == Stop("cancelled", now=True, by="someone", reason="enough")
 
 
+def test_that_time_was_up_is_not_forgotten_when_an_operator_cancels() -> None:
+    run = run_of(step("a"), timeout=60.0).started("a").wait(60)
+
+    run.cancel()
+
+    assert (run.state.run.stop.cause, run.state.run.is_time_up) == ("cancelled", True)
+
+
 def test_now_after_cancel_stops_the_cleanup_that_runs_and_skips_undo() -> None:
     run = run_of(
         step("made", undo=command("unmake")),
