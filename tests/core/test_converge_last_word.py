@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from mulligan.core import events as e
-from mulligan.core.artifacts import KEY
+from mulligan.core.artifacts import KEY, described, reference
 from mulligan.core.converge import said_by_end
 from mulligan.core.workflow import Map
+from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, expression, handler, shell, step, workflow
 
 END = step("end", action=shell("report"))
@@ -111,3 +112,23 @@ def test_a_map_counts_as_recovered_once_if_any_of_its_items_was(mended: tuple[in
 )
 def test_end_says_an_object_or_nothing(output: Any, said: dict[str, Any]) -> None:
     assert said_by_end(output) == said
+
+
+LARGE = reference(described("1/end/1/1/output.json", b"{}", "json"))
+
+
+def test_what_end_says_at_length_is_fetched() -> None:
+    said = '{"status": "failed", "reason": "too large"}'
+    run = run_of(step("a"), end=END, answers={"output": said}).ok("a")
+
+    run.ok("end", output=LARGE)
+
+    assert (run.status, run.ended.reason) == ("failed", "too large")
+
+
+def test_what_end_said_and_nobody_has_any_more_changes_nothing() -> None:
+    run = run_of(step("a"), end=END, answers={"output": ExpressionFailed("it is gone")}).ok("a")
+
+    run.ok("end", output=LARGE)
+
+    assert (run.status, run.ended.reason) == ("completed", "")

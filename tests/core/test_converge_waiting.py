@@ -77,3 +77,16 @@ def test_a_loop_whose_time_has_come_waits_for_room() -> None:
     run.ok("b")
 
     assert (len(run.facts(e.LoopFired)), run.queued) == (1, ["a"])
+
+
+def test_where_one_that_was_arrived_at_is_skipped_after_all_the_next_one_goes_ahead() -> None:
+    def shared(number: int, **fields: Any) -> list[Any]:
+        s, t, fix = (f"{name}{number}" for name in ("s", "t", "fix"))
+        again = edge(fix, "failure", then="rerun")
+        return [step(s, next=[again]), step(t, needs=[s], next=[edge(fix, "failure")]), step(fix, **fields)]
+
+    run = run_of(*shared(1, when="no"), *shared(2), answers={"no": False})
+
+    run.fail("s1").fail("s2")
+
+    assert (run["fix1"].status, run.queued) == ("skipped", ["fix2"])
