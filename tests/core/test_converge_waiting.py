@@ -89,4 +89,4 @@ def test_where_one_that_was_arrived_at_is_skipped_after_all_the_next_one_goes_ah
 
     run.fail("s1").fail("s2")
 
-    assert (run["fix1"].status, run.queued) == ("skipped", ["fix2"])
+    assert (run["fix1"].status, run.queued, run["t2"].status) == ("skipped", ["fix2"], "waiting")
