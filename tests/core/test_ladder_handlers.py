@@ -152,6 +152,22 @@ def test_a_handler_runs_again_for_an_attempt_that_a_person_asked_for():
     assert run.queued == ["a.on_failure@2.0"]
 
 
+def test_what_was_recovered_is_recorded_once_and_a_success_is_not():
+    run = run_of(handler("fix"), rules=retry(1)).fail("a", 3).fail("a", 4).ok("a.on_failure@2.0").ok("b")
+
+    (record,) = run.state.recoveries
+
+    entered = next(entry.seq for entry in run.log if entry.fact == e.StepEntered("a", 1))
+    assert (record.step, record.visit, record.attempt, record.entered_seq) == ("a", 1, 2, entered)
+    assert (record.failure.exit_code, record.recovered_by) == (4, "recovery")
+
+
+def test_a_retry_that_made_up_for_a_failure_is_no_recovery():
+    run = run_of(None, rules=retry(1)).fail("a").ok("a").ok("b")
+
+    assert run.state.recoveries == []
+
+
 def test_a_handler_that_runs_again_has_no_output_of_the_last_time():
     tidy = Handler((command("tidy", continue_on_error=True),), strategy="cleanup")
     run = run_of(tidy, triage=Triage(when="always")).fail("a").ok("a.on_failure@1.0", output="old")

@@ -297,6 +297,7 @@ def test_an_edge_to_end_brings_nothing_back_whatever_it_says():
     run = History(flow).start().fail("a")
 
     assert run.facts(e.StepFailed)[0].is_final
+    assert (run.state.failures[0].target, run.state.failures[0].then) == ("", "")
     assert (run.status, run.statuses) == ("failed", {"a": "failed", "b": "skipped"})
 
 

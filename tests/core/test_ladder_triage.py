@@ -366,3 +366,13 @@ def test_a_report_of_a_timer_for_a_step_that_was_classified_is_nothing():
     run.tell(r.TimerFired(T0 + timedelta(seconds=60), "triage", "a", 1))
 
     assert run.follows == []
+
+
+def test_a_retry_that_a_person_grants_keeps_what_a_rule_has_raised():
+    more = Rule(codes=("TIMEOUT",), max_retries=1, adjust=Adjust(timeout=2.0))
+    flow = workflow(step("a", rules=(more,), timeout=30.0, triage=Triage(when="always")))
+    run = History(flow).start().fail("a", None, is_timed_out=True).fail("a")
+
+    run.classify("a", "retry")
+
+    assert run.facts(e.AttemptScheduled)[-1].adjusted == Adjusted(timeout=60.0)

@@ -12,6 +12,7 @@ from mulligan.core.codec import decode_log
 from mulligan.core.events import Entry
 from mulligan.core.evolve import evolve
 from mulligan.core.state import Place, Run, State
+from mulligan.core.transitions import ENDED
 from mulligan.core.workflow import Workflow, decode
 from mulligan.testing.simulator import Simulation
 
@@ -40,6 +41,14 @@ HELD: dict[str, tuple[Callable[[Place], Any], set[str]]] = {
     "settled": (lambda place: place.settled, set()),
     "loop": (lambda place: place.loop_edge is not None, set()),
 }
+# What a place that waits or has ended holds no more.
+OF_AN_ATTEMPT = ("due", "bindings", "phase")
+# What can be said at all.
+SAID: dict[str, set[str]] = {
+    "phase": {"", "validating", "finishing", "stopping", "timeout", "deadline", "stopped"},
+    "settled": {"", "completed", "failed", "allowed", "skipped", "cancelled", "stood_in"},
+    "last_status": {"", *ENDED},
+}
 
 # The same of a run.
 HELD_BY_A_RUN: dict[str, tuple[Callable[[Run], Any], set[str]]] = {
@@ -62,6 +71,12 @@ def left_behind(state: State) -> Iterator[tuple[str, str, str]]:
             for name, (held, statuses) in HELD.items():
                 if held(place) and place.status not in statuses:
                     yield place.key, place.status, name
+        for name in () if place.is_active else OF_AN_ATTEMPT:
+            if getattr(place, name):
+                yield place.key, place.status, name
+        for name, words in SAID.items():
+            if getattr(place, name) not in words:
+                yield place.key, place.status, f"{name}: {getattr(place, name)}"
         if place.child and place.child not in state.places:
             yield place.key, place.status, "child"
     for name, (held_by, statuses) in HELD_BY_A_RUN.items():
