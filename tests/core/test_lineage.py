@@ -27,6 +27,7 @@ def test_a_run_without_a_name_gives_none():
     [
         # Written before runs had names.
         ("", "build.1"),
+        ("", ".build.1"),
         ("", ""),
         ("7f3a", ""),
         # Called by somebody else.
