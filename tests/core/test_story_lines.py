@@ -515,6 +515,16 @@ def test_where_all_fitting_edges_are_taken_none_comes_first() -> None:
     assert detail.text == "edge to 'y' not taken: output.y does not hold"
 
 
+def test_an_edge_for_every_end_comes_before_no_other() -> None:
+    both = workflow(
+        step("s", take="first", next=[edge("x", "always"), edge("y", when="output.y")]), step("x"), step("y")
+    )
+
+    [_, detail, _] = lines(e.StepCompleted("s", 1, taken=(0,)), flow=both)
+
+    assert detail.text == "edge to 'y' not taken: output.y does not hold"
+
+
 def test_edges_of_one_priority_come_in_the_order_of_the_file() -> None:
     both = workflow(step("s", take="first", next=[edge("x"), edge("y")]), step("x"), step("y"))
 

@@ -9,7 +9,7 @@ import pytest
 from mulligan.core import reports as r
 from mulligan.core.state import State
 from mulligan.core.views import Progress, Wait, progress, run_json, waiting, waits_for_people
-from mulligan.core.workflow import Action, Map, Need, Rule, Triage
+from mulligan.core.workflow import Action, Handler, Map, Need, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})
@@ -200,6 +200,32 @@ def test_an_attempt_is_told_with_its_worker_if_that_has_a_name() -> None:
 
     assert (texts(run, "a"), texts(run, "b")) == (["task: attempt 1"], ["task: attempt 1 on w7"])
     assert (of_step(run, "a")[0].get("worker", ""), of_step(run, "b")[0]["worker"]) == ("", "w7")
+
+
+def test_what_runs_for_a_step_is_told_in_its_owners_words() -> None:
+    rules = (Rule(any=True, recovery_script=command("mend")),)
+    run = run_of(
+        step("scripted", rules=rules),
+        step("handled", on_failure=Handler((command("fix"),))),
+        step("told", on_success=(command("tell"),)),
+        step("checked", validator=command("look")),
+        step("listed", map=Map(lister=command("ls")), do=(command(),)),
+    )
+
+    run.fail("scripted").fail("handled").ok("told", "checked")
+
+    worker = "a worker for attempt 1"
+    assert texts(run, "scripted")[0] == f"worker: its recovery script: {worker}"
+    assert texts(run, "handled") == [f"worker: its handler: {worker}"]
+    assert texts(run, "told") == [f"worker: its on_success: {worker}"]
+    assert texts(run, "checked") == [f"worker: its check: {worker}"]
+    assert texts(run, "listed") == [f"worker: its list of items: {worker}"]
+
+
+def test_an_undo_is_told_as_what_the_run_waits_for() -> None:
+    run = run_of(step("a", undo=command("unmake")), step("b", needs=["a"])).ok("a").fail("b")
+
+    assert [wait.text for wait in waiting(run.state)] == ["its undo: a worker for attempt 1"]
 
 
 def test_what_was_asked_to_end_is_told_as_such() -> None:
