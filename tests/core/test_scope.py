@@ -184,6 +184,16 @@ def test_end_sees_the_whole_run_and_nobody_else_does() -> None:
     assert told == [("a", 1, False, True, False), ("b", 1, False, False, True), ("c", 1, False, False, False)]
 
 
+def test_end_is_told_of_no_failure_that_got_another_chance() -> None:
+    last = Step(name="end", action=Action("shell", {"text": "sum up"}))
+    run = run_of(step("a"), step("b"), end=last).fail("a").fail("b").ok("end").retry()
+
+    run.ok("a").fail("b", 9)
+
+    failures = seen(run, "end", "run")["run"]["failures"]
+    assert [(one["step"], one["exit_code"]) for one in failures] == [("b", 9)]
+
+
 def test_end_is_told_why_a_run_stops() -> None:
     last = Step(name="end", action=Action("shell", {"text": "sum up"}))
     run = run_of(step("a"), end=last).cancel()

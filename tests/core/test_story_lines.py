@@ -166,6 +166,8 @@ ALONE: list[tuple[e.Fact, tuple[str, str, str] | None]] = [
     (e.HandlerStarted("r", 1, "recovery"), ("r", "its recovery handler runs", "try")),
     (e.HandlerStarted("b", 1, "cleanup"), ("b", "its cleanup handler runs", "try")),
     (e.HandlerSucceeded("a", 1, "recovery"), None),
+    # A handler that the file no longer has.
+    (e.HandlerSucceeded("b", 1, "recovery"), None),
     (e.HandlerSucceeded("r", 1, "recovery"), ("r", "its handler is done: it runs again", "try")),
     (e.HandlerSucceeded("a", 1, "cleanup"), ("a", "its cleanup is done", "plain")),
     (e.HandlerSucceeded("a", 1, "custom", {"status": "failed"}), ("a", "its handler decides: failed", "plain")),
