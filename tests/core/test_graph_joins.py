@@ -410,3 +410,18 @@ def test_a_step_with_a_visit_per_arrival_is_settled_by_its_last_visit_once_nobod
     run.ok("b")
 
     assert (run["x"].visit, run["x"].settled) == (1, outcome)
+
+
+def test_an_edge_that_one_of_several_visits_took_counts_once():
+    flow = workflow(
+        *(step(name, next=["x"]) for name in ("a", "b")),
+        step("x", join="each", next=[edge("fix", on="failure")]),
+        step("slow", next=["fix"]),
+        step("fix"),
+    )
+    run = History(flow).start().ok("a").ok("b").fail("x")
+
+    run.ok("x")
+    assert (run["fix"].open_arrivals, run["fix"].taken_arrivals, run.queued) == (1, 1, ["slow"])
+
+    assert run.ok("slow").queued == ["fix"]
