@@ -86,6 +86,7 @@ def test_what_is_said_of_a_failure_counts_more_than_the_table() -> None:
 
     assert (found.severity, found.retryable, found.is_fatal) == ("critical", False, True)
     assert failure("INTERNAL", severity="error", retryable=True).is_fatal is False
+    assert failure("TIMEOUT", severity="critical", retryable=True).is_fatal is True
 
 
 def test_of_a_message_the_last_two_thousand_characters_are_kept() -> None:

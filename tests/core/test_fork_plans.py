@@ -52,6 +52,16 @@ def test_a_step_whose_failure_was_only_handled_was_stood_in_for_by_nobody() -> N
     assert kept(old, flow, "fix") == ["side"]
 
 
+def test_what_completed_after_all_was_stood_in_for_by_nobody() -> None:
+    flow, _ = standing_in()
+    old = History(flow).start().fail("a").fail("fix").ok("side", "z").retry()
+
+    old.ok("a", "b")
+
+    assert (old.status, old.statuses["fix"]) == ("completed", "skipped")
+    assert kept(old, flow, "fix") == ["a", "b", "side", "z"]
+
+
 def test_a_stand_in_for_a_step_that_the_file_no_longer_has_touches_nothing_else() -> None:
     _, old = standing_in()
     corrected = workflow(step("fix"), step("b"), step("side"), step("z"), fail_fast="never")

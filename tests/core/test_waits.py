@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mulligan.core import reports as r
+from mulligan.core.events import RunReopened
 from mulligan.core.state import State
 from mulligan.core.views import Progress, Wait, progress, run_json, waiting, waits_for_people
 from mulligan.core.workflow import Action, Handler, Map, Need, Rule, Triage
@@ -288,3 +289,14 @@ def test_whoever_looks_on_from_the_beginning_counts_what_comes() -> None:
 
     assert seen.counts == progress(run.state)
     assert seen.counts["ready"] == 2
+
+
+def test_a_fact_that_moves_many_steps_is_enough_to_count_them_all_anew() -> None:
+    run = run_of(step("a"), step("b")).fail("a").ok("b")
+    seen = Progress(run.state)
+
+    run.retry()
+    seen.see(entry for entry in run.last if isinstance(entry.fact, RunReopened))
+
+    assert seen.counts == progress(run.state)
+    assert (seen.counts["ready"], seen.counts["failed"]) == (1, 0)
