@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from mulligan.core.artifacts import (
+    ENDINGS,
+    INLINE_BYTES_MAX,
     checked,
     content,
     described,
@@ -129,3 +131,8 @@ def test_a_name_says_whose_it_is() -> None:
 )
 def test_a_number_that_no_store_has_given_is_no_run(name: str, run_id: int) -> None:
     assert run_of(name) == run_id
+
+
+def test_what_is_larger_than_64_kib_is_kept_beside_the_log_and_a_file_says_what_is_in_it() -> None:
+    assert INLINE_BYTES_MAX == 65_536
+    assert ENDINGS == {"json": ".json", "text": ".txt"}

@@ -40,6 +40,16 @@ def test_an_agent_that_mends_is_told_whose_failure_it_is_and_what_the_rules_said
     assert (failed.entered_seq, failed.failure_seq) == (run["a"].entered_seq, run["a"].climb.failure_seq)
 
 
+def test_since_when_a_failure_is_there_does_not_change_with_what_is_reported_later() -> None:
+    mended = step("a", validate=expression("good", "output"), on_failure=Handler((agent(),)))
+    run = run_of(mended, step("b"), answers={"good": False}).wait(5).ok("a", output="bad")
+
+    run.wait(10).ok("b")
+
+    found, since = told(run, "a.on_failure@1.0"), T0 + timedelta(seconds=5)
+    assert (found.failed[0].failed_at, found.heard[0].given_at) == (since, since)
+
+
 def test_an_agent_that_is_a_recovery_script_is_told_that_a_retry_comes() -> None:
     rules = (Rule(any=True, max_retries=2, recovery_script=agent()),)
     run = run_of(step("a", rules=rules)).fail("a")

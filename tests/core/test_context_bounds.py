@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.core.context import FailedSource, RetrySummary, UpstreamOutput, assemble, failure_context
+from mulligan.core.context import FailedSource, RetrySummary, UpstreamOutput, assemble, failure_context, own_context
 from mulligan.core.failure import failure
 from mulligan.testing.history import T0
 
@@ -43,3 +43,15 @@ def test_five_causes_are_told_and_none_is_left_out() -> None:
 
     assert text.count("\ncause: TIMEOUT: cause ") == 5
     assert "causes_left_out" not in text
+
+
+def test_of_a_cause_the_last_two_hundred_characters_are_told() -> None:
+    cause = failure("TIMEOUT", "a" + "b" * 200)
+    source = FailedSource("a", 1, 1, 0, 0, "no_rule", failure("CHILD_FAILED", cause=(cause,)), 1, 2, T0)
+
+    assert f"\ncause: TIMEOUT: {'b' * 200}\n" in failure_context(1, "fix", [source])
+
+
+def test_the_words_of_the_frame_are_those_that_agents_know() -> None:
+    assert own_context(1, "a", "hello").startswith("MULLIGAN_WORKFLOW_CONTEXT v1\n")
+    assert "M\\ULLIGAN_WORKFLOW_CONTEXT v1" in own_context(1, "a", "MULLIGAN_WORKFLOW_CONTEXT v1")
