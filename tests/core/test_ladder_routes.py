@@ -268,12 +268,15 @@ def test_a_fatal_failure_is_routed_like_any_other(code):
     assert run.ok("fix").status == "completed"
 
 
-def test_the_edges_that_are_taken_are_told_in_the_order_of_the_file():
+@pytest.mark.parametrize("is_doomed", [False, True])
+def test_the_edges_that_are_taken_are_told_in_the_order_of_the_file(is_doomed: bool):
     names = [f"t{i}" for i in range(9)]
     edges = [edge(name, on="always" if name in ("t1", "t8") else "success") for name in names]
-    flow = workflow(step("a", next=edges), *(step(name) for name in names))
+    a = step("a", next=edges, on_failure=handler("fix") if is_doomed else None, handler_failure_fatal=is_doomed)
+    run = History(workflow(a, *(step(name) for name in names))).start().fail("a")
 
-    run = History(flow).start().fail("a")
+    if is_doomed:
+        run.fail("a.on_failure@1.0")
 
     assert run.facts(e.StepFailed)[0].taken == (1, 8)
 
