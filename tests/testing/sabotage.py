@@ -1,4 +1,4 @@
-"""Deliberate defects in engine, stores and core, one at a time and for a while: a simulation must find each.
+"""Deliberate defects in stores and engine (in the core: `sabotage_core`), for a while: a simulation must find each.
 
 A defect is a function that replaces one of the product's, which it gets as `real`. Nothing of the product is edited.
 """
@@ -12,16 +12,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mulligan.core import breaker, converge, decide, effects, flow, ladder, life, scope
-from mulligan.core import events as e
-from mulligan.engine import drive, engine
+from mulligan.core import effects
+from mulligan.engine import drive, engine, rescue
 from mulligan.engine.at_work import AtWork
+from mulligan.errors import StaleLease
 from mulligan.ports import Commit
 from mulligan.store import gate, memory, sqlite_commit
 from mulligan.store.memory import MemoryStore
 from mulligan.store.memory_shelf import Shelf
 from mulligan.store.sqlite import SqliteStore
 from mulligan.store.sqlite_tickets import SQL
+from mulligan.testing import process
 
 Replacement = Callable[[Any], Any]
 
@@ -235,6 +236,25 @@ def _(real: Any) -> Any:
     return admission
 
 
+@defect(SQL, "tell_children")
+def _(real: str) -> str:
+    """on SQLite only the first of the child runs is told"""
+    return f"{real} LIMIT 1"
+
+
+@defect(MemoryStore, "report")
+def _(real: Any) -> Any:
+    """a report counts whose lease is void"""
+
+    def report(self: MemoryStore, token: int, report: Any, *, guard: Any = None) -> None:
+        try:
+            real(self, token, report, guard=guard)
+        except StaleLease:
+            self.shelf.tell(next(iter(self.shelf.runs)), report)
+
+    return report
+
+
 # -- the engine ------------------------------------------------------------------------------------------------------
 
 
@@ -294,88 +314,52 @@ def _(real: Any) -> Any:
     return end
 
 
-# -- the core --------------------------------------------------------------------------------------------------------
-
-
-@defect(ladder, "_refusal")
+@defect(drive.Drive, "take_back")
 def _(real: Any) -> Any:
-    """a rule grants more retries than it has"""
-    return lambda *about: ""
+    """a turn that could not be written has forgotten what it was told"""
+
+    def take_back(self: drive.Drive) -> None:
+        waiting = self.reports.copy()
+        real(self)
+        self.reports = waiting
+
+    return take_back
 
 
-@defect(ladder, "retry")
+@defect(engine.Engine, "_pass_on")
 def _(real: Any) -> Any:
-    """a retry is reserved twice"""
-
-    def retry(now: Any, place: Any, failure: Any) -> Any:
-        granted = False
-        for fact in (facts := real(now, place, failure)):
-            yield fact
-            if isinstance(fact, e.RetryScheduled) and not granted:
-                granted = True
-                yield fact
-        del facts
-        return granted
-
-    return retry
+    """who has lost a run keeps what its tasks came to"""
+    return lambda self, drive_: None
 
 
-@defect(ladder, "proceed")
+@defect(AtWork, "keep")
 def _(real: Any) -> Any:
-    """a retry starts when its script has ended, whatever its delay"""
-
-    def proceed(now: Any, place: Any) -> Any:
-        if place.status == "backing_off":
-            yield from life.schedule(now, place, "retry")
-
-    return proceed
+    """what a run was told when the store went away is forgotten"""
+    return lambda self, told: None
 
 
-@defect(decide, "after_script")
+@defect(AtWork, "wait")
 def _(real: Any) -> Any:
-    """a stopped run goes on with a retry whose script has ended"""
+    """what ends while the store is away is forgotten"""
 
-    def after_script(now: Any, place: Any, fact: e.Fact) -> Any:
-        yield from life.schedule(now, place, "retry")
+    def wait(self: AtWork, seconds: float) -> None:
+        real(self, seconds)
+        self._ended.clear()
 
-    return after_script
+    return wait
 
 
-@defect(converge, "verdict")
+@defect(rescue, "_may_be_buried")
 def _(real: Any) -> Any:
-    """a run with a failure that nobody handled has completed"""
-    return lambda state: "completed" if real(state) == "failed" else real(state)
+    """the dead are not buried"""
+    return lambda store, worker, *, is_dead, can_see: False
 
 
-@defect(flow, "readiness")
+@defect(process, "bury_the_dead")
 def _(real: Any) -> Any:
-    """a step that can never start waits for ever"""
+    """who is buried leaves its tasks running"""
 
-    def readiness(state: Any, place: Any) -> str:
-        found = str(real(state, place))
-        return found if found == "enter" else ""
+    def bury_the_dead(store: Any, host: str, is_free: Any, end_leftovers: Any, is_there: Any) -> Any:
+        return real(store, host, is_free, lambda name: None, is_there)
 
-    return readiness
-
-
-@defect(effects._TABLE, e.RetryScheduled)
-def _(real: Any) -> Any:
-    """a reserved retry has no timer"""
-    return lambda state, fact: ()
-
-
-@defect(scope, "_are_secret")
-def _(real: Any) -> Any:
-    """a secret is written into what a task is told"""
-    return lambda reads: False
-
-
-@defect(breaker, "_count_closed")
-def _(real: Any) -> Any:
-    """a breaker that opens already waits for a probe"""
-
-    def count_closed(circuit: Any, counted: Any, now: Any) -> Any:
-        found = real(circuit, counted, now)
-        return replace(found, probe=counted.token) if found.status == "open" else found
-
-    return count_closed
+    return bury_the_dead

@@ -5,6 +5,8 @@ The promises about the graph. They ask only where the answer is plain: in the fi
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ..core import events as e
 from ..core.workflow import END
 from .seen import Seen
@@ -91,3 +93,22 @@ def _is_handled(seen: Seen, fact: e.StepFailed) -> bool:
         following = next(f for f in seen.failures if (f.step, f.visit) == target)
         return not following.is_allowed and _is_handled(seen, following)
     return seen.ends[target] == "completed"
+
+
+# -- the ladder ------------------------------------------------------------------------------------------------------
+
+_ROUNDING = timedelta(milliseconds=1)
+
+
+def promise_5_a_retry_is_due_when_its_rule_says(seen: Seen, entry: e.Entry) -> None:
+    """Not before its delay is over, however the jitter fell. A server that asked for more time may get it."""
+    fact = entry.fact
+    assert isinstance(fact, e.RetryScheduled)
+    backoff = seen.specs[fact.place].rules[fact.rule].backoff
+    asked = backoff.delay * backoff.factor ** (fact.number - 1)
+    if backoff.delays:
+        asked = backoff.delays[min(fact.number, len(backoff.delays)) - 1]
+    least = min(asked, asked if backoff.max_delay is None else backoff.max_delay) * (1 - backoff.jitter)
+    if fact.due < entry.at + timedelta(seconds=least) - _ROUNDING:
+        waits = f"{(fact.due - entry.at).total_seconds():g}s"
+        raise seen.broken("promise 5", f"retry {fact.number} of '{fact.place}' waits {waits} of {least:g}s", entry)

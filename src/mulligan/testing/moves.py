@@ -98,7 +98,7 @@ class Moves:
     @property
     def slots(self) -> tuple[int, ...]:
         """On one host a task that does not fit has no capacity; what hosts share waits for one that has it."""
-        return (SLOTS_ENOUGH,) if self.world.database.is_shared else (1, 2, SLOTS_ENOUGH, SLOTS_ENOUGH)
+        return 1, 2, SLOTS_ENOUGH, SLOTS_ENOUGH
 
     def lose_worker(self) -> bool:
         """kill -9, between two rounds of its loop."""
@@ -132,7 +132,7 @@ class Moves:
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     def end_task(self) -> bool:
-        running = [(one, lease) for one in self.world.processes if one.hands for lease in one.hands.running]
+        running = [(one, lease) for one in self.world.processes if one.hands for lease in one.hands.under_way]
         if not running:
             return False
         process, lease = self.rng.choice(running)
@@ -239,6 +239,10 @@ class Moves:
         self._ask(self.rng.choice(paused), r.ResumeRequested(self.world.clock.now(), "someone"))
         return True
 
+    def help(self) -> bool:
+        """What only a person can do, for who waits for one; somebody who has asked waits for the answer."""
+        return not self._asked and (self.resume() or self.decide())
+
     def retry(self) -> None:
         """Of a run that is over; any other refuses."""
         run_id = self._some_root()
@@ -278,8 +282,10 @@ class Moves:
             lambda: r.Classified(now, "nothing", "fail", "someone", "because"),
             lambda: r.ApprovalGiven(now, step, True, "someone", ""),
             lambda: r.RunRequested(now, run_id),
-            lambda: r.ResumeRequested(now),
         ]
+        if run_id in self.world.roots():
+            # One that was called goes on with its caller.
+            verbs.append(lambda: r.ResumeRequested(now))
         if state.run.status in RUN_ENDED:
             verbs += [lambda: r.CancelRequested(now), lambda: r.PauseRequested(now)]
         self._ask(run_id, self.rng.choice(verbs)())

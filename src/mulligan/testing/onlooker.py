@@ -36,6 +36,7 @@ from .promises import (
 from .store_promises import (
     STORE_PROMISES,
     Known,
+    promise_6_a_pause_goes_down_the_tree,
     promise_6_what_is_stopped_stops_its_children,
     promise_7_nobody_holds_a_run_that_is_over,
     promise_7_the_dead_are_buried,
@@ -91,7 +92,7 @@ class Onlooker:
         told = held.told
         for run in held.runs.values():
             if run.parent_run_id in self.runs and not told & {run.run_id, run.parent_run_id}:
-                promise_6_what_is_stopped_stops_its_children(self.runs[run.parent_run_id].state, self._state(run), run)
+                self._ask_tree(self.runs[run.parent_run_id].state, run)
         for watched in self.runs.values():
             if watched.log and watched.run_id not in told:
                 self._rest(watched, held.outside(watched.run_id), held.queued(watched.run_id))
@@ -137,8 +138,10 @@ class Onlooker:
             evolve(watched.state, entry)
         watched.outside = None
 
-    def _state(self, run: HeldRun) -> State:
-        return self.runs[run.run_id].state
+    def _ask_tree(self, parent: State, run: HeldRun) -> None:
+        child = self.runs[run.run_id].state
+        promise_6_what_is_stopped_stops_its_children(parent, child, run)
+        promise_6_a_pause_goes_down_the_tree(parent, child, run)
 
     def _ask_fork(self, watched: Watched, entry: Entry) -> None:
         if isinstance(entry.fact, RunStarted) and entry.fact.forked_from in self.runs:

@@ -20,6 +20,7 @@ from ..errors import StoreUnavailable
 from ..ports import Clock, Store, WorkerRecord
 from .databases import LEASE_SECONDS
 from .puppets import Puppets
+from .witness import Search, Witness
 
 BEATS_PER_LEASE = 6
 IDLE_RUNS_SECONDS = 1.0
@@ -35,6 +36,7 @@ class Surroundings(Protocol):
     starts_at_once: int
     # The workflows of the world by version: to read one takes as long as half a history.
     workflows: dict[str, tuple[Workflow, Graph]]
+    witness: Witness
 
     def connect(self, process: Process) -> Store: ...
 
@@ -44,6 +46,9 @@ class Surroundings(Protocol):
 
     def is_free(self, lock: str) -> bool:
         """Whether nobody holds the lock: it is held for as long as its process lives."""
+
+    def search(self, host: str) -> Search:
+        """Somebody on this host begins to look for the dead."""
 
     def bug(self, message: str) -> None:
         """An engine has met a bug of ours."""
@@ -132,7 +137,10 @@ class Process:
 
     def _hands(self) -> Puppets:
         watchdog_seconds = LEASE_SECONDS * 2 / 3 if self.store.is_shared else None
-        return Puppets(self.name, self.host, self.clock, self.slots, watchdog_seconds)
+        witness = self.around.witness
+        hands = Puppets(self.name, self.host, self.clock, self.slots, watchdog_seconds, witness.starting)
+        witness.watch(hands)
+        return hands
 
     def _put_down(self) -> None:
         """Nothing of ours runs, and our lock is free."""
@@ -161,8 +169,10 @@ class Process:
         self.has_left = True
 
     def _rescue(self, engine: Engine) -> None:
-        for _ in bury_the_dead(self.store, self.host, self.around.is_free, lambda name: None, lambda path: True):
+        around, search = self.around, self.around.search(self.host)
+        for _ in bury_the_dead(self.store, self.host, around.is_free, around.witness.end_leftovers, lambda path: True):
             engine.call()
+        around.witness.has_searched(search)
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
             engine.set_alone(next(others, None) is None)

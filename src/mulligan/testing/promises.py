@@ -28,6 +28,7 @@ from .causes import (
     promise_4_a_step_is_entered_for_a_cause,
     promise_4_a_step_is_skipped_for_a_cause,
     promise_4_remediations_bring_back_what_they_repaired,
+    promise_5_a_retry_is_due_when_its_rule_says,
 )
 from .liveness import (
     Outside,
@@ -442,6 +443,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_4_remediations_bring_back_what_they_repaired: TERMINAL,
     promise_4_every_failure_says_where_it_went: (e.StepFailed,),
     promise_5_nothing_starts_early: (e.AttemptScheduled,),
+    promise_5_a_retry_is_due_when_its_rule_says: (e.RetryScheduled,),
     promise_6_a_stopped_run_starts_nothing: _STARTS,
     promise_6_now_means_now: (e.UndoStarted,),
     promise_7_items_keep_to_their_slots: (e.ItemEntered,),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ..core.reports import LeaseExpired, Report, TaskInterrupted
 from ..core.tasks import Task
@@ -15,9 +15,18 @@ class Puppets:
     """Makes the promises of `ports.Hands`; `end` is for whoever pulls the strings.
 
     With `watchdog_seconds` everything is lost when no renewal has come for so long, as a supervisor sees to it.
+    `starting` is told of each task before it runs.
     """
 
-    def __init__(self, name: str, host: str, clock: Clock, slots: float, watchdog_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        clock: Clock,
+        slots: float,
+        watchdog_seconds: float | None = None,
+        starting: Callable[[Puppets, Lease], None] = lambda hands, lease: None,
+    ) -> None:
         self.name = name
         self.host = host
         self.slots = slots
@@ -25,6 +34,7 @@ class Puppets:
         self.stopped: dict[int, float | None] = {}
         self._clock = clock
         self._watchdog_seconds = watchdog_seconds
+        self._starting = starting
         self._renewed_at = clock.monotonic()
         self._reserved = 0.0
         self._running: dict[int, Lease] = {}
@@ -55,10 +65,23 @@ class Puppets:
 
     @property
     def running(self) -> Collection[Lease]:
+        """Those that the engine has not heard the end of."""
+        return [*self._running.values(), *(lease for lease, _ in self._done)]
+
+    @property
+    def under_way(self) -> Collection[Lease]:
+        """Those that have not ended."""
         return self._running.values()
 
     def start(self, leases: Iterable[Lease]) -> None:
-        self._running.update((lease.token, lease) for lease in leases)
+        for lease in leases:
+            self._starting(self, lease)
+            self._running[lease.token] = lease
+
+    def token_of(self, run_id: int, place: str) -> int | None:
+        """Of the task of this place that runs here; not of one that the supervisor has ended, known to us or not."""
+        tasks = () if self._is_cut_off else self._running.values()
+        return next((one.token for one in tasks if (one.task.run_id, one.task.place) == (run_id, place)), None)
 
     def stop(self, token: int, grace_seconds: float | None) -> None:
         if token in self._running:
@@ -80,13 +103,19 @@ class Puppets:
         self._done.append((lease, report))
 
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
-        self._lose_what_was_not_renewed()
+        if self._is_cut_off:
+            self.lose_all()
         done, self._done = self._done, []
         return done
 
-    def _lose_what_was_not_renewed(self) -> None:
-        if self._watchdog_seconds is None or self._clock.monotonic() - self._renewed_at < self._watchdog_seconds:
-            return
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether no renewal has come for too long."""
+        limit = self._watchdog_seconds
+        return limit is not None and self._clock.monotonic() - self._renewed_at >= limit
+
+    def lose_all(self) -> None:
+        """Everything that runs is ended from outside."""
         for lease in list(self._running.values()):
             self.end(lease, LeaseExpired(self._clock.now(), lease.task.place, lease.task.attempt, self.name))
 

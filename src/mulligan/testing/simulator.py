@@ -25,6 +25,7 @@ from .faults import Faults
 from .moves import ALWAYS, SLOTS_ENOUGH, SOMETIMES, Moves, maps_of
 from .process import Process
 from .seen import story
+from .themes import theme_of
 from .trouble import ALL_TROUBLE, Trouble
 from .weather import WEATHER
 from .workflows import random_workflow
@@ -33,8 +34,9 @@ from .world import World
 RUN_ID = 1
 EVENTS_MAX = 20_000
 ROUNDS_MAX = 3
-FORKS = 0.08
 PLAGUES = 0.1
+# How often others act before a call is answered, in a history that is about that.
+DENSE = 0.2
 # How often in a row nothing may come of it that everybody did their duty and time passed.
 IDLE_MAX = 12
 
@@ -50,7 +52,8 @@ class Simulation:
         trouble: Trouble = ALL_TROUBLE,
         forks: bool = True,
     ) -> None:
-        self.workflow = workflow or random_workflow(Random(f"workflow {seed}"))
+        self.theme = theme_of(seed)
+        self.workflow = workflow or random_workflow(Random(f"workflow {seed}"), often=self.theme.often)
         self.trouble = trouble
         self.forks = forks
         self.world = World(seed, trouble)
@@ -58,7 +61,7 @@ class Simulation:
         self.points = Faults()
         self.player = Moves(self.world, trouble.without, self.points)
         self.world.others = self.player.meanwhile
-        self.engines_max = self.rng.choice((1, 2, 2, 3))
+        self.engines_max = self.theme.engines or self.rng.choice((1, 2, 2, 3))
         if trouble.engines_max is not None:
             self.engines_max = min(self.engines_max, trouble.engines_max)
         # What can be told of it: how often each kind of thing happened, the moves of its wild parts, where it was.
@@ -99,7 +102,7 @@ class Simulation:
     def _begin(self) -> None:
         """Some processes, and a run of one of them or of nobody; now and then others beside it."""
         for _ in range(self.engines_max):
-            self.world.start(self.rng.choice(self.player.slots))
+            self.world.start(self.rng.choice(self.theme.slots or self.player.slots))
         for process in list(self.world.processes):
             self.world.act(process)
         self.look()
@@ -123,12 +126,15 @@ class Simulation:
         """What may happen this time, and what the weather is."""
         rng, without = self.rng, self.trouble.without
         sometimes = {name: weight for name, weight in SOMETIMES.items() if rng.random() < 0.4}
+        sometimes.update(self.theme.moves)
         if rng.random() < PLAGUES:
             sometimes["lose_worker"] = 20
         allowed = {name: weight for name, weight in sometimes.items() if name not in without}
         kinds = [kind for kind in WEATHER if rng.random() < 0.5 and kind not in without]
         self.world.weather = [kind for kind in kinds if kind != "busy" or self.world.store_kind == "sqlite"]
         self.world.weather_share = rng.choice((0.0, 0.01, 0.03, 0.1))
+        if self.theme.is_dense and "meanwhile" not in without:
+            self.world.weather, self.world.weather_share = ["meanwhile"], DENSE
         chosen = {**ALWAYS, **allowed}
         return list(chosen), list(chosen.values())
 
@@ -151,7 +157,7 @@ class Simulation:
         while not self._is_over:
             if self.world.events > EVENTS_MAX:
                 raise AssertionError(f"promise 10: the runs have not ended after {EVENTS_MAX} events")
-            if self._work() or self.player.resume() or self.player.decide():
+            if self._work() or self.player.help():
                 idle = 0
                 continue
             idle += 1
@@ -162,8 +168,10 @@ class Simulation:
     def _calm_down(self) -> None:
         self.points.disarm()
         self.world.clear_up()
-        if not any(map(_serves_all, self.world.processes)):
-            self.world.start(SLOTS_ENOUGH)
+        # On every host: what has to run where it ran before waits for its host.
+        for host in self.world.hosts:
+            if not any(_serves_all(process) for process in self.world.processes if process.host == host):
+                self.world.start(SLOTS_ENOUGH, host=host)
 
     def _work(self) -> bool:
         """Everybody goes round once, and all that runs ends; whether anything came of it."""
@@ -188,7 +196,7 @@ class Simulation:
 
     def _goes_on(self) -> bool:
         """Whether somebody wants another round, or a fork, of what has ended."""
-        if self.forks and self.rng.random() < FORKS and self.player.do("fork"):
+        if self.forks and self.rng.random() < self.theme.forks and self.player.do("fork"):
             self.look()
             return True
         state = self.state

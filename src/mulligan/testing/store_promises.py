@@ -92,6 +92,15 @@ def promise_6_what_is_stopped_stops_its_children(parent: State, child: State, ca
         raise AssertionError(f"promise 6: {where} was asked to end, and run {called.run_id}, which it calls, was not")
 
 
+def promise_6_a_pause_goes_down_the_tree(parent: State, child: State, called: HeldRun) -> None:
+    """And is lifted there with it; asked when both have read all that they were told. One that stops is not paused."""
+    above, below = parent.run, child.run
+    is_open = RUN_ENDED.isdisjoint((above.status, below.status)) and above.stop is None and below.stop is None
+    if is_open and above.status != below.status:
+        told = f"run {called.parent_run_id} is {above.status}"
+        raise AssertionError(f"promise 6: {told}, and run {called.run_id}, which it calls, is {below.status}")
+
+
 # -- 7: nothing outlives its holder ----------------------------------------------------------------------------------
 
 

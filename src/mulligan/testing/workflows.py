@@ -95,8 +95,10 @@ _ANSWERS: dict[str, Callable[[int], Any]] = {
 class Author:
     """Writes one workflow. Every choice comes from `rng`."""
 
-    def __init__(self, rng: Random, calls: int = 0) -> None:
+    def __init__(self, rng: Random, calls: int = 0, often: str = "") -> None:
         self.rng = rng
+        # What there is more of than in others: "breakers", "calls" or "undo".
+        self._often = often
         # How many runs are above those of this workflow.
         self._calls = calls
         self._calls_child = False
@@ -116,7 +118,9 @@ class Author:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def action(self) -> Action:
-        kind = self.rng.choice(_KINDS if self._calls < CALLS_MAX else _KINDS[:-1])
+        kinds = _KINDS if self._calls < CALLS_MAX else _KINDS[:-1]
+        # In a workflow that calls, what it calls is plain: the tree grows wide and not deep.
+        kind = self.rng.choice(kinds if self._often != "calls" else (*kinds, *("workflow",) * 9 * (not self._calls)))
         if kind == "wait":
             return self._wait()
         if kind == "approve":
@@ -224,7 +228,7 @@ class Author:
     def _what(self) -> dict[str, Any]:
         """The action; now and then behind a breaker, if it is for a worker."""
         action = self.action()
-        if action.kind in _ENGINES_OWN or not self.chance(0.2):
+        if action.kind in _ENGINES_OWN or not self.chance(3.0 if self._often == "breakers" else 0.2):
             return {"action": action}
         name = self.rng.choice(BREAKERS)
         self._breakers.setdefault(name, self.breaker())
@@ -259,7 +263,7 @@ class Author:
             join=self.rng.choice(("any", "all", "first", "each")),
             when=self.expression("bool", "inputs", f"steps.s{self.rng.randrange(count)}") if self.chance(0.2) else None,
             triage=self.triage() if self.chance(0.25) else None,
-            undo=self.command(1) if self.chance(0.25) else None,
+            undo=self.command(1) if self.chance(3.0 if self._often == "undo" else 0.25) else None,
             max_visits=self.rng.choice((1, 2, 2, 3)),
             is_start=self.chance(0.1),
             **what,
@@ -341,7 +345,7 @@ class Author:
     def workflow(self) -> Workflow:
         count = self.rng.choice((1, 1, 2) if self._calls else (1, 2, 3, 3, 4, 4, 5, 6, 8))
         made = self._with_steps(count)
-        children = {CHILD: random_workflow(self.rng, self._calls + 1)} if self._calls_child else {}
+        children = {CHILD: random_workflow(self.rng, self._calls + 1, self._often)} if self._calls_child else {}
         return _replace(made, breakers=self._breakers, children=children)
 
     def _with_steps(self, count: int) -> Workflow:
@@ -372,9 +376,9 @@ _KINDS = ("shell",) * 8 + ("python", "http", "agent", "wait", "wait", "approve",
 # -- only lawful ones ------------------------------------------------------------------------------------------------
 
 
-def random_workflow(rng: Random, calls: int = 0) -> Workflow:
-    """A lawful workflow, with those that it calls; the same rng gives the same one."""
-    author = Author(rng, calls)
+def random_workflow(rng: Random, calls: int = 0, often: str = "") -> Workflow:
+    """A lawful workflow, with those that it calls; the same rng gives the same one. `often`: what it has more of."""
+    author = Author(rng, calls, often)
     workflow = without_waiting_remediations(author.workflow())
     if has_cycle_of_needs(Graph(workflow)):
         workflow = _replace(workflow, steps=tuple(_replace(step, needs=()) for step in workflow.steps))

@@ -16,12 +16,13 @@ from ..core.reports import RunRequested
 from ..core.workflow import Workflow, encode, version
 from ..ports import Clock, Evaluator, NewRun, Store
 from .clock import JumpingClock, WallClock
-from .databases import DATABASES
+from .databases import DATABASES, LEASE_SECONDS
 from .faults import Crash
 from .onlooker import Onlooker
 from .process import Process
 from .trouble import STORE_KINDS, Trouble
 from .weather import weathered
+from .witness import Search, Witness
 from .workflows import SECRET, Dice
 
 # How long a round of a loop takes.
@@ -58,6 +59,7 @@ class World:
             self.starts_at_once,
         )
         self.held = self.onlooker.see()
+        self.witness = Witness(self.database.look, LEASE_SECONDS if self.database.is_shared else None)
         self.processes: list[Process] = []
         self.happened: Counter[str] = Counter()
         # What the sky does, how often, and what others do meanwhile.
@@ -66,7 +68,8 @@ class World:
         self.others: Callable[[], object] = lambda: None
         self._connections: dict[Process, Store] = {}
         self._acting: list[Process] = []
-        self._names = 0
+        # Every worker that there ever was, with its host.
+        self._names: dict[str, str] = {}
         self._bugs: list[str] = []
         self._seen_version = -1
         self._has_crashed = False
@@ -78,9 +81,11 @@ class World:
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
-    def start(self, slots: int, root_run_id: int | None = None, message_id: int | None = None) -> Process:
-        """One more process."""
-        process = Process(self, self.rng.choice(self.hosts), slots, root_run_id, message_id)
+    def start(
+        self, slots: int, root_run_id: int | None = None, message_id: int | None = None, host: str = ""
+    ) -> Process:
+        """One more process, on this host or on any."""
+        process = Process(self, host or self.rng.choice(self.hosts), slots, root_run_id, message_id)
         self.processes.append(process)
         return process
 
@@ -129,17 +134,23 @@ class World:
         """By the clock of its host; a store that hosts share has a clock of its own."""
         clock = self.clock if self.database.is_shared else process.clock
         self._connections[process] = self.database.open(clock)
-        return weathered(self._connections[process], self)
+        return weathered(self.witness.beside(self._connections[process]), self)
 
     def wall_clock(self, host: str) -> Clock:
         return self._walls[host]
 
     def new_name(self, host: str) -> str:
-        self._names += 1
-        return f"{host}.{self._names}"
+        name = f"{host}.{len(self._names) + 1}"
+        self._names[name] = host
+        return name
 
     def is_free(self, lock: str) -> bool:
         return all(process.lock != lock for process in self.processes)
+
+    def search(self, host: str) -> Search:
+        """Whom one on this host can find dead by their locks; and by the clock, where heartbeats count."""
+        living = self.living
+        return Search(frozenset(name for name, at in self._names.items() if at == host) - living, self.clock.now())
 
     def bug(self, message: str) -> None:
         self._bugs.append(message)
@@ -215,6 +226,9 @@ class World:
         if self._has_crashed:
             self._has_crashed = False
             self.onlooker.verify()
+        self.witness.see(self.held)
+        if self.witness.complaints:
+            raise AssertionError(self.witness.complaints[0])
         if self._bugs:
             raise AssertionError(f"promise 10: an engine has met a bug of ours: {self._bugs[0]}")
 

@@ -1,0 +1,43 @@
+"""What a history has more of than others: some defects show only where many things of one kind meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+import msgspec
+
+
+class Theme(msgspec.Struct, frozen=True):
+    """What is more frequent. The one without a name is that of most histories."""
+
+    name: str = ""
+    # Moves that this history has in any case, and how often.
+    moves: Mapping[str, int] = {}
+    # How often a run that has ended is forked.
+    forks: float = 0.08
+    # How many processes there are in the beginning, and what each can run at once; nothing: as chance has it.
+    engines: int | None = None
+    slots: tuple[int, ...] = ()
+    # Others act between any two calls of anybody; and nothing else goes wrong with the store.
+    is_dense: bool = False
+    # What the steps of its workflow have more often: breakers, calls, undo.
+    often: str = ""
+
+
+PLAIN = Theme()
+_THEMES = (
+    # One who is alone and has little room; others come, take what waits, and die.
+    Theme("crowd", moves={"newcomer": 14, "lose_worker": 3}, engines=1, slots=(1,), is_dense=True),
+    Theme("forks", moves={"fork": 6}, forks=0.6),
+    Theme("breakers", often="breakers"),
+    Theme("calls", moves={"pause": 3, "resume": 5}, often="calls"),
+    Theme("undo", moves={"cancel": 2}, often="undo"),
+)
+_SHARE = 0.3
+
+
+def theme_of(seed: object) -> Theme:
+    """Chosen apart from everything else: a theme more leaves the histories of the other seeds as they are."""
+    rng = Random(f"theme {seed}")
+    return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN

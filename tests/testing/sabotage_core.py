@@ -1,0 +1,131 @@
+"""Deliberate defects in the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from mulligan.core import breaker, converge, decide, effects, flow, fork, ladder, life, scope, stopping
+from mulligan.core import events as e
+
+from .sabotage import defect
+
+
+@defect(ladder, "_refusal")
+def _(real: Any) -> Any:
+    """a rule grants more retries than it has"""
+    return lambda *about: ""
+
+
+@defect(ladder, "retry")
+def _(real: Any) -> Any:
+    """a retry is reserved twice"""
+
+    def retry(now: Any, place: Any, failure: Any) -> Any:
+        granted = False
+        for fact in (facts := real(now, place, failure)):
+            yield fact
+            if isinstance(fact, e.RetryScheduled) and not granted:
+                granted = True
+                yield fact
+        del facts
+        return granted
+
+    return retry
+
+
+@defect(ladder, "proceed")
+def _(real: Any) -> Any:
+    """a retry starts when its script has ended, whatever its delay"""
+
+    def proceed(now: Any, place: Any) -> Any:
+        if place.status == "backing_off":
+            yield from life.schedule(now, place, "retry")
+
+    return proceed
+
+
+@defect(decide, "after_script")
+def _(real: Any) -> Any:
+    """a stopped run goes on with a retry whose script has ended"""
+
+    def after_script(now: Any, place: Any, fact: e.Fact) -> Any:
+        yield from life.schedule(now, place, "retry")
+
+    return after_script
+
+
+@defect(converge, "verdict")
+def _(real: Any) -> Any:
+    """a run with a failure that nobody handled has completed"""
+    return lambda state: "completed" if real(state) == "failed" else real(state)
+
+
+@defect(flow, "readiness")
+def _(real: Any) -> Any:
+    """a step that can never start waits for ever"""
+
+    def readiness(state: Any, place: Any) -> str:
+        found = str(real(state, place))
+        return found if found == "enter" else ""
+
+    return readiness
+
+
+@defect(effects._TABLE, e.RetryScheduled)
+def _(real: Any) -> Any:
+    """a reserved retry has no timer"""
+    return lambda state, fact: ()
+
+
+@defect(scope, "_are_secret")
+def _(real: Any) -> Any:
+    """a secret is written into what a task is told"""
+    return lambda reads: False
+
+
+@defect(breaker, "_count_closed")
+def _(real: Any) -> Any:
+    """a breaker that opens already waits for a probe"""
+
+    def count_closed(circuit: Any, counted: Any, now: Any) -> Any:
+        found = real(circuit, counted, now)
+        return replace(found, probe=counted.token) if found.status == "open" else found
+
+    return count_closed
+
+
+@defect(ladder, "delay_seconds")
+def _(real: Any) -> Any:
+    """a retry does not wait"""
+    return lambda backoff, number, seed, details: 0.0
+
+
+@defect(ladder, "_unhandled")
+def _(real: Any) -> Any:
+    """a handler runs as often as there are failures"""
+    return lambda place, handler: ""
+
+
+@defect(stopping, "stop_place")
+def _(real: Any) -> Any:
+    """a run that stops keeps the retries that it has reserved"""
+
+    def stop_place(now: Any, place: Any) -> Any:
+        if place.status != "backing_off" or place.child:
+            yield from real(now, place)
+
+    return stop_place
+
+
+@defect(fork, "_KEEPABLE")
+def _(real: tuple[str, ...]) -> tuple[str, ...]:
+    """a fork keeps what failed"""
+    return (*real, "failed")
+
+
+@defect(converge, "_next_undo")
+def _(real: Any) -> Any:
+    """what was done first is undone first"""
+    return lambda state: state.undoables[0] if real(state) is not None else None

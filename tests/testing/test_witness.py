@@ -1,0 +1,143 @@
+"""The witness of a simulated world finds what no store keeps: tasks that run twice, void words, the dead unburied."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mulligan.core.reports import TaskEnded
+from mulligan.core.tasks import Task
+from mulligan.errors import StaleLease
+from mulligan.ports import Lease, WorkerRecord
+from mulligan.testing.clock import START, JumpingClock
+from mulligan.testing.databases import DATABASES, LEASE_SECONDS
+from mulligan.testing.history import step, workflow
+from mulligan.testing.puppets import Puppets
+from mulligan.testing.trouble import Trouble
+from mulligan.testing.witness import Search, Witness
+from mulligan.testing.world import World
+
+
+def make(lease_seconds: float | None = None) -> Witness:
+    return Witness(DATABASES["memory"]().look, lease_seconds)
+
+
+def hands(witness: Witness, name: str, host: str = "h1", watchdog_seconds: float | None = None) -> Puppets:
+    made = Puppets(name, host, JumpingClock(), 4, watchdog_seconds, witness.starting)
+    witness.watch(made)
+    return made
+
+
+def lease(token: int, attempt: int = 1, place: str = "a") -> Lease:
+    return Lease(Task(1, place, attempt, "shell", {}, "test", "v", place, 1, "step"), "h1.1", token)
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_is_started_again_is_found() -> None:
+    witness = make()
+    one = hands(witness, "h1.1")
+    one.start([lease(7)])
+    one.end(lease(7), TaskEnded(START, "a", 1))
+
+    one.start([lease(7)])
+
+    assert witness.complaints == ["promise 4: attempt 1 of 'a' in run 1 was started twice with one lease"]
+
+
+def test_two_attempts_that_overlap_on_one_host_are_found() -> None:
+    witness = make()
+    hands(witness, "h1.1").start([lease(7)])
+
+    hands(witness, "h1.2").start([lease(8, attempt=2)])
+
+    assert witness.complaints == ["promise 4: attempt 2 of 'a' in run 1 starts on h1, where h1.1 runs it"]
+
+
+@pytest.mark.parametrize("host", ["h1", "h2"])
+def test_what_was_ended_or_runs_elsewhere_overlaps_with_nothing(host: str) -> None:
+    witness = make()
+    hands(witness, "h1.1").start([lease(7), lease(9, place="b")])
+    if host == "h1":
+        witness.end_leftovers("h1.1")
+
+    hands(witness, "h.2", host).start([lease(8, attempt=2)])
+
+    assert witness.complaints == []
+
+
+def test_what_a_supervisor_has_ended_since_no_renewal_came_does_not_run() -> None:
+    clock = JumpingClock()
+    cut_off = Puppets("h1.1", "h1", clock, 4, 20.0)
+    cut_off.start([lease(7)])
+    assert cut_off.token_of(1, "a") == 7
+
+    clock.advance(20)
+
+    assert cut_off.token_of(1, "a") is None
+
+
+def test_what_has_ended_is_said_to_run_until_it_was_collected() -> None:
+    one = Puppets("h1.1", "h1", JumpingClock(), 4)
+    one.start([lease(7)])
+
+    one.end(lease(7), TaskEnded(START, "a", 1))
+
+    assert ([*one.running], [*one.under_way]) == ([lease(7)], [])
+    assert [ended for ended, _ in one.collect(0.0)] == [lease(7)]
+    assert [*one.running] == []
+
+
+# -- whose word counts -----------------------------------------------------------------------------------------------
+
+
+def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_taken_is_found() -> None:
+    database = DATABASES["memory"]()
+    witness = Witness(database.look, None)
+
+    with pytest.raises(StaleLease):
+        witness.beside(database.open(JumpingClock())).report(7, TaskEnded(START, "a", 1))
+    assert witness.complaints == []
+    witness.promise_2_a_void_lease_is_not_heard([7], witness.leased())
+
+    assert witness.complaints == ["promise 2: a report about lease 7 was taken, and there was no such lease"]
+
+
+# -- the dead --------------------------------------------------------------------------------------------------------
+
+
+def test_the_dead_that_somebody_who_looked_has_not_buried_are_found() -> None:
+    database, witness = DATABASES["memory"](), make()
+    database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
+    witness.see(database.look())
+    assert witness.complaints == []
+
+    witness.has_searched(Search(frozenset({"h1.1"}), START))
+    witness.see(database.look())
+
+    assert witness.complaints == ["promise 7: h1.1 is dead, somebody has looked, and it was not buried"]
+
+
+def test_a_heartbeat_that_is_too_old_is_found_when_somebody_has_looked_since() -> None:
+    database, witness = DATABASES["shared"](), make(LEASE_SECONDS)
+    database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
+    limit = START + timedelta(seconds=LEASE_SECONDS)
+
+    witness.has_searched(Search(frozenset(), limit))
+    witness.see(database.look())
+    assert witness.complaints == []
+    witness.has_searched(Search(frozenset(), limit + timedelta(seconds=1)))
+    witness.see(database.look())
+
+    assert witness.complaints == [f"promise 7: h1.1 has not been heard of since {START}, and was not buried"]
+
+
+def test_a_world_says_what_its_witness_has_found() -> None:
+    world = World(7, Trouble(store="memory"))
+    world.create(workflow(step("a")))
+    world.witness.complaints.append("promise 4: seen")
+
+    with pytest.raises(AssertionError, match="promise 4: seen"):
+        world.look()
