@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mulligan.core.artifacts import (
     ENDINGS,
     INLINE_BYTES_MAX,
+    Artifact,
     checked,
     content,
     described,
@@ -20,6 +22,7 @@ from mulligan.core.artifacts import (
     referred,
     replaced,
     run_of,
+    whole,
 )
 from mulligan.errors import ArtifactDamaged
 
@@ -136,3 +139,43 @@ def test_a_number_that_no_store_has_given_is_no_run(name: str, run_id: int) -> N
 def test_what_is_larger_than_64_kib_is_kept_beside_the_log_and_a_file_says_what_is_in_it() -> None:
     assert INLINE_BYTES_MAX == 65_536
     assert ENDINGS == {"json": ".json", "text": ".txt"}
+
+
+def test_an_artifact_is_described_by_its_size_and_its_hash() -> None:
+    digest = hashlib.sha256(b"[1]").hexdigest()
+
+    assert described("1/a/output.json", b"[1]", "json") == Artifact("1/a/output.json", 3, digest, "json")
+    assert Artifact("1/a/output.json", 3, digest).format == "json"
+
+
+@pytest.mark.parametrize(
+    ("written", "message", "data"),
+    [
+        ({}, "'$artifact' is no reference to an artifact: object missing required field `name`", {}),
+        (
+            {"name": 7, "size": 1, "sha256": ""},
+            "'$artifact' is no reference to an artifact: expected `str`, got `int` - at `$.name`",
+            {},
+        ),
+        (
+            {"name": "../etc/passwd", "size": 1, "sha256": ""},
+            "'../etc/passwd' is no name of an artifact",
+            {"name": "../etc/passwd"},
+        ),
+    ],
+)
+def test_a_reference_that_somebody_wrote_by_hand_refers_to_nothing(
+    written: dict[str, Any], message: str, data: dict[str, Any]
+) -> None:
+    with pytest.raises(ArtifactDamaged) as damaged:
+        referred({"$artifact": written})
+
+    assert (damaged.value.message, damaged.value.data) == (message, data)
+
+
+def test_a_value_is_whole_with_what_is_in_its_artifacts() -> None:
+    kept = {ONE.name: b"[1]", TWO.name: b"text"}
+
+    found = whole({"a": reference(ONE), "b": [reference(TWO), 7]}, lambda one: kept[one.name])
+
+    assert found == {"a": [1], "b": ["text", 7]}

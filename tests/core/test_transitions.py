@@ -19,6 +19,8 @@ from mulligan.core.transitions import (
     RUN_ENDED,
     RUN_STATUSES,
     STATUSES,
+    _all,
+    _stay,
 )
 from mulligan.core.workflow import Command, Map
 from mulligan.errors import Unlawful
@@ -144,6 +146,11 @@ def unlawful_moves() -> list[tuple[type[e.Fact], str]]:
 
 def test_there_is_an_example_of_every_fact() -> None:
     assert set(FACTS) == set(e.FACTS)
+
+
+def test_a_row_of_the_table_leads_all_its_statuses_to_one_or_leaves_each_where_it_is() -> None:
+    assert _all("ready running", "failed") == {"ready": "failed", "running": "failed"}
+    assert _stay("ready running") == {"ready": "ready", "running": "running"}
 
 
 def test_the_table_speaks_of_statuses_that_exist() -> None:
