@@ -30,6 +30,8 @@ def test_what_runs_ends_and_what_comes_next_is_queued_for_later() -> None:
     run.ok("a", output=1)
 
     assert (run.status, run.statuses) == ("paused", {"a": "completed", "b": "ready"})
+    # A task is for a worker to start, also when the pause is over.
+    assert run.resume().statuses == {"a": "completed", "b": "ready"}
 
 
 def test_a_failure_route_is_chosen_while_paused() -> None:

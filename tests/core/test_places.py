@@ -13,7 +13,8 @@ from mulligan.core.events import Entry
 from mulligan.core.evolve import evolve
 from mulligan.core.state import Place, Run, State
 from mulligan.core.transitions import ENDED
-from mulligan.core.workflow import Workflow, decode
+from mulligan.core.workflow import Rule, Triage, Workflow, decode
+from mulligan.testing.history import History, command, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*/*.log.jsonl"))
@@ -84,12 +85,57 @@ def left_behind(state: State) -> Iterator[tuple[str, str, str]]:
             yield "the run", state.run.status, name
 
 
-def after_every_fact(workflow: Workflow, log: list[Entry]) -> list[tuple[int, str, str, str]]:
-    state, found = State(workflow), []
+def after_every_fact(definition: Workflow, log: list[Entry]) -> list[tuple[int, str, str, str]]:
+    state, found = State(definition), []
     for entry in log:
         evolve(state, entry)
         found += [(entry.seq, *held) for held in left_behind(state)]
     return found
+
+
+def under_way(place: Place) -> list[str]:
+    """What a place holds of a retry, a handler or a check."""
+    return [name for name in ("retry", "script", "handler_due", "handler_late", "check") if HELD[name][0](place)]
+
+
+@pytest.mark.parametrize("ended", ["ok", "fail"])
+def test_a_parked_step_holds_nothing_of_its_handler(ended: str) -> None:
+    flow = workflow(step("a", on_failure=handler(strategy="cleanup", timeout=60.0), triage=Triage(when="always")))
+    run = History(flow).start().fail("a")
+    assert under_way(run["a"]) == ["handler_due"]
+
+    getattr(run, ended)("a.on_failure@1.0")
+
+    assert (run["a"].status, under_way(run["a"])) == ("pending_failed", [])
+
+
+def test_a_cleanup_after_a_delay_holds_nothing_of_the_retry() -> None:
+    flow = workflow(step("a", rules=retry(1, delay=60), on_failure=handler(strategy="cleanup")))
+    run = History(flow).start().fail("a")
+    assert under_way(run["a"]) == ["retry"]
+
+    run.cancel()
+
+    assert (run["a"].status, under_way(run["a"])) == ("handling", ["handler_due"])
+
+
+def test_a_rejected_result_is_checked_no_more() -> None:
+    run = History(workflow(step("a", validator=command("check"), rules=retry(1, delay=60)))).start().ok("a")
+    assert under_way(run["a"]) == ["check"]
+
+    run.fail("a.validator@1")
+
+    assert (run["a"].status, under_way(run["a"])) == ("backing_off", ["retry"])
+
+
+def test_why_no_rule_granted_a_retry_is_forgotten_when_one_does() -> None:
+    flow = workflow(step("a", rules=(Rule(exit_codes=(7,)),), triage=Triage()))
+    run = History(flow).start().fail("a").classify("a", "retry")
+    assert run["a"].climb.verdict == "no_rule"
+
+    run.fail("a", 7)
+
+    assert run["a"].climb.verdict == ""
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -101,6 +147,6 @@ def test_in_any_history_a_place_holds_what_belongs_to_its_status(seed: int) -> N
 
 @pytest.mark.parametrize("log", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem[:2]}")
 def test_in_an_old_log_a_place_holds_what_belongs_to_its_status(log: Path) -> None:
-    workflow = decode((log.parent / log.name.replace(".log.jsonl", ".workflow.json")).read_bytes())
+    definition = decode((log.parent / log.name.replace(".log.jsonl", ".workflow.json")).read_bytes())
 
-    assert after_every_fact(workflow, decode_log(log.read_bytes())) == []
+    assert after_every_fact(definition, decode_log(log.read_bytes())) == []

@@ -29,7 +29,7 @@ def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, ent
     _number(state, place, fact.attempt)
     place.phase, place.bindings = "", fact.bindings
     if place.climb is not NO_CLIMB:
-        place.climb = _replace(place.climb, due=None, handler_due=None, summary=_summary(place, fact, entry))
+        place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
     if state.run.status == "paused" and is_engines_own(place.spec):
         state.run.unstarted = (*state.run.unstarted, place.key)
 
