@@ -185,6 +185,34 @@ def test_a_mixed_list_is_sorted_numbers_first_and_nulls_last() -> None:
     assert mapped_values[0] is None
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"filter": expression("even", "index")}, ["a", "c"]),
+        ({"sort_by": expression("backwards", "index")}, ["d", "c", "b", "a"]),
+        ({"distinct": expression("half", "index")}, ["a", "c"]),
+    ],
+)
+def test_an_item_may_be_chosen_by_its_index(fields: dict[str, Any], expected: list[str]) -> None:
+    answers = {
+        "even": lambda names: names["index"] % 2 == 0,
+        "backwards": lambda names: -names["index"],
+        "half": lambda names: names["index"] // 2,
+    }
+
+    run = run_of(["a", "b", "c", "d"], mapped(**fields), answers=answers)
+
+    assert values(run) == expected
+
+
+def test_objects_are_sorted_by_what_is_in_them_whatever_the_order_of_their_keys() -> None:
+    items = [{"b": 1, "a": 2}, "zz", {"z": 0, "a": 1}]
+
+    run = run_of(items, mapped(sort_by=expression("it", "item")), answers={"it": lambda names: names["item"]})
+
+    assert values(run) == ["zz", {"z": 0, "a": 1}, {"b": 1, "a": 2}]
+
+
 def test_distinct_tells_values_of_unlike_types_apart() -> None:
     run = run_of(
         [1, "1", 1, {"a": 1, "b": 2}, {"b": 2, "a": 1}],
@@ -542,6 +570,20 @@ def test_the_result_of_a_map_is_validated_like_any_other() -> None:
     run = run_of([1], mapped(validate=expression("fine", "output")), answers={"fine": False}).ok("m[0].0")
 
     assert run["m"].failure.code == "VALIDATION_FAILED"
+
+
+def test_a_visit_after_one_that_failed_takes_up_the_same_items_in_whatever_order_they_come() -> None:
+    lists = iter([[{"n": 1}, {"n": 2}], [{"n": 2}, {"n": 1}], [{"n": 2}, {"n": 3}]])
+    fix = step("fix")
+    flow = workflow(mapped(next=[edge("fix", on="failure", then="rerun")]), fix)
+    run = History(flow, {"list": lambda _: next(lists)}).start().ok("m[0].0").fail("m[1].0")
+
+    run.ok("fix")
+    assert run.queued == ["m[1].0"]
+
+    # Other items are another list, however many they are.
+    run.fail("m[1].0").ok("fix")
+    assert run.queued == ["m[0].0", "m[1].0"]
 
 
 # -- cancel and deadline ---------------------------------------------------------------------------------------------
