@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -311,3 +313,19 @@ def test_advice_is_for_the_next_attempt_alone():
     run.fail("a", 2)
 
     assert "look at the disk" not in run.facts(e.AttemptScheduled)[-1].summary
+
+
+def test_in_the_place_of_advice_that_is_gone_an_agent_is_told_of_its_failure():
+    kept = {"$artifact": {"name": "1/a/output.json", "size": 81920, "sha256": "9f2c", "format": "json"}}
+
+    def told(script: Command, output: Any) -> str:
+        rule = Rule(any=True, recovery_script=script)
+        flow = workflow(step("a", action=Action("agent", {"prompt": "mend it"}), rules=(rule,)))
+        run = History(flow, {"output": ExpressionFailed("the artifact is gone")}).start().fail("a", stderr_tail="full")
+        summary: str = run.ok("a.script@1", output=output).facts(e.AttemptScheduled)[-1].summary
+        return summary
+
+    gone = told(Command(action=Action("agent", {"prompt": "what went wrong?"})), kept)
+
+    assert "full" in gone
+    assert gone == told(command("clear"), None)

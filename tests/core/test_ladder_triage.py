@@ -376,3 +376,14 @@ def test_a_retry_that_a_person_grants_keeps_what_a_rule_has_raised():
     run.classify("a", "retry")
 
     assert run.facts(e.AttemptScheduled)[-1].adjusted == Adjusted(timeout=60.0)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(29, "ready"), (30, "pending_failed")])
+def test_a_retry_that_comes_when_the_deadline_of_the_visit_is_up_starts_nothing(seconds: int, status: str):
+    flow = workflow(step("a", triage=Triage(when="always"), deadline=30.0))
+    run = History(flow).start().fail("a").wait(seconds)
+
+    run.classify("a", "retry")
+
+    assert run["a"].status == status
+    assert [f.failure.code for f in run.facts(e.AttemptFailed)][1:] == ([] if status == "ready" else ["TIMEOUT"])

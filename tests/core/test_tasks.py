@@ -403,6 +403,25 @@ def test_a_handler_before_a_rerun_owes_no_files():
     assert told(run, "a.on_failure@1.0").files == {}
 
 
+@pytest.mark.parametrize(
+    ("strategy", "owed"),
+    [("recovery", {"mesh": "m"}), ("fallback", {"mesh": "m"}), ("cleanup", {}), ("custom", {})],
+)
+def test_a_handler_owes_the_files_of_a_step_that_it_completes(strategy: str, owed: dict[str, str]):
+    flow = workflow(step("a", on_failure=handler(strategy=strategy), writes=("mesh",)), files={"mesh": "m"})
+    run = History(flow).start().fail("a")
+
+    assert told(run, "a.on_failure@1.0").files == owed
+
+
+def test_a_script_owes_no_files_though_the_step_has_a_handler():
+    rules = (Rule(any=True, recovery_script=command("clear")),)
+    flow = workflow(step("a", rules=rules, on_failure=handler(), writes=("mesh",)), files={"mesh": "m"})
+    run = History(flow).start().fail("a")
+
+    assert told(run, "a.script@1").files == {}
+
+
 # -- hosts -----------------------------------------------------------------------------------------------------------
 
 
