@@ -172,7 +172,8 @@ class Commit(msgspec.Struct):
     children: Sequence[NewRun] = ()
     told: Sequence[tuple[int, Report]] = ()
     told_children: Sequence[ChildReport] = ()
-    # The round is over: its timers go, and the turn is given back.
+    # The round is over: its timers and tasks go, and the turn is given back. What was stopped and has a worker, who was
+    # given it while the turn was decided, stays until that has ended it.
     is_last: bool = False
     # Of the ended leases those of guarded tasks, for their breakers.
     counted: Sequence[Counted] = ()

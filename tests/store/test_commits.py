@@ -398,6 +398,17 @@ def test_with_the_last_commit_of_a_round_its_timers_and_tasks_go(store: Store, p
     assert reports(store, over.run_id) == []
 
 
+def test_what_a_worker_was_given_while_the_last_turn_was_decided_is_ended_by_that_worker(store: Store) -> None:
+    turn = started(store)
+    (lease,) = take(store, turn, task(turn.run_id, "build"))
+
+    store.commit([commit(turn, status="cancelled", stopped=[StopTask("build", 1, 5.0)], is_last=True)])
+
+    assert [(stop.token, stop.grace_seconds) for stop in store.stops("w")] == [(lease.token, 5.0)]
+    store.report(lease.token, ended())
+    assert (store.held("w"), reports(store, turn.run_id)[-1:]) == ([], [ended()])
+
+
 def test_a_commit_after_something_that_was_refused_is_written(store: Store) -> None:
     turn = started(store)
     with pytest.raises(UnknownRun):

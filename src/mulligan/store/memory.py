@@ -182,6 +182,8 @@ class MemoryStore:
         gone = [run for run in runs if run.root_run_id not in busy]
         for run in gone:
             self._end_round(run)
+            for kept in self._tasks_of(run):
+                self.shelf.remove_task(kept)
             self.shelf.starts.pop(run.new.key, None)
             del self.shelf.runs[run.run_id]
         self._wrote()
@@ -309,8 +311,13 @@ class MemoryStore:
         run.holder = ""
         for timer in [timer for timer in self.shelf.timers if timer[0] == run.run_id]:
             del self.shelf.timers[timer]
-        for kept in [kept for kept in self.shelf.tasks.values() if kept.task.run_id == run.run_id]:
-            self.shelf.remove_task(kept)
+        # Not what a worker was given while the turn was decided: it is told to end, and reports to a run that is over.
+        for kept in self._tasks_of(run):
+            if not kept.is_stopping:
+                self.shelf.remove_task(kept)
+
+    def _tasks_of(self, run: KeptRun) -> list[KeptTask]:
+        return [kept for kept in self.shelf.tasks.values() if kept.task.run_id == run.run_id]
 
     # -- tasks
 

@@ -46,7 +46,7 @@ def written(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
     over = Bigints(commit.turn.run_id for commit in commits if commit.is_last)
     if over.values:
         yield "delete_timers", [over]
-        yield "delete_tasks", [over]
+        yield "delete_tasks_of_round", [over]
     yield from _news(commits, channel)
 
 

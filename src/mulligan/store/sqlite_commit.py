@@ -194,5 +194,5 @@ def _tell(db: apsw.Cursor, commit: Commit) -> None:
 
 def _end_round(db: apsw.Cursor, turn: Turn) -> None:
     db.execute(SQL["delete_timers"], (turn.run_id,))
-    db.execute(SQL["delete_tasks"], (turn.run_id,))
+    db.execute(SQL["delete_tasks_of_round"], (turn.run_id,))
     db.execute(SQL["release"], (turn.run_id, turn.fence, turn.holder))

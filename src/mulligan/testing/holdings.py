@@ -49,6 +49,8 @@ class HeldTask(msgspec.Struct, frozen=True):
     worker: str
     # The breaker that guards it; "" for none.
     breaker: str
+    # Its worker was asked to end it.
+    is_stopping: bool = False
 
     @property
     def key(self) -> TaskKey:
@@ -126,7 +128,7 @@ _RUNS = (
     "SELECT run_id, status, round, seq, holder, fence, parent_run_id, parent_place, parent_attempt "
     "FROM runs ORDER BY run_id"
 )
-_TASKS = "SELECT run_id, place, attempt, ticket, worker, breaker FROM tasks ORDER BY ticket"
+_TASKS = "SELECT run_id, place, attempt, ticket, worker, breaker, is_stopping FROM tasks ORDER BY ticket"
 _TIMERS = "SELECT run_id, kind, place, number, due FROM timers ORDER BY due, run_id, kind, place, number"
 _MESSAGES = "SELECT id, run_id, is_asking FROM messages ORDER BY id"
 _ANSWERS = "SELECT message_id FROM answers"
@@ -190,7 +192,7 @@ def _held_run(run: KeptRun) -> HeldRun:
 
 def _held_task(kept: KeptTask) -> HeldTask:
     breaker = "" if kept.task.guard is None else kept.task.guard.name
-    return HeldTask(*kept.known_by, kept.ticket, kept.worker, breaker)
+    return HeldTask(*kept.known_by, kept.ticket, kept.worker, breaker, kept.is_stopping)
 
 
 def contents_of_memory(shelf: Shelf) -> Iterator[bytes]:

@@ -58,17 +58,15 @@ class Witness:
             self.complaints.append(f"promise 4: {_told(lease)} was started twice with one lease")
 
     def _promise_4_attempts_never_overlap_on_one_host(self, hands: Puppets, lease: Lease) -> None:
-        """Not asked of what a round that is over has left with a living worker: it was given out while the run that had
-        it queued was being stopped, and nobody waits for its end. That is a gap of ours.
-        """
+        """Not asked of what was given out while the last round was ended: another round does not wait for its grace."""
         for other in self._hands:
             token = other.token_of(lease.task.run_id, lease.task.place) if other.host == hands.host else None
-            if token is not None and not self._is_left_by_a_round(other.name, token):
+            if token is not None and not self._is_ending(token):
                 self.complaints.append(f"promise 4: {_told(lease)} starts on {hands.host}, where {other.name} runs it")
 
-    def _is_left_by_a_round(self, name: str, token: int) -> bool:
-        held = self._look()
-        return name in held.workers and all(lease.ticket != token for lease in held.leases)
+    def _is_ending(self, token: int) -> bool:
+        """Whether it was given out while the last round ended, and is on its way out."""
+        return any(lease.ticket == token and lease.is_stopping for lease in self._look().leases)
 
     def end_leftovers(self, name: str) -> None:
         """What a worker left running on its host is ended."""

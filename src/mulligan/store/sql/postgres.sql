@@ -296,8 +296,9 @@ ON CONFLICT (run_id, kind, place, number) DO UPDATE SET due = excluded.due
 -- name: delete_timers
 DELETE FROM timers WHERE run_id = ANY (%s::bigint[])
 
--- name: delete_tasks
-DELETE FROM tasks WHERE run_id = ANY (%s::bigint[])
+-- Not one that a worker was given while the turn was decided: it is told to end, and reports to a run that is over.
+-- name: delete_tasks_of_round
+DELETE FROM tasks WHERE run_id = ANY (%s::bigint[]) AND NOT is_stopping
 
 -- tasks --------------------------------------------------------------------------------------------------------------
 

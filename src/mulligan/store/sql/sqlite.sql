@@ -199,6 +199,10 @@ DELETE FROM timers WHERE run_id = ?
 -- name: delete_tasks
 DELETE FROM tasks WHERE run_id = ?
 
+-- Not one that a worker was given while the turn was decided: it is told to end, and reports to a run that is over.
+-- name: delete_tasks_of_round
+DELETE FROM tasks WHERE run_id = ? AND NOT is_stopping
+
 -- tasks --------------------------------------------------------------------------------------------------------------
 
 -- name: queue_task
