@@ -9,7 +9,7 @@ import pytest
 
 from mulligan.core import reports as r
 from mulligan.core.snapshot import Row, changes, place_alone, restore, tally_of
-from mulligan.core.state import NO_CLIMB, State, Tally, Undoable
+from mulligan.core.state import NO_CLIMB, Place, Run, State, Tally, Undoable
 from mulligan.core.turn import turn
 from mulligan.core.workflow import Action, Backoff, Map, Workflow
 from mulligan.errors import CodecError
@@ -152,6 +152,12 @@ def test_rows_of_an_older_release_get_the_defaults_of_what_it_did_not_know(kind:
 
     assert shortest < len(values)
     assert back.places.keys() == ({"a"} if kind == "places" else set())
+    found = back.places["a"] if kind == "places" else back.run
+    fresh = Place("a", "step", found.spec, "ready") if isinstance(found, Place) else Run()
+    had = {"key", "spec", *[name for name in fresh.__struct_fields__ if name not in ("key", "spec")][:shortest]}
+    others = [name for name in fresh.__struct_fields__ if name not in had | set(LARGE)]
+    assert others
+    assert [getattr(found, name) for name in others] == [getattr(fresh, name) for name in others]
 
 
 def shortened(row: Row, values: list[Any]) -> Row:
@@ -164,6 +170,16 @@ def _reads(flow: Workflow, row: Row, values: list[Any]) -> bool:
     except CodecError:
         return False
     return True
+
+
+def test_a_row_that_went_is_not_there_whatever_it_held_before() -> None:
+    taken = msgspec.msgpack.encode("taken")
+
+    back = restore(
+        workflow(step("a")), [("arcs", "a#0", "", taken), ("arcs", "a#1", "", taken), ("arcs", "a#0", "", None)]
+    )
+
+    assert back.arcs == {"a#1": "taken"}
 
 
 # -- rows alone ------------------------------------------------------------------------------------------------------
