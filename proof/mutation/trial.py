@@ -66,13 +66,17 @@ def first_to_fail(session: pytest.Session, items: list[tuple[pytest.Item, float]
     verdicts = Verdicts(session)
     following = [*items[1:], (None, 0.0)]
     began = time.process_time()
-    for (item, seconds), (after, _) in zip(items, following, strict=True):
-        if time.process_time() - began > patience:
-            return ""
-        signal.setitimer(signal.ITIMER_PROF, _SECONDS_AT_LEAST + _TIMES_SLOWER * seconds)
-        if not verdicts.passes(item, after):
-            return item.nodeid
-    return ""
+    try:
+        for (item, seconds), (after, _) in zip(items, following, strict=True):
+            if time.process_time() - began > patience:
+                return ""
+            signal.setitimer(signal.ITIMER_PROF, _SECONDS_AT_LEAST + _TIMES_SLOWER * seconds)
+            if not verdicts.passes(item, after):
+                return item.nodeid
+        return ""
+    finally:
+        # The limit is a test's: collecting the next ones takes longer, and nothing has timed out then.
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def silence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from proof.mutation.judged import Judgement, faults, read
 from proof.mutation.ledger import Ledger
 from proof.mutation.mutants import Mutant, Source
 from proof.mutation.touched import Killer
+from proof.mutation.trial import first_to_fail
 
 ROOT = Path(__file__).parents[2]
 
@@ -269,6 +271,39 @@ def test_whoever_survived_for_want_of_patience_is_hunted_again_with_more(toy: Pa
 
     assert impatient.stdout.splitlines()[1] == "bill                  3       0          0         3       0    0.0%"
     assert patient.stdout.splitlines()[1] == "bill                  3       3          0         0       0  100.0%"
+
+
+class _Passing:
+    """A test that passes, as pytest would hand it over."""
+
+    nodeid = "test_it"
+
+    def __init__(self) -> None:
+        self.ihook = self
+        self.limits: list[float] = []
+
+    def pytest_runtest_protocol(self, item: object, nextitem: object) -> None:
+        self.limits.append(signal.getitimer(signal.ITIMER_PROF)[0])
+
+
+class _Session:
+    """As much of a session as a trial asks for."""
+
+    def __init__(self) -> None:
+        self.config = self.pluginmanager = self
+
+    def register(self, plugin: object) -> None:
+        pass
+
+
+def test_a_limit_is_for_a_test_and_not_for_what_is_collected_after_it():
+    test = _Passing()
+
+    found = first_to_fail(_Session(), [(test, 9.0)], 60.0)  # type: ignore[arg-type, list-item]
+
+    assert (found, len(test.limits)) == ("", 1)
+    assert test.limits[0] > 9.0
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
 # -- what was judged -------------------------------------------------------------------------------------------------
