@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from mulligan.core import reports as r
-from mulligan.core.snapshot import Row, changes, place_alone, restore, tally_of
+from mulligan.core.lives import ITEM
+from mulligan.core.snapshot import _PLACE_NAMES, Row, _reader, changes, place_alone, restore, tally_of
 from mulligan.core.state import NO_CLIMB, Place, Run, State, Tally, Undoable
 from mulligan.core.turn import turn
 from mulligan.core.workflow import Action, Backoff, Map, Workflow
@@ -229,3 +230,15 @@ def test_a_value_that_is_nested_too_deep_is_refused() -> None:
         restore(run.state.workflow, [("inputs", "", "", b"\x81\xa1x" + deep)])
 
     assert refused.value.message == "the tables of the run cannot be read: a value is nested too deep"
+
+
+def test_each_value_that_is_not_there_is_read_as_its_default() -> None:
+    # Made anew: the reader that other tests have used is kept.
+    read = _reader.__wrapped__("places")
+    fresh = Place("a", "step", ITEM, "ready")
+
+    values = read(msgspec.msgpack.encode(["step", "ready"]))
+
+    found = dict(zip(_PLACE_NAMES, values, strict=True))
+    assert found.pop("item_counts") is None
+    assert found == {name: getattr(fresh, name) for name in found}
