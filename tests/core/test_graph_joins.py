@@ -425,3 +425,11 @@ def test_an_edge_that_one_of_several_visits_took_counts_once():
     assert (run["fix"].open_arrivals, run["fix"].taken_arrivals, run.queued) == (1, 1, ["slow"])
 
     assert run.ok("slow").queued == ["fix"]
+
+
+def test_a_visit_after_which_nobody_can_come_any_more_is_the_last():
+    flow = workflow(step("a", next=["x"]), step("b", next=[edge("x", when="never")]), step("x", join="each"))
+    run = History(flow, {"never": False}).start().ok("b").ok("a").ok("x")
+
+    assert [fact.is_final for fact in run.facts(e.StepCompleted) if fact.step == "x"] == [True]
+    assert run.facts(e.StepSettled) == []

@@ -69,6 +69,19 @@ def test_as_many_as_there_is_room_for_start():
     assert under_way(run_of(ROOTS.format(most=2)).ok("b")) == ["a"]
 
 
+def test_the_next_starts_as_soon_as_there_is_room_though_others_still_run():
+    run = run_of("""
+        name: w
+        max_parallel: 2
+        steps:
+          - {step: a, shell: a}
+          - {step: b, shell: b}
+          - {step: c, shell: c}
+    """)
+
+    assert (under_way(run), under_way(run.ok("a"))) == (["a", "b"], ["b", "c"])
+
+
 def test_a_step_that_backs_off_keeps_its_place():
     run = run_of("""
         name: w

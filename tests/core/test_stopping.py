@@ -460,6 +460,16 @@ def test_arrivals_that_wait_for_their_visit_are_not_visited_when_the_run_stops()
     assert run.facts(e.StepPutBack) == []
 
 
+def test_in_a_run_that_stops_every_visit_is_the_last() -> None:
+    flow = workflow(step("a", next=["x"]), step("b", next=["x"]), step("x", join="each"))
+    run = History(flow).start().ok("a").ok("b").started("x").cancel()
+
+    run.ok("x")
+
+    assert [fact.is_final for fact in run.facts(e.StepCompleted) if fact.step == "x"] == [True]
+    assert (run["x"].status, run["x"].settled, run.status) == ("completed", "completed", "cancelled")
+
+
 # -- a second order --------------------------------------------------------------------------------------------------
 
 
