@@ -145,8 +145,9 @@ class Simulation:
 
     @property
     def _is_over(self) -> bool:
+        """Every run has ended, and what a worker was given while one was stopped has ended too."""
         held = self.world.held
-        return not held.messages and all(run.has_ended for run in held.runs.values())
+        return not (held.messages or held.leases) and all(run.has_ended for run in held.runs.values())
 
     # -- the tame part -----------------------------------------------------------------------------------------------
 
