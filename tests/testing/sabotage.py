@@ -326,12 +326,6 @@ def _(real: Any) -> Any:
     return take_back
 
 
-@defect(engine.Engine, "_pass_on")
-def _(real: Any) -> Any:
-    """who has lost a run keeps what its tasks came to"""
-    return lambda self, drive_: None
-
-
 @defect(AtWork, "keep")
 def _(real: Any) -> Any:
     """what a run was told when the store went away is forgotten"""

@@ -91,7 +91,6 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a run that stops keeps the retries that it has reserved", PLAIN, "memory", 12, "promise 6"),
     ("a fork keeps what failed", PLAIN, "memory", 21, "promise 8"),
     ("what was done first is undone first", PLAIN, "memory", 20, "promise 4"),
-    ("who has lost a run keeps what its tasks came to", PLAIN, "shared", 764, "promise 10"),
 ]
 
 
