@@ -195,3 +195,16 @@ def test_no_step_starts_after_it_struck_whatever_timer_fires():
     assert run.statuses == {"a": "failed", "b": "failed", "c": "cancelled"}
     assert run.status == "failed"
     assert run.queued == []
+
+
+def test_a_failure_that_is_allowed_does_not_strike_though_its_remediation_fails():
+    flow = workflow(
+        step("a", continue_on_error=True, next=[edge("fix", on="failure")]),
+        step("fix", continue_on_error=True),
+        step("b"),
+        fail_fast="always",
+    )
+
+    run = History(flow).start().fail("a").fail("fix")
+
+    assert (run.facts(e.RunStopping), run.queued) == ([], ["b"])

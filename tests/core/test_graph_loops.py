@@ -9,6 +9,7 @@ import pytest
 from mulligan.core import effects as fx
 from mulligan.core import events as e
 from mulligan.core.graph import Graph
+from mulligan.core.ladder import delay_seconds
 from mulligan.core.workflow import Backoff
 from mulligan.testing.history import T0, History, edge, retry, step, workflow
 
@@ -508,3 +509,24 @@ def test_what_is_not_entered_again_lets_go_of_what_needs_it():
 
     assert run.ok("again").status == "completed"
     assert {name: run[name].visit for name in ("top", "m", "n", "again")} == {"top": 2, "m": 1, "n": 1, "again": 2}
+
+
+def test_a_step_that_ends_well_while_the_run_stops_goes_back_no_more():
+    flow = workflow(step("top", next=["again"]), step("again", next=[edge("top", when="more")]))
+    run = History(flow, {"more": True}).start().ok("top").started("again").cancel()
+
+    run.ok("again")
+
+    assert (run.status, run.facts(e.LoopTaken)) == ("cancelled", [])
+
+
+def test_the_jitter_of_a_loop_is_a_digest_of_run_edge_and_number():
+    backoff = Backoff(delay=100, jitter=0.5)
+    flow = workflow(step("top", next=["again"]), step("again", next=[edge("top", when="more", backoff=backoff)]))
+    run = History(flow, {"more": True}).start().ok("top").ok("again")
+
+    (taken,) = run.facts(e.LoopTaken)
+
+    key = run.state.graph.arc("again", 0).key
+    expected = timedelta(seconds=delay_seconds(backoff, 1, f"1:{key}:1", {}))
+    assert taken.due - T0 == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mulligan.core import events as e
@@ -340,3 +342,44 @@ def test_a_failure_whose_remediation_is_cancelled_is_settled():
 
     assert run.facts(e.StepSettled) == [e.StepSettled("a", "failed")]
     assert (run.statuses, run["a"].settled) == ({"a": "failed", "fix": "cancelled"}, "failed")
+
+
+def standing_in(**fields: Any) -> History:
+    """A run in which `fix` is to stand in for `a`: its edges lead to `log` whatever happens and, if `good`, to `b`."""
+    edges = [edge("fix", on="failure", then="continue"), edge("log", on="always"), edge("b", when="good")]
+    flow = workflow(step("a", next=edges, **fields), step("fix"), step("log"), step("b"))
+    return History(flow, {"good": fields.get("no_match") != "fail"}).start().fail("a")
+
+
+def test_who_stands_in_takes_the_success_edges_and_no_edge_that_was_taken_before():
+    run = standing_in()
+    assert run.facts(e.StepFailed)[0].taken == (0, 1)
+
+    run.ok("fix")
+
+    assert run.facts(e.StepStoodIn) == [e.StepStoodIn("a", "fix", None, (2,))]
+    assert run.queued == ["b", "log"]
+
+
+def test_who_would_stand_in_and_finds_no_edge_that_holds_leaves_the_source_failed():
+    run = standing_in(no_match="fail").ok("fix")
+
+    (settled,) = run.facts(e.StepSettled)
+    assert (settled.step, settled.outcome) == ("a", "failed")
+    assert (settled.failure.code, settled.failure.message) == ("NO_ROUTE", "none of its success edges holds")
+    assert [cause.code for cause in settled.failure.cause] == ["EXIT_NONZERO"]
+    assert run["a"].failure == settled.failure
+    assert (run.state.failures[0].failure, run.state.failures[0].target, run.state.failures[0].then) == (
+        settled.failure,
+        "",
+        "",
+    )
+
+
+def test_with_an_edge_that_holds_it_may_stand_in_though_none_would_be_a_failure():
+    edges = [edge("fix", on="failure", then="continue"), "b"]
+    flow = workflow(step("a", next=edges, no_match="fail"), step("fix"), step("b"))
+
+    run = History(flow).start().fail("a").ok("fix")
+
+    assert run.queued == ["b"]

@@ -145,6 +145,26 @@ def test_two_steps_that_one_remediation_brings_back_go_one_after_the_other(join:
     assert (order, run.ok("b").status) == (["a", "b"], "completed")
 
 
+def test_two_steps_that_one_remediation_brings_back_do_not_take_the_room_of_others():
+    run = (
+        run_of("""
+        name: w
+        max_parallel: 2
+        steps:
+          - {step: a, shell: a, next: {to: fix, on: failure, then: rerun}}
+          - {step: b, shell: b, next: {to: fix, on: failure, then: rerun}}
+          - {step: fix, shell: fix}
+          - {step: long, shell: long}
+    """)
+        .fail("a")
+        .fail("b")
+    )
+    assert under_way(run) == ["fix", "long"]
+
+    assert under_way(run.ok("fix")) == ["a", "long"]
+    assert under_way(run.ok("a")) == ["b", "long"]
+
+
 def test_what_was_repaired_goes_again_before_others_that_wait_for_room():
     run = run_of("""
         name: w

@@ -351,6 +351,29 @@ def test_a_run_that_has_ended_can_be_neither_paused_nor_resumed(verb: str, text:
     assert refused.value.render() == text
 
 
+def test_at_resume_fail_fast_strikes_once_however_many_have_failed() -> None:
+    run = run_of(step("a"), step("b"), step("c"), fail_fast="always").started("a").started("b").pause()
+
+    run.fail("a").fail("b").resume()
+
+    assert run.facts(e.RunStopping) == [e.RunStopping("failed_fast", reason="EXIT_NONZERO in 'a'")]
+
+
+def test_at_resume_fail_fast_passes_over_what_may_fail_and_what_may_still_be_handled() -> None:
+    run = run_of(
+        step("a", continue_on_error=True),
+        step("b", next=[edge("fix", "failure")]),
+        step("fix"),
+        step("c"),
+        fail_fast="always",
+    )
+
+    run.started("a").started("b").pause().fail("a").fail("b").resume()
+
+    assert run.facts(e.RunStopping) == []
+    assert run.queued == ["c", "fix"]
+
+
 @pytest.mark.parametrize("how", ["resume", "cancel"])
 def test_why_a_run_was_paused_is_forgotten_when_the_pause_is_over(how: str) -> None:
     run = History(workflow(step("a"))).start().started("a")
