@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 import time
 from collections import defaultdict
@@ -69,8 +70,14 @@ class Touched:
         return [_nearer(killer) if killer.file in near else killer for killer in killers if killer.lines & met]
 
     def _mentioned(self, mutant: Mutant) -> list[Killer]:
-        """The tests that run a unit which names what is changed, or what is made of it; all, if there is none."""
+        """The tests that run a unit which names what is changed, or what is made of it, and those of files that name
+        it themselves; all, if there is none."""
         found = {k.test: k for key in _mentions(self.project, mutant) for k in self.killers.get(key, ())}
+        named = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in _names_of(mutant.unit)))
+        files = {name for name, text in self.speaks_of.items() if named.search(text)}
+        for test, seconds in self.seconds.items():
+            if test.partition("::")[0] in files:
+                found.setdefault(test, Killer(test, seconds, 0, 1))
         return list(found.values()) or [Killer(test, seconds, 0, 1) for test, seconds in self.seconds.items()]
 
 

@@ -15,7 +15,8 @@ from proof.mutation.hunt import Result
 from proof.mutation.judged import Judgement, faults, read
 from proof.mutation.ledger import Ledger
 from proof.mutation.mutants import Mutant, Source
-from proof.mutation.touched import Killer
+from proof.mutation.project import Project
+from proof.mutation.touched import Killer, Touched
 from proof.mutation.trial import first_to_fail
 
 ROOT = Path(__file__).parents[2]
@@ -160,6 +161,14 @@ from proof.mutation.project import Project
 here = Path.cwd()
 sys.exit(main(sys.argv[1:], Project(here, "toy.core", ("tests",), here / "judged.toml")))
 """
+MEASURE = """
+from pathlib import Path
+from proof.mutation.project import Project
+from proof.mutation.touched import measure
+
+here = Path.cwd()
+measure(Project(here, "toy.core", ("tests",), here / "judged.toml"), False, print)
+"""
 # What no test says: what a night costs, and that less than an hour is owed for as well.
 SURVIVORS = """\
 # bill.py:2
@@ -271,6 +280,25 @@ def test_whoever_survived_for_want_of_patience_is_hunted_again_with_more(toy: Pa
 
     assert impatient.stdout.splitlines()[1] == "bill                  3       0          0         3       0    0.0%"
     assert patient.stdout.splitlines()[1] == "bill                  3       3          0         0       0  100.0%"
+
+
+def test_a_test_that_looks_at_a_table_itself_is_asked_about_it(toy: Path):
+    """It runs nothing of the package: what it looks at was made when it was imported."""
+    (toy / "tests/test_rates.py").write_text(
+        "from toy.core.bill import RATES\n\n\ndef test_night():\n    assert RATES\n"
+    )
+    project = Project(toy, "toy.core", ("tests",), toy / "judged.toml")
+    mutant = next(mutant for mutant in project.sources["bill"].mutants() if mutant.unit.name == "RATES")
+
+    measured(toy)
+
+    assert "tests/test_rates.py::test_night" in {killer.test for killer in Touched(project).of(mutant)}
+
+
+def measured(toy: Path) -> None:
+    """In a process of its own: the tests of a project are imported to be measured."""
+    command = [sys.executable, "-c", MEASURE]
+    subprocess.run(command, cwd=toy, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=True)
 
 
 class _Passing:
