@@ -278,3 +278,32 @@ def test_a_chain_of_thousands_of_skips_is_one_turn():
 
     assert len(run.facts(e.StepSkipped)) == 4999
     assert run.status == "failed"
+
+
+# -- a fork that keeps members ---------------------------------------------------------------------------------------
+
+
+def forked(*kept: tuple[str, str]) -> History:
+    """A fork that takes over how these members ended."""
+    steps = [*(step(name) for name in ("m0", "m1")), *(step(name, needs=[group()]) for name in ("t0", "t1"))]
+    flow = workflow(*steps, groups={"g": ("m0", "m1")}, fail_fast="never")
+    return History(flow).start(forked_from=1, kept=tuple(e.Kept(*one) for one in kept))
+
+
+def test_a_barrier_whose_members_are_all_kept_is_open_from_the_start():
+    run = forked(("m0", "completed"), ("m1", "completed"))
+
+    assert run.queued == ["t0", "t1"]
+
+
+def test_a_barrier_of_which_some_members_are_kept_waits_for_the_others():
+    run = forked(("m0", "completed"))
+    assert run.queued == ["m1"]
+
+    assert run.ok("m1").queued == ["t0", "t1"]
+
+
+def test_a_barrier_that_a_kept_member_has_broken_is_broken_from_the_start():
+    run = forked(("m0", "skipped"))
+
+    assert (run.statuses["t0"], run.statuses["t1"], run.queued) == ("skipped", "skipped", ["m1"])
