@@ -66,17 +66,20 @@ def first_to_fail(session: pytest.Session, items: list[tuple[pytest.Item, float]
     verdicts = Verdicts(session)
     following = [*items[1:], (None, 0.0)]
     began = time.process_time()
-    try:
-        for (item, seconds), (after, _) in zip(items, following, strict=True):
-            if time.process_time() - began > patience:
-                return ""
-            signal.setitimer(signal.ITIMER_PROF, _SECONDS_AT_LEAST + _TIMES_SLOWER * seconds)
-            if not verdicts.passes(item, after):
-                return item.nodeid
-        return ""
-    finally:
-        # The limit is a test's: collecting the next ones takes longer, and nothing has timed out then.
-        signal.setitimer(signal.ITIMER_PROF, 0)
+    for (item, seconds), (after, _) in zip(items, following, strict=True):
+        if time.process_time() - began > patience:
+            return ""
+        if not _passes_in_time(verdicts, item, after, _SECONDS_AT_LEAST + _TIMES_SLOWER * seconds):
+            return item.nodeid
+    return ""
+
+
+def _passes_in_time(verdicts: Verdicts, item: pytest.Item, following: pytest.Item | None, seconds: float) -> bool:
+    """Whether a test passes. If it takes longer than that this process ends; what comes after it has its own time."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    passes = verdicts.passes(item, following)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return passes
 
 
 def silence() -> None:
