@@ -10,7 +10,7 @@ from mulligan.core.story import Teller
 from mulligan.core.transitions import RUN_ENDED
 from mulligan.core.turn import fold
 from mulligan.core.verdict import unhandled
-from mulligan.core.workflow import END, Map, Triage
+from mulligan.core.workflow import END, Action, Map, Triage
 from mulligan.service.report.visits import FailedVisit, FailedVisits
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
@@ -149,6 +149,18 @@ def test_what_a_stopped_run_cancelled_is_left():
     [(unit, _, _, _), *_] = told(run)
 
     assert unit == "a"
+
+
+def test_a_remediation_that_was_of_no_use_is_let_pass_by_the_end_as_any_failure():
+    flow = workflow(step("a", next=[edge("b", "failure")]), step("b"), end=step(END, action=Action("shell")))
+    run = History(flow).start().fail("a").fail("b")
+    run.ok(END, output={"status": "completed", "reason": "so"})
+
+    assert run.status == "completed"
+    assert told(run) == [
+        ("a", 1, "routed to 'b', which failed: not handled, and the run's end let it pass", "left"),
+        ("b", 1, "not handled, and the run's end let it pass", "left"),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(60))

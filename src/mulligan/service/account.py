@@ -223,7 +223,8 @@ def routed(state: State, record: FailureRecord) -> tuple[str, Fate]:
         return f"routed to '{record.target}', which completed{_THEN.get(record.then, '')}", "mended"
     if handled is None:
         return f"routed to '{record.target}', which is {status}", "under_way"
-    return f"routed to '{record.target}', which {status}: not handled", "open"
+    became = f"routed to '{record.target}', which {'failed' if status == 'failed' else f'was {status}'}: not handled"
+    return (f"{became}, and the run's end let it pass", "left") if state.run.status == "completed" else (became, "open")
 
 
 def _became(state: State, record: FailureRecord) -> str:
