@@ -204,6 +204,8 @@ def _import_and_try(say: Say, project: Project, quarry: Quarry, likeliest: _Like
     killers = likeliest.sorted(quarry)
     attempt = _Attempt(killers, quarry.patience)
     for files in _helpings(killers):
+        if attempt.patience < 0:
+            break
         attempt.by = None
         collect([str(project.root / name) for name in files], attempt)
         if attempt.by is None or attempt.by:
@@ -214,23 +216,11 @@ def _import_and_try(say: Say, project: Project, quarry: Quarry, likeliest: _Like
 
 
 def _helpings(killers: list[Killer]) -> Iterator[list[str]]:
-    """The files of the killers, the likeliest first: a few, then twice as many … since collecting them takes time."""
-    files = sorted(_worth(killers).items(), key=lambda row: -row[1])
-    names, size = [name for name, _ in files], _FILES_AT_FIRST
-    for killer in killers[:1]:
-        names.insert(0, names.pop(names.index(killer.file)))
+    """The files of the killers, the likeliest first: a few, then more and more, since collecting them takes time."""
+    names, size = list(dict.fromkeys(killer.file for killer in killers)), _FILES_AT_FIRST
     while names:
         yield names[:size]
         names, size = names[size:], size * 3
-
-
-def _worth(killers: list[Killer]) -> dict[str, float]:
-    """How many tests a file has to offer for each second that they take."""
-    count = Counter(killer.file for killer in killers)
-    seconds: Counter[str] = Counter()
-    for killer in killers:
-        seconds[killer.file] += killer.seconds  # type: ignore[assignment]
-    return {name: count[name] / (seconds[name] + 0.5) for name in count}
 
 
 class _Attempt:

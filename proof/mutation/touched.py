@@ -58,16 +58,19 @@ class Touched:
 
     def of(self, mutant: Mutant) -> list[Killer]:
         """The tests that meet a change."""
-        if mutant.unit.is_fixed:
-            return self._mentioned(mutant)
+        killers = self._mentioned(mutant) if mutant.unit.is_fixed else self._run(mutant)
+        module = f"{self.project.package}.{mutant.module} import"
+        near = {name for name, text in self.speaks_of.items() if module in text}
+        return [_nearer(killer) if killer.file in near else killer for killer in killers]
+
+    def _run(self, mutant: Mutant) -> list[Killer]:
+        """The tests that run its lines; those that run any of its unit, if that has changed since they were measured."""
         key = f"{mutant.module}:{mutant.unit.name}"
         killers = self.killers.get(key, [])
         if self.units.get(key) != mutant.unit.digest:
             return killers
         met = sum(1 << (line - mutant.unit.first) for line in mutant.lines)
-        module = f"{self.project.package}.{mutant.module} import"
-        near = {name for name, text in self.speaks_of.items() if module in text}
-        return [_nearer(killer) if killer.file in near else killer for killer in killers if killer.lines & met]
+        return [killer for killer in killers if killer.lines & met]
 
     def _mentioned(self, mutant: Mutant) -> list[Killer]:
         """The tests that run a unit which names what is changed, or what is made of it, and those of files that name
