@@ -64,7 +64,7 @@ class Touched:
         return [_nearer(killer) if killer.file in near else killer for killer in killers]
 
     def _run(self, mutant: Mutant) -> list[Killer]:
-        """The tests that run its lines; those that run any of its unit, if that has changed since they were measured."""
+        """The tests that run its lines; or any of its unit, if that has changed since they were measured."""
         key = f"{mutant.module}:{mutant.unit.name}"
         killers = self.killers.get(key, [])
         if self.units.get(key) != mutant.unit.digest:
