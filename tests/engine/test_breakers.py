@@ -286,6 +286,26 @@ def test_a_paused_run_asks_no_breaker_and_goes_on_when_it_is_resumed(world: Worl
     assert world.status(run_id) == "completed"
 
 
+def test_one_that_was_queued_while_its_run_was_paused_fails_for_want_of_capacity_too(world: World) -> None:
+    large = "{step: b, needs: [a], shell: ask, breaker: llm, resources: {cpus: 64}}"
+    ended: list[Outcome] = []
+    engine = world.engine(slots=2, ends=lambda task: ended[0] if ended else None)
+    run_id = world.start(f"breakers: {{llm: {{}}}}\nsteps: [{{step: a, shell: ask}}, {large}]", engine)
+    for _ in range(3):
+        engine.tick(0.0)
+    world.store.put(run_id, r.PauseRequested(world.clock.now()))
+    engine.call()
+    engine.tick(0.0)
+    ended.append(Outcome())
+    world.settle(engine)
+
+    world.store.put(run_id, r.ResumeRequested(world.clock.now()))
+    engine.call()
+    world.settle(engine)
+
+    assert world.statuses(run_id) == {"a": "completed", "b": "ready" if world.store.is_shared else "failed"}
+
+
 def test_a_guarded_task_that_nobody_here_can_ever_take_fails_for_want_of_capacity(world: World) -> None:
     engine = world.engine(slots=2)
     text = "breakers: {llm: {}}\nsteps: [{step: a, shell: ask, breaker: llm, resources: {cpus: 64}}]"

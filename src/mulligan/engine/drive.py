@@ -343,7 +343,9 @@ class Drive:
         assert pending is not None, "no turn is under way"
         self.state.commit()
         if pending.queued:
-            self.queue.extend((task.place, task.attempt) for task in pending.queued.values() if task.guard is None)
+            # What was queued while the run was paused, and nobody can ever take, is for us to say so.
+            waiting = (one for one in pending.queued.values() if one.guard is None or self._is_ours(one))
+            self.queue.extend((one.place, one.attempt) for one in waiting)
         if pending.drained:
             self.delivered.difference_update(message_id for message_id, _ in pending.drained)
         if self.aside and not self.is_paused:
