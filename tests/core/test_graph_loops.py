@@ -530,3 +530,18 @@ def test_the_jitter_of_a_loop_is_a_digest_of_run_edge_and_number():
     key = run.state.graph.arc("again", 0).key
     expected = timedelta(seconds=delay_seconds(backoff, 1, f"1:{key}:1", {}))
     assert taken.due - T0 == expected
+
+
+def test_a_step_that_has_had_all_its_visits_is_passed_over_by_further_rounds_of_a_loop():
+    flow = workflow(
+        step("top", next=["again"]),
+        step("r", needs=["top"], max_visits=1, continue_on_error=True),
+        step("again", next=[edge("top", when="more")]),
+    )
+    more = iter([True, True, False])
+    run = History(flow, {"more": lambda _: next(more)}).start()
+
+    run.ok("top").ok("r").ok("again").ok("top").ok("again").ok("top")
+
+    assert [fact.failure.code for fact in run.facts(e.StepFailed)] == ["LOOP_LIMIT"]
+    assert run.facts(e.StepRestored)[-1] == e.StepRestored("r", "loop_limit")

@@ -283,3 +283,53 @@ def test_a_remediation_that_is_allowed_to_fail_handles_nothing_although_its_own_
     run.fail("a").fail("fix").ok("fix2")
 
     assert (run.status, run.ended.failed_steps_count, run.ended.handled_steps_count) == ("failed", 1, 1)
+
+
+# -- visits that do not happen ---------------------------------------------------------------------------------------
+
+
+def test_a_failure_sent_to_a_visit_that_is_passed_over_is_not_repaired_by_the_visit_before():
+    flow = workflow(
+        *(step(name, next=[edge("fix", on="failure", then="rerun")]) for name in ("a", "b")),
+        step("fix", join="each", when="usable"),
+        fail_fast="never",
+    )
+    usable = iter([True, False])
+    run = History(flow, {"usable": lambda _: next(usable)}).start().fail("a").ok("fix").ok("a")
+    assert run.statuses == {"a": "completed", "b": "ready", "fix": "completed"}
+
+    run.fail("b")
+
+    assert run.facts(e.StepSettled) == [e.StepSettled("b", "failed")]
+    assert (run.status, run.statuses) == ("failed", {"a": "completed", "b": "failed", "fix": "completed"})
+
+
+def test_fail_fast_strikes_for_each_failure_that_waited_for_a_visit_that_is_passed_over():
+    flow = workflow(
+        *(step(name, next=[edge("fix", on="failure")]) for name in ("a", "b")),
+        step("fix", join="each", needs=["gone"]),
+        step("gone"),
+        step("other"),
+    )
+    run = History(flow).start().fail("a").fail("b", reported=({"code": "SECURITY_VIOLATION", "severity": "critical"},))
+    assert run.facts(e.RunStopping) == []
+
+    run.fail("gone")
+
+    assert [(fact.cause, fact.reason) for fact in run.facts(e.RunStopping)] == [
+        ("failed_fast", "SECURITY_VIOLATION in 'b'")
+    ]
+
+
+def test_a_step_that_is_repaired_at_once_is_visited_again_once_though_more_arrivals_wait():
+    flow = workflow(
+        *(step(name, next=["x"]) for name in ("a", "b")),
+        step("x", join="each", next=[edge("fix", on="failure", then="rerun")]),
+        step("fix", action=None),
+    )
+    run = History(flow).start().ok("a").ok("b")
+
+    run.fail("x")
+    assert (run["x"].visit, run["x"].status, run["fix"].status) == (2, "ready", "completed")
+
+    assert (run.ok("x")["x"].visit, run.ok("x").status) == (3, "completed")
