@@ -32,7 +32,7 @@ _FILES_AT_FIRST = 2
 # What asking any test costs, however little it does.
 _OVERHEAD_SECONDS = 0.01
 # A test that takes longer by this much waits for another test of each of the other files.
-_TURN_SECONDS = 0.01
+_TURN_SECONDS = 0.003
 
 
 class Quarry(NamedTuple):
