@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from mulligan.core import effects as fx
 from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.turn import fold
-from mulligan.core.workflow import Action, Command, Handler, Map, Triage
+from mulligan.core.workflow import END, Action, Command, Handler, Map, Triage
 from mulligan.errors import RunFinished
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 
@@ -383,3 +384,15 @@ def test_why_a_run_was_paused_is_forgotten_when_the_pause_is_over(how: str) -> N
     getattr(run, how)()
 
     assert (run.status, run.state.run.reason) == ("running", "")
+
+
+def test_what_was_held_does_not_fire_in_a_run_that_ended_as_it_was_resumed() -> None:
+    end = step(END, action=Action("approve", {"message": "well?", "timeout": 5, "default": "refuse"}))
+    run = History(workflow(step("a"), end=end, timeout=30)).start().ok("a")
+    # The timers are late, and the pause comes first.
+    run.clock += timedelta(seconds=60)
+    run.pause().wait(0)
+
+    run.resume()
+
+    assert (run.status, run.facts(e.RunStopping)) == ("failed", [])

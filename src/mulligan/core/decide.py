@@ -26,6 +26,7 @@ from .life import Facts, after_success_command, after_validator, schedule, start
 from .maps import after_command, after_lister, expand, run_items
 from .scope import Now
 from .stopping import conclude, stop_all
+from .transitions import RUN_ENDED
 from .workflow import END
 
 
@@ -52,7 +53,9 @@ def _run_resumed(now: Now, fact: e.RunResumed) -> Facts:
 
 def _release(now: Now, fact: e.RunResumed | e.RunStopping) -> Facts:
     for kind, key, number in fact.held:
-        yield from fire(now, kind, key, number)
+        # What came before it, such as fail-fast, may have ended the run.
+        if now.state.run.status not in RUN_ENDED:
+            yield from fire(now, kind, key, number)
     for key in fact.unstarted:
         place = now.state.places.get(key)
         if place is not None and place.status == "ready":
