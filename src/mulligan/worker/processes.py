@@ -9,6 +9,8 @@ import os
 import time
 
 SIGKILL = 9
+# How long one waits for a process that is just becoming another program to be that program.
+EXEC_SECONDS = 5.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -35,19 +37,8 @@ def snapshot() -> dict[int, Process]:
 
 def look_at(pid: int) -> Process | None:
     """The process, or None if it is gone or only waits for its parent to notice."""
-    try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        line = os.read(fd, 4096)
-    except OSError:
-        return None  # it went while it was looked at
-    finally:
-        os.close(fd)
-    # The name of the program is in brackets and may hold anything, brackets too.
-    fields = line[line.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    fields = _stat(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
         return None
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[21]) * PAGE_BYTES)
 
@@ -91,18 +82,37 @@ def children_of_this_process() -> set[int] | None:
 
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
-    """The environment that the process was started with; empty if it is gone or not ours to read."""
+    """The environment that the process was started with; empty if it is gone or not ours to read.
+
+    In the middle of an exec the old one is gone and the new one not there: whoever believed that would let it live.
+    """
+    until = time.monotonic() + EXEC_SECONDS
+    while (text := _environ(pid)) == b"" and _has_environment(pid) and time.monotonic() < until:
+        time.sleep(0.0002)
+    pairs = (entry.partition(b"=") for entry in (text or b"").split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _environ(pid: int) -> bytes | None:
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
     except OSError:
-        return {}
+        return None
     try:
-        pairs = (entry.partition(b"=") for entry in _read_all(fd).split(b"\0"))
-        return {name: value for name, _, value in pairs}
+        return _read_all(fd)
     except OSError:
-        return {}
+        return None
     finally:
         os.close(fd)
+
+
+def _has_environment(pid: int) -> bool:
+    """Whether one that showed none has one by now, or is about to: it has memory, and nothing is known of that yet."""
+    fields = _stat(pid)
+    if fields is None:
+        return False
+    size, start, end = int(fields[20]), int(fields[47]), int(fields[48])
+    return size > 0 and (start == 0 or start != end)
 
 
 def shared_fairly_bytes(pids: list[int]) -> int:
@@ -132,9 +142,10 @@ def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> boo
     They are nobody's children here, so nothing tells of their death: it is looked for. False if one does not die.
     """
     until = time.monotonic() + patience_seconds
-    # One that is dying has no environment any more, and is not dead yet.
+    # One that is dying has no environment any more, and is not dead yet. Who is not there before one looks for the
+    # others leaves no child that is not seen.
     dying: set[int] = set()
-    while found := [*marked(name, value), *(pid for pid in dying if look_at(pid) is not None)]:
+    while found := [*(pid for pid in dying if look_at(pid) is not None), *marked(name, value)]:
         if time.monotonic() > until:
             return False
         send(found, SIGKILL)
@@ -147,6 +158,22 @@ def marked(name: bytes, value: bytes) -> list[int]:
     processes = snapshot()
     roots = [pid for pid in processes if environment_of(pid).get(name) == value]
     return [pid for pid in descendants(processes, roots) if pid != os.getpid()]
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat from the third on; None if there is no such process."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        line = os.read(fd, 4096)
+    except OSError:
+        return None  # it went while it was looked at
+    finally:
+        os.close(fd)
+    # The name of the program is in brackets and may hold anything, brackets too.
+    return line[line.rindex(b")") + 2 :].split()
 
 
 def _read_all(fd: int) -> bytes:
