@@ -364,14 +364,14 @@ class State:
         table[key] = value
 
     def add(self, place: Place) -> None:
-        if self._journal is not None and place.key not in self._touched:
+        if self._journal is not None:
             self._touched.add(place.key)
             self._journal.append((self.places, place.key, _MISSING))
         self.places[place.key] = place
 
     def drop(self, table: dict[Any, Any], key: Any) -> None:
         if key in table:
-            if self._journal is not None and not (table is self.places and key in self._touched):
+            if self._journal is not None:
                 self._journal.append((table, key, table[key]))
             del table[key]
 
