@@ -448,8 +448,12 @@ class Hands(Protocol):
     def collect(self, timeout: float | None) -> list[tuple[Lease, Report]]:
         """What has ended, waiting up to `timeout` for the first. May return early with nothing."""
 
-    def renewed(self) -> None:
-        """The heartbeat has been accepted: what runs may go on."""
+    def renewed(self, at: float) -> None:
+        """The heartbeat that was sent `at` that time of `Clock.monotonic` has been accepted: what runs may go on."""
+
+    @property
+    def must_renew(self) -> bool:
+        """Whether the last heartbeat is so old that nothing may be started before the next one."""
 
     @property
     def running(self) -> Collection[Lease]: ...

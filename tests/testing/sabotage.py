@@ -282,6 +282,17 @@ def _(real: Any) -> Any:
     return go_on
 
 
+@defect(AtWork, "_be_sure_of")
+def _(real: Any) -> Any:
+    """who was kept from his work for long takes it for his own"""
+
+    def _be_sure_of(self: AtWork, leases: Any) -> None:
+        if self.hands is not None:
+            self.hands.renewed(self._clock.monotonic())
+
+    return _be_sure_of
+
+
 @defect(AtWork, "go_on")
 def _(real: Any) -> Any:
     """after the store was away what a commit without an answer gave is not started"""

@@ -66,6 +66,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a commit forgets to tell the child runs", CALLING, "memory", 5, "promise 6"),
     ("a turn is believed that is another's by now", PLAIN, "shared", 68, "promise 10"),
     ("who takes a run up forgets the tasks that wait", PLAIN, "memory", 13, "promise 10"),
+    ("who was kept from his work for long takes it for his own", PLAIN, "shared", 240, "promise 4"),
     ("after the store was away what runs is started again", PLAIN, "shared", 21, "promise 4"),
     ("after the store was away what a commit without an answer gave is not started", PLAIN, "memory", 86, "promise 10"),
     ("an engine never asks the store for tasks", None, "shared", 1, "promise 10"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -304,14 +306,52 @@ def test_without_a_renewal_all_tasks_are_killed_and_lost_and_the_worker_lives(
 
     assert not is_alive(pid)
     assert report == LeaseExpired(report.at, lease.task.place, 1, work.name)
+    work.hands.renewed(time.monotonic())
     work.start(work.shell(f"echo alive > {announcements.path}; {LONG}"))
     work.renew_until(lambda: announcements.are_there)
     work.close()
 
 
+@pytest.mark.parametrize("kind", ["shell", "python"])
+def test_what_is_ordered_when_the_lease_has_run_out_never_starts_and_is_lost(tmp_path: Path, kind: str) -> None:
+    work = Work(tmp_path, lease_seconds=SHORT_LEASE_SECONDS)
+    long_ago = time.monotonic() - SHORT_LEASE_SECONDS
+    lease = work.lease(kind, {"text": "touch started", "code": "def main(): open('started', 'w')"})
+    work.hands.renewed(long_ago)
+
+    work.start(lease)
+    (report,) = work.reports()
+
+    assert report == LeaseExpired(report.at, lease.task.place, 1, work.name)
+    assert not (work.folder / "started").exists()
+    assert work.hands.must_renew
+    work.close()
+
+
+def test_a_supervisor_that_takes_the_place_of_another_knows_when_the_lease_was_renewed(tmp_path: Path) -> None:
+    work = Work(tmp_path, lease_seconds=SHORT_LEASE_SECONDS)
+    work.hands.renewed(time.monotonic() - SHORT_LEASE_SECONDS)
+    pid = work.hands._supervisor.pid
+    os.kill(pid, signal.SIGKILL)
+    work.wait_for(lambda: work.hands._supervisor.pid != pid)
+
+    work.start(work.shell("touch started"))
+    (report,) = work.reports()
+
+    assert isinstance(report, LeaseExpired)
+    assert not (work.folder / "started").exists()
+    work.close()
+
+
+def test_a_worker_whose_lease_nobody_counts_need_not_renew_it(work: Work) -> None:
+    work.hands.renewed(0.0)
+
+    assert not work.hands.must_renew
+
+
 def test_without_a_renewal_what_waits_never_starts(tmp_path: Path, announcements: Announcements) -> None:
     work = Work(tmp_path, cpus=1, lookahead=1, lease_seconds=SHORT_LEASE_SECONDS)
-    work.hands.renewed()
+    work.hands.renewed(time.monotonic())
     work.run_shell("true")
     work.start(work.shell(f"echo 1 > {announcements.path}; {LONG}"), work.shell("touch started"))
     work.renew_until(lambda: announcements.are_there)
@@ -330,7 +370,7 @@ def test_a_renewed_lease_holds(tmp_path: Path) -> None:
     reports: list[object] = []
 
     while not reports:
-        work.hands.renewed()
+        work.hands.renewed(time.monotonic())
         reports = [report for _, report in work.hands.collect(0.02)]
 
     assert isinstance(reports[0], TaskEnded)

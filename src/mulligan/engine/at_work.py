@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..core.reports import Report
 from ..errors import StoreUnavailable
@@ -12,11 +12,12 @@ from ..ports import Clock, Commit, Hands, Lease, Stopped, fault
 
 
 class AtWork:
-    """What our hands have to do; an engine without hands has nothing."""
+    """What our hands have to do; an engine without hands has nothing. `beat` says that we are alive, or that we died."""
 
-    def __init__(self, hands: Hands | None, clock: Clock) -> None:
+    def __init__(self, hands: Hands | None, clock: Clock, beat: Callable[[], None]) -> None:
         self.hands = hands
         self._clock = clock
+        self._beat = beat
         # By run, place and attempt.
         self._leases: dict[tuple[int, str, int], Lease] = {}
         # What has ended, until it has reached its run or the store.
@@ -37,13 +38,23 @@ class AtWork:
 
     def reserve_and_start(self, leases: Sequence[Lease]) -> None:
         """Run tasks that the store gave us."""
+        self._be_sure_of(leases)
         for lease in leases:
             assert self.hands is not None
             self.hands.reserve(lease.task)
-        self.start(leases)
+        self._start(leases)
 
     def start(self, leases: Sequence[Lease]) -> None:
         """Run tasks that room was kept for."""
+        self._be_sure_of(leases)
+        self._start(leases)
+
+    def _be_sure_of(self, leases: Sequence[Lease]) -> None:
+        """Who was kept from work for long after it was given to him asks first whether it still is his."""
+        if leases and self.hands is not None and self.hands.must_renew:
+            self._beat()
+
+    def _start(self, leases: Sequence[Lease]) -> None:
         if not leases:
             return
         assert self.hands is not None

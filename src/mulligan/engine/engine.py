@@ -84,7 +84,7 @@ class Engine:
         self._turned_away: Task | None = None
         # Runs that this process cannot drive: a bug of ours.
         self._given_up: set[int] = set()
-        self._at_work = AtWork(hands, clock)
+        self._at_work = AtWork(hands, clock, self.beat)
         self._next_due: datetime | None = None
         self._must_look = True
         self._looked_at = self._asked_at = 0.0
@@ -525,10 +525,11 @@ class Engine:
 
     def beat(self) -> None:
         """Say that we are alive. `Buried` if nobody believed it any more."""
+        sent_at = self.clock.monotonic()
         if not self.store.beat(self.name):
             raise Buried(f"worker '{self.name}' was taken for dead: it did not answer in time")
         if self.hands is not None:
-            self.hands.renewed()
+            self.hands.renewed(sent_at)
 
     def wait(self, seconds: float) -> None:
         """Let time pass while the store does not answer. What ends meanwhile is kept."""

@@ -89,8 +89,12 @@ class FakeHands:
         outcome = self.ends(task)
         return None if outcome is None else TaskEnded(now, task.place, task.attempt, outcome, task.place)
 
-    def renewed(self) -> None:
+    def renewed(self, at: float) -> None:
         """Nothing here watches the time."""
+
+    @property
+    def must_renew(self) -> bool:
+        return False
 
     @property
     def running(self) -> Collection[Lease]:

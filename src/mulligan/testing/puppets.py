@@ -74,8 +74,10 @@ class Puppets:
         return self._running.values()
 
     def start(self, leases: Iterable[Lease]) -> None:
+        """What was ordered when the lease had run out is never started: the supervisor sees to it."""
         for lease in leases:
-            self._starting(self, lease)
+            if not self._is_cut_off:
+                self._starting(self, lease)
             self._running[lease.token] = lease
 
     def token_of(self, run_id: int, place: str) -> int | None:
@@ -111,16 +113,24 @@ class Puppets:
     @property
     def _is_cut_off(self) -> bool:
         """Whether no renewal has come for too long."""
-        limit = self._watchdog_seconds
-        return limit is not None and self._clock.monotonic() - self._renewed_at >= limit
+        return self._has_passed(1)
 
     def lose_all(self) -> None:
         """Everything that runs is ended from outside."""
         for lease in list(self._running.values()):
             self.end(lease, LeaseExpired(self._clock.now(), lease.task.place, lease.task.attempt, self.name))
 
-    def renewed(self) -> None:
-        self._renewed_at = self._clock.monotonic()
+    def renewed(self, at: float) -> None:
+        self._renewed_at = at
+
+    @property
+    def must_renew(self) -> bool:
+        return self._has_passed(1 / 2)
+
+    def _has_passed(self, share: float) -> bool:
+        """Whether no renewal has come for this share of what the supervisor allows."""
+        limit = self._watchdog_seconds
+        return limit is not None and self._clock.monotonic() - self._renewed_at >= limit * share
 
     def watch(self, fd: int | None) -> None:
         """Nothing here waits."""

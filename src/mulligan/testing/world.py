@@ -202,7 +202,7 @@ class World:
             if process.engine is not None:
                 self.operator.beat(process.name)
                 if process.hands is not None:
-                    process.hands.renewed()
+                    process.hands.renewed(self.clock.monotonic())
 
     # -- runs --------------------------------------------------------------------------------------------------------
 

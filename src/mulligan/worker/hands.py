@@ -46,6 +46,9 @@ from .veil import Veil
 # From then on the log of a python step can be found under its attempt's name while it runs.
 LOGS_NAMED_AFTER_SECONDS = 0.2
 DROP_SECONDS_MAX = 10.0
+# A heartbeat older than this share of the lease is renewed before anything is started. The supervisor ends all at two
+# thirds; in quiet times none is so old.
+FRESH_SHARE = 1 / 3
 # A child whose socket is closed is dying, and has so long for it; else its step has closed what is not its own.
 CUT_OFF_SECONDS = 1.0
 # A child that died idle is noticed when it is given a step. Several at once: the supervisor is dead as well.
@@ -97,6 +100,8 @@ class LocalHands:
         # Why the store does neither now.
         self._away: StoreUnavailable | None = None
         self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
+        self._fresh_seconds = math.inf if lease_seconds is None else lease_seconds * FRESH_SHARE
+        self._renewed_at = time.monotonic()
         self._grace_seconds = grace_seconds
         self._running: dict[int, Running] = {}
         self._done: list[tuple[Lease, Report]] = []
@@ -265,8 +270,13 @@ class LocalHands:
         for running in dropped:
             self._desk.clear(running)
 
-    def renewed(self) -> None:
-        self._supervisor.send(("renew",))
+    def renewed(self, at: float) -> None:
+        self._renewed_at = at
+        self._supervisor.send(("renew", at))
+
+    @property
+    def must_renew(self) -> bool:
+        return time.monotonic() - self._renewed_at > self._fresh_seconds
 
     def close(self) -> None:
         self._supervisor.close()
@@ -352,6 +362,7 @@ class LocalHands:
         for token in list(self._running):
             self._end(token, self._endings.lost(self._running[token].lease.task))
         self._supervisor = self._launch()
+        self._supervisor.send(("renew", self._renewed_at))
         listen(self._selector, self._supervisor, self._hear_supervisor)
         self._is_dropped = True
 

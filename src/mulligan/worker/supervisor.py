@@ -158,6 +158,9 @@ class Supervisor:
     def _give_up(self, key: int, why: str) -> None:
         """It waited, and is not to start any more."""
         del self._waiting[key]
+        self._tell_unstarted(key, why)
+
+    def _tell_unstarted(self, key: int, why: str) -> None:
         now = time.time()
         self._tell("ended", key, 0, SIGTERM, now, now, 0.0, 0, why)
 
@@ -172,8 +175,8 @@ class Supervisor:
             task = self._tasks[key]
             task.memory, task.weighed, task.peak = memory, 0, 0
 
-    def _on_renew(self) -> None:
-        self._renewed_at = time.monotonic()
+    def _on_renew(self, at: float) -> None:
+        self._renewed_at = at
 
     def _on_farewell(self) -> None:
         self._is_orderly = True
@@ -198,7 +201,10 @@ class Supervisor:
         stdin_fd = self._fds.pop(0) if stdin is None else -1
         group = None
         try:
-            if self._enter(folder, key):
+            if self._has_expired(time.monotonic()):
+                # The worker was kept from telling us for so long that the task may be somebody else's by now.
+                self._tell_unstarted(key, "expired")
+            elif self._enter(folder, key):
                 group = self._groups.enter(key) if memory is not None else None
                 pid = spawn(program, argv, {**self._environment, **environment}, stdin, stdin_fd, out, err)
                 self._tasks[key] = self._by_pid[pid] = Running(key, pid, timeout, memory)
@@ -376,18 +382,17 @@ class Supervisor:
         elif task.due is not None:
             found.append(task.due)
         if self._watchdog_seconds is not None and task.kill_at is None:
-            found.append(self._expiry(task))
+            found.append(self._renewed_at + self._watchdog_seconds)
         return found
 
-    def _expiry(self, task: Running) -> float:
-        assert self._watchdog_seconds is not None
-        return max(self._renewed_at, task.started_at) + self._watchdog_seconds
+    def _has_expired(self, now: float) -> bool:
+        return self._watchdog_seconds is not None and self._renewed_at + self._watchdog_seconds <= now
 
     def _keep_time(self) -> None:
         if not self._tasks:
             return
         now = time.monotonic()
-        if self._watchdog_seconds is not None and self._renewed_at + self._watchdog_seconds <= now:
+        if self._has_expired(now):
             for key in list(self._waiting):
                 self._give_up(key, "expired")
         for task in self._tasks.values():
@@ -412,7 +417,7 @@ class Supervisor:
                 task.nudge_at = now + NUDGE_SECONDS
         elif task.due is not None and task.due <= now:
             self._stop(task, self._grace_seconds, "timeout")
-        elif self._watchdog_seconds is not None and self._expiry(task) <= now:
+        elif self._has_expired(now):
             # Somebody else may be given the task soon: nothing of it may be left then.
             self._stop(task, 0.0, "expired")
 
