@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -129,6 +130,8 @@ class Play:
         self._stage = scene.stage
         self._said: list[str] = []
         self._is_met = False
+        # Whether nobody has driven the run since somebody was killed who did.
+        self._is_last_dead = False
 
     def held(self, trial: Trial, expected: dict[str, Any]) -> Tried:
         first, *later = trial.troubles
@@ -146,8 +149,8 @@ class Play:
             ended = self._run("retry", str(ended.shown["run_id"]), "--follow", "--json")
         if not ended.shown:
             return [f"its end is not shown: {ended.code}: {ended.said}"]
-        if is_refused:
-            # Killed when the run was over already: whoever comes next buries the dead.
+        if is_refused or self._is_last_dead:
+            # Killed, or not heard, when the run was over already: whoever comes next buries the dead.
             with service.driver(None):
                 pass
         return complaints(Aftermath(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused))
@@ -175,6 +178,8 @@ class Play:
             self._is_met |= self._scene.way.has_lost
             self._scene.way.heal()
         self._said.append(ended.said)
+        if words[0] != "show":
+            self._is_last_dead = ended.code == -signal.SIGKILL
         return ended
 
     def _unsaid(self) -> list[str]:
