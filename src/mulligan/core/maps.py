@@ -148,18 +148,14 @@ def _kind(value: Any) -> str:
 
 def run_items(now: Now, place: Place) -> Facts:
     """Enter as many items as may run together; when none is left and none runs, judge the step."""
-    step = now.state.step(place.key)
     while may_enter(now, place):
         items = _items(place)
         index = items.todo[items.next]
         key = item_key(place.key, index)
         yield e.ItemEntered(key, place.key, index)
-        if step.do:
-            yield from _enter_or_skip(now, now.state.places[key], 0)
-        else:
-            yield e.ItemCompleted(key, place.key, index, items.values[index])
+        yield from _enter_or_skip(now, now.state.places[key], 0)
     items = _items(place)
-    if not items.is_judged and items.running == 0 and not may_enter(now, place):
+    if not items.is_judged and items.running == 0:
         yield from judge(now, place)
 
 
@@ -220,17 +216,17 @@ def after_command(now: Now, item: Place, fact: e.Fact, index: int) -> Facts:
 def judge(now: Now, place: Place) -> Facts:
     """All items have ended, or no more may start: the step succeeds, fails with ITEMS_FAILED, or was stopped."""
     items, policy = _items(place), _policy(now, place)
-    views = now.state.items_of(place)
-    failed = [view for view in views if view is not None and view.status == "failed"]
-    is_whole = all(view is not None and view.status in ("completed", "failed") for view in views)
+    begun, total = [item for item in now.state.items_of(place) if item is not None], len(items.values)
+    failed = [item for item in begun if item.status == "failed"]
+    is_whole = sum(item.status in ("completed", "failed") for item in begun) == total
     if place.phase == "deadline":
         yield _too_late(now, place)
     elif not now.may_start(place) and not is_whole:
         yield e.AttemptCancelled(place.key, place.attempt)
-    elif len(failed) > _tolerated(policy, len(views)):
-        yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, len(views)))
+    elif len(failed) > _tolerated(policy, total):
+        yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, total))
     else:
-        yield e.AttemptSucceeded(place.key, place.attempt, output_of(views, items.values))
+        yield e.AttemptSucceeded(place.key, place.attempt, _output_of(begun, items.values))
 
 
 def _tolerated(policy: Map, total: int) -> float:
@@ -249,16 +245,14 @@ def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Fa
     return fault(now, place, "ITEMS_FAILED", message, cause=causes, details={"failed": len(failed), "total": total})
 
 
-def output_of(views: list[Place | None], values: list[Any]) -> dict[str, Any]:
-    """The output of a map: results in item order, null where the item failed."""
-    failures = [_failure_of(view, values) for view in views if view is not None and view.status == "failed"]
-    done = [view.output if view is not None and view.status == "completed" else None for view in views]
-    succeeded = sum(view is not None and view.status == "completed" for view in views)
+def _output_of(items: list[Place], values: list[Any]) -> dict[str, Any]:
+    """The output of a map, all of whose items have ended: results in item order, null where the item failed."""
+    failures = [_failure_of(item, values) for item in items if item.status == "failed"]
     return {
-        "total": len(views),
-        "succeeded": succeeded,
+        "total": len(items),
+        "succeeded": len(items) - len(failures),
         "failed": len(failures),
-        "results": done,
+        "results": [item.output for item in items],
         "failures": failures,
     }
 
