@@ -326,6 +326,34 @@ def test_an_interrupt_is_no_cancel_nothing_is_spent_and_the_run_goes_on_later(li
     assert ran.facts(e.HandlerStarted) == []
 
 
+TIDY = """
+name: tidy
+steps:
+  - step: hold
+    shell: |
+      echo came >> trace
+      test -e go && exit
+      trap 'for _ in 1 2 3 4 5 6 7 8 9; do sleep 0.4; done; echo left >> trace; exit' TERM
+      touch go
+      read -r _ <> pipe
+"""
+
+
+def test_what_has_its_grace_keeps_its_lease_for_so_long(live_server: Live, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MULLIGAN_LEASE", "2s")
+    live_server.write("flow.yaml", TIDY)
+    os.mkfifo(live_server.folder / "pipe")
+    with live_server.process("run", "flow.yaml") as child:
+        wait_until((live_server.folder / "go").exists)
+        with live_server.process("worker"):
+            wait_until(lambda: len(live_server.service.store.workers()) == 2)
+            child.send_signal(signal.SIGINT)
+
+            wait_until(lambda: live_server.service.store.run(1).status == "completed")
+
+    assert live_server.lines("trace") == ["came", "left", "came"]
+
+
 def test_who_drives_a_run_has_its_signal_handlers_back_afterwards(live_file: Live):
     def interrupt(there: Terminal) -> None:
         there.wait_until((there.folder / "up").exists)

@@ -12,7 +12,7 @@ from ..ports import Clock, Commit, Hands, Lease, Stopped, fault
 
 
 class AtWork:
-    """What our hands have to do; an engine without hands has nothing. `beat` says that we are alive, or that we died."""
+    """What our hands have to do; an engine without hands has nothing. `beat` asks whether we are still believed in."""
 
     def __init__(self, hands: Hands | None, clock: Clock, beat: Callable[[], None]) -> None:
         self.hands = hands

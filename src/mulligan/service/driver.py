@@ -311,6 +311,12 @@ class Driver:
         if self._has_not_its_run():
             self.engine.take_up(self._tree(self.engine.root_run_id or 0))
 
+    def _say_alive(self) -> None:
+        """What is given its grace needs its lease for so long."""
+        if self.store.is_shared and time.monotonic() - self._beaten_at >= self.lease_seconds / BEATS_PER_LEASE:
+            self._beaten_at = time.monotonic()
+            self.engine.beat()
+
     def _has_not_its_run(self) -> bool:
         """Whether another process has the run that this one is to drive: it may be dying, or die later."""
         root = self.engine.root_run_id
@@ -383,6 +389,7 @@ class Driver:
                 self.hands.stop_all(0.0)
                 is_hurried = True
             try:
+                self._say_alive()
                 self.engine.tick(PATIENCE_SECONDS)
                 self.watcher.tick()
             except (StoreUnavailable, Buried):
