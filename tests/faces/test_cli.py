@@ -239,6 +239,26 @@ def test_a_full_disk_is_told_in_words():
     assert (child.returncode, said) == (1, b"error[system]: no space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_refusal_that_cannot_be_told_has_its_exit_code_all_the_same(tmp_path: Path):
+    with open("/dev/full", "wb") as full:
+        child = process("validate", str(tmp_path / "none.yaml"), stdout=subprocess.PIPE, stderr=full)
+        out, _ = child.communicate(timeout=60)
+
+    assert (child.returncode, out) == (2, b"")
+
+
+def test_a_refusal_that_nobody_reads_has_its_exit_code_all_the_same(tmp_path: Path):
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    child = process("validate", str(tmp_path / "none.yaml"), stdout=subprocess.PIPE, stderr=writing)
+    os.close(writing)
+    out, _ = child.communicate(timeout=60)
+
+    assert (child.returncode, out) == (2, b"")
+
+
 def test_an_interrupt_is_exit_code_130(tmp_path: Path):
     pipe = tmp_path / "slow.yaml"
     os.mkfifo(pipe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from functools import partial
@@ -14,6 +15,7 @@ from .pipes import Pipe
 
 pytestmark = pytest.mark.usefixtures("folder")
 
+FULL = Path("/dev/full")
 HELLO = "name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"
 GREETING = """\
 name: greeting
@@ -138,6 +140,17 @@ def test_as_json_the_whole_run_is_one_object_on_stdout_and_the_talk_stays_on_std
     keys = {"status", "visits", "attempts", "recovered", "handled", "output", "failure", "failure_route", "waiting_for"}
     assert keys <= set(said.json["steps"]["fetch"])
     assert said.err.startswith("run 1: broken\n")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no device that is always full")
+def test_a_run_of_which_nothing_can_be_told_for_want_of_room_goes_on_to_its_end():
+    with FULL.open("wb") as full:
+        out, _ = process("run", workflow(BROKEN), "--json", stderr=full).communicate(timeout=60)
+
+    assert [(name, step["status"]) for name, step in json.loads(out)["steps"].items()] == [
+        ("fetch", "failed"),
+        ("load", "skipped"),
+    ]
 
 
 def test_a_waiting_run_is_json_too():

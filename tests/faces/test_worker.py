@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
+from pathlib import Path
 from threading import Timer
 
 import pytest
 
+from ..live.runner import wait_until
 from .commands import mulligan, process, ran
 
 pytestmark = pytest.mark.usefixtures("folder")
+
+FULL = Path("/dev/full")
 
 
 def test_a_worker_says_that_it_is_up_and_ends_in_order_when_it_is_told_to():
@@ -29,6 +33,19 @@ def test_a_worker_says_that_it_is_up_and_ends_in_order_when_it_is_told_to():
         up + err.decode(),
     )
     assert (child.returncode, out) == (0, b"")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no device that is always full")
+def test_a_worker_whose_log_has_no_room_works_on():
+    ran(ASKING)
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+
+    with FULL.open("wb") as full, process("worker", stderr=full) as child:
+        wait_until(lambda: child.poll() is not None or mulligan("show", 1, "--json").json["status"] == "completed")
+        child.send_signal(signal.SIGTERM)
+
+    assert child.returncode == 0
+    assert mulligan("show", 1, "--json").json["status"] == "completed"
 
 
 def test_more_gpus_than_the_worker_may_see_are_refused(monkeypatch: pytest.MonkeyPatch):

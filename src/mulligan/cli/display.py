@@ -12,6 +12,7 @@ from typing import Any
 
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
+from mulligan.cli.terminal import where_there_is_room
 from mulligan.service.following import Following, Told
 
 # A run that is over before this shows its lines alone.
@@ -60,14 +61,16 @@ class Display:
         """Nothing moves any more: the lines stay."""
         self._tell()
         if self._board is not None:
-            self._board.close()
+            with where_there_is_room():
+                self._board.close()
             self._board = None
 
     # -- what the person sees ----------------------------------------------------------------------------------------
 
     def _draw(self) -> None:
         if self._board is not None:
-            self._board.draw(self.following, time.monotonic() - self._begun_at, self._trouble)
+            with where_there_is_room():
+                self._board.draw(self.following, time.monotonic() - self._begun_at, self._trouble)
 
     def _tell(self) -> None:
         news = self.following.news()
@@ -76,7 +79,8 @@ class Display:
 
     def _say(self, lines: list[str]) -> None:
         if self._board is not None:
-            self._board.say(lines)
+            with where_there_is_room():
+                self._board.say(lines)
         else:
             self.paper.say("\n".join(lines))
 

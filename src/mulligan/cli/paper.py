@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from mulligan.cli.terminal import NO_COLOURS, OWN_COLOURS, visible, wants_colour
+from mulligan.cli.terminal import NO_COLOURS, OWN_COLOURS, visible, wants_colour, where_there_is_room
 
 _CODES = {"plain": "2", "good": "32", "bad": "31", "try": "33", "wait": "35", "dim": "2", "bold": "1", "run": "36"}
 _MARKS = {"plain": "·", "good": "✓", "bad": "✗", "try": "↻", "wait": "?"}
@@ -31,7 +31,8 @@ class Paper:
         return (_MARKS if self.has_signs else _ASCII_MARKS)[tone]
 
     def say(self, text: str) -> None:
-        print(self.shown(text), file=self.stream, flush=True)
+        with where_there_is_room():
+            print(self.shown(text), file=self.stream, flush=True)
 
     def shown(self, text: str) -> str:
         """The text with nothing in it that commands a terminal, but for our own colours."""

@@ -97,9 +97,21 @@ def show_bytes(data: bytes) -> None:
 
 
 def complain(text: str) -> None:
-    """Say something to the person, on stderr."""
+    """Say something to the person, on stderr. Who does not hear it, for whatever reason, keeps nobody from work."""
     said = visible(text)
-    print(painted(said) if wants_colour(sys.stderr, os.environ) else said, file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(painted(said) if wants_colour(sys.stderr, os.environ) else said, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def where_there_is_room() -> Iterator[None]:
+    """What a full disk or a terminal that has gone does not take goes unsaid. That a reader has enough is heard."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass  # a run is worth more than what is said of it
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
