@@ -226,7 +226,7 @@ def judge(now: Now, place: Place) -> Facts:
     elif len(failed) > _tolerated(policy, total):
         yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, total))
     else:
-        yield e.AttemptSucceeded(place.key, place.attempt, _output_of(begun, items.values))
+        yield e.AttemptSucceeded(place.key, place.attempt, output_of(begun, items.values))
 
 
 def _tolerated(policy: Map, total: int) -> float:
@@ -245,7 +245,7 @@ def _items_failed(now: Now, place: Place, failed: list[Place], total: int) -> Fa
     return fault(now, place, "ITEMS_FAILED", message, cause=causes, details={"failed": len(failed), "total": total})
 
 
-def _output_of(items: list[Place], values: list[Any]) -> dict[str, Any]:
+def output_of(items: list[Place], values: list[Any]) -> dict[str, Any]:
     """The output of a map, all of whose items have ended: results in item order, null where the item failed."""
     failures = [_failure_of(item, values) for item in items if item.status == "failed"]
     return {
