@@ -233,7 +233,8 @@ def is_last_visit(state: State, place: Place) -> bool:
 
 # -- commands below a place ------------------------------------------------------------------------------
 
-_SUFFIX = {"handler": "on_failure@{0}.{1}", "script": "script@{0}", "success": "on_success@{0}.{1}"}
+# Where there may be several for one attempt; what there is one of is called by its role.
+_SUFFIX = {"handler": "on_failure@{0}.{1}", "success": "on_success@{0}.{1}"}
 
 
 def command_key(place: Place, role: str, index: int) -> str:
