@@ -28,8 +28,6 @@ def is_met(on: str, settled: str) -> bool:
 def set_status(state: State, place: Place, status: str) -> None:
     """The one place where a status changes, and the run's counts with it."""
     before = place.status
-    if status == before:
-        return
     place.status = status  # type: ignore[assignment]
     is_active, was_active = status in ACTIVE, before in ACTIVE
     if place.role != "step" or (is_active and was_active):
@@ -108,7 +106,7 @@ def _arrive(state: State, arc: Arc) -> None:
 
 def _is_out_of_reach(place: Place, join: str) -> bool:
     """It was passed over for what no further arrival can change: a need, or an edge that `join: all` misses."""
-    return place.settled == "skipped" and (place.has_dead_need or (join == "all" and place.dead_arrivals > 0))
+    return place.has_dead_need or (join == "all" and place.dead_arrivals > 0)
 
 
 def _close(state: State, arc: Arc) -> None:
@@ -161,6 +159,13 @@ def next_visit(state: State, name: str) -> int:
     return place.visit + queued + 1
 
 
+def lead_here_again(state: State, name: str) -> None:
+    """A step is entered for what has arrived: from whoever goes again by now, it is arrived at once more."""
+    for arc in state.graph.nodes[name].arrivals:
+        if state.arcs.get(arc.key) == "taken" and not state.places[arc.source].has_ended:
+            state.drop(state.arcs, arc.key)
+
+
 # -- putting back ------------------------------------------------------------------------------
 
 
@@ -194,8 +199,6 @@ def _withdraw(state: State, name: str, names: Collection[str]) -> None:
     place = state.touch(name)
     is_redone = place.is_undone and place.status == "completed"
     for arc in node.arcs:
-        if arc.to == END or arc.is_loop:
-            continue
         if arc.to in names or (state.places[arc.to].status != "waiting" and not is_redone):
             state.drop(state.arcs, arc.key)
     settled, place.settled = place.settled, ""
@@ -211,8 +214,8 @@ def _withdraw(state: State, name: str, names: Collection[str]) -> None:
 def _withdraw_member(state: State, barrier: Barrier, was_met: bool) -> None:
     unsettled, bad = state.barriers[barrier.key]
     state.put(state.barriers, barrier.key, (unsettled + 1, bad if was_met else bad - 1))
-    was_open, was_broken_by_it = unsettled == 0 and bad == 0, bad == 1 and not was_met
-    if was_open or was_broken_by_it:
+    # Who waits for a group that is broken was passed over.
+    if unsettled == 0 and bad == 0:
         for target in barrier.targets:
             if state.places[target].status == "waiting":
                 _count_needs(state, target)

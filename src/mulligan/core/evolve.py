@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from . import events as e
-from .arrivals import arrive, next_visit, put_back, requeue, set_status, settle
+from .arrivals import arrive, lead_here_again, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
 from .lives import LIVES, LIVES_MOVED, afresh, fresh_climb, reset_items
@@ -175,8 +175,10 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
         place.climb = fresh_climb(state, place.key, place.spec)
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""
     place.no_route, place.failure_index, place.warnings, place.loop_edge = False, None, (), None
-    if place.queue and state.graph.nodes[fact.step].step.join == "each":
+    if place.queue:
         place.arrival, place.queue = place.queue[0], place.queue[1:]
+    if fact.step != END:
+        lead_here_again(state, fact.step)
 
 
 def _takes_up(state: State, place: Place) -> bool:
@@ -229,7 +231,7 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
     if fact.step == END:
         return
     _remember_loop(state, place, fact.taken)
-    if fact.recovered_by and place.failure is not None:
+    if place.failure is not None:
         _record_recovery(state, place, fact, entry)
     if state.graph.nodes[fact.step].step.undo:
         if _continues(state, place, fact.visit - 1):

@@ -1,0 +1,403 @@
+"""What a waiting step counts: needs and arrivals, when what they come from goes again, in a loop or in a new round."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.core.workflow import Backoff, Need
+from mulligan.testing.history import History, command, edge, handler, step, workflow
+
+LATER = Backoff(delay=30.0)
+# Whether an edge is taken is what its source says.
+SAID = {"said": lambda names: names["output"]}
+YES, NO = {"output": True}, {"output": False}
+
+
+def said(to: str, **fields: Any) -> Any:
+    return edge(to, when="said", **fields)
+
+
+def counted(run: History, name: str) -> tuple[int, int, int, tuple[str, ...]]:
+    """The arrivals of a step that are open, taken and dead, and those that wait for a visit of their own."""
+    place = run[name]
+    return place.open_arrivals, place.taken_arrivals, place.dead_arrivals, place.queue
+
+
+def needed(run: History, name: str) -> tuple[int, bool]:
+    return run[name].open_needs, run[name].has_dead_need
+
+
+def visits(run: History, name: str) -> int:
+    return len([fact for fact in run.facts(e.StepEntered) if fact.step == name])
+
+
+# -- counting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        ("any", (1, 1, 1, ())),
+        ("first", (1, 1, 1, ())),
+        # Its visits are for the arrivals that wait in its queue.
+        ("each", (1, 0, 1, ("a#0",))),
+    ],
+)
+def test_a_step_that_waits_for_a_need_has_counted_its_edges_that_were_taken_died_or_are_open(
+    join: str, expected: Any
+) -> None:
+    sources = [step(name, next=[said("t")]) for name in "abc"]
+    run = History(workflow(*sources, step("n"), step("t", needs=["n"], join=join)), SAID).start()
+
+    run.ok("a", **YES).ok("b", **NO)
+
+    assert counted(run, "t") == expected
+    assert needed(run, "t") == (1, False)
+
+
+def test_a_step_that_joins_all_has_counted_the_edges_that_were_taken_and_those_that_are_open() -> None:
+    sources = [step(name, next=["t"]) for name in "abc"]
+    run = History(workflow(*sources, step("t", join="all"))).start()
+
+    run.ok("a", "c")
+
+    assert counted(run, "t") == (1, 2, 0, ())
+
+
+def test_a_step_that_was_entered_counts_no_more() -> None:
+    sources = [step(name, next=[said("t")]) for name in "abc"]
+    run = History(workflow(*sources, step("t", join="first")), SAID).start().ok("a", **YES)
+    assert counted(run, "t") == (2, 1, 0, ())
+
+    run.ok("b", **NO).ok("c", **YES)
+
+    assert counted(run, "t") == (2, 1, 0, ())
+    assert run.state.arcs == {"a#0": "taken", "b#0": "dead", "c#0": "dead"}
+
+
+def test_an_edge_that_leads_back_is_never_among_those_that_were_taken_or_died() -> None:
+    """`b` may start before `a`: what it says of its way back to `a` is no arrival there."""
+    steps = (step("n"), step("x", next=["b"]), step("a", needs=["n"], next=["b"], is_start=True))
+    run = History(workflow(*steps, step("b", join="first", next=[said("a")])), SAID).start()
+    assert run.state.graph.arc("b", 0).is_loop
+
+    run.ok("x").ok("b", **NO)
+
+    assert counted(run, "a") == (0, 0, 0, ())
+    assert run.state.arcs == {"x#0": "taken"}
+
+
+def test_however_steps_come_and_go_the_run_knows_how_many_are_under_way_and_how_many_wait() -> None:
+    steps = (step("a", on_failure=handler()), step("b", needs=["a"]), step("c", needs=["b"], when="no"))
+    run = History(workflow(*steps), {"no": False}).start()
+
+    def known() -> tuple[int, int]:
+        return run.state.run.active, run.state.run.waiting
+
+    assert known() == (1, 2)
+    assert (run.started("a").fail("a")["a"].status, known()) == ("handling", (1, 2))
+    run.ok("a.on_failure@1.0").started("b")
+    assert (run.statuses, known()) == ({"a": "completed", "b": "running", "c": "waiting"}, (1, 1))
+    run.ok("b")
+    assert (run.status, known()) == ("completed", (0, 0))
+
+
+def test_a_loop_that_was_taken_knows_how_many_steps_it_has_to_wait_for() -> None:
+    steps = (step("a", next=["b", "c"], is_start=True), step("b", next=[edge("a", backoff=LATER)]), step("c"))
+    run = History(workflow(*steps)).start().ok("a").ok("b")
+
+    def busy() -> list[int]:
+        return [loop.busy for loop in run.state.run.loops.values()]
+
+    assert busy() == [1]
+    run.started("c")
+    assert busy() == [1]
+    run.ok("c")
+    assert busy() == [0]
+
+
+# -- a source that is visited again ------------------------------------------------------------------------------------
+
+
+def twice(first: dict[str, Any], *others: Any, **target: Any) -> History:
+    """`a` has said something and goes again, since `s`, which always leads to it, was repaired; `t` waits for `u`."""
+    target.setdefault("join", "any")
+    steps = (
+        step("s", next=[edge("a", "always"), edge("fix", "failure", then="rerun")]),
+        step("fix"),
+        step("a", next=[said("t")]),
+        step("u", next=[said("t")]),
+        step("t", **target),
+    )
+    run = History(workflow(*steps, *others, fail_fast="never"), SAID).start()
+    return run.fail("s").ok("a", **first).ok("fix").ok("s")
+
+
+def test_an_edge_that_was_dead_is_open_and_then_taken_when_its_source_is_visited_again() -> None:
+    run = twice(NO)
+    assert (run["a"].visit, run["a"].status, counted(run, "t")) == (2, "ready", (1, 0, 1, ()))
+
+    run.ok("a", **YES)
+    assert (run["t"].status, counted(run, "t")) == ("waiting", (1, 1, 0, ()))
+    run.ok("u", **NO)
+
+    assert run["t"].status == "ready"
+
+
+def test_an_edge_that_was_taken_twice_is_one_arrival_for_a_step_that_still_waits() -> None:
+    run = twice(YES).ok("a", **YES)
+
+    assert (run["t"].status, counted(run, "t")) == ("waiting", (1, 1, 0, ()))
+
+
+def test_an_edge_that_was_taken_stays_taken_for_a_step_that_still_waits_whatever_the_next_visit_says() -> None:
+    run = twice(YES).ok("a", **NO)
+    assert (run["t"].status, counted(run, "t")) == ("waiting", (1, 1, 0, ()))
+
+    run.ok("u", **NO)
+
+    assert run["t"].status == "ready"
+
+
+def test_an_edge_that_died_twice_is_one_edge() -> None:
+    run = twice(NO).ok("a", **NO)
+    assert (run["t"].status, counted(run, "t")) == ("waiting", (1, 0, 1, ()))
+
+    run.ok("u", **NO)
+
+    assert run["t"].status == "skipped"
+
+
+def test_who_needs_a_step_that_goes_again_waits_for_it_again() -> None:
+    run = twice(YES, step("d", needs=["a", "u"]))
+    assert needed(run, "d") == (2, False)
+
+    run.ok("u", **NO)
+    assert run["d"].status == "waiting"
+    run.ok("a", **YES)
+
+    assert run["d"].status == "ready"
+
+
+def test_who_needs_a_group_waits_again_for_a_member_that_goes_again() -> None:
+    run = History(
+        workflow(
+            step("s", next=[edge("a", "always"), edge("fix", "failure", then="rerun")]),
+            *(step("fix"), step("a"), step("b"), step("n")),
+            step("d", needs=[Need("both", is_group=True), Need("n")]),
+            groups={"both": ("a", "b")},
+            fail_fast="never",
+        )
+    ).start()
+    run.fail("s").ok("a", "b")
+    assert (needed(run, "d"), run.state.barriers["both:success"]) == ((1, False), (0, 0))
+
+    run.ok("fix").ok("s")
+    assert (needed(run, "d"), run.state.barriers["both:success"]) == ((2, False), (1, 0))
+    run.ok("n")
+    assert run["d"].status == "waiting"
+    run.ok("a")
+
+    assert run["d"].status == "ready"
+
+
+def test_what_has_ended_is_left_alone_when_a_member_of_the_group_it_needed_goes_again() -> None:
+    run = History(
+        workflow(
+            step("s", next=[edge("a", "always"), edge("fix", "failure", then="rerun")]),
+            *(step("fix"), step("a"), step("d", needs=[Need("group", is_group=True)]), step("e", needs=["a"])),
+            groups={"group": ("a",)},
+            fail_fast="never",
+        )
+    ).start()
+    run.fail("s").ok("a").ok("d", "e")
+
+    run.ok("fix").ok("s")
+
+    assert [needed(run, name) for name in "de"] == [(0, False), (0, False)]
+    assert run.ok("a").statuses == {"s": "completed", "fix": "completed", **dict.fromkeys("ade", "completed")}
+    assert [visits(run, name) for name in "ade"] == [2, 1, 1]
+
+
+def test_who_was_visited_for_a_step_before_that_went_again_is_visited_for_its_next_visit_as_well() -> None:
+    steps = (
+        step("s", next=[edge("a", "always"), edge("fix", "failure", then="rerun")]),
+        *(step("fix"), step("a", next=["t"]), step("t")),
+    )
+    run = History(workflow(*steps, fail_fast="never")).start().fail("s").ok("a").ok("t")
+
+    run.ok("fix").ok("s").ok("a")
+
+    assert (visits(run, "t"), run.queued) == (2, ["t"])
+
+
+def test_who_was_visited_for_a_step_while_that_went_again_is_visited_for_its_next_visit_as_well() -> None:
+    run = twice(YES).ok("u", **NO)
+    assert (run["a"].status, run["t"].status) == ("ready", "ready")
+
+    run.ok("t").ok("a", **YES)
+
+    assert (visits(run, "t"), run.queued) == (2, ["t"])
+
+
+# -- one that was passed over ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("join", "other"), [("any", NO), ("all", YES)], ids=["any", "all"])
+def test_a_step_that_was_skipped_by_its_when_is_visited_when_it_is_arrived_at_again(join: str, other: Any) -> None:
+    """With `any` one of its edges is dead, which keeps nobody out; with `all` none is."""
+    steps = (
+        step("s", next=[edge("t", "always"), edge("fix", "failure", then="rerun")]),
+        *(step("fix"), step("u", next=[said("t")]), step("t", join=join, when="wanted")),
+    )
+    answers = {**SAID, "wanted": lambda names: run["fix"].status == "completed"}
+    run = History(workflow(*steps, fail_fast="never"), answers).start()
+    run.ok("u", **other).fail("s")
+    assert run["t"].status == "skipped"
+
+    run.ok("fix").ok("s")
+
+    assert run["t"].status == "ready"
+
+
+def test_a_step_that_misses_one_of_all_its_edges_is_not_looked_at_when_another_arrives_again() -> None:
+    steps = (
+        step("s", next=[edge("t", "always"), edge("fix", "failure", then="rerun")]),
+        *(step("fix"), step("u", next=[said("t")]), step("t", join="all")),
+    )
+    run = History(workflow(*steps, fail_fast="never"), SAID).start().ok("u", **NO).fail("s")
+
+    run.ok("fix").ok("s")
+
+    assert (run["t"].status, run["t"].queue, run.facts(e.StepPutBack)) == (
+        *("skipped", ()),
+        [e.StepPutBack("s", "rerun", "fix")],
+    )
+
+
+def test_a_step_whose_need_is_dead_is_not_looked_at_when_it_is_arrived_at_again() -> None:
+    steps = (
+        step("s", next=[edge("t", "always"), edge("fix", "failure", then="rerun")]),
+        *(step("fix"), step("n"), step("t", needs=["n"])),
+    )
+    run = History(workflow(*steps, fail_fast="never")).start().fail("n").fail("s")
+
+    run.ok("fix").ok("s")
+
+    assert (run["t"].status, len(run.facts(e.StepSkipped)), len(run.facts(e.StepPutBack))) == ("skipped", 1, 1)
+
+
+# -- the visits of a step ----------------------------------------------------------------------------------------------
+
+
+def test_an_arrival_at_a_step_that_has_had_its_visit_too_many_is_let_be() -> None:
+    sources = [step(name, next=["t"]) for name in "abc"]
+    run = History(workflow(*sources, step("t", join="each", max_visits=1), fail_fast="never")).start()
+    run.ok("a").ok("t").ok("b")
+    assert (run["t"].visit, run["t"].failure.code) == (2, "LOOP_LIMIT")
+
+    run.ok("c")
+
+    assert run.facts(e.StepPutBack) == [e.StepPutBack("t", "arrival", "b")]
+    assert (run["t"].status, run.facts(e.StepRestored)) == ("failed", [])
+
+
+def test_in_a_new_round_a_step_is_visited_for_its_last_arrival_again_and_its_visits_count_anew() -> None:
+    sources = [step(name, next=["t"]) for name in "ab"]
+    run = History(workflow(*sources, step("t", join="each", max_visits=2), fail_fast="never")).start()
+    run.fail("b").ok("a").fail("t")
+
+    run.retry().ok("t")
+    assert (run["t"].arrival, run["t"].visit) == ("a#0", 2)
+    run.ok("b")
+    assert (run["t"].arrival, run["t"].visit) == ("b#0", 3)
+    run.ok("t")
+
+    assert run.status == "completed"
+
+
+def test_a_failure_is_told_to_the_visit_that_will_be_for_it_after_those_that_wait_in_the_queue() -> None:
+    sources = [step(name, next=[edge("fix", "failure")]) for name in "abc"]
+    run = History(workflow(*sources, step("fix", join="each"), fail_fast="never")).start()
+
+    run.fail("a").fail("b").fail("c")
+
+    assert run.state.informed == {("fix", 1): (0,), ("fix", 2): (1,), ("fix", 3): (2,)}
+    assert run.state.routed == run.state.informed
+
+
+def test_failures_that_come_while_a_step_is_visited_are_told_to_its_next_visit_all_of_them() -> None:
+    bells = [
+        step(name, next=[edge("bell", "failure", handles=False), edge(f"fix-{name}", "failure", then="rerun")])
+        for name in "ab"
+    ]
+    run = History(workflow(*bells, step("fix-a"), step("fix-b"), step("bell"), fail_fast="never")).start()
+    run.fail("a").fail("b").ok("fix-a", "fix-b")
+    assert (run["bell"].status, run["bell"].visit) == ("ready", 1)
+
+    run.fail("a").fail("b")
+
+    told = {key: failures for key, failures in run.state.informed.items() if key[0] == "bell"}
+    assert told == {("bell", 1): (0, 1), ("bell", 2): (2, 3)}
+
+
+# -- loops -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_arrived_within_a_loop_is_taken_back_when_it_fires_also_from_who_still_waits() -> None:
+    steps = (
+        step("a", next=["b", "t"], is_start=True),
+        *(step("b", next=[said("a")]), step("slow"), step("t", needs=["slow"])),
+    )
+    run = History(workflow(*steps), SAID).start().ok("a")
+    assert counted(run, "t") == (0, 1, 0, ())
+
+    run.ok("b", **YES)
+    assert counted(run, "t") == (1, 0, 0, ())
+    run.ok("slow")
+    assert run["t"].status == "waiting"
+    run.ok("a")
+
+    assert run["t"].status == "ready"
+
+
+def test_a_loop_uses_up_what_arrived_from_outside() -> None:
+    steps = (
+        *(step("s", next=["a"]), step("a", next=[said("b")]), step("x", next=["b"])),
+        step("b", next=[edge("a", when="again")]),
+    )
+    run = History(workflow(*steps), {**SAID, "again": lambda names: run["b"].visit == 1}).start()
+    run.ok("x", "s").ok("a", **YES).ok("b")
+    assert (run["a"].visit, counted(run, "b")) == (2, (1, 0, 0, ()))
+
+    run.ok("a", **NO)
+
+    assert (visits(run, "b"), run["b"].status, run.status) == (1, "completed", "completed")
+
+
+def test_what_goes_back_in_a_loop_goes_back_in_the_order_of_the_file() -> None:
+    """So the same turn writes the same rows in the same order, wherever it is taken."""
+    names = ["z", "k", "q", "b", "y", "c", "m", "a"]
+    chain = [step(one, next=[two]) for one, two in pairwise(names)]
+    run = History(workflow(*chain, step(names[-1], next=[said("z")])), SAID).start()
+    run.ok(*names[:-1])
+
+    run.ok("a", **YES)
+
+    assert list(run.state.past) == [(name, 1) for name in names]
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_was_undone_is_no_new_arrival_where_its_result_was_used_and_is_kept() -> None:
+    steps = (step("a", undo=command("undo"), next=["t"]), step("t"), step("bad", needs=["t"]))
+    run = History(workflow(*steps)).start().ok("a").ok("t").fail("bad").ok("a.undo@1")
+
+    run.retry()
+
+    assert run.queued == ["a"]
