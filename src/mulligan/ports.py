@@ -363,6 +363,9 @@ class Store(Protocol):
     def held(self, worker: str) -> list[Lease]:
         """The leases of a worker."""
 
+    def has_leases(self, run_id: int) -> bool:
+        """Whether somebody has a task of the run."""
+
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
     ) -> list[Lease]:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from mulligan.core import reports as r
+from mulligan.core.classify import Outcome
 from mulligan.errors import StoreUnavailable
+from mulligan.ports import Lease, Offer, WorkerRecord
 
 from .conftest import World
 
@@ -36,6 +38,50 @@ def test_a_round_that_is_opened_when_the_last_one_has_just_ended_keeps_its_tasks
     assert world.store.run(run_id).round == 2
     assert world.statuses(run_id) == {"a": "completed", "ask": "running"}
     assert world.facts(run_id).count("AttemptSucceeded") == 2
+
+
+TWO = "steps: [{step: a, shell: make a}, {step: b, shell: make b}]"
+
+
+class Rushing:
+    """A store in which somebody else is given what is queued, just before anything is written."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.leases: list[Lease] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, commits: Any) -> Any:
+        self.leases += self._store.lease("other", Offer(1.0, 1 << 30, 0, (), "there", 1))
+        return self._store.commit(commits)
+
+
+def test_another_round_waits_for_what_was_given_out_as_the_last_one_was_stopped(world: World) -> None:
+    """Else a step would be there twice: told to end, and begun again."""
+    world.store = rushing = Rushing(world.store)  # type: ignore[assignment]
+    engine = world.engine(slots=1, ends=lambda task: None)
+    run_id = world.start(TWO, engine)
+    for _ in range(5):
+        engine.tick(0.0)
+    world.store.register(WorkerRecord("other", "there", 99))
+    world.store.put(run_id, r.CancelRequested(world.clock.now(), "someone", now=True))
+    engine.call()
+    world.settle(engine)
+    world.store.put(run_id, r.RetryRequested(world.clock.now(), "someone", from_step="b"))
+    engine.call()
+    world.settle(engine)
+    before = world.store.run(run_id)
+
+    (lease,) = rushing.leases
+    world.store.report(lease.token, r.TaskEnded(world.clock.now(), "b", 1, Outcome(signal=15, is_stopped=True)))
+    engine.call()
+    for _ in range(5):
+        engine.tick(0.0)
+
+    assert (before.status, before.round, lease.task.place) == ("cancelled", 1, "b")
+    assert (world.status(run_id), world.store.run(run_id).round) == ("running", 2)
 
 
 def test_a_run_that_another_has_driven_to_its_end_is_not_held(world: World) -> None:

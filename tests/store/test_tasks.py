@@ -235,6 +235,17 @@ def test_a_result_is_accepted_into_the_inbox_and_ends_the_lease(opened: Open) ->
     assert reports(mine, turn.run_id)[1:] == [ended()]
 
 
+def test_a_run_has_leases_while_somebody_has_a_task_of_it(store: Store) -> None:
+    turn, other = started(store), started(store)
+    queue(store, turn, task(turn.run_id))
+    before = store.has_leases(turn.run_id)
+    (lease,) = take(store, turn, task(turn.run_id, "deploy"))
+    meanwhile = store.has_leases(turn.run_id), store.has_leases(other.run_id)
+    store.report(lease.token, ended("deploy"))
+
+    assert (before, meanwhile, store.has_leases(turn.run_id)) == (False, (True, False), False)
+
+
 def test_a_result_is_accepted_once(store: Store) -> None:
     turn = started(store)
     (lease,) = take(store, turn, task(turn.run_id))

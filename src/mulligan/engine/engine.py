@@ -17,7 +17,7 @@ from ..core.snapshot import restore
 from ..core.state import State
 from ..core.tasks import Task
 from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
-from ..ports import Clock, Commit, Committed, Hands, NewRun, RunRecord, Store, Turn, fault
+from ..ports import Clock, Commit, Committed, Hands, Message, NewRun, RunRecord, Store, Turn, fault
 from .at_work import AtWork
 from .drive import REPORTS_PER_TURN_MAX, Drive, Told, new_record
 from .known import Known
@@ -291,10 +291,20 @@ class Engine:
         self._next_due = self.store.next_due(self.root_run_id)
 
     def _read_inboxes(self, run_ids: Collection[int]) -> None:
+        too_soon: set[int] = set()
         for message in self.store.inbox(run_ids):
             drive = self.drives[message.run_id]
-            if drive.deliver(message):
+            if drive.run_id not in too_soon and self._is_too_soon(drive, message):
+                too_soon.add(drive.run_id)
+            if drive.run_id not in too_soon and drive.deliver(message):
                 self._told[drive.run_id] = drive
+
+    def _is_too_soon(self, drive: Drive, message: Message) -> bool:
+        """Another round waits for what is left of the last one: what was given out as that was stopped has its grace.
+
+        It stays in the inbox, and what came after it too; that the task has ended is news.
+        """
+        return drive.has_ended and isinstance(message.report, r.RetryRequested) and self.store.has_leases(drive.run_id)
 
     # -- turns -------------------------------------------------------------------------------------------------------
 

@@ -328,6 +328,9 @@ class MemoryStore:
     def held(self, worker: str) -> list[Lease]:
         return [Lease(kept.task, worker, kept.ticket) for kept in self._held(worker)]
 
+    def has_leases(self, run_id: int) -> bool:
+        return any(kept.worker for kept in self.shelf.tasks.values() if kept.task.run_id == run_id)
+
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
     ) -> list[Lease]:

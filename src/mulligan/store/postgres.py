@@ -251,6 +251,9 @@ class PostgresStore:
     def held(self, worker: str) -> list[Lease]:
         return [Lease(task_from(data), worker, token) for data, token in self._link.read("held", worker)]
 
+    def has_leases(self, run_id: int) -> bool:
+        return bool(self._link.read("has_leases", run_id))
+
     def lease(
         self, worker: str, offer: Offer, *, root_run_id: int | None = None, is_guarded: bool = False
     ) -> list[Lease]:

@@ -359,6 +359,9 @@ SELECT place, attempt FROM tasks WHERE run_id = %s AND worker = '' ORDER BY tick
 -- name: held
 SELECT task, ticket FROM tasks WHERE worker = %s AND worker <> '' ORDER BY ticket
 
+-- name: has_leases
+SELECT 1 FROM tasks WHERE run_id = %s AND worker <> '' LIMIT 1
+
 -- name: stops
 SELECT ticket, grace_seconds FROM tasks WHERE worker = %s AND worker <> '' AND is_stopping ORDER BY ticket
 

@@ -235,6 +235,9 @@ SELECT place, attempt FROM tasks WHERE run_id = ? AND worker = '' ORDER BY ticke
 -- name: held
 SELECT task, ticket FROM tasks WHERE worker = ? ORDER BY ticket
 
+-- name: has_leases
+SELECT 1 FROM tasks WHERE run_id = ? AND worker <> '' LIMIT 1
+
 -- name: stops
 SELECT ticket, grace_seconds FROM tasks WHERE worker = ? AND is_stopping ORDER BY ticket
 
