@@ -18,7 +18,8 @@ _OPTIONS = [
     *("-p", "no:cacheprovider", "-p", "no:xdist"),
 ]
 _MEMORY_BYTES = 4 << 30
-_SECONDS_AT_LEAST = 1.0
+# The first test of a process may be the first that needs what is imported late: that takes a second by itself.
+_SECONDS_AT_LEAST = 3.0
 _TIMES_SLOWER = 5
 _IDLE_SECONDS_MAX = 600
 
