@@ -15,13 +15,19 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from proof.crashes import calls
+from proof.crashes import calls, shorts
 from proof.crashes.sweeps import SWEEPS, pairs, swept
 from proof.crashes.trials import Theatre, Tried
 from proof.crashes.trouble import Trial, parsed
 
 PROGRESS_SECONDS = 20.0
 ALL = (*SWEEPS, "pairs")
+# What a sweep cannot do without, and whether it is there.
+NEEDED = {
+    "calls": ("strace", calls.is_there),
+    "supervisors": ("strace", calls.is_there),
+    "shorts": ("C compiler", shorts.is_there),
+}
 
 
 class TimeUp(Exception):
@@ -83,8 +89,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _hold(account: Account, name: str, options: argparse.Namespace) -> None:
-    if name == "calls" and not calls.is_there():
-        _say("calls: left out, since there is no strace here")
+    needed, is_there = NEEDED.get(name, ("", lambda: True))
+    if not is_there():
+        _say(f"{name}: left out, since there is no {needed} here")
     elif name in SWEEPS:
         swept(SWEEPS[name], options.every, account.hold, options.only)
     elif name == "pairs":

@@ -8,12 +8,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+# Of trouble that is counted here.
+KINDS = ("call", "supervisor")
 # Of the process that drives a run: its logs, artifacts, side files, lock, pipes. SQLite's own calls are among them.
 FAULTS = (
     *("write.ENOSPC", "write.EIO", "write.EINTR", "write.KILL", "pwrite64.ENOSPC", "pwrite64.KILL"),
     *("fsync.EIO", "fsync.KILL", "fdatasync.EIO", "fdatasync.KILL"),
     *("openat.ENOSPC", "openat.EIO", "openat.EMFILE", "openat.KILL"),
     *("rename.ENOSPC", "rename.EIO", "rename.KILL", "mkdir.ENOSPC", "unlink.EIO", "link.EIO", "flock.EIO"),
+)
+# Of the process that starts tasks and ends them: it hears, starts, waits, tells, and reads in /proc what is left.
+SUPERVISOR_FAULTS = (
+    *("recvmsg.KILL", "recvmsg.ENOMEM", "clone.KILL", "clone.EAGAIN", "wait4.KILL", "sendto.KILL", "sendto.ENOMEM"),
+    *("chdir.EIO", "openat.EMFILE", "openat.KILL", "read.EIO", "read.KILL"),
 )
 _LOOK_SECONDS = 0.002
 
@@ -54,4 +61,5 @@ _ALSO = {
     "mkdir": ("?mkdir", "?mkdirat"),
     "unlink": ("?unlink", "?unlinkat"),
     "link": ("?link", "?linkat"),
+    "clone": ("?clone", "?clone3", "?vfork"),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,11 +23,14 @@ from psycopg.conninfo import conninfo_to_dict
 from mulligan.cli import changing, main, resume, run, showing  # noqa: F401
 from mulligan.ports import fault_listeners
 from mulligan.store import postgres, sqlite  # noqa: F401
-from proof.crashes import calls
+from mulligan.worker import processes
+from proof.crashes import calls, shorts
 from proof.crashes.disk import FaultyDisk, die
 
 
 def serve() -> None:
+    # It is for this process and those that are forked from it, not for what they start.
+    os.environ.pop("LD_PRELOAD", None)
     for line in sys.stdin:
         order = json.loads(line)
         print(os.waitstatus_to_exitcode(carried_out(order)), flush=True)
@@ -38,16 +42,32 @@ def carried_out(order: dict[str, Any]) -> int:
     pid = os.fork()
     if pid == 0:
         become(order, reader)
-    is_counted = order["kind"] == "call"
-    counter = calls.attach(pid, order["what"], order["nth"], Path(order["met"])) if is_counted else None
+    counter = counted(order, pid) if order["kind"] == "call" else None
     # It begins when whoever counts its calls is there.
     os.write(writer, b"!")
+    if order["kind"] == "supervisor" and has_stopped(pid):
+        counter = counted(order, children_of(pid)[0])
+        os.kill(pid, signal.SIGCONT)
     _, status = os.waitpid(pid, 0)
     os.close(reader)
     os.close(writer)
     if counter is not None:
         counter.wait()
     return status
+
+
+def counted(order: dict[str, Any], pid: int) -> subprocess.Popen[bytes]:
+    return calls.attach(pid, order["what"], order["nth"], Path(order["met"]))
+
+
+def has_stopped(pid: int) -> bool:
+    """Wait until it has, or has ended."""
+    told = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    return told is not None and told.si_code == os.CLD_STOPPED
+
+
+def children_of(pid: int) -> list[int]:
+    return [process.pid for process in processes.snapshot().values() if process.parent == pid]
 
 
 def become(order: dict[str, Any], gate: int) -> None:
@@ -70,6 +90,10 @@ def expect(kind: str, what: str, nth: int, met: Path) -> None:
     """Lay out what is to happen to this process. Whether it came is told by a file."""
     if kind == "disk":
         DISKS.append(FaultyDisk(what, nth, met.touch))
+    elif kind == "short":
+        shorts.expect(what, nth, met)
+    elif kind == "supervisor":
+        fault_listeners.append(Halt().passed)
     elif kind in FATES:
         fault_listeners.append(Fate(what, nth, met, FATES[kind]).passed)
 
@@ -93,6 +117,18 @@ class Fate:
             if self.left == 0:
                 self.met.touch()
                 self.come()
+
+
+class Halt:
+    """Once it has a supervisor, a process stops, until somebody lets it go on."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def passed(self, name: str) -> None:
+        if not self.is_over and children_of(os.getpid()):
+            self.is_over = True
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def lose_connections(url: str = "") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import selectors
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,13 +71,14 @@ class Mortals:
             return {}  # killed in the middle of it
 
     def _is_met(self, trouble: Trouble | None) -> bool:
-        if trouble is not None and trouble.kind == "call":
+        if trouble is not None and trouble.kind in calls.KINDS:
             return calls.was_met(self._met)
         return self._met.exists()
 
 
 @contextmanager
-def mortals(stage: Stage, scratch: Path) -> Iterator[Mortals]:
+def mortals(stage: Stage, scratch: Path, environment: Mapping[str, str] = {}) -> Iterator[Mortals]:
     # Ctrl-C is for who gives the orders: this one ends when no more come.
-    with stage.start_program("-m", "proof.crashes.dying", stdin=PIPE, stderr=None, start_new_session=True) as process:
+    options = {"stdin": PIPE, "stderr": None, "start_new_session": True, "environment": environment}
+    with stage.start_program("-m", "proof.crashes.dying", **options) as process:
         yield Mortals(process, scratch)

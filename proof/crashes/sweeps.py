@@ -8,7 +8,7 @@ from itertools import count, product
 from typing import NamedTuple
 
 from mulligan.ports import FAULT_POINTS
-from proof.crashes import calls, disk
+from proof.crashes import calls, disk, shorts
 from proof.crashes.trials import Tried
 from proof.crashes.trouble import STORES, Trial, Trouble
 
@@ -32,6 +32,8 @@ SWEEPS = {
     "answers": Sweep("answer", ("postgres",), ("lost",)),
     "disk": Sweep("disk", ("sqlite",), disk.FAULTS),
     "calls": Sweep("call", ("sqlite",), calls.FAULTS),
+    "supervisors": Sweep("supervisor", ("sqlite",), calls.SUPERVISOR_FAULTS),
+    "shorts": Sweep("short", ("sqlite",), shorts.FAULTS),
 }
 
 Hold = Callable[[Trial], Tried]

@@ -14,6 +14,7 @@ from uuid import uuid4
 from mulligan.core.transitions import RUN_ENDED
 from mulligan.service.verbs import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
+from proof.crashes import shorts
 from proof.crashes.aftermath import Aftermath, complaints, steady
 from proof.crashes.mortals import Ended, Mortals, mortals
 from proof.crashes.proxy import LossyProxy
@@ -28,7 +29,7 @@ UNSAID = ("Traceback (most recent call last)", "internal.bug")
 
 
 # What a disk refuses may fail a step, if it is said in words: another round makes up for it.
-REFUSING = {"disk", "call"}
+REFUSING = {"disk", "call", "supervisor", "short"}
 
 
 class Tried(NamedTuple):
@@ -62,6 +63,12 @@ class Theatre:
         return self._open.enter_context(mortals(Stage(self._folder), self._folder))
 
     @cached_property
+    def _short_mortals(self) -> Mortals:
+        """Those whose writes can be shortened."""
+        preloaded = {"LD_PRELOAD": str(shorts.built(self._folder))}
+        return self._open.enter_context(mortals(Stage(self._folder), self._folder, preloaded))
+
+    @cached_property
     def _server(self) -> PostgresServer:
         return self._open.enter_context(own_server())
 
@@ -71,7 +78,9 @@ class Theatre:
         """Hold one trial. Where all was well, nothing of it is left."""
         expected = self._undisturbed(trial.store)
         with self._scene(trial) as scene:
-            tried = Play(self._mortals, scene).held(trial, expected)
+            is_short = any(trouble.kind == "short" for trouble in trial.troubles)
+            processes = self._short_mortals if is_short else self._mortals
+            tried = Play(processes, scene).held(trial, expected)
             if not tried.complaints:
                 shutil.rmtree(scene.stage.folder)
         return tried

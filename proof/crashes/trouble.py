@@ -8,6 +8,8 @@
 | answer | - | never hears the n-th answer of the server, which has done what it was asked |
 | disk | an operation and what comes of it | has SQLite's n-th such operation refused, done by half, or its last |
 | call | a system call and what comes of it | has its n-th such call refused, or is killed in it |
+| supervisor | the same | has a supervisor to which that happens |
+| short | a call that writes, and what comes of it | has its n-th done by half |
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_SPELLED = re.compile(r"(?P<kind>kill|cut|server|answer|disk|call):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)")
+_SPELLED = re.compile(
+    r"(?P<kind>kill|cut|server|answer|disk|call|supervisor|short):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)"
+)
 STORES = ("sqlite", "postgres")
 
 

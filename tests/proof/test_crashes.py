@@ -13,7 +13,7 @@ import pytest
 
 from mulligan.ports import FAULT_POINTS
 from mulligan.service.home import DATABASE
-from proof.crashes import calls
+from proof.crashes import calls, shorts
 from proof.crashes.__main__ import main
 from proof.crashes.aftermath import Aftermath, complaints, no_lock_is_held, nothing_lies_about, steady
 from proof.crashes.mortals import mortals
@@ -94,6 +94,21 @@ def test_a_system_call_that_fails_costs_nothing(theatre: Theatre) -> None:
         theatre,
         *("sqlite/call:fsync.EIO@1", "sqlite/call:rename.ENOSPC@1", "sqlite/call:rename.KILL@1"),
         *("sqlite/call:openat.ENOSPC@9", "sqlite/call:mkdir.ENOSPC@2", "sqlite/call:write.EIO@9"),
+    )
+
+
+@pytest.mark.skipif(not calls.is_there(), reason="there is no strace here")
+def test_a_supervisor_that_is_killed_or_refused_something_costs_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(
+        theatre,
+        *("sqlite/supervisor:wait4.KILL@9", "sqlite/supervisor:clone.EAGAIN@3", "sqlite/supervisor:read.EIO@20"),
+    )
+
+
+@pytest.mark.skipif(not shorts.is_there(), reason="there is no C compiler here")
+def test_a_write_that_is_done_by_half_costs_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(
+        theatre, *("sqlite/short:write.half@2", "sqlite/short:write.full@3", "sqlite/short:pwrite64.half@50")
     )
 
 
@@ -263,6 +278,30 @@ def test_the_program_counts_and_says_how_it_went(capsys: pytest.CaptureFixture[s
     assert code == 0
     assert said[0].startswith("1 trials in ") and said[0].endswith(" minutes: 0 went wrong")
     assert said[1] == "       1 sqlite kill"
+
+
+@pytest.mark.skipif(not shorts.is_there(), reason="there is no C compiler here")
+def test_a_write_is_shortened_once_and_then_there_is_no_room_for_a_while(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from proof.crashes import shorts\n"
+        "shorts.expect(sys.argv[1], 2, Path(sys.argv[2]))\n"
+        "def wrote():\n"
+        "    try: return os.write(int(sys.argv[3]), b'four')\n"
+        "    except OSError as error: return error.strerror\n"
+        "print([wrote() for _ in range(6)])"
+    )
+    environment = {**Stage(tmp_path).environment, "LD_PRELOAD": str(shorts.built(tmp_path))}
+
+    def said(what: str) -> str:
+        with open(os.devnull, "wb") as nowhere:
+            fd = nowhere.fileno()
+            command = [sys.executable, "-c", program, what, tmp_path / "met", str(fd)]
+            return subprocess.check_output(command, env=environment, pass_fds=[fd], text=True)
+
+    full = "'No space left on device'"
+    assert said("write.half") == "[4, 2, 4, 4, 4, 4]\n"
+    assert said("write.full") == f"[4, 2, {full}, {full}, {full}, 4]\n"
+    assert (tmp_path / "met").exists()
 
 
 def test_a_disk_that_fails_is_the_disk_of_its_process(tmp_path: Path) -> None:
