@@ -20,7 +20,7 @@ from mulligan.testing.world import World
 
 
 def make(lease_seconds: float | None = None) -> Witness:
-    return Witness(DATABASES["memory"]().look, lease_seconds)
+    return Witness(DATABASES["memory"](), lease_seconds)
 
 
 def hands(witness: Witness, name: str, host: str = "h1", watchdog_seconds: float | None = None) -> Puppets:
@@ -95,7 +95,7 @@ def test_what_has_ended_is_said_to_run_until_it_was_collected() -> None:
 
 def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_taken_is_found() -> None:
     database = DATABASES["memory"]()
-    witness = Witness(database.look, None)
+    witness = Witness(database, None)
 
     with pytest.raises(StaleLease):
         witness.beside(database.open(JumpingClock())).report(7, TaskEnded(START, "a", 1))

@@ -68,10 +68,13 @@ class SqliteStore:
     ) -> None:
         self._clock = clock or SystemClock()
         self._lease = timedelta(seconds=lease_seconds)
-        self._file = SqliteFile(Path(path), busy_seconds, vfs)
+        self._file = self._open(Path(path), busy_seconds, vfs)
         self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
         self._tickets, self._leases = Tickets(), Leases()
         self._seen_version = self._file.version()
+
+    def _open(self, path: Path, busy_seconds: float, vfs: str) -> SqliteFile:
+        return SqliteFile(path, busy_seconds, vfs)
 
     def close(self) -> None:
         self._file.close()

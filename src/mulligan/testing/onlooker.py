@@ -21,7 +21,6 @@ from ..core.graph import Graph
 from ..core.snapshot import restore
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
-from ..core.workflow import decode
 from ..ports import Loaded, Store
 from .holdings import HeldRun, Holdings
 from .liveness import Outside, promise_10_a_run_that_waits_says_for_whom, promise_10_the_engine_has_met_no_bug
@@ -43,6 +42,7 @@ from .store_promises import (
     promise_9_no_secret_is_kept,
     promise_10_every_message_is_answered,
 )
+from .workflows import read_workflow
 
 
 class Watched(msgspec.Struct):
@@ -151,11 +151,11 @@ class Onlooker:
     def _watch(self, run_id: int) -> Watched:
         loaded = self.store.load(run_id)
         graph = self._graphs.get(loaded.record.version) or self._graph(loaded)
-        watched = self.runs[run_id] = Watched(run_id, State(graph.workflow, graph), Promises(graph.workflow))
+        watched = self.runs[run_id] = Watched(run_id, State(graph.workflow, graph), Promises(graph.workflow, graph))
         return watched
 
     def _graph(self, loaded: Loaded) -> Graph:
-        graph = self._graphs[loaded.record.version] = Graph(decode(loaded.workflow))
+        graph = self._graphs[loaded.record.version] = Graph(read_workflow(loaded.workflow))
         graph.starts_at_once = self._starts_at_once or graph.starts_at_once
         return graph
 

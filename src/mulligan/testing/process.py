@@ -21,6 +21,7 @@ from ..ports import Clock, Store, WorkerRecord
 from .databases import LEASE_SECONDS
 from .puppets import Puppets
 from .witness import Search, Witness
+from .workflows import read_workflow
 
 BEATS_PER_LEASE = 6
 IDLE_RUNS_SECONDS = 1.0
@@ -287,6 +288,7 @@ class _Shared(Known):
     def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:
         found = self._around.workflows.get(version)
         if found is None:
+            self.remember(version, read_workflow(data))
             found = self._around.workflows[version] = super().get(version, data)
             found[1].starts_at_once = self._around.starts_at_once
         self.has_breakers = self.has_breakers or bool(found[0].breakers)

@@ -29,7 +29,7 @@ ITEM_ENDS = (e.ItemCompleted, e.ItemFailed, e.ItemCancelled)
 class Seen:
     """The log so far, and what it says in sum. `note` is called after the promises were asked about an entry."""
 
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self.workflow = workflow
         self.steps = {step.name: step for step in (*workflow.steps, workflow.end)}
         self.log: list[e.Entry] = []
@@ -71,7 +71,7 @@ class Seen:
         self.completed: dict[tuple[str, int], int] = {}
         self.loops: set[tuple[str, int]] = set()
         # The graph: which edges were taken, how each step and each visit ended last, whom a loop led to.
-        self.graph = Graph(workflow)
+        self.graph = graph or Graph(workflow)
         self.has_kept = False
         self.taken: set[str] = set()
         self.outcomes: dict[str, str] = {}

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from .crew import Crew, Part, parts
+from .crew import Crew, Part, collect_seldom, parts
 from .shrinking import Broken, Histories
 from .simulator import Simulation
 from .tally import Tally
@@ -160,4 +160,5 @@ def _follow(found: Sum, coming: Iterable[Part], crew: Crew | None = None) -> Non
 
 
 if __name__ == "__main__":
+    collect_seldom()
     sys.exit(main())

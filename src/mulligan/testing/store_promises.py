@@ -214,9 +214,9 @@ def promise_9_no_secret_is_kept(contents: Iterable[bytes], secret: str) -> None:
     """Neither as it is, nor as base64, nor as a URL has it. It is not told again here."""
     plain = secret.encode()
     forms = {"as it is": plain, "as base64": b64encode(plain), "as a URL has it": quote(secret, safe="").encode()}
-    for data in contents:
-        for how, form in forms.items():
-            if form in data:
-                raise AssertionError(
-                    f"promise 9: the store keeps a secret, {how}, in {len(data)} bytes of its contents"
-                )
+    kept = list(contents)
+    whole = b"\n".join(kept)
+    for how, form in forms.items():
+        if form in whole:
+            size = next(len(data) for data in kept if form in data)
+            raise AssertionError(f"promise 9: the store keeps a secret, {how}, in {size} bytes of its contents")

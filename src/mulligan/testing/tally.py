@@ -30,10 +30,12 @@ class Tally(msgspec.Struct):
             self.counts[_HAPPENED, name] += count
         self.counts.update(_shapes(workflow))
         for log in logs:
+            facts = [entry.fact for entry in log]
             self.runs += 1
-            for entry in log:
-                self.events += 1
-                self.counts.update(_labels(entry.fact))
+            self.events += len(facts)
+            for kind, count in Counter(map(type, facts)).items():
+                self.counts["fact", kind.__name__] += count
+            self.counts.update(label for fact in facts if type(fact) in _TOLD_APART for label in _labels(fact))
 
     def merge(self, other: Tally) -> None:
         self.histories += other.histories
@@ -70,9 +72,25 @@ def _listed(named: dict[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in most_first)
 
 
+_TOLD_APART = frozenset(
+    (
+        e.HandlerStarted,
+        e.RungPassed,
+        e.StepFailed,
+        e.StepCompleted,
+        e.CommandCompleted,
+        e.CommandEntered,
+        e.StepSkipped,
+        e.StepRestored,
+        e.RunStopping,
+        e.ReportRefused,
+        e.AttemptScheduled,
+    )
+)
+
+
 def _labels(fact: e.Fact) -> Iterator[tuple[str, str]]:
-    """What a fact counts as."""
-    yield "fact", type(fact).__name__
+    """What a fact counts as, beside its kind."""
     if isinstance(fact, e.HandlerStarted):
         yield "strategy", fact.strategy
     elif isinstance(fact, e.RungPassed):

@@ -7,7 +7,7 @@ raised inside of it for one of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ import msgspec
 
 from ..core.reports import Report
 from ..ports import Commit, Committed, Lease, Store
+from .databases import Database
 from .holdings import Holdings
 from .puppets import Puppets
 
@@ -32,9 +33,10 @@ class Witness:
     `lease_seconds`: how old a heartbeat may be, in a store where heartbeats count.
     """
 
-    def __init__(self, look: Callable[[], Holdings], lease_seconds: float | None) -> None:
+    def __init__(self, database: Database, lease_seconds: float | None) -> None:
         self.complaints: list[str] = []
-        self._look = look
+        self._look = database.look
+        self.leased = database.leased
         self._lease = None if lease_seconds is None else timedelta(seconds=lease_seconds)
         # All that have ever run something, also those of processes that are dead: what they left runs on.
         self._hands: list[Puppets] = []
@@ -79,9 +81,6 @@ class Witness:
     def beside(self, store: Store) -> Store:
         """The same store, with somebody who listens."""
         return cast(Store, _Overheard(store, self))
-
-    def leased(self) -> set[int]:
-        return {lease.ticket for lease in self._look().leases}
 
     def promise_2_a_void_lease_is_not_heard(self, tokens: Collection[int], leased: Collection[int]) -> None:
         """Asked when the store has taken a report about these leases, and there were those just before."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -36,6 +37,7 @@ from ..core.workflow import (
     Template,
     Triage,
     Workflow,
+    decode,
 )
 from ..errors import ExpressionFailed
 
@@ -47,6 +49,12 @@ SECRET = "hunter2-never-told"
 CODES = ("EXIT_NONZERO", "TIMEOUT", "OUT_OF_MEMORY", "SIGNALED", "WORKER_LOST", "CUSTOM", "HTTP_4XX", "ITEMS_FAILED")
 
 _replace = msgspec.structs.replace
+
+
+@lru_cache(maxsize=8)
+def read_workflow(data: bytes) -> Workflow:
+    """What was kept as these bytes: read once for all who ask, since nobody can change it."""
+    return decode(data)
 
 
 class Dice:

@@ -59,7 +59,7 @@ class World:
             self.starts_at_once,
         )
         self.held = self.onlooker.see()
-        self.witness = Witness(self.database.look, LEASE_SECONDS if self.database.is_shared else None)
+        self.witness = Witness(self.database, LEASE_SECONDS if self.database.is_shared else None)
         self.processes: list[Process] = []
         self.happened: Counter[str] = Counter()
         # What the sky does, how often, and what others do meanwhile.
