@@ -244,6 +244,30 @@ def test_who_was_visited_for_a_step_while_that_went_again_is_visited_for_its_nex
     assert (visits(run, "t"), run.queued) == (2, ["t"])
 
 
+def unfinished(*others: Any, **target: Any) -> History:
+    """`x` has been visited once and has led to `t`; it is to be visited once more, and may lead there again."""
+    steps = (*(step(name, next=["x"]) for name in "vw"), step("x", join="each", next=[said("t")]), step("t", **target))
+    return History(workflow(*steps, *others, fail_fast="never"), SAID).start().ok("v").ok("x", **YES)
+
+
+def test_a_step_that_goes_again_is_entered_for_the_arrival_that_it_was_entered_for() -> None:
+    run = unfinished(step("fix"), join="first", next=[edge("fix", "failure", then="rerun")])
+
+    run.fail("t").ok("fix")
+
+    assert (run["t"].visit, run.queued) == (2, ["t", "w"])
+    assert counted(run, "t") == (1, 1, 0, ())
+
+
+def test_an_edge_that_was_taken_by_the_first_of_some_visits_is_taken_whatever_the_others_say() -> None:
+    run = unfinished(step("n"), join="first", needs=["n"]).ok("w")
+    assert (run["x"].visit, run["x"].status, run.state.arcs["x#0"]) == (2, "ready", "arrived")
+
+    run.ok("n").ok("x", **NO)
+
+    assert (visits(run, "t"), run.state.arcs["x#0"]) == (1, "taken")
+
+
 # -- one that was passed over ------------------------------------------------------------------------------------------
 
 
@@ -306,6 +330,16 @@ def test_an_arrival_at_a_step_that_has_had_its_visit_too_many_is_let_be() -> Non
     assert (run["t"].status, run.facts(e.StepRestored)) == ("failed", [])
 
 
+def test_of_two_edges_of_one_step_the_second_is_let_be_if_the_first_was_the_visit_too_many() -> None:
+    steps = (step("a", next=["t"]), step("b", next=["t", edge("t", "always")]))
+    run = History(workflow(*steps, step("t", join="each", max_visits=1), fail_fast="never")).start().ok("a").ok("t")
+
+    run.ok("b")
+
+    assert (run["t"].visit, run["t"].failure.code, run["t"].queue) == (2, "LOOP_LIMIT", ())
+    assert (len(run.facts(e.StepPutBack)), run.facts(e.StepRestored), run.status) == (1, [], "failed")
+
+
 def test_in_a_new_round_a_step_is_visited_for_its_last_arrival_again_and_its_visits_count_anew() -> None:
     sources = [step(name, next=["t"]) for name in "ab"]
     run = History(workflow(*sources, step("t", join="each", max_visits=2), fail_fast="never")).start()
@@ -343,6 +377,8 @@ def test_failures_that_come_while_a_step_is_visited_are_told_to_its_next_visit_a
 
     told = {key: failures for key, failures in run.state.informed.items() if key[0] == "bell"}
     assert told == {("bell", 1): (0, 1), ("bell", 2): (2, 3)}
+    run.ok("bell").ok("bell")
+    assert (visits(run, "bell"), run["bell"].arrival, run["bell"].status) == (2, "", "completed")
 
 
 # -- loops -------------------------------------------------------------------------------------------------------------
@@ -379,6 +415,62 @@ def test_a_loop_uses_up_what_arrived_from_outside() -> None:
     assert (visits(run, "b"), run["b"].status, run.status) == (1, "completed", "completed")
 
 
+def test_a_loop_leaves_to_who_is_visited_for_each_arrival_those_that_came_from_outside() -> None:
+    steps = (
+        *(step("x", next=["t"]), step("s", next=["a"]), step("a", next=["b", "t"]), step("b", next=[said("a")])),
+        *(step("slow"), step("t", needs=["slow"], join="each")),
+    )
+    run = History(workflow(*steps), SAID).start().ok("s").ok("a").ok("x")
+    assert run["t"].queue == ("a#1", "x#0")
+
+    run.ok("b", **YES)
+    assert run["t"].queue == ("x#0",)
+    run.ok("a").ok("b", **NO)
+
+    assert run["t"].queue == ("x#0", "a#1")
+
+
+@pytest.mark.parametrize("need", [Need("z"), Need("group", is_group=True)], ids=["a step", "a group"])
+def test_a_need_that_is_dead_stays_dead_when_a_loop_fires(need: Need) -> None:
+    steps = (
+        *(step("z"), step("a", next=["b", "t"], is_start=True), step("b", next=[said("a")])),
+        step("t", needs=[need]),
+    )
+    run = History(workflow(*steps, groups={"group": ("z",)}, fail_fast="never"), SAID).start().fail("z")
+    assert run["t"].status == "skipped"
+
+    run.ok("a").ok("b", **YES)
+    assert needed(run, "t") == (0, True)
+    run.ok("a").ok("b", **NO)
+
+    assert (visits(run, "t"), run["t"].status) == (0, "skipped")
+
+
+def test_an_edge_that_died_within_a_loop_may_be_taken_when_it_fires() -> None:
+    steps = (
+        step("a", next=["b", said("t")], is_start=True),
+        *(step("b", next=["t", edge("a", when="again")]), step("t", join="all")),
+    )
+    run = History(workflow(*steps), {**SAID, "again": lambda names: run["b"].visit == 1}).start().ok("a", **NO)
+    assert (run["t"].status, counted(run, "t")) == ("skipped", (1, 0, 1, ()))
+
+    run.ok("b").ok("a", **YES).ok("b")
+
+    assert (run["t"].visit, run.queued) == (1, ["t"])
+
+
+def test_an_edge_that_died_outside_a_loop_stays_dead_when_it_fires() -> None:
+    steps = (
+        *(step("x", next=[said("t")]), step("a", next=["b", "t"], is_start=True), step("b", next=[said("a")])),
+        step("t", join="all"),
+    )
+    run = History(workflow(*steps), SAID).start().ok("x", **NO).ok("a").ok("b", **YES)
+
+    run.ok("a").ok("b", **NO)
+
+    assert (visits(run, "t"), run["t"].status, run.status) == (0, "skipped", "completed")
+
+
 def test_what_goes_back_in_a_loop_goes_back_in_the_order_of_the_file() -> None:
     """So the same turn writes the same rows in the same order, wherever it is taken."""
     names = ["z", "k", "q", "b", "y", "c", "m", "a"]
@@ -401,3 +493,15 @@ def test_a_step_that_was_undone_is_no_new_arrival_where_its_result_was_used_and_
     run.retry()
 
     assert run.queued == ["a"]
+
+
+def test_a_step_whose_last_visit_failed_is_a_new_arrival_although_an_earlier_one_was_undone() -> None:
+    sources = [step(name, next=["a"]) for name in "xy"]
+    again = step("a", join="each", undo=command("undo"), next=[edge("h", "failure")])
+    run = History(workflow(*sources, again, step("h"), step("bad"), fail_fast="never")).start()
+    run.ok("x").ok("a").ok("y").fail("a").ok("h").fail("bad").ok("a.undo@1")
+    assert (run.status, run["a"].status, run["a"].is_undone) == ("failed", "failed", True)
+
+    run.retry().fail("a")
+
+    assert (run["h"].visit, run.queued) == (2, ["bad", "h"])

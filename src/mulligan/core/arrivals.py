@@ -242,7 +242,7 @@ def count(state: State, name: str, *, kept_arrivals: int | None = None) -> None:
     place.taken_arrivals = arcs.count("taken")
     if join == "first":
         place.taken_arrivals += arcs.count("arrived")
-    if kept_arrivals is not None and join != "all":
+    if kept_arrivals is not None:
         place.taken_arrivals = min(place.taken_arrivals, kept_arrivals)
     if join != "each":
         place.queue = ()
