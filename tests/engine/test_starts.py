@@ -63,3 +63,25 @@ def test_a_pause_between_two_pieces_enters_no_more_until_it_is_lifted(world: Wor
     assert len(entered) < STEPS
     assert world.status(run_id) == "completed"
     assert set(world.statuses(run_id).values()) == {"completed"}
+
+
+ASKING = "steps:\n" + "".join(f"  - {{step: s{i}, approve: {{message: go on?}}}}\n" for i in range(STEPS))
+
+
+@pytest.mark.parametrize("crash_at", [1, 2])
+@pytest.mark.parametrize("world", ["postgres"], indirect=True)
+def test_where_nothing_of_them_calls_for_a_worker_the_others_are_entered_by_the_next_one(
+    world: World, crash_at: int
+) -> None:
+    first = world.engine()
+    run_id = world.start(ASKING, first)
+    with faults() as points, pytest.raises(Crash):
+        points.arm("after_commit", crash_at)
+        world.settle(first)
+    world.bury(first)
+
+    world.settle(world.engine())
+
+    entered = [entry.fact.step for entry in world.store.log(run_id) if isinstance(entry.fact, e.StepEntered)]
+    assert len(entered) == len(set(entered)) == STEPS
+    assert world.store.inbox([run_id]) == []

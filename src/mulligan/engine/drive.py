@@ -190,6 +190,9 @@ class Drive:
             pending.begun.append(self.starts.popleft())
             pending.next.append(r.StartsDue(now, pending.begun[-1]))
             self._follow(pending, now)
+        if (left := self.starts or pending.starts) and not (self.is_exclusive or self.is_paused or pending.is_last):
+            # If we die now, and nothing else of this run calls for a worker: the next one must hear that there is more.
+            pending.told.append((self.run_id, r.StartsDue(now, left[0])))
 
     def claim(self, now: datetime) -> Task | None:
         """Take tasks of earlier turns that there is room for, the oldest first; the last one that there was none for.
