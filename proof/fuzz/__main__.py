@@ -24,7 +24,7 @@ from .watching import Watch
 # Beyond its time, a stint may shrink what it has found; then it hangs.
 PATIENCE_SECONDS = 150
 # Below that, its start takes longer than its work.
-GUIDED_SECONDS_MIN = 20
+GUIDED_SECONDS_MIN = 15
 FOUND = PROJECT / "proof" / "fuzz" / "found"
 
 
