@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mulligan.core import events as e
+from mulligan.core.arrivals import is_met
 from mulligan.core.workflow import Backoff, Need
 from mulligan.testing.history import History, command, edge, handler, step, workflow
 
@@ -33,6 +34,27 @@ def needed(run: History, name: str) -> tuple[int, bool]:
 
 def visits(run: History, name: str) -> int:
     return len([fact for fact in run.facts(e.StepEntered) if fact.step == name])
+
+
+# -- needs -------------------------------------------------------------------------------------------------------------
+
+GOOD = ["completed", "stood_in", "allowed"]
+
+
+@pytest.mark.parametrize(
+    ("on", "met"),
+    [
+        ("success", GOOD),
+        ("success_or_skipped", [*GOOD, "skipped"]),
+        ("always", [*GOOD, "skipped", "failed", "cancelled"]),
+    ],
+)
+def test_a_need_is_met_by_these_ends_of_a_step_and_by_no_other(on: str, met: list[str]) -> None:
+    ends = [*GOOD, "skipped", "failed", "cancelled"]
+
+    assert [end for end in ends if is_met(on, end)] == met
+    # One that has not ended for good meets none.
+    assert not is_met(on, "")
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------
