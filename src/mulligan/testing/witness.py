@@ -35,7 +35,6 @@ class Witness:
 
     def __init__(self, database: Database, lease_seconds: float | None) -> None:
         self.complaints: list[str] = []
-        self._look = database.look
         self.leased = database.leased
         self._lease = None if lease_seconds is None else timedelta(seconds=lease_seconds)
         # All that have ever run something, also those of processes that are dead: what they left runs on.
@@ -60,15 +59,10 @@ class Witness:
             self.complaints.append(f"promise 4: {_told(lease)} was started twice with one lease")
 
     def _promise_4_attempts_never_overlap_on_one_host(self, hands: Puppets, lease: Lease) -> None:
-        """Not asked of what was given out while the last round was ended: another round does not wait for its grace."""
         for other in self._hands:
             token = other.token_of(lease.task.run_id, lease.task.place) if other.host == hands.host else None
-            if token is not None and not self._is_ending(token):
+            if token is not None:
                 self.complaints.append(f"promise 4: {_told(lease)} starts on {hands.host}, where {other.name} runs it")
-
-    def _is_ending(self, token: int) -> bool:
-        """Whether it was given out while the last round ended, and is on its way out."""
-        return any(lease.ticket == token and lease.is_stopping for lease in self._look().leases)
 
     def end_leftovers(self, name: str) -> None:
         """What a worker left running on its host is ended."""
