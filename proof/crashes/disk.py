@@ -28,6 +28,8 @@ FAULTS = tuple(f"{operation}.{outcome}" for operation, outcomes in OUTCOMES.item
 FULL_CALLS = 3
 # What a disk writes whole, or not at all.
 SECTOR = 512
+# After how many pages the log goes into the file: a run as small as ours would never come so far.
+CHECKPOINT_PAGES = 40
 
 _BASE = "unix"
 
@@ -42,6 +44,7 @@ class FaultyDisk(apsw.VFS):
         self._met = met
         self._calls = 0
         self.files: dict[str, FaultyFile] = {}
+        apsw.connection_hooks.append(_check_point_often)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
         if self.strikes("open"):
@@ -135,6 +138,15 @@ class FaultyFile(apsw.VFSFile):
             raise apsw.IOError("disk I/O error")
         super().xLock(level)
 
+    def xFileControl(self, op: int, pointer: int) -> bool:
+        """Who has another number of pages in mind is told that it is so."""
+        if op == apsw.SQLITE_FCNTL_PRAGMA:
+            pragma = apsw.VFSFcntlPragma(pointer)
+            if pragma.name == "wal_autocheckpoint":
+                pragma.result = str(CHECKPOINT_PAGES)
+                return True
+        return super().xFileControl(op, pointer)
+
     def xClose(self) -> None:
         if self._path and self._disk.files.get(self._path) is self:
             del self._disk.files[self._path]
@@ -158,6 +170,10 @@ class FaultyFile(apsw.VFSFile):
         with open(self._path, "r+b") as file:
             file.truncate(0)
             file.write(content)
+
+
+def _check_point_often(connection: apsw.Connection) -> None:
+    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
 
 
 def die() -> NoReturn:

@@ -76,7 +76,7 @@ def test_a_disk_that_fails_anywhere_costs_nothing(theatre: Theatre) -> None:
         *("sqlite/disk:write.die@1", "sqlite/disk:write.die@30", "sqlite/disk:write.half@101"),
         *("sqlite/disk:write.full@60", "sqlite/disk:write.error@45", "sqlite/disk:sync.error@20"),
         *("sqlite/disk:sync.die@12", "sqlite/disk:sync.power@15", "sqlite/disk:sync.torn@25"),
-        *("sqlite/disk:write.power@70", "sqlite/disk:write.torn@90"),
+        *("sqlite/disk:write.power@70", "sqlite/disk:write.torn@90", "sqlite/disk:truncate.die@2"),
     )
 
 
@@ -302,6 +302,22 @@ def test_a_write_is_shortened_once_and_then_there_is_no_room_for_a_while(tmp_pat
     assert said("write.half") == "[4, 2, 4, 4, 4, 4]\n"
     assert said("write.full") == f"[4, 2, {full}, {full}, {full}, 4]\n"
     assert (tmp_path / "met").exists()
+
+
+def test_on_a_disk_that_may_fail_the_log_goes_into_the_file_often(tmp_path: Path) -> None:
+    program = (
+        "import apsw, sys; from proof.crashes.disk import FaultyDisk\n"
+        "disk = FaultyDisk('truncate.error', 1, lambda: print('met'))\n"
+        "file = apsw.Connection(sys.argv[1])\n"
+        "for text in ('PRAGMA journal_mode = WAL', 'PRAGMA wal_autocheckpoint = 2000', 'CREATE TABLE t (x)'):\n"
+        "    file.execute(text)\n"
+        "for _ in range(50): file.execute('INSERT INTO t VALUES (randomblob(4000))')"
+    )
+
+    command = [sys.executable, "-c", program, tmp_path / "file.db"]
+    done = subprocess.run(command, env=Stage(tmp_path).environment, capture_output=True, text=True, check=False)
+
+    assert done.stdout == "met\n"
 
 
 def test_a_disk_that_fails_is_the_disk_of_its_process(tmp_path: Path) -> None:
