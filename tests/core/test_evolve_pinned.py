@@ -98,6 +98,34 @@ def test_what_a_map_did_over_two_rounds_is_undone_once_also_if_it_was_the_last_t
     assert run.status == "failed"
 
 
+def test_a_remediation_that_goes_again_is_told_once_of_a_failure_however_many_rounds_it_was_skipped_in() -> None:
+    wanted = [True]
+    steps = (step("a", next=[edge("fix", "failure")]), step("fix", when="wanted"), step("bad"))
+    run = History(workflow(*steps, fail_fast="never"), {"wanted": lambda names: wanted[-1]}).start()
+    run.fail("a").ok("fix").fail("bad")
+    wanted.append(False)
+    run.retry("fix").fail("bad")
+    assert (run["fix"].status, run["a"].status) == ("skipped", "failed")
+    wanted.append(True)
+
+    run.retry("fix")
+
+    assert (run["fix"].visit, sent(run, "fix", 2)) == (2, [("a", 1)])
+
+
+# -- visits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_visit_knows_what_the_last_one_gave_that_gave_anything() -> None:
+    run = History(workflow(step("a", next=[edge("a", when="more")])), {"more": lambda names: run["a"].visit < 3})
+
+    run.start().ok("a", output="first")
+    assert (run["a"].output, run["a"].before) == (None, "first")
+    run.ok("a")
+
+    assert (run["a"].visit, run["a"].output, run["a"].before) == (3, None, "first")
+
+
 # -- a remediation that goes back in a loop ----------------------------------------------------------------------------
 
 
@@ -139,6 +167,20 @@ def test_who_waits_for_nothing_of_a_remediation_that_goes_back_is_no_business_of
     run = looping(then=None).ok("fix").wait(30)
 
     assert (run["fix"].visit, sent(run, "fix", 1), sent(run, "fix", 2)) == (2, [("a", 1)], [])
+
+
+def test_a_failure_of_one_of_many_visits_is_no_business_of_the_next_visit_unless_that_is_to_bring_it_back() -> None:
+    """`a` has not ended for good, since it is to be visited for `y`, too; and yet nobody waits for `fix`."""
+    sources = [step(name, next=["a"]) for name in "xy"]
+    steps = (
+        *sources,
+        step("a", join="each", next=[edge("fix", "failure")]),
+        step("fix", next=[edge("fix", when="on")]),
+    )
+    run = History(workflow(*steps, fail_fast="never"), {"on": lambda names: run["fix"].visit == 1})
+    run.start().ok("x").fail("a").ok("fix")
+
+    assert (run["a"].settled, run["fix"].visit, sent(run, "fix", 2)) == ("", 2, [])
 
 
 def test_a_failure_of_a_step_that_goes_back_as_well_is_no_business_of_the_next_visit() -> None:

@@ -360,7 +360,8 @@ def _send_again(state: State, place: Place) -> None:
     before, after = (place.key, place.visit), (place.key, place.visit + 1)
     for table in (state.routed, state.informed):
         if before in table:
-            state.put(table, after, (*table[before], *table.get(after, ())))
+            # Each once: it may have been sent again before, for a visit that did not happen.
+            state.put(table, after, tuple(dict.fromkeys((*table[before], *table.get(after, ())))))
 
 
 def _step_stood_in(state: State, place: Place, fact: e.StepStoodIn, entry: e.Entry) -> None:
