@@ -235,6 +235,11 @@ DANGERS = [
     ("<<< @ bash", IS_FED, FEED),
     ("cat <<< @ | bash", IS_FED, FEED),
     ('echo "rm @" | sudo bash\ntrue', IS_FED, FEED),
+    # Whoever runs what prints it, and however it is called.
+    ("command echo @ | bash", IS_FED, FEED),
+    ("x=1 printf %s @ | bash", IS_FED, FEED),
+    ("timeout -k 1 5 /bin/echo @ | bash", IS_FED, FEED),
+    ('e""cho @ | bash', IS_FED, FEED),
     (". /dev/stdin <<EOF\n@\nEOF", IS_FED.replace("bash", "."), FEED),
     ("ssh -p 22 host <<EOF\n@\nEOF", IS_FED.replace("bash", "ssh"), FEED),
     ("ssh -p 22 host rm @", IS_FAR, QUOTE_FAR),

@@ -66,6 +66,9 @@ _INERT = frozenset("cat < > >> >| <> &> &>>".split())
 _SHELLS = frozenset("ash bash dash ksh mksh sh zsh".split())
 _RUN_AS = _SHELLS | {"su", "runuser", "script"}
 _WRAPPERS = frozenset("builtin command env exec nice nohup sudo time".split())
+_PRINTERS = frozenset(("echo", "printf", "<<<"))
+# Among so many words the command itself is looked for, behind those that only run it.
+_WRAPPING_MAX = 12
 _EVALUATORS = frozenset("alias bind compgen complete eval trap".split())
 _DECLARATIONS = frozenset("declare export local readonly typeset".split())
 _NAMERS = frozenset("getopts mapfile read readarray unset".split())
@@ -157,9 +160,13 @@ def fed(words: Sequence[str]) -> Danger | None:
 
 
 def is_printed(words: Sequence[str]) -> bool:
-    """Whether a value in the next word goes to another command as text: by `echo`, `printf` or a here-string."""
-    is_quoted = [_bare(word) for word in words[:2]] == ["printf", "%q"]
-    return bool(words) and words[0] in ("echo", "printf", "<<<") and not is_quoted
+    """Whether a value in the next word goes to another command as text: by `echo`, `printf` or a here-string.
+
+    Others may run them: `command echo`, `timeout 5 echo`.
+    """
+    names = [_base(word) for word in words[:_WRAPPING_MAX]]
+    printer = next((at for at, name in enumerate(names) if name in _PRINTERS), None)
+    return printer is not None and names[printer : printer + 2] != ["printf", "%q"]
 
 
 def _commands(words: Sequence[str]) -> list[list[str]]:
