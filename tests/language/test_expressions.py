@@ -215,6 +215,23 @@ def test_what_is_no_expression_is_refused_at_its_place(
     assert (error.message, error.offset, error.length, error.hint) == (message, 100 + offset, length, hint)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        # Each is nothing but paths, literals and operators.
+        "1 == a" + ".b" * 40,
+        "a" + ".b" * 25 + " + a" * 15,
+        "a" + "[0]" * 40 + " == 1",
+        "a" + " + a" * 40,
+    ],
+)
+def test_what_the_engine_cannot_take_for_its_depth_is_refused_before_anything_runs(source: str) -> None:
+    with pytest.raises(ExpressionRefused) as refused:
+        check(source)
+
+    assert refused.value.message == f"'{source[:57]}…' is not an expression: it is nested too deeply"
+
+
 def test_a_refusal_within_a_template_points_into_the_whole_text() -> None:
     with pytest.raises(ExpressionRefused) as refused:
         template("target ${inputs.x} and ${ inputs.y + }")

@@ -16,7 +16,8 @@ Path = tuple[str, ...]
 # One letter per token: l(iteral), n(ame), o(perator), a bracket or dot as it is, and x for all else.
 _OPERATORS = frozenset("&& || == != <= >= < > + - * / %".split())
 _PLAIN_TOKEN = pattern(r"""[0-9]{1,18}(?:\.[0-9]{1,18})?|"[ !#-\[\]-~]*"|'[ -&(-\[\]-~]*'""")
-_OPERAND = r"(?:l|n(?:\.n|\[l\])*)"
+# Fields and operators together are fewer than the 31 steps down that an engine takes.
+_OPERAND = r"(?:l|n(?:\.n|\[l\]){0,8})"
 _SURELY = pattern(rf"{_OPERAND}(?:o{_OPERAND}){{0,20}}")
 _END = Token("end", "", -1)
 
