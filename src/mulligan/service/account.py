@@ -66,15 +66,18 @@ class Account:
     def __init__(self) -> None:
         # The first entry that was seen: whoever looks on later than the run began asks for those before.
         self.first_seq: int | None = None
+        self._last_seq = 0
         self._troubles: dict[str, Trouble] = {}
         # Maps whose list was made here: what befell items before that befell others.
         self._listed: set[str] = set()
 
     def see(self, entries: Iterable[e.Entry]) -> None:
-        """Take in a piece of the log."""
+        """Take in a piece of the log. After a gap, as if one had looked on only since then: the log has the rest."""
         for entry in entries:
-            if self.first_seq is None:
+            if self.first_seq is None or entry.seq != self._last_seq + 1:
                 self.first_seq = entry.seq
+                self._troubles, self._listed = {}, set()
+            self._last_seq = entry.seq
             if isinstance(entry.fact, _TROUBLES):
                 self._note(entry.fact)
             elif isinstance(entry.fact, e.MapExpanded) and entry.fact.items is not None:

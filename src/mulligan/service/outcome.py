@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ..core.state import State
+from ..core.transitions import RUN_ENDED
 from ..core.views import Wait, progress, waiting
 from .account import Account, Answered
 from .artifacts import located
@@ -54,7 +55,8 @@ def outcome(
     service: Service, driver: Driver, run_id: int, ending: Ending, following: Following, seconds: float
 ) -> Outcome:
     """What came of it, as the driver has it: to be asked before it retires."""
-    state = _state(service, driver, run_id, following)
+    state = _state(service, driver, run_id, ending, following)
+    account = following.account if state is following.root else Account()
     run = state.run
     return Outcome(
         run_id,
@@ -64,16 +66,20 @@ def outcome(
         run.reason,
         seconds,
         progress(state),
-        _account(service, state, following.account).answers(state),
+        _account(service, state, account).answers(state),
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         located(service.store.artifacts, run.outputs),
         following.is_cut,
     )
 
 
-def _state(service: Service, driver: Driver, run_id: int, following: Following) -> State:
-    drive = driver.engine.drives.get(run_id)
-    return drive.state if drive is not None else following.root or service.state(run_id)
+def _state(service: Service, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:
+    drive, seen = driver.engine.drives.get(run_id), following.root
+    if drive is not None:
+        return drive.state
+    # Another worker may have brought it to its end, or a commit was written though we saw an error.
+    has_missed_the_end = ending == "ended" and seen is not None and seen.run.status not in RUN_ENDED
+    return service.state(run_id) if seen is None or has_missed_the_end else seen
 
 
 def _account(service: Service, state: State, account: Account) -> Account:
