@@ -37,9 +37,10 @@ def main() -> None:
 
 
 def _options(said: argparse.Namespace, words: Path) -> list[str]:
-    """As libFuzzer calls them."""
+    """As libFuzzer calls them. It refuses an empty list of words."""
     return [
-        *(f"-max_total_time={said.seconds}", f"-seed={said.seed}", f"-dict={words}"),
+        *(f"-max_total_time={said.seconds}", f"-seed={said.seed}"),
+        *([f"-dict={words}"] if words.stat().st_size else []),
         *(f"-timeout={INPUT_SECONDS_MAX}", f"-rss_limit_mb={MEMORY_MEGABYTES_MAX}", f"-max_len={INPUT_BYTES_MAX}"),
         f"-artifact_prefix={said.folder}/broken-",
     ]
