@@ -173,8 +173,10 @@ def _commands(words: Sequence[str]) -> list[list[str]]:
     """The words of a line, command by command: between two commands stands a `;`."""
     commands: list[list[str]] = [[]]
     for word in words:
-        commands = [*commands, []] if word == ";" else commands
-        commands[-1] += [] if word == ";" else [word]
+        if word == ";":
+            commands.append([])
+        else:
+            commands[-1].append(word)
     return commands
 
 

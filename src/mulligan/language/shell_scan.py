@@ -48,7 +48,9 @@ class _Scanner:
         self._depth = 0
         self._outer: Danger | None = None
         self._documents: list[Document] = []
+        # Of the line, and of the commands within it that have ended.
         self._line_words: list[str] = []
+        self._inner_words: list[str] = []
         self._printed: list[Spot] = []
         self._integers = dangers.integers(text)
 
@@ -79,6 +81,15 @@ class _Scanner:
                 self._word(words)
                 self._keyword(words, cases)
         self._depth -= 1
+
+    def _within(self) -> None:
+        """Read commands up to a `)`: their words are none of the command around them, and judged with its line."""
+        words, printed, inner = self._line_words, self._printed, self._inner_words
+        self._line_words, self._printed, self._inner_words = [], [], []
+        self.commands(")")
+        inner += [*self._inner_words, *self._line_words, ";"]
+        printed += self._printed
+        self._line_words, self._printed, self._inner_words = words, printed, inner
 
     def _refuse_too_deep(self) -> None:
         if self._depth > DEPTH_MAX:
@@ -111,7 +122,7 @@ class _Scanner:
             self._at += 1
         else:
             self._at += 1
-            self.commands(")")
+            self._within()
 
     def _keyword(self, words: list[str], cases: list[str]) -> None:
         """What the word just read changes: where a command begins, what a `)` means."""
@@ -188,7 +199,7 @@ class _Scanner:
                 self._at += 1
             elif char in "<>(":
                 self._at += 1 if char == "(" else 2
-                self.commands(")")
+                self._within()
             elif not self._skip_blank(char):
                 self._word([], danger, is_element=True)
 
@@ -198,7 +209,7 @@ class _Scanner:
         if self.text.startswith(("<(", ">("), self._at):
             outer, self._outer = self._outer, self._outer or dangers.sourced(words)
             self._at += 2
-            self.commands(")")
+            self._within()
             self._outer = outer
             return
         match = _REDIRECTION.match(self.text, self._at)
@@ -237,7 +248,8 @@ class _Scanner:
 
     def end_line(self) -> Danger | None:
         """The danger of what the line just ended prints or feeds, if one of its commands is a shell that reads it."""
-        words, self._line_words = self._line_words, []
+        words = [*self._inner_words, *self._line_words]
+        self._inner_words, self._line_words = [], []
         printed, self._printed = self._printed, []
         if not printed and not self._documents:
             return None
@@ -335,7 +347,7 @@ class _Scanner:
         danger = dangers.inherited(place.words, before, self._integers, place.danger)
         outer, self._outer = self._outer, self._outer or danger
         self._at += 2
-        self.commands(")")
+        self._within()
         self._outer = outer
 
     def _arithmetic_or_commands(self, width: int) -> None:
@@ -344,7 +356,7 @@ class _Scanner:
         if end < 0:
             outer, self._outer = self._outer, dangers.ARITHMETIC
             self._at += width - 1
-            self.commands(")")
+            self._within()
             self._outer = outer
             return
         self._at += width
