@@ -161,6 +161,12 @@ def _(real: Any) -> Any:
     return take_turn
 
 
+@defect(SqliteStore, "_count")
+def _(real: Any) -> Any:
+    """on SQLite a breaker does not count"""
+    return lambda self, db, counted: None
+
+
 @defect(MemoryStore, "_check")
 def _(real: Any) -> Any:
     """a turn is believed that is another's by now"""
@@ -335,6 +341,12 @@ def _(real: Any) -> Any:
         self.reports = waiting
 
     return take_back
+
+
+@defect(engine.Engine, "_pass_on")
+def _(real: Any) -> Any:
+    """what our own tasks came to goes with a turn that is another's"""
+    return lambda self, drive: None
 
 
 @defect(AtWork, "keep")

@@ -6,13 +6,16 @@ from datetime import timedelta
 
 import pytest
 
+from mulligan.core.breaker import Counted, Guard, Verdict
 from mulligan.core.reports import TaskEnded
 from mulligan.core.tasks import Task
+from mulligan.core.workflow import Breaker
 from mulligan.errors import StaleLease
 from mulligan.ports import Lease, WorkerRecord
 from mulligan.testing.clock import START, JumpingClock
 from mulligan.testing.databases import DATABASES, LEASE_SECONDS
 from mulligan.testing.history import step, workflow
+from mulligan.testing.holdings import HeldBreaker
 from mulligan.testing.puppets import Puppets
 from mulligan.testing.trouble import Trouble
 from mulligan.testing.witness import Search, Witness
@@ -103,6 +106,46 @@ def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_tak
     witness.promise_2_a_void_lease_is_not_heard([7], witness.leased())
 
     assert witness.complaints == ["promise 2: a report about lease 7 was taken, and there was no such lease"]
+
+
+GUARD = Guard("net", Breaker(failures=2, reset=1.0))
+
+
+def counted(*verdicts: Verdict) -> list[Counted]:
+    return [Counted(7, GUARD, verdict) for verdict in verdicts]
+
+
+@pytest.mark.parametrize(
+    ("before", "outcomes", "sentence"),
+    [
+        (0, counted("failure"), "would be closed after 1"),
+        (1, counted("neither", "failure"), "would be open after 2"),
+        (0, counted("failure", "failure", "success"), "would be open after 2"),
+    ],
+)
+def test_outcomes_that_a_breaker_has_not_counted_are_found(before: int, outcomes: list[Counted], sentence: str) -> None:
+    witness = make()
+
+    witness.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": HeldBreaker("net", "closed", None, before)})
+
+    assert witness.complaints == [f"promise 7: breaker 'net' is closed after 0 failures in a row, and {sentence}"]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcomes"),
+    [
+        ("closed", counted("failure", "success")),
+        ("closed", counted("neither")),
+        # What the others say who left before it opened is not asked.
+        ("half_open", counted("failure", "failure")),
+    ],
+)
+def test_outcomes_that_change_nothing_about_a_breaker_are_no_finding(status: str, outcomes: list[Counted]) -> None:
+    witness = make()
+
+    witness.promise_7_what_fails_in_a_row_opens_a_breaker(outcomes, {"net": HeldBreaker("net", status, None)})
+
+    assert witness.complaints == []
 
 
 # -- the dead --------------------------------------------------------------------------------------------------------

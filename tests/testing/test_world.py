@@ -70,6 +70,7 @@ class Sky:
         ("crash_after", Crash, True, []),
         ("busy", None, True, ["busy"]),
         ("slow", None, True, ["held up", "meanwhile"]),
+        ("late", None, True, ["held up", "meanwhile"]),
         ("meanwhile", None, True, ["meanwhile", "meanwhile"]),
     ],
 )
@@ -88,7 +89,7 @@ def test_the_weather_is_as_its_name_says(kind: str, error: Any, is_written: bool
 
 
 def test_every_kind_of_weather_is_tested() -> None:
-    tested = {"lost_call", "lost_answer", "crash_before", "crash_after", "busy", "slow", "meanwhile"}
+    tested = {"lost_call", "lost_answer", "crash_before", "crash_after", "busy", "slow", "late", "meanwhile"}
 
     assert set(WEATHER) == tested
 

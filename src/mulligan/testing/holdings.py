@@ -70,6 +70,8 @@ class HeldBreaker(msgspec.Struct, frozen=True):
     name: str
     status: str
     probe: int | None
+    # In a row.
+    failures: int = 0
 
 
 class Holdings(msgspec.Struct, frozen=True):
@@ -132,7 +134,7 @@ _TASKS = "SELECT run_id, place, attempt, ticket, worker, breaker, is_stopping FR
 _TIMERS = "SELECT run_id, kind, place, number, due FROM timers ORDER BY due, run_id, kind, place, number"
 _MESSAGES = "SELECT id, run_id, is_asking FROM messages ORDER BY id"
 _ANSWERS = "SELECT message_id FROM answers"
-_BREAKERS = "SELECT name, status, probe FROM breakers ORDER BY name"
+_BREAKERS = "SELECT name, status, probe, failures FROM breakers ORDER BY name"
 _WORKERS = "SELECT name, beat_at FROM workers ORDER BY name"
 
 
@@ -180,7 +182,7 @@ def look_into_memory(shelf: Shelf) -> Holdings:
         {(*key,): due for key, due in shelf.timers.items()},
         [HeldMessage(id_, kept.message.run_id, kept.message.is_asking) for id_, kept in shelf.messages.items()],
         frozenset(shelf.answers),
-        [HeldBreaker(name, circuit.status, circuit.probe) for name, circuit in sorted(shelf.breakers.items())],
+        [HeldBreaker(name, one.status, one.probe, one.failures) for name, one in sorted(shelf.breakers.items())],
         {name: kept.beat_at for name, kept in sorted(shelf.workers.items())},
     )
 

@@ -162,7 +162,9 @@ class Moves:
         if ".lister" in place:
             return self.rng.choice(([1, 2, 3], [], ["a", "b"], "no list"))
         said = {"status": self.rng.choice(("completed", "failed")), "output": "decided", "reason": "so"}
-        return self.rng.choice((None, 7, "text", [1, 2], said, said))
+        # A handler that decides has to say so.
+        others = (said, said, said, said) if ".on_failure@" in place else (None, 7, "text", [1, 2])
+        return self.rng.choice((*others, said, said))
 
     # -- reports that should not be -----------------------------------------------------------------------------------
 

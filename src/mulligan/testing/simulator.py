@@ -25,7 +25,7 @@ from .faults import Faults
 from .moves import ALWAYS, SLOTS_ENOUGH, SOMETIMES, Moves, maps_of
 from .process import Process
 from .seen import story
-from .themes import theme_of
+from .themes import Theme, theme_of
 from .trouble import ALL_TROUBLE, Trouble
 from .weather import WEATHER
 from .workflows import random_workflow
@@ -51,8 +51,9 @@ class Simulation:
         *,
         trouble: Trouble = ALL_TROUBLE,
         forks: bool = True,
+        theme: Theme | None = None,
     ) -> None:
-        self.theme = theme_of(seed)
+        self.theme = theme or theme_of(seed)
         self.workflow = workflow or random_workflow(Random(f"workflow {seed}"), often=self.theme.often)
         self.trouble = trouble
         self.forks = forks

@@ -26,9 +26,24 @@ class Theme(msgspec.Struct, frozen=True):
 
 
 PLAIN = Theme()
+GUESTS = Theme(
+    "guests",
+    moves={
+        "newcomer": 6,
+        "interrupt": 12,
+        "end_task": 30,
+        # They may come back and do what nobody else did: what was forgotten would not show.
+        **dict.fromkeys(("lose_worker", "crash", "freeze", "cancel", "cancel_now", "pause"), 0),
+    },
+    engines=1,
+    slots=(1,),
+    is_dense=True,
+)
 _THEMES = (
     # One who is alone and has little room; others come, take what waits, and die.
     Theme("crowd", moves={"newcomer": 14, "lose_worker": 3}, engines=1, slots=(1,), is_dense=True),
+    # One who is alone and has little room; others come, take what waits, and leave as they should.
+    GUESTS,
     Theme("forks", moves={"fork": 6}, forks=0.6),
     Theme("breakers", often="breakers"),
     Theme("calls", moves={"pause": 3, "resume": 5}, often="calls"),

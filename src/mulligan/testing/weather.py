@@ -13,7 +13,7 @@ from ..ports import Store
 from .faults import Crash
 
 # What may happen to a call.
-WEATHER = ("lost_call", "lost_answer", "busy", "slow", "crash_before", "crash_after", "meanwhile")
+WEATHER = ("lost_call", "lost_answer", "busy", "slow", "late", "crash_before", "crash_after", "meanwhile")
 
 
 class Sky(Protocol):
@@ -82,6 +82,14 @@ def _slow(sky: Sky, method: str, ask: Ask) -> Any:
     return ask()
 
 
+def _late(sky: Sky, method: str, ask: Ask) -> Any:
+    """It was done at once; the answer comes when much may have changed."""
+    found = ask()
+    sky.hold_up()
+    sky.meanwhile()
+    return found
+
+
 def _crash_before(sky: Sky, method: str, ask: Ask) -> Any:
     raise Crash(f"before {method}")
 
@@ -103,6 +111,7 @@ _MET: dict[str, Callable[[Sky, str, Ask], Any]] = {
     "lost_answer": _lost_answer,
     "busy": _busy,
     "slow": _slow,
+    "late": _late,
     "crash_before": _crash_before,
     "crash_after": _crash_after,
     "meanwhile": _meanwhile,

@@ -7,16 +7,17 @@ raised inside of it for one of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 import msgspec
 
+from ..core.breaker import Counted, Guard, judge
 from ..core.reports import Report
 from ..ports import Commit, Committed, Lease, Store
 from .databases import Database
-from .holdings import Holdings
+from .holdings import HeldBreaker, Holdings
 from .puppets import Puppets
 
 
@@ -36,6 +37,7 @@ class Witness:
     def __init__(self, database: Database, lease_seconds: float | None) -> None:
         self.complaints: list[str] = []
         self.leased = database.leased
+        self._database = database
         self._lease = None if lease_seconds is None else timedelta(seconds=lease_seconds)
         # All that have ever run something, also those of processes that are dead: what they left runs on.
         self._hands: list[Puppets] = []
@@ -82,6 +84,24 @@ class Witness:
         if void:
             self.complaints.append(f"promise 2: a report about lease {void[0]} was taken, and there was no such lease")
 
+    def breakers(self) -> dict[str, HeldBreaker]:
+        return {breaker.name: breaker for breaker in self._database.look().breakers}
+
+    def promise_7_what_fails_in_a_row_opens_a_breaker(
+        self, counted: Sequence[Counted], before: Mapping[str, HeldBreaker]
+    ) -> None:
+        """Asked when the store has taken these outcomes. Of one that is not closed only its probe counts."""
+        after = self.breakers() if counted else {}
+        for name in sorted({one.guard.name for one in counted}):
+            was = before.get(name, _CLOSED)
+            wanted = _counted(was.failures, [one for one in counted if one.guard.name == name])
+            now = after.get(name, _CLOSED)
+            if was.status == "closed" and (now.status, now.failures) != wanted:
+                found = f"{now.status} after {now.failures} failures in a row"
+                self.complaints.append(
+                    f"promise 7: breaker '{name}' is {found}, and would be {wanted[0]} after {wanted[1]}"
+                )
+
     # -- the dead ----------------------------------------------------------------------------------------------------
 
     def has_searched(self, search: Search) -> None:
@@ -113,17 +133,38 @@ class _Overheard:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def report(self, token: int, report: Report, **named: Any) -> None:
-        leased = self._witness.leased()
-        self._store.report(token, report, **named)
-        self._witness.promise_2_a_void_lease_is_not_heard([token], leased)
+    def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
+        witness = self._witness
+        counted = [] if guard is None else [Counted(token, guard, judge(report, guard))]
+        leased, breakers = witness.leased(), witness.breakers() if counted else {}
+        self._store.report(token, report, guard=guard)
+        witness.promise_2_a_void_lease_is_not_heard([token], leased)
+        witness.promise_7_what_fails_in_a_row_opens_a_breaker(counted, breakers)
 
     def commit(self, commits: Sequence[Commit]) -> list[Committed]:
+        witness = self._witness
         ended = [token for commit in commits for token in commit.ended]
-        leased = self._witness.leased() if ended else set()
+        counted = [one for commit in commits for one in commit.counted]
+        leased, breakers = witness.leased() if ended else set(), witness.breakers() if counted else {}
         written = self._store.commit(commits)
-        self._witness.promise_2_a_void_lease_is_not_heard(ended, leased)
+        witness.promise_2_a_void_lease_is_not_heard(ended, leased)
+        witness.promise_7_what_fails_in_a_row_opens_a_breaker(counted, breakers)
         return written
+
+
+_CLOSED = HeldBreaker("", "closed", None)
+
+
+def _counted(failures: int, outcomes: Sequence[Counted]) -> tuple[str, int]:
+    """What a closed breaker with so many failures in a row is after these outcomes."""
+    for one in outcomes:
+        if one.verdict == "success":
+            failures = 0
+        elif one.verdict == "failure":
+            failures += 1
+            if failures >= one.guard.rules.failures:
+                return "open", failures
+    return "closed", failures
 
 
 def _known_by(lease: Lease) -> tuple[int, int, str, int]:
