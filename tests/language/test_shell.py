@@ -61,6 +61,14 @@ BOUND = frozenset({"item", "index"})
         ("ssh -p 22 ${inputs.host} uptime", 'ssh -p 22 "${_inputs_host}" uptime'),
         ('ssh host "rm $(printf %q ${item})"', 'ssh host "rm $(printf %q "${_item}")"'),
         ("read -p ${inputs.x} y", 'read -p "${_inputs_x}" y'),
+        # what a command prints is a command only where one is named, and may be asked for by a value
+        ("$(dirname ${item})/run -v", '$(dirname "${_item}")/run -v'),
+        ('x=$(echo ${item}); "$(echo ${item})"', 'x=$(echo "${_item}"); "$(echo "${_item}")"'),
+        ("for x in $(echo ${item}); do :; done", 'for x in $(echo "${_item}"); do :; done'),
+        ("a=($(echo ${item}))", 'a=($(echo "${_item}"))'),
+        ("[[ $(echo ${item}) == a ]]", '[[ $(echo "${_item}") == a ]]'),
+        ("case a in $(echo ${item})) :;; esac", 'case a in $(echo "${_item}")) :;; esac'),
+        ("cat < $(echo ${item})", 'cat < $(echo "${_item}")'),
     ],
 )
 def test_a_hole_becomes_a_variable_that_is_one_word(text: str, rewritten: str) -> None:
@@ -138,6 +146,8 @@ IS_FED = "is part of the script that 'bash' reads, which evaluates the value aga
 FEED = "pass the value as an argument, as in sh -s VALUE <<'EOF', and read it there as \"$1\""
 IS_FAR = "is part of a command that 'ssh' hands to a shell, which evaluates the value again"
 QUOTE_FAR = "quote it for that shell: $(printf %q VALUE)"
+IS_RUN = "is printed where a command is named, and the shell would run its words"
+QUOTE_COMMAND = "put the $(…) in double quotes, or write the command itself"
 THE_COMMAND = "write the command itself"
 
 
@@ -245,6 +255,11 @@ DANGERS = [
     ("(echo @ | bash) 2>&1", IS_FED, FEED),
     ("cat <(echo @ | bash)", IS_FED, FEED),
     ("echo @ $(\ntrue\n) | bash", IS_FED, FEED),
+    # The words that it prints would be a command.
+    ("$(echo @)", IS_RUN, QUOTE_COMMAND),
+    ("if x=1 command $(printf %s @ | cat) -v; then true; fi", IS_RUN, QUOTE_COMMAND),
+    ("$(cat <<EOF\n@\nEOF\n)", IS_RUN, QUOTE_COMMAND),
+    ("${y:-$(cat <<< @)}", IS_RUN, QUOTE_COMMAND),
     (". /dev/stdin <<EOF\n@\nEOF", IS_FED.replace("bash", "."), FEED),
     ("ssh -p 22 host <<EOF\n@\nEOF", IS_FED.replace("bash", "ssh"), FEED),
     ("ssh -p 22 host rm @", IS_FAR, QUOTE_FAR),

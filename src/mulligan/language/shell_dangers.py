@@ -49,6 +49,10 @@ FAR_SHELL = Danger(
     "is part of a command that 'ssh' hands to a shell, which evaluates the value again",
     "quote it for that shell: $(printf %q VALUE)",
 )
+COMMAND = Danger(
+    "is printed where a command is named, and the shell would run its words",
+    "put the $(…) in double quotes, or write the command itself",
+)
 PROMPT = Danger("goes into a prompt, which the shell evaluates again", "put it in another variable")
 STARTUP = Danger("names the file that bash runs when it starts", "write the name of the file itself")
 DOCUMENT_PATTERN = Danger(
@@ -127,8 +131,15 @@ def inherited(words: Sequence[str], before: str, integers: frozenset[str], dange
     return own if danger or own in (*_NUMERIC, PROMPT, STARTUP) else None
 
 
+def names_a_command(words: Sequence[str], before: str) -> bool:
+    """Whether the word that begins so, without quotes, is the name of a command, or its words are."""
+    return not _command(words) and not _ASSIGNMENT.match(before)
+
+
 def is_harmless(words: Sequence[str], danger: Danger | None) -> bool:
     """Whether this command within a `$(…)` cannot print a value: it is the name of a file, or printed by `%d`."""
+    if danger == COMMAND:
+        return not is_printed(words)
     is_number = [_bare(word) for word in words[:2]] in (["printf", "%d"], ["printf", "%i"])
     return danger in _NUMERIC and (is_number or (bool(words) and words[0] in _INERT))
 

@@ -78,15 +78,20 @@ class _Scanner:
                 self._parenthesis(words, cases)
                 words = []
             else:
-                self._word(words)
+                self._word(words, is_of_command="pattern" not in cases[-1:])
                 self._keyword(words, cases)
         self._depth -= 1
 
-    def _within(self) -> None:
-        """Read commands up to a `)`: their words are none of the command around them, and judged with its line."""
+    def _within(self, danger: Danger | None = None) -> None:
+        """Read commands up to a `)`, of which what they print is in danger.
+
+        Their words are none of the command around them, and are judged with its line.
+        """
         words, printed, inner = self._line_words, self._printed, self._inner_words
         self._line_words, self._printed, self._inner_words = [], [], []
+        outer, self._outer = self._outer, danger or self._outer
         self.commands(")")
+        self._outer = outer
         inner += [*self._inner_words, *self._line_words, ";"]
         printed += self._printed
         self._line_words, self._printed, self._inner_words = words, printed, inner
@@ -145,14 +150,16 @@ class _Scanner:
         elif (is_first and (word in _OPENERS or word.endswith("()"))) or (word == "{" and words[0] == "function"):
             words.clear()
 
-    def _word(self, words: list[str], danger: Danger | None = None, *, is_element: bool = False) -> None:
+    def _word(
+        self, words: list[str], danger: Danger | None = None, *, is_element: bool = False, is_of_command: bool = False
+    ) -> None:
         """Read one word and add it to `words`. An element of an array may begin with a subscript."""
         start = self._at
         if plain := _PLAIN_WORD.match(self.text, start):
             self._at = plain.end()
             words.append(plain.group())
             return
-        place = Place("bare", danger, words, start)
+        place = Place("bare", danger, words, start, is_of_command)
         outer, self._outer = self._outer, self._outer or dangers.evaluates(words)
         while self._at < len(self.text):
             char = self.text[self._at]
@@ -207,10 +214,8 @@ class _Scanner:
 
     def _redirection(self, words: list[str]) -> None:
         if self.text.startswith(("<(", ">("), self._at):
-            outer, self._outer = self._outer, self._outer or dangers.sourced(words)
             self._at += 2
-            self._within()
-            self._outer = outer
+            self._within(self._outer or dangers.sourced(words))
             return
         match = _REDIRECTION.match(self.text, self._at)
         sign = match.group() if match else "&"
@@ -345,19 +350,17 @@ class _Scanner:
         """Read `$(…)`. Where what it prints is evaluated, a value that it prints is in danger."""
         before = self.text[place.start : self._at]
         danger = dangers.inherited(place.words, before, self._integers, place.danger)
-        outer, self._outer = self._outer, self._outer or danger
+        if place.is_of_command and place.quoting == "bare" and dangers.names_a_command(place.words, before):
+            danger = danger or dangers.COMMAND
         self._at += 2
-        self._within()
-        self._outer = outer
+        self._within(self._outer or danger)
 
     def _arithmetic_or_commands(self, width: int) -> None:
         """`((…))`, or subshells that look like it. Neither is a place for a value."""
         end = self._arithmetic_end(self._at + width)
         if end < 0:
-            outer, self._outer = self._outer, dangers.ARITHMETIC
             self._at += width - 1
-            self._within()
-            self._outer = outer
+            self._within(dangers.ARITHMETIC)
             return
         self._at += width
         self._until_offset(end, Place("quoted", dangers.ARITHMETIC))
@@ -461,7 +464,8 @@ class _Scanner:
         if place.danger:
             return place.danger
         if self._outer:
-            return None if dangers.is_harmless(place.words, self._outer) else self._outer
+            is_harmless = place.quoting != "document" and dangers.is_harmless(place.words, self._outer)
+            return None if is_harmless else self._outer
         if place.quoting == "document":
             return None
         return dangers.misuses(place.words, self.text[place.start : ours.offset], self._integers)

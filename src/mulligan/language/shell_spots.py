@@ -41,6 +41,8 @@ class Place(NamedTuple):
     danger: Danger | None = None
     words: Sequence[str] = ()
     start: int = 0
+    # Whether the word may be the name of a command: an element of an array is none.
+    is_of_command: bool = False
 
 
 class Document(NamedTuple):
