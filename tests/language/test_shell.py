@@ -260,6 +260,8 @@ DANGERS = [
     ("if x=1 command $(printf %s @ | cat) -v; then true; fi", IS_RUN, QUOTE_COMMAND),
     ("$(cat <<EOF\n@\nEOF\n)", IS_RUN, QUOTE_COMMAND),
     ("${y:-$(cat <<< @)}", IS_RUN, QUOTE_COMMAND),
+    ("$(bash -c @)", script_of("bash -c"), as_argument("bash")),
+    ("$(a[@]=1)", IS_SUBSCRIPT, PRINTF),
     (". /dev/stdin <<EOF\n@\nEOF", IS_FED.replace("bash", "."), FEED),
     ("ssh -p 22 host <<EOF\n@\nEOF", IS_FED.replace("bash", "ssh"), FEED),
     ("ssh -p 22 host rm @", IS_FAR, QUOTE_FAR),

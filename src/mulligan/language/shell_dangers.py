@@ -138,8 +138,6 @@ def names_a_command(words: Sequence[str], before: str) -> bool:
 
 def is_harmless(words: Sequence[str], danger: Danger | None) -> bool:
     """Whether this command within a `$(…)` cannot print a value: it is the name of a file, or printed by `%d`."""
-    if danger == COMMAND:
-        return not is_printed(words)
     is_number = [_bare(word) for word in words[:2]] in (["printf", "%d"], ["printf", "%i"])
     return danger in _NUMERIC and (is_number or (bool(words) and words[0] in _INERT))
 

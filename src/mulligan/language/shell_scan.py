@@ -47,6 +47,7 @@ class _Scanner:
         self._at = 0
         self._depth = 0
         self._outer: Danger | None = None
+        self._is_run = False
         self._documents: list[Document] = []
         # Of the line, and of the commands within it that have ended.
         self._line_words: list[str] = []
@@ -82,16 +83,13 @@ class _Scanner:
                 self._keyword(words, cases)
         self._depth -= 1
 
-    def _within(self, danger: Danger | None = None) -> None:
-        """Read commands up to a `)`, of which what they print is in danger.
-
-        Their words are none of the command around them, and are judged with its line.
-        """
+    def _within(self, danger: Danger | None = None, *, is_run: bool = False) -> None:
+        """Read commands up to a `)`, whose words are judged with the line around. What they print may be run itself."""
         words, printed, inner = self._line_words, self._printed, self._inner_words
         self._line_words, self._printed, self._inner_words = [], [], []
-        outer, self._outer = self._outer, danger or self._outer
+        outer, self._outer, self._is_run = (self._outer, self._is_run), danger or self._outer, self._is_run or is_run
         self.commands(")")
-        self._outer = outer
+        self._outer, self._is_run = outer
         inner += [*self._inner_words, *self._line_words, ";"]
         printed += self._printed
         self._line_words, self._printed, self._inner_words = words, printed, inner
@@ -350,10 +348,9 @@ class _Scanner:
         """Read `$(…)`. Where what it prints is evaluated, a value that it prints is in danger."""
         before = self.text[place.start : self._at]
         danger = dangers.inherited(place.words, before, self._integers, place.danger)
-        if place.is_of_command and place.quoting == "bare" and dangers.names_a_command(place.words, before):
-            danger = danger or dangers.COMMAND
+        is_bare = place.is_of_command and place.quoting == "bare"
         self._at += 2
-        self._within(self._outer or danger)
+        self._within(self._outer or danger, is_run=is_bare and dangers.names_a_command(place.words, before))
 
     def _arithmetic_or_commands(self, width: int) -> None:
         """`((…))`, or subshells that look like it. Neither is a place for a value."""
@@ -464,11 +461,12 @@ class _Scanner:
         if place.danger:
             return place.danger
         if self._outer:
-            is_harmless = place.quoting != "document" and dangers.is_harmless(place.words, self._outer)
-            return None if is_harmless else self._outer
-        if place.quoting == "document":
-            return None
-        return dangers.misuses(place.words, self.text[place.start : ours.offset], self._integers)
+            return None if dangers.is_harmless(place.words, self._outer) else self._outer
+        is_document = place.quoting == "document"
+        if self._is_run and (is_document or dangers.is_printed(place.words)):
+            return dangers.COMMAND
+        before = self.text[place.start : ours.offset]
+        return None if is_document else dangers.misuses(place.words, before, self._integers)
 
     # [[ … ]]
 
