@@ -95,6 +95,9 @@ def _converted(data: bytes, name: str, system: str | None) -> None:
         found = examine(path, named=system).workflow
         ours.write_text(convert(path, named=system).text, encoding="utf-8")
         again = examine(ours).workflow
+        if found.name == path.stem:
+            # It has no name of its own: it is called as its file is.
+            again = msgspec.structs.replace(again, name=found.name)
         require(_plain(again) == _plain(found), "what is converted is another workflow")
 
 
