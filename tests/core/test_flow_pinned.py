@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mulligan.core import events as e
 from mulligan.core.workflow import Backoff
 from mulligan.testing.history import History, edge, step, workflow
@@ -46,15 +48,29 @@ def test_a_step_that_is_settled_and_was_not_arrived_at_again_is_left_alone() -> 
     assert (run["a"].settled, settled(run), run.status) == ("completed", [], "completed")
 
 
-def test_a_step_with_a_visit_for_each_arrival_is_settled_as_it_ended_when_nobody_else_can_come() -> None:
+@pytest.mark.parametrize(
+    ("is_allowed", "edges", "outcome"),
+    [
+        (True, [], "allowed"),
+        (False, [], "failed"),
+        # What was sent somewhere is that step's business, and no longer allowed to pass.
+        (True, [edge("h", "failure")], "failed"),
+    ],
+    ids=["allowed", "not allowed", "allowed, and sent on"],
+)
+def test_a_step_with_a_visit_for_each_arrival_is_settled_as_it_ended_when_nobody_else_can_come(
+    is_allowed: bool, edges: list[Any], outcome: str
+) -> None:
     sources = [step("s", next=["a"]), step("t", next=[edge("a", when="no")])]
-    run = run_of(*sources, step("a", join="each", continue_on_error=True), answers={"no": False})
+    a = step("a", join="each", continue_on_error=is_allowed, next=edges)
+    run = run_of(*sources, a, step("h"), step("n", needs=["a"]), answers={"no": False}, fail_fast="never")
 
-    run.ok("s").fail("a")
-    assert run["a"].settled == ""
+    run.ok("s").fail("a").ok("h")
+    assert (run["a"].settled, run["n"].status) == ("", "waiting")
     run.ok("t")
 
-    assert (settled(run), run.status) == ([("a", "allowed")], "completed")
+    assert settled(run) == [("a", outcome)]
+    assert run["n"].status == ("ready" if outcome == "allowed" else "skipped")
 
 
 # -- what a remediation brings about -----------------------------------------------------------------------------------
