@@ -9,6 +9,7 @@ import apsw.ext
 import pytest
 
 from mulligan.store import open_store
+from mulligan.store.sqlite_file import SqliteFile
 from mulligan.store.statements import statements
 
 SQL = statements("sqlite")
@@ -30,6 +31,30 @@ def test_one_that_does_is_seen(database: apsw.Connection, name):
     plan = apsw.ext.query_info(database, SQL[name], explain_query_plan=True).query_plan
 
     assert any(_is_whole(line) for line in _lines(plan))
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("runs", (9, "[]", 5), (8, '["new"]', 5)),
+        ("guarded_tasks", (1, 1, 1, "[]", "here", 0, None, 0, "w1"), (1, 1, 1, "[]", "here", 0, None, 0, "w2")),
+    ],
+)
+def test_no_plan_is_made_again_for_other_values(tmp_path: Path, name, first, second):
+    file, planned = SqliteFile(tmp_path / "mulligan.db", busy_seconds=5.0), []
+
+    def asked(*what) -> int:
+        """Called while a statement is planned, for all that it reads."""
+        planned.append(what)
+        return apsw.SQLITE_OK
+
+    file.connection.authorizer = asked
+    file.read(SQL[name], *first)
+    assert planned
+    planned.clear()
+    file.read(SQL[name], *second)
+
+    assert planned == []
 
 
 @pytest.fixture(scope="module")
