@@ -242,6 +242,13 @@ DANGERS = [
     ("bash <<EOF\necho @\nEOF", IS_FED, FEED),
     ("cat <<EOF | bash && echo\necho @\nEOF", IS_FED, FEED),
     ("bash <<< @", IS_FED, FEED),
+    ("bash -e /dev/stdin a <<< @", IS_FED, FEED),
+    ("eval eval . /dev/stdin <<< @", IS_FED.replace("bash", "."), FEED),
+    (
+        "eval source <(echo @)",
+        "is part of a script that 'source' reads and evaluates",
+        "write the commands themselves",
+    ),
     ("<<< @ bash", IS_FED, FEED),
     ("cat <<< @ | bash", IS_FED, FEED),
     ('echo "rm @" | sudo bash\ntrue', IS_FED, FEED),

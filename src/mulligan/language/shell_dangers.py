@@ -68,6 +68,8 @@ QUOTED_DEFAULT = Danger(
 _NUMERIC = (ARITHMETIC, SUBSCRIPT, COMPARISON, TYPED)
 _INERT = frozenset("cat < > >> >| <> &> &>>".split())
 _SHELLS = frozenset("ash bash dash ksh mksh sh zsh".split())
+# By these names a script is what is read from the input.
+_INPUTS = frozenset(("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
 _RUN_AS = _SHELLS | {"su", "runuser", "script"}
 _WRAPPERS = frozenset("builtin command env exec nice nohup sudo time".split())
 _PRINTERS = frozenset(("echo", "printf", "<<<"))
@@ -191,22 +193,30 @@ def _commands(words: Sequence[str]) -> list[list[str]]:
 
 def _reader(words: list[str]) -> str | None:
     """The command among `words` that reads a script from its input, if there is one."""
+    words = _without_eval(words)
     if _command(words) in ("source", "."):
         return _command(words)
     for index, word in enumerate(words):
-        if _base(word) not in _SHELLS:
-            continue
-        rest = words[index + 1 :]
-        has_script = any(not option.startswith("-") or _SCRIPT_OPTION.match(option) for option in rest)
-        if not has_script or "-s" in rest:
+        if _base(word) in _SHELLS and _is_for_input(words[index + 1 :]):
             return word
     # After its host `ssh` may be given a command: then what it reads is for that command.
     return words[0] if _has_far_shell(words) and not _has_far_shell(words[:-1]) else None
 
 
+def _is_for_input(arguments: list[str]) -> bool:
+    """Whether a shell with these arguments reads its script from its input: it has none of its own, or names that."""
+    script = next((word for word in arguments if not word.startswith("-") or _SCRIPT_OPTION.match(word)), None)
+    return script is None or script in _INPUTS or "-s" in arguments
+
+
+def _without_eval(words: Sequence[str]) -> list[str]:
+    """The words of a command that `eval` makes of its arguments."""
+    return [word for word in words if word != "eval"]
+
+
 def sourced(words: Sequence[str]) -> Danger | None:
     """The danger of `<(…)`: what it prints is a script for `source` and for a shell."""
-    name = _command(words)
+    name = _command(_without_eval(words))
     if name in ("source", ".") or _base(name) in _SHELLS:
         return Danger(f"is part of a script that '{name}' reads and evaluates", "write the commands themselves")
     return None
