@@ -75,10 +75,18 @@ def work(target: str, seconds: float, seed: int, folder: Path) -> tuple[Went, in
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "src"), *filter(None, sys.path)]),
     }
+    # libFuzzer tells how far it is on stderr, atheris what was raised on stdout.
     done = subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, text=True, errors="replace", check=False
+        command,
+        cwd=PROJECT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
     )
-    return _told(done.stderr, done.returncode, seconds, folder)
+    return _told(done.stdout, done.returncode, seconds, folder)
 
 
 def _told(text: str, code: int, seconds: float, folder: Path) -> tuple[Went, int]:
