@@ -184,11 +184,12 @@ def test_another_round_has_its_own_time_and_its_timer_its_number() -> None:
     assert fx.SetTimer("run", after(110), "", 2) in asked(run)
 
 
-def test_a_retry_whose_time_came_while_its_script_ran_is_timed_again_when_the_script_ends() -> None:
+@pytest.mark.parametrize("end", [History.ok, History.fail], ids=["well", "badly"])
+def test_a_retry_whose_time_came_while_its_script_ran_is_timed_again_when_the_script_ends(end: Any) -> None:
     rules = (Rule(any=True, max_retries=1, backoff=Backoff(delay=5), recovery_script=command("mend")),)
     run = run_of(step("a", rules=rules)).fail("a")
 
-    run.ok("a.script@1")
+    end(run, "a.script@1")
 
     assert asked(run) == [fx.SetTimer("retry", after(5), "a", 2)]
 

@@ -545,3 +545,11 @@ def test_a_step_that_has_had_all_its_visits_is_passed_over_by_further_rounds_of_
 
     assert [fact.failure.code for fact in run.facts(e.StepFailed)] == ["LOOP_LIMIT"]
     assert run.facts(e.StepRestored)[-1] == e.StepRestored("r", "loop_limit")
+
+
+def test_a_step_that_failed_goes_back_along_a_loop_that_is_always_taken() -> None:
+    run = History(workflow(step("a", next=["b"]), step("b", next=[edge("a", "always")]))).start().ok("a")
+
+    run.fail("b")
+
+    assert (run.state.places["a"].visit, run.state.places["a"].status) == (2, "ready")

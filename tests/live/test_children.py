@@ -226,6 +226,8 @@ def test_a_pause_goes_down_the_tree_and_so_does_resume(live: Live):
     def pause(there: Terminal) -> None:
         held(there, "inner")
         there.service.pause(there.run_id)
+        # It goes down run by run: what has ended before it is there has ended.
+        there.wait_until(lambda: {run.status for run in there.service.store.runs()} == {"paused"})
         (there.folder / "go").touch()
 
     paused = live.run(family(live), meanwhile=pause)

@@ -20,7 +20,7 @@ from .workflow import CANCEL_GRACE_SECONDS
 
 
 @dataclass_transform(frozen_default=True)
-class Effect(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+class Effect(msgspec.Struct, frozen=True):
     """Something for the engine to do."""
 
 
@@ -222,5 +222,4 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.StepFailed: _step_ended,
     e.CommandCompleted: _command_ended,
     e.CommandFailed: _command_ended,
-    e.CommandCancelled: _command_ended,
 }

@@ -429,11 +429,11 @@ def _taken(now: Now, place: Place, failure: Failure, chosen: Route, is_allowed: 
     taken = set(alert_edges(now.state, place, failure))
     if is_doomed(place, failure):
         # No route, but a bell may ring: nobody should sleep through the worst.
-        return tuple(sorted({*taken, *edges_after_failure(now, place, is_allowed=False)}))
+        return tuple(sorted({*taken, *edges_after_failure(now, place, is_allowed=False, with_loops=True)}))
     if chosen.edge is not None:
         taken.add(chosen.edge)
     if not is_sent(chosen):
-        taken.update(edges_after_failure(now, place, is_allowed=is_allowed))
+        taken.update(edges_after_failure(now, place, is_allowed=is_allowed, with_loops=True))
     elif not goes_back(now.state, place.key, taken):
         taken.update(edges_after_failure(now, place, is_allowed=False, with_loops=False))
     return tuple(sorted(taken))

@@ -20,7 +20,7 @@ def success_edges(now: Now, place: Place, output: object, *, with_always: bool =
     return _loop_alone(_open_edges(now, place, kinds, lambda edge: _holds(now, place, edge, output)))
 
 
-def edges_after_failure(now: Now, place: Place, *, is_allowed: bool, with_loops: bool = True) -> tuple[int, ...]:
+def edges_after_failure(now: Now, place: Place, *, is_allowed: bool, with_loops: bool) -> tuple[int, ...]:
     """The always edges of a step that failed, and its success edges as well if it may fail.
 
     Nothing came out of it, so a condition may have nothing to read: then that edge is not taken.
