@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mulligan.core import searching
 from mulligan.core.failure import MESSAGE_CHARS_MAX, failure
 from mulligan.core.ladder import match
-from mulligan.core.searching import Automaton, NotSearchable, is_found, refuse_unsearchable
+from mulligan.core.searching import Automaton, Backtracking, NotSearchable, is_found, refuse_unsearchable
 from mulligan.core.workflow import Rule
 
 # Parts that a valid expression is made of; `#` stands for another one.
@@ -58,6 +59,13 @@ def test_what_python_finds_is_found_and_nothing_else(flags: str, expression: str
     found = Automaton(whole).is_in(text)
 
     assert found == (re.search(whole, text) is not None)
+
+
+@pytest.mark.parametrize(("expression", "kind"), [("ab", Backtracking), ("a+", Backtracking), ("a+b+", Automaton)])
+def test_where_there_is_one_choice_python_searches_and_where_there_are_more_it_does_not(
+    expression: str, kind: type
+) -> None:
+    assert type(searching._search(expression)) is kind
 
 
 # Each would keep Python's search busy for longer than anybody lives.
