@@ -57,6 +57,13 @@ def test_no_plan_is_made_again_for_other_values(tmp_path: Path, name, first, sec
     assert planned == []
 
 
+@pytest.mark.parametrize(("name", "is_written"), [("advance_run", False), ("advance_run_to_status", True)])
+def test_a_turn_that_leaves_the_status_as_it_is_writes_no_index(database: apsw.Connection, name, is_written):
+    steps = database.execute(f"EXPLAIN {SQL[name]}", (None,) * 11)
+
+    assert any(step[1] in ("IdxInsert", "IdxDelete") for step in steps) == is_written
+
+
 @pytest.fixture(scope="module")
 def database(tmp_path_factory) -> apsw.Connection:
     path: Path = tmp_path_factory.mktemp("plans") / "mulligan.db"

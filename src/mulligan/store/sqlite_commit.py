@@ -79,9 +79,12 @@ def _advance_run(db: apsw.Cursor, commit: Commit) -> None:
     seq = commit.entries[-1].seq if commit.entries else commit.after
     state = next((data for kind, _, _, data in commit.rows if kind == _RUN), None)
     about = (seq, commit.status, commit.round, micros(commit.at), commit.degraded, commit.reason, state)
-    db.execute(SQL["advance_run"], (*about, turn.run_id, turn.fence, turn.holder, commit.after))
-    if db.connection.changes() != 1:
-        raise refusals.void_turn(commit)
+    known_by = (turn.run_id, turn.fence, turn.holder, commit.after)
+    for statement in ("advance_run", "advance_run_to_status"):
+        db.execute(SQL[statement], (*about, *known_by))
+        if db.connection.changes() == 1:
+            return
+    raise refusals.void_turn(commit)
 
 
 def _end_leases(db: apsw.Cursor, commit: Commit, held: Leases) -> None:
