@@ -20,7 +20,7 @@ from .workflow import CANCEL_GRACE_SECONDS
 
 
 @dataclass_transform(frozen_default=True)
-class Effect(msgspec.Struct, frozen=True):
+class Effect(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Something for the engine to do."""
 
 
