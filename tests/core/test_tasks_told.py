@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from mulligan.core.tasks import Task, completed, task
@@ -148,14 +147,3 @@ def test_what_holds_of_a_task_where_nothing_is_said() -> None:
     assert (plain.role, plain.item, plain.home, plain.cwd, plain.capture) == ("step", None, "", "", "text")
     assert (plain.cpus, plain.gpus, plain.host, plain.context, plain.error_code) == (1.0, 0, "", "", "")
     assert (plain.told_attempt, plain.uid, plain.is_careful, plain.tries) == (0, "", False, 0)
-    assert msgspec.to_builtins(plain) == {
-        "run_id": 1,
-        "place": "a",
-        "attempt": 1,
-        "kind": "shell",
-        "params": {},
-        "workflow": "w",
-        "version": "v",
-        "step": "a",
-        "visit": 1,
-    }

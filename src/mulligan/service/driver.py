@@ -300,11 +300,9 @@ class Driver:
     def _beat(self) -> None:
         """Say that we live, where that counts; and look for the dead, where somebody may wait for what they had."""
         is_shared = self.store.is_shared
-        seconds = self.lease_seconds / BEATS_PER_LEASE if is_shared else IDLE_RUNS_SECONDS
         others_matter = is_shared or self.engine.known.has_breakers or self._has_not_its_run()
-        if not others_matter or time.monotonic() - self._beaten_at < seconds:
+        if not others_matter or not self._is_time_to_beat():
             return
-        self._beaten_at = time.monotonic()
         if is_shared:
             self.engine.beat()
         self.rescue()
@@ -313,9 +311,17 @@ class Driver:
 
     def _say_alive(self) -> None:
         """What is given its grace needs its lease for so long."""
-        if self.store.is_shared and time.monotonic() - self._beaten_at >= self.lease_seconds / BEATS_PER_LEASE:
-            self._beaten_at = time.monotonic()
+        if self.store.is_shared and self._is_time_to_beat():
             self.engine.beat()
+
+    def _is_time_to_beat(self) -> bool:
+        """Whether the last time was long enough ago: then this is the next one."""
+        seconds = self.lease_seconds / BEATS_PER_LEASE if self.store.is_shared else IDLE_RUNS_SECONDS
+        now = time.monotonic()
+        if now - self._beaten_at < seconds:
+            return False
+        self._beaten_at = now
+        return True
 
     def _has_not_its_run(self) -> bool:
         """Whether another process has the run that this one is to drive: it may be dying, or die later."""

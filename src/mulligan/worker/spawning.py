@@ -37,7 +37,6 @@ class Running:
         "peak",
         "pid",
         "started",
-        "started_at",
         "usage",
         "weighed",
         "why",
@@ -47,8 +46,7 @@ class Running:
         self.key = key
         self.pid = pid
         self.started = time.time()
-        self.started_at = time.monotonic()
-        self.due = None if timeout is None else self.started_at + timeout
+        self.due = None if timeout is None else time.monotonic() + timeout
         self.memory = memory
         # Its control group, where it has one: then the kernel keeps it to its memory, and watching is the second line.
         self.group: Group | None = None
