@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from mulligan.testing.arguments import above_zero
+
 from . import bombs, guided
 from .seeds import PROJECT
 from .stint import Found, Went, noted
@@ -38,7 +40,7 @@ class Tally(msgspec.Struct):
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m proof.fuzz")
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=above_zero, default=10.0)
     parser.add_argument(
         "--seed", type=int, default=int(time.time()), help="the same seed tries the same, but for atheris"
     )

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from .arguments import at_least_one
 from .crew import Crew, Part, collect_seldom, parts
 from .shrinking import Broken, Histories
 from .simulator import Simulation
@@ -99,19 +100,12 @@ def main(arguments: Sequence[str] | None = None, histories: Histories = Simulati
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mulligan.testing.simulate", description=__doc__)
-    parser.add_argument("--histories", type=_at_least_one, default=2000, help="how many (default: 2000)")
+    parser.add_argument("--histories", type=at_least_one, default=2000, help="how many (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed (default: 0)")
-    parser.add_argument("--jobs", type=_at_least_one, default=_processors(), help="processes (default: processors)")
+    parser.add_argument("--jobs", type=at_least_one, default=_processors(), help="processes (default: processors)")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first broken promise")
     parser.add_argument("--verbose", action="store_true", help="count everything that happened, by kind and name")
     return parser
-
-
-def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} of them prove nothing")
-    return number
 
 
 def _processors() -> int:
