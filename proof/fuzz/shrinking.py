@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+import mulligan
 
 SECONDS_MAX = 60.0
+_PACKAGE = Path(mulligan.__file__).parent
 
 
 def shrunk(data: bytes, still_shows: Callable[[bytes], bool], seconds_max: float = SECONDS_MAX) -> bytes:
@@ -30,7 +34,8 @@ def signature(error: BaseException) -> str:
     """What tells one finding from another: the kind of error, and the line of code that raised it."""
     trace, place = error.__traceback__, ""
     while trace is not None:
-        if "mulligan" in trace.tb_frame.f_code.co_filename:
-            place = f"{trace.tb_frame.f_code.co_filename.rpartition('mulligan/')[2]}:{trace.tb_lineno}"
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if file.is_relative_to(_PACKAGE):
+            place = f"{file.relative_to(_PACKAGE)}:{trace.tb_lineno}"
         trace = trace.tb_next
     return f"{type(error).__name__} {place}" if place else type(error).__name__
