@@ -83,6 +83,7 @@ def test_a_step_with_everything_is_told_everything():
         labels=("big",),
         told_attempt=1,
         files={"mesh": "out/mesh.vtk"},
+        folders={"cwd": "work/"},
     )
 
 

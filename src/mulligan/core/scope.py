@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from .artifacts import is_artifact
 from .context import FailedSource, failure_context
 from .events import StopCause
 from .failure import Failure, failure
+from .paths import beginning, folder_of
 from .state import FailureRecord, Place, State
 from .verdict import is_handled
 from .workflow import END, Action, Command, Expression, Template
@@ -85,6 +86,10 @@ class Now(msgspec.Struct, eq=False):
         if command.logs:
             for name, template in command.logs.items():
                 found[f"logs.{name}"] = self.render(template, place)
+        for name, template in _paths(command):
+            before = beginning(template)
+            if before is not None:
+                found[f"{FOLDER}{name}"] = folder_of(self.render(before, place))
         return found
 
     def _bind(self, template: Template, place: Place) -> Any:
@@ -103,6 +108,20 @@ class Now(msgspec.Struct, eq=False):
             return {"secret": part.source}
         # Beside another part it becomes text, so that no value of a user's can pass for a reference.
         return self.render(Template(("", part)), place)
+
+
+# What the names of the bindings begin with that say which folder a path must stay in.
+FOLDER = "folder."
+
+
+def _paths(command: Command) -> Iterator[tuple[str, Template]]:
+    """The paths that an attempt is given, by the names under which a task has them."""
+    if command.cwd:
+        yield "cwd", command.cwd
+    if command.logs:
+        yield from ((f"logs.{name}", template) for name, template in command.logs.items())
+    if command.action and command.action.paths:
+        yield from ((name, command.action.bindings[binding]) for name, binding in command.action.paths.items())
 
 
 def reads_secrets(template: Template | Expression) -> bool:

@@ -13,14 +13,14 @@ from .briefing import Briefing, briefing
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
-from .scope import failure_view, fill, filled, holes, nearest_failure, reads_secrets
+from .scope import FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
 from .workflow import AGENT, Capture, Command, Resources, Secret
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
 # The bindings that no shell text reads by their name.
-_NOT_READ = ("env.", "logs.")
+_NOT_READ = ("env.", "logs.", FOLDER)
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,6 +81,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     logs: dict[str, Any] = {}
     # How many attempts of this visit have failed before it.
     tries: int = 0
+    # The folders that paths with a value in them must stay in: of `cwd`, `logs.stdout`, or a parameter. See `paths`.
+    folders: dict[str, str] = {}
 
     @property
     def is_small(self) -> bool:
@@ -145,6 +147,9 @@ def task(state: State, key: str) -> Task:
         {name: value for name, value in place.bindings.items() if name not in late} if late else {},
         {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
+        {name[len(FOLDER) :]: value for name, value in place.bindings.items() if name.startswith(FOLDER)}
+        if spec.cwd or spec.logs or action.paths
+        else {},
     )
 
 

@@ -46,6 +46,8 @@ class Expression(_Frozen):
 
     source: str
     reads: tuple[str, ...] = ()
+    # In a path: the author lets this value lead anywhere.
+    any_path: bool = False
 
 
 class Template(_Frozen):
@@ -72,6 +74,8 @@ class Action(_Frozen):
     kind: str
     params: dict[str, Any] = {}
     bindings: dict[str, Template] = {}
+    # Bindings that are paths, relative to `cwd`: the name of the parameter or variable → the name of the binding.
+    paths: dict[str, str] = {}
 
 
 # Actions that the engine itself carries out: no worker is leased for them.

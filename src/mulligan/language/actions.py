@@ -259,7 +259,9 @@ def _sql(node: Node, fields: Fields, scope: Scope) -> Action:
             message = "'params' is a list, and values in '${…}' are bound by name"
             raise scope.source.refuse("sql", message, form.at("params"), hint="make 'params' a mapping")
         own = {**own, **bound} if bound else own
-    return Action("sql", {**params, "params": own} if own else params, bindings)
+    connection = params.get("connection")
+    paths = {"connection": connection[HOLE]} if isinstance(connection, dict) and HOLE in connection else {}
+    return Action("sql", {**params, "params": own} if own else params, bindings, paths)
 
 
 def _bound_query(node: Scalar, scope: Scope, bindings: Bindings) -> tuple[str, dict[str, Any]]:

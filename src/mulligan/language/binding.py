@@ -40,7 +40,12 @@ def _expression_binder(expression: Expression) -> Binder | None:
         return None
     reads = tuple(name for name in expression.reads if name != "matrix")
     pieces = _pieces(expression.source)
-    return lambda values: Expression("".join(p if isinstance(p, str) else literal(values[p[0]]) for p in pieces), reads)
+
+    def bind(values: Values) -> Expression:
+        source = "".join(piece if isinstance(piece, str) else literal(values[piece[0]]) for piece in pieces)
+        return msgspec.structs.replace(expression, source=source, reads=reads)
+
+    return bind
 
 
 def _template_binder(template: Template) -> Binder | None:

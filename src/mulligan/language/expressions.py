@@ -22,10 +22,12 @@ from mulligan.errors import ExpressionFailed, MulliganError
 from mulligan.language import cel
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.cel_names import Path, UnknownFunction, analyse, is_surely_valid, reads
-from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing_brace, tokens
+from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing, closing_brace, tokens
 from mulligan.language.contents import Contents, plain_content
 from mulligan.language.patterns import pattern
 
+# `${any_path(…)}` in a path: its value may lead anywhere.
+ANY_PATH = "any_path"
 SOURCE_CHARS_MAX = 8192
 PROGRAMS_MAX = 16384
 _HOLE = pattern(r"\$?\$\{")
@@ -97,6 +99,19 @@ def _hole(text: str, offset: int) -> Hole:
     if end < 0:
         raise ExpressionRefused("'${' is not closed by '}'", offset, 2, hint="for the characters '${' write '$${'")
     return Hole(text[offset + 2 : end], offset, end + 1 - offset)
+
+
+def argument_of(function: str, found: Hole) -> Hole | None:
+    """What is between the brackets of a hole that is a call of `function` as a whole; None where it is not."""
+    try:
+        words = tokens(found.source)
+        is_call = [word.text for word in words[:2]] == [function, "("] and closing(words)[1] == len(words) - 1
+    except BadToken:
+        return None
+    if not is_call:
+        return None
+    start, end = words[1].offset + 1, words[-1].offset
+    return Hole(found.source[start:end], found.source_offset + start - 2, end - start + 3)
 
 
 def check(source: str, *, offset: int = 0) -> Expression:
@@ -407,6 +422,8 @@ def _hint(source: str, bad: BadToken) -> str:
         return f"write ${{{doubled[1]}}}"
     word = source[bad.offset : bad.offset + bad.length]
     meant = "!=" if _IS_NOT.match(source, bad.offset) else _MEANT.get(word)
+    if isinstance(bad, UnknownFunction) and bad.name == ANY_PATH:
+        return f"it stands in paths ('cwd', 'logs', 'file' of a map), around the whole: ${{{ANY_PATH}(inputs.x)}}"
     if isinstance(bad, UnknownFunction) and meant is None:
         translated = _MEANT_FUNCTIONS.get(word)
         close = [translated] if translated in bad.known else get_close_matches(word, sorted(bad.known), n=1)

@@ -11,11 +11,12 @@ from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
 from mulligan.language.keys import MAP, SORT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
-from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope, condition, refuse_name, template, without_secrets
+from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope, condition, path_template, refuse_name, without_secrets
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.values import value_expression
 
+_PATHS = {"_items_file": "_items_file"}
 _AS_THEY_ARE = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
 
 
@@ -66,7 +67,7 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
     if not isinstance(file, Scalar) or not file.is_text:
         raise scope.source.refuse("type", "'file' is a text, the path of a file", node.key("file"))
     # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
-    action = Action("shell", {"text": 'cat -- "$_items_file"'}, {"_items_file": template(file, scope)})
+    action = Action("shell", {"text": 'cat -- "$_items_file"'}, {"_items_file": path_template(file, scope)}, _PATHS)
     capture: Capture = "json" if file.text.endswith(".json") else "lines"
     return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
 

@@ -191,6 +191,23 @@ def template(node: Node, scope: Scope) -> Template:
     return Template(tuple(part if isinstance(part, str) else hole(part, node, scope) for part in holes(node, scope)))
 
 
+def path_template(node: Node, scope: Scope) -> Template:
+    """A path with holes. The value of a hole that is `any_path(…)` as a whole may lead anywhere."""
+    if not isinstance(node, Scalar) or "any_path" not in node.text:
+        return template(node, scope)
+    return Template(
+        tuple(part if isinstance(part, str) else _path_hole(part, node, scope) for part in holes(node, scope))
+    )
+
+
+def _path_hole(part: Hole, node: Scalar, scope: Scope) -> Expression:
+    inner = expressions.argument_of(expressions.ANY_PATH, part)
+    if inner is None:
+        return hole(part, node, scope)
+    expression = without_secrets(hole(inner, node, scope), node, scope)
+    return msgspec.structs.replace(expression, any_path=True)
+
+
 def holes(node: Scalar, scope: Scope) -> tuple[str | Hole, ...]:
     try:
         return expressions.find_holes(node.text)

@@ -8,7 +8,7 @@ from mulligan.core.scope import reads_secrets
 from mulligan.core.workflow import Capture, Resources, Rule, Template
 from mulligan.language.keys import ENV, RESOURCES
 from mulligan.language.nodes import Mapping, Node
-from mulligan.language.scope import Scope, template
+from mulligan.language.scope import Scope, path_template, template
 from mulligan.language.shapes import Fields
 from mulligan.language.shell_dangers import of_variable
 
@@ -83,7 +83,7 @@ def read_env(node: Node, scope: Scope) -> dict[str, Template]:
 
 def read_logs(form: Fields, scope: Scope) -> dict[str, Template]:
     """Paths that are to lead to the logs of each attempt."""
-    paths = {name: template(node, scope.in_attempt) for name, node in form.values.items()}
+    paths = {name: path_template(node, scope.in_attempt) for name, node in form.values.items()}
     secret = next((name for name, path in paths.items() if reads_secrets(path)), None)
     if secret:
         raise scope.source.refuse("secret", "a path with a secret in it would be seen by all", form.at(secret))
@@ -92,7 +92,7 @@ def read_logs(form: Fields, scope: Scope) -> dict[str, Template]:
 
 def _cwd(node: Node, scope: Scope) -> Template | None:
     with scope.noting:
-        return template(node, scope)
+        return path_template(node, scope)
     return None
 
 

@@ -60,7 +60,7 @@ class Desk:
         """Have the paths that it names lead to its logs: when they have names, and when it has ended."""
         task = running.own.task
         if task.logs:
-            running.log_warning = link_logs(task, self.logs(task))
+            running.log_warning = link_logs(task, self._folders)
 
     def written(self, running: Running) -> Logs | Sides:
         """Where its logs are now."""

@@ -30,6 +30,7 @@ from .endings import Endings, never_started
 from .environment import of_worker
 from .flood import LOG_BYTES_MAX, Flood
 from .folders import Folders, name_also, remove_folder
+from .inside import check_paths
 from .listening import forget, listen
 from .lookups import NotYet
 from .passage import Passage
@@ -160,6 +161,8 @@ class LocalHands:
         try:
             self._desk.make_ready()
             running.own = self._room.equipped(self._passage.inward(lease))
+            if running.own.task.folders:
+                check_paths(running.own.task, self._folders)
             self._desk.lay_out(running)
             veil = self._passage.veil(lease)
             if task.kind in SPAWNED:

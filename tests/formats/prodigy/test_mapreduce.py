@@ -32,7 +32,7 @@ def test_the_phases_are_steps_one_after_the_other_in_the_worktree_of_the_run() -
     assert found["name"] == "work"
     assert found["order"] == "sequential"
     assert [step["step"] for step in found["steps"]] == ["worktree", "a", "map", "b", "merge"]
-    assert found["steps"][1] == {"step": "a", "shell": "a", "cwd": "${steps.worktree.output.folder}"}
+    assert found["steps"][1] == {"step": "a", "shell": "a", "cwd": "${any_path(steps.worktree.output.folder)}"}
 
 
 @pytest.mark.parametrize("word", ["tasks", "commands", "steps"])
@@ -49,7 +49,7 @@ def test_an_item_opens_its_worktree_first_and_is_merged_last() -> None:
             "args": {"run": "${steps.worktree.output}", "index": "${index}"},
             "retry": 0,
         },
-        {"shell": "echo ${item}", "cwd": "${outputs[0].folder}"},
+        {"shell": "echo ${item}", "cwd": "${any_path(outputs[0].folder)}"},
         {
             "python": {"call": f"{calls}:merge_item"},
             "args": {"run": "${steps.worktree.output}", "item": "${outputs[0]}", "result": "${output}"},
@@ -73,7 +73,7 @@ def test_the_list_is_made_by_prodigys_own_rules() -> None:
                 "sort_by": "n DESC",
                 "distinct": "k",
             },
-            "cwd": "${steps.worktree.output.folder}",
+            "cwd": "${any_path(steps.worktree.output.folder)}",
         },
         "max_parallel": 10,
         "offset": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -255,6 +256,31 @@ def test_a_file_is_written_neatly_and_made_where_it_is_missing(live_file: Live) 
     assert (live_file.folder / "out/a.json").stat().st_mode & 0o777 == 0o600
     assert live_file.read("said.txt") == "hello"
     assert not (live_file.folder / "never.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        ("write_file: {path: 'out/${item}', content: hostile, create_dirs: true}", "INPUT_INVALID"),
+        ("{shell: echo hostile, output_file: 'out/${item}'}", "VALIDATION_FAILED"),
+    ],
+)
+def test_a_value_writes_no_file_outside_of_the_folder_that_is_written_before_it(
+    live_file: Live, step: str, code: str
+) -> None:
+    outside = live_file.folder.parent / "outside"
+    outside.mkdir()
+    (live_file.folder / "out").mkdir()
+    (live_file.folder / "out" / "planted").symlink_to(outside)
+    items = ["good", "planted/new", "../new", str(outside / "new")]
+
+    ran = run(live_file, f"- id: each\n  foreach: {json.dumps(items)}\n  continue_on_error: true\n  do: [{step}]\n")
+
+    codes = [failure["code"] for failure in ran.steps["each"]["output"]["failures"]]
+    assert codes == [code] * 3
+    assert (live_file.folder / "out" / "good").read_text().strip() == "hostile"
+    assert list(outside.iterdir()) == []
+    assert not (live_file.folder / "new").exists()
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ...live.runner import Live
 from .reading import loaded, ours
 
@@ -59,6 +61,13 @@ def test_what_each_attempt_wrote_is_found_under_torcs_names(live: Live) -> None:
     stem = f"job_wf{ran.run_id}_j1_r1"
     assert (folder / f"{stem}_a1.e").read_text() == "broken\n"
     assert (folder / f"{stem}_a2.o").read_text() == "mended\n"
+
+
+def test_the_output_folder_may_be_anywhere_as_it_may_in_torc(live: Live, tmp_path: Path) -> None:
+    ran = live.run(ENVIRONMENT, inputs={"output_dir": str(tmp_path / "scratch")})
+
+    log = tmp_path / "scratch" / "job_stdio" / f"job_wf{ran.run_id}_j1_r1_a2.o"
+    assert log.read_text() == "mended\n"
 
 
 def test_the_variables_are_said_once_and_a_name_only_where_it_had_to_be_changed() -> None:

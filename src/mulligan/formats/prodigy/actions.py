@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.core.paths import beginning
+from mulligan.core.workflow import Template
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.shell_text import script
 from mulligan.formats.prodigy.variables import text
 from mulligan.formats.translation import Translation, made
+from mulligan.language.expressions import Hole, check, find_holes
 from mulligan.language.nodes import Node, Scalar, describe
 from mulligan.language.shapes import Fields
 
@@ -57,10 +60,20 @@ def write_file(form: Fields, place: Place, translation: Translation) -> dict[str
         "path": made(text(path, place, translation), path),
         "content": made(text(content, place, translation), content),
     }
+    args |= before_value(args["path"])
     args |= {key: form[key] for key in ("format", "create_dirs") if key in form}
     if "mode" in form:
         args["mode"] = made(_mode(form, translation), form.at("mode"))
     return {"python": {"call": WRITE}, "args": args}
+
+
+def before_value(path: Node) -> dict[str, Node]:
+    """The argument that says what stands before the first value of the run in a path, where there is one."""
+    assert isinstance(path, Scalar)
+    for part in find_holes(path.text):
+        if isinstance(part, Hole) and beginning(Template((check(part.source),))) is not None:
+            return {"below": made(path.text[: part.offset], path)}
+    return {}
 
 
 def _mode(form: Fields, translation: Translation) -> str:

@@ -93,7 +93,7 @@ def _limited(commands: list[dict[str, Any]], form: Fields) -> list[dict[str, Any
 def _written(node: Node, kind: str, after: Place, translation: Translation) -> dict[str, Any]:
     assert isinstance(node, Scalar)
     path = made(text(node, after, translation), node)
-    args = {"path": path, "content": _given(kind), "create_dirs": True}
+    args = {"path": path, **actions.before_value(path), "content": _given(kind), "create_dirs": True}
     return {"python": {"call": actions.WRITE}, "args": args}
 
 
@@ -179,6 +179,7 @@ def _judge_args(form: Fields, last: dict[str, Any], place: Place, translation: T
         node = form.at("result_file")
         assert isinstance(node, Scalar)
         args["result_file"] = made(text(node, place, translation), node)
+        args |= actions.before_value(args["result_file"])
     if "expected_schema" in form:
         args["expected_schema"] = made(literal_value(plain(form.at("expected_schema"))), form.at("expected_schema"))
     return args

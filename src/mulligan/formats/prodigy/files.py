@@ -10,10 +10,24 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from mulligan import StepError
+from mulligan.core import paths
+from mulligan.core.paths import fault_of, folder_of
 
 
-def write(path: str, content: Any, format: str = "text", mode: str = "0644", create_dirs: bool = False) -> str:
-    """Write `content` to `path` and say where. What is no JSON or YAML where that is asked for is an error."""
+def write(
+    path: str,
+    content: Any,
+    format: str = "text",
+    mode: str = "0644",
+    create_dirs: bool = False,
+    below: str | None = None,
+) -> str:
+    """Write `content` to `path` and say where. What is no JSON or YAML where that is asked for is an error.
+
+    `below`: see `refuse_outside`.
+    """
+    if below is not None:
+        refuse_outside(path, below)
     target = Path(path)
     if ".." in target.parts:
         raise StepError("INPUT_INVALID", f"'{path}' leads out with '..'", retryable=False)
@@ -25,6 +39,20 @@ def write(path: str, content: Any, format: str = "text", mode: str = "0644", cre
         raise StepError("INPUT_INVALID", message, retryable=False)
     _replace(target, body, int(mode, 8))
     return path
+
+
+def refuse_outside(path: str, below: str) -> None:
+    """StepError where a path leads out of the folder in `below`, which is what stands before its first value.
+
+    Where there is no folder in it, the path stays in that in which the step runs.
+    """
+    folder = folder_of(below)
+    fault = fault_of(paths.Path(path, folder))
+    root = os.path.realpath(folder or ".")
+    if not fault and os.path.commonpath([os.path.realpath(path), root]) != root:
+        fault = f"it leads out of '{folder or root}'"
+    if fault:
+        raise StepError("INPUT_INVALID", f"'{path[:200]}': {fault}", retryable=False)
 
 
 def _formatted(content: Any, format: str, path: str) -> str:

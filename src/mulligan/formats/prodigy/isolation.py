@@ -37,7 +37,7 @@ def opened(place: Place, at: Node, translation: Translation) -> Opened:
         "merge.target_branch": f"{spot.output}.target",
         "merge.session_id": f"{spot.output}.session",
     }
-    inside = msgspec.structs.replace(place.knowing(variables), cwd=f"${{{spot.output}.folder}}")
+    inside = msgspec.structs.replace(place.knowing(variables), cwd=f"${{any_path({spot.output}.folder)}}")
     call = _call("open_run", {"run": "${run.id}"}, at, translation, _ABOUT)
     return Opened({"step": spot.name, **call}, inside, spot.output)
 
@@ -65,7 +65,7 @@ def item_opened(run: Opened, place: Place, at: Node, translation: Translation) -
     work = place.row.take("worktree").output
     args = {"run": f"${{{run.work}}}", "index": "${index}"}
     command = _call("open_item", args, at, translation, _ABOUT_ITEM)
-    return Opened({**command, **_NO_RETRY}, msgspec.structs.replace(place, cwd=f"${{{work}.folder}}"), work)
+    return Opened({**command, **_NO_RETRY}, msgspec.structs.replace(place, cwd=f"${{any_path({work}.folder)}}"), work)
 
 
 def item_merged(run: Opened, item: Opened, at: Node, translation: Translation) -> dict[str, Any]:

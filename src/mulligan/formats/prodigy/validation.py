@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan import StepError
+from mulligan.formats.prodigy.files import refuse_outside
 
 INCOMPLETE = "INCOMPLETE"
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -24,11 +25,15 @@ _FENCED = re.compile(r"```(?:json)?\n(.*?)\n```", re.DOTALL)
 _DONE = ("complete", "completed", "success", "passed")
 
 
-def judge(output: Any, threshold: float = 100, result_file: str = "", expected_schema: Any = None) -> Any:
+def judge(
+    output: Any, threshold: float = 100, result_file: str = "", expected_schema: Any = None, below: str | None = None
+) -> Any:
     """The result of a check; StepError where the work is less complete than it must be.
 
-    What is no JSON is a check that passed: had it not, its command would have failed.
+    What is no JSON is a check that passed: had it not, its command would have failed. `below`: see `refuse_outside`.
     """
+    if below is not None:
+        refuse_outside(result_file, below)
     result = _result(output, result_file)
     if expected_schema is not None:
         _require(result, expected_schema)

@@ -25,7 +25,10 @@ _ENV = {
     # There is no server to ask.
     "TORC_API_URL": "",
 }
-_STEM = f"{_OUTPUT_DIR}/job_stdio/job_wf${{run.id}}_j${{step.number}}_r${{run.round}}_a${{attempt}}"
+# Torc's `--output-dir` may name any folder.
+_STEM = (
+    f"${{any_path(inputs.{OUTPUT_DIR})}}/job_stdio/job_wf${{run.id}}_j${{step.number}}_r${{run.round}}_a${{attempt}}"
+)
 # What recovery scripts find beside what their job finds. To Torc, who leaves out a file has exited with 1.
 RECOVERY_ENV: dict[str, Any] = {"TORC_RETURN_CODE": "${error.code == 'OUTPUT_MISSING' ? 1 : error.exit_code}"}
 

@@ -1,0 +1,121 @@
+"""Paths that a value took part in, held against the file system: none is used that leads out of its folder.
+
+`core.paths` judges the text of a path. Here links are followed as well: a link below the folder that leads elsewhere
+lets no value out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from ..core.paths import Path, fault_of
+from ..core.tasks import Task
+from ..errors import InputInvalid
+from ..language.shell import environment_value
+from .environment import folder_of
+from .folders import Folders
+
+_HINT = "a value stays below the folder that is written before it; where it may name any path, say so: ${any_path(…)}"
+# Of the addresses of databases: those that are files.
+_FILE_SCHEMES = ("sqlite:///", "duckdb:///")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class LeadsOut(InputInvalid):
+    """A path with a value in it leads out of the folder that it must stay in."""
+
+
+def check_paths(task: Task, folders: Folders) -> None:
+    """LeadsOut where one of the paths that the task was given leads out of its folder. Makes and opens nothing."""
+    for name, folder in task.folders.items():
+        if name == "cwd":
+            path = Path(environment_value("cwd", task.cwd), folder)
+            _real(name, path, task.home or "/", (folders.home,))
+        elif name.startswith("logs."):
+            text = task.logs[name.removeprefix("logs.")]
+            if isinstance(text, str):  # else it is no path at all, and told as such
+                log_folder(name, Path(text, folder), task, folders)
+        else:
+            _check_parameter(name, folder, task, folders)
+
+
+def log_folder(name: str, path: Path, task: Task, folders: Folders) -> tuple[str, str]:
+    """Where the folder of a link to a log really is, below which folder. LeadsOut where no link may be.
+
+    Neither may it be among our own files, which a value could name as well.
+    """
+    outputs = folders.outputs(task.run_id)
+    root, real = _real(name, path, task.home or "/", (outputs,), is_link=True)
+    if _is_inside(real, os.path.realpath(folders.home)) and not _is_inside(real, os.path.realpath(outputs)):
+        raise LeadsOut(f"'{name}' is '{path.shown}', and that is in '{folders.home}', where the runs are kept")
+    return root, real
+
+
+def _check_parameter(name: str, folder: str, task: Task, folders: Folders) -> None:
+    """A parameter of the action, or a variable that its text reads. These are relative to where the task runs."""
+    value = task.params[name] if name in task.params else task.env.get(name)
+    if not isinstance(value, str):
+        return
+    scheme = next((scheme for scheme in _FILE_SCHEMES if folder.lower().startswith(scheme)), "")
+    if task.kind == "sql" and not scheme:
+        return  # the address of a server, or one that is a value as a whole
+    path = Path(value[len(scheme) :], folder[len(scheme) :])
+    _real(name, path, folder_of(task), (task.home or "/", folders.home))
+
+
+def _real(name: str, path: Path, start: str, also: Iterable[str] = (), *, is_link: bool = False) -> tuple[str, str]:
+    """Where the path really leads (of a link: where its folder is), and below which folder that is.
+
+    `start` is what the path is relative to. A path that begins with its value may also name something in `also`.
+    """
+    fault = fault_of(path)
+    if fault:
+        raise LeadsOut(f"'{name}' is '{path.shown}': {fault}", hint=_HINT)
+    roots = [_joined(start, path.folder), *(() if path.folder else also)]
+    whole = _joined(start, path.text)
+    real = os.path.realpath(os.path.dirname(whole) if is_link else whole)
+    for root in map(os.path.realpath, roots):
+        if _is_inside(real, root):
+            return root, real
+    raise LeadsOut(f"'{name}' is '{path.shown}', which leads out of '{roots[0]}'", hint=_HINT)
+
+
+def _joined(start: str, path: str) -> str:
+    """To `realpath` two slashes at the beginning are not one."""
+    whole = os.path.join(start, path)
+    return f"/{whole.lstrip('/')}" if whole.startswith("//") else whole
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(root if root.endswith("/") else f"{root}/")
+
+
+@contextmanager
+def opened_folder(root: str, folder: str) -> Iterator[int]:
+    """A descriptor of `folder`, which is `root` or below it; made where it is not there. Both are real paths.
+
+    OSError where a link stands in the way: it was put there after the path was looked at.
+    """
+    os.makedirs(root, exist_ok=True)
+    fd = os.open(root, _FOLDER)
+    try:
+        for name in os.path.relpath(folder, root).split("/"):
+            inner = _entered(name, fd)
+            os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _entered(name: str, fd: int) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+    except FileNotFoundError:
+        try:
+            os.mkdir(name, dir_fd=fd)
+        except FileExistsError:
+            pass  # another task was faster
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
