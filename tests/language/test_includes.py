@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mulligan.core.workflow import Action
 from mulligan.errors import LanguageError
+from mulligan.formats import load as load_any
 from mulligan.language import load
 
 CHILD = """\
@@ -185,3 +187,63 @@ def test_a_name_that_is_no_readable_file_is_refused(tmp_path: Path, file: str) -
 
 def test_a_file_that_never_ends_is_refused() -> None:
     assert refused(Path("/dev/zero")) == "error[language.too_large]: zero: the file has more than 64 MiB"
+
+
+NO_WORKFLOWS = {
+    "shadow": "root:$6$hush:19000:0:99999:7:::\nbin:*:19000:0:::\n",
+    "key": "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n",
+    "credentials.yaml": "name: production\npassword: hush\n",
+    "list": "- hush\n- hush\n",
+    "broken": "password: [hush\n",
+    "bytes": "\udcffhush",
+    "code.py": "import os\nhush = {1: [\n",
+    "data.json": '{"hush": 1,}',
+    "empty": "",
+    "dotenv": "TOKEN=hush\nsteps=1\n",
+}
+
+
+@pytest.mark.parametrize("name", NO_WORKFLOWS)
+@pytest.mark.parametrize("read", [load, load_any], ids=["ours", "anybodys"])
+def test_nothing_is_shown_of_an_included_file_that_is_no_workflow(
+    tmp_path: Path, name: str, read: Callable[[Path], object]
+) -> None:
+    main = write(tmp_path, {"main.yaml": f"steps: [{{step: a, workflow: {name}}}]"})
+    (tmp_path / name).write_bytes(NO_WORKFLOWS[name].encode("utf-8", "surrogateescape"))
+
+    with pytest.raises(LanguageError) as caught:
+        read(main)
+
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.message) == ("language.include", f"'{name}' is not a workflow")
+    assert (problem.file, problem.line, problem.column) == (str(main), 1, 29)
+    assert "hush" not in caught.value.render()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("steps: [{step: a, shel: make}]", "language.unknown_key"),
+        ("steps:\n  - {step: a, shell: [}\n", "language.yaml"),
+        ('{\n  "steps": [,]\n}', "language.yaml"),
+        ("stepz: 1\nsteps: []", "language.unknown_key"),
+    ],
+)
+def test_a_workflow_with_a_mistake_shows_its_line_wherever_it_is_included(tmp_path: Path, text: str, code: str) -> None:
+    path = write(tmp_path, {"main.yaml": "steps: [{step: a, workflow: child.yaml}]", "child.yaml": text})
+
+    with pytest.raises(LanguageError) as caught:
+        load(path)
+
+    first = caught.value.problems[0]
+    assert (first.code, first.file) == (code, str(tmp_path / "child.yaml"))
+    assert first.source_line
+
+
+def test_a_file_that_somebody_names_himself_shows_its_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, {"notes.txt": "mine: [1\n"})
+
+    with pytest.raises(LanguageError) as caught:
+        load(path)
+
+    assert caught.value.problems[0].source_line

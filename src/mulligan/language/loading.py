@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +13,21 @@ from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language import python_files
 from mulligan.language.document import decode, parse
-from mulligan.language.nodes import Node, Refusal, Source
+from mulligan.language.nodes import Mapping, Node, Refusal, Source
+from mulligan.language.patterns import pattern
 from mulligan.language.workflows import read_workflow
 
 INCLUDE_DEPTH_MAX = 16
 # Each place that names a file holds a copy of it: files that name others twice double at each level.
 INCLUDES_MAX = 10_000
 FILE_BYTES_MAX = 64 * 1024 * 1024
+
+# A file whose syntax is wrong is a workflow if it has a list of what is to be done, ours or another system's.
+_STEPS = pattern(
+    r"""^[ \t{]*["']?(?:steps|jobs|workflow|commands|tasks|nodes|phases|agent_template)["']?[ \t]*:"""
+    r"""|^[ \t]*-[ \t]+(?:step|shell|claude)[ \t]*:|^[ \t]*job[ \t]+["']""",
+    re.MULTILINE,
+)
 
 # What makes the tree of a workflow of a file's text: `parse`, or something that translates as well.
 Reader: TypeAlias = Callable[[Source], Node]
@@ -94,8 +103,12 @@ def _encoded(text: str) -> bytes:
 
 
 def _load(data: bytes, path: Path, files: Files) -> Examined:
-    name = path.name.partition(".")[0] or "workflow"
     source, root = read_tree(data, path, files.read)
+    return _checked(source, root, path, files)
+
+
+def _checked(source: Source, root: Node, path: Path, files: Files) -> Examined:
+    name = path.name.partition(".")[0] or "workflow"
     workflow = read_workflow(root, source, "workflow" if name.startswith("<") else name, files)
     return Examined(workflow, tuple(sorted(source.warnings, key=lambda warning: (warning.line, warning.column))))
 
@@ -103,14 +116,16 @@ def _load(data: bytes, path: Path, files: Files) -> Examined:
 def read_tree(data: bytes, path: Path, read: Reader) -> tuple[Source, Node]:
     """What a file says, as a tree. LanguageError where nobody can read it."""
     try:
-        if len(data) > FILE_BYTES_MAX:
-            raise Refusal(
-                Problem("language.too_large", f"the file has more than {FILE_BYTES_MAX >> 20} MiB", str(path))
-            )
-        source = decode(data, str(path))
+        source = _decoded(data, path)
         return source, read(source)
     except Refusal as refusal:
         raise LanguageError([refusal.problem]) from None
+
+
+def _decoded(data: bytes, path: Path) -> Source:
+    if len(data) > FILE_BYTES_MAX:
+        raise Refusal(Problem("language.too_large", f"the file has more than {FILE_BYTES_MAX >> 20} MiB", str(path)))
+    return decode(data, str(path))
 
 
 class Known(NamedTuple):
@@ -170,10 +185,29 @@ class Files:
             raise source.refuse("include", f"'{file}': {_why(error)}", node) from None
         try:
             inner = Files(path.parent, (*self.stack, real), self.known, self.read)
-            return Known(_load(data, path, inner).workflow, inner.depth, inner.size)
+            child, root = self._tree(data, path, file, node, source)
+            return Known(_checked(child, root, path, inner).workflow, inner.depth, inner.size)
         except LanguageError as error:
             source.problems.extend(error.problems[1:])
             raise Refusal(error.problems[0]) from None
+
+    def _tree(self, data: bytes, path: Path, file: str, node: Node, source: Source) -> tuple[Source, Node]:
+        """What an included file says. Nothing is shown of one that is no workflow: it may be anybody's."""
+        try:
+            child = _decoded(data, path)
+            root = self.read(child)
+        except Refusal as refusal:
+            if not _STEPS.search(data.decode("utf-8", "replace")):
+                raise _no_workflow(path, file, node, source) from None
+            raise LanguageError([refusal.problem]) from None
+        if not child.origin and not (isinstance(root, Mapping) and "steps" in root.entries):
+            raise _no_workflow(path, file, node, source)
+        return child, root
+
+
+def _no_workflow(path: Path, file: str, node: Node, source: Source) -> Refusal:
+    hint = f"a workflow has 'steps:'; what is wrong with this file: mulligan validate '{path}'"
+    return source.refuse("include", f"'{file}' is not a workflow", node, hint=hint)
 
 
 def _why(error: Exception) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mulligan.errors import LanguageError
+
 from .whole import refusal, tree
 
 STEP = "commands: [{shell: 'true'}]\n"
@@ -104,6 +106,17 @@ def test_a_file_is_looked_for_beside_the_workflow_too(tmp_path: Path) -> None:
     found = tree(f"env_files: [.env]\n{STEP}", str(tmp_path / "flow.yml"))
 
     assert found["defaults"]["env"] == {"A": "1"}
+
+
+def test_an_env_file_that_cannot_be_read_is_refused_by_name(here: Path) -> None:
+    with pytest.raises(LanguageError) as caught:
+        top("env_files: [/proc/self/mem]\n")  # a file that nobody can read from its beginning
+
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.message) == (
+        "language.prodigy",
+        "'/proc/self/mem' cannot be read: input/output error",
+    )
 
 
 # -- what is refused -------------------------------------------------------------------------------------------------

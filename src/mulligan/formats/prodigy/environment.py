@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mulligan.core.words import reason_of
 from mulligan.formats.expressions import quoted
 from mulligan.formats.translation import Translation, literal, made
 from mulligan.language.nodes import Node, Scalar, Sequence, shorten
@@ -148,7 +149,12 @@ def _dotted(path: str) -> str:
 
 def _assignments(path: str, entry: Scalar, reading: _Reading) -> list[tuple[str, str]]:
     source, found = reading.translation.source, []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        message = f"'{shorten(entry.text)}' cannot be read: {reason_of(error)}"
+        raise source.refuse("prodigy", message, entry) from None
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.strip()
         if not words or words.startswith("#"):
             continue
