@@ -20,6 +20,7 @@
       StaleLease                        task.stale_lease         409   1   a worker reports under a void lease
       StoreUnavailable                  store.unavailable        503   1   it may come back: wait, or say so
       StoreRefused                      store.refused            500   1   it cannot be used as it is
+        HomeUnusable                    home.unusable            500   1   nor can the folder of the runs
       ArtifactGone                      artifact.gone            410   1   somebody has removed what a run refers to
       ArtifactDamaged                   artifact.damaged         500   1   it is not what was kept
       CodecError                        codec                    500   1   an event that cannot be read
@@ -250,6 +251,12 @@ class StoreRefused(MulliganError):
     """The store cannot be used as it is: a newer schema, no database at all, a folder that may not be written."""
 
     code = "store.refused"
+
+
+class HomeUnusable(StoreRefused):
+    """The folder in which runs are kept may not be read or written, or is no folder."""
+
+    code = "home.unusable"
 
 
 class ArtifactGone(MulliganError):

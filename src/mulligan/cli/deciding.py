@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from mulligan.cli.files import read_file
 from mulligan.cli.onward import ENDED, go_on, is_following
-from mulligan.cli.options import AsJson, By, Follow, HomeFolder, Reason, RunId, StepName, service_at, where
+from mulligan.cli.options import AsJson, By, Follow, HomeFolder, Reason, RunId, StepName, service_at, where, with_home
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, length
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
@@ -207,7 +207,7 @@ def _classify_many(decisions: list[Decision], *, dry_run: bool, by: str, home: s
             done.append(one)
         _sum_up(service, done, home)
         if as_json:
-            show_json([_decided_json(service, one) for one in done])
+            show_json([_decided_json(service, one, home) for one in done])
         return int(any(one.error for one in done))
 
 
@@ -240,9 +240,11 @@ def _roots(service: Service, done: list[Decided]) -> list[int]:
     return [run_id for run_id in roots if service.record(run_id).status not in ENDED]
 
 
-def _decided_json(service: Service, decided: Decided) -> dict[str, Any]:
+def _decided_json(service: Service, decided: Decided, home: str | None) -> dict[str, Any]:
     one, error = decided.decision, decided.error
-    refusal = None if error is None else {"code": error.code, "message": error.message, "hint": error.hint}
+    refusal = None
+    if error is not None:
+        refusal = {"code": error.code, "message": error.message, "hint": with_home(error.hint, home)}
     return {
         **{name: getattr(one, name) for name in one.__struct_fields__},
         "by": service.by,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mulligan.cli.options import AsJson, HomeFolder
+from mulligan.cli.options import AsJson, HomeFolder, with_home
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import complain, show_json
 from mulligan.service.doctor import Check, examine_machine
@@ -23,10 +23,10 @@ def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
     else:
         show_table(("", "", ""), [(check.health, check.name, check.found) for check in checks])
         for check in checks:
-            _advise(check)
+            _advise(check, home)
     return 1 if has_problem else 0
 
 
-def _advise(check: Check) -> None:
+def _advise(check: Check, home: str | None) -> None:
     if check.advice:
-        complain(f"{check.health} with {check.name}: {check.advice}")
+        complain(f"{check.health} with {check.name}: {with_home(check.advice, home)}")

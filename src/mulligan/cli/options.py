@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
+from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
+from mulligan.errors import MulliganError
 from mulligan.service.home import find_home
 from mulligan.service.verbs import Service
+
+# Commands that look at no run.
+_WITHOUT_HOME = frozenset({"validate", "graph", "convert", "schema", "demo"})
 
 RunId = Annotated[int, Argument(metavar="RUN", help="The number of a run: see `mulligan list`.")]
 StepName = Annotated[str, Argument(metavar="STEP", help="The name of a step.")]
@@ -35,10 +41,18 @@ Follow = Annotated[
 
 @contextmanager
 def service_at(home: str | None, by: str = "") -> Iterator[Service]:
-    """The verbs over a home, in somebody's name, closed in the end."""
-    service = Service(find_home(home), by)
+    """The verbs over a home, in somebody's name, closed in the end. The hints of their refusals name that home, too."""
+    found = find_home(home)
+    service = Service(found, by)
     try:
         yield service
+    except MulliganError as error:
+        error.hint = with_home(error.hint, home)
+        raise
+    except OSError as error:
+        if not found.holds(error.filename):
+            raise
+        raise found.trouble(error) from error
     finally:
         service.close()
 
@@ -46,3 +60,13 @@ def service_at(home: str | None, by: str = "") -> Iterator[Service]:
 def where(home: str | None) -> str:
     """What a command that we propose needs beside its words, to find the same runs."""
     return f" --home {shlex.quote(home)}" if home else ""
+
+
+def with_home(text: str, home: str | None) -> str:
+    """A text of ours with `--home DIR` in each command that it proposes, so that it finds the same runs as we did."""
+    if not home:
+        return text
+    verbs = "|".join(sorted(COMMANDS.keys() - _WITHOUT_HOME))
+    # Up to what follows the command in its sentence.
+    command = rf"\bmulligan (?:{verbs})\b(?:[^;,()`\n]*[^;,()`\s])?"
+    return re.sub(command, lambda found: found[0] if "--home" in found[0] else found[0] + where(home), text)

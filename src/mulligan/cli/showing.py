@@ -51,7 +51,7 @@ def show_run(
     if attempts:
         show_attempts(one for step in tried.values() for one in step)
         return
-    show_table(("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", ""), [*_rows(found, 0)])
+    show_table(("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", ""), [*_rows(found, 0, where(home))])
     for name, value in found["outputs"].items():
         show(f"output {name}: {in_words(value) or cut(json.dumps(value), 200)}")
     for hint in _hints(found, where(home)):
@@ -89,7 +89,7 @@ def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [("end", end)] if end is not None and (end["attempts"] or end["failure"]) else []
 
 
-def _rows(run: dict[str, Any], depth: int) -> Iterator[tuple[str, ...]]:
+def _rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ...]]:
     """The steps of a run, and below each the runs that it called, with their steps."""
     children: dict[int, dict[str, Any]] = {child["run_id"]: child for child in run["children"]}
     for name, step in (*run["steps"].items(), *_end(run)):
@@ -98,9 +98,10 @@ def _rows(run: dict[str, Any], depth: int) -> Iterator[tuple[str, ...]]:
         for child in called:
             if child["steps"] is not None:
                 yield _child_row(child, depth + 1)
-                yield from _rows(child, depth + 2)
+                yield from _rows(child, depth + 2, place)
         if closed := sum(child["steps"] is None for child in called):
-            yield f"{_INDENT * (depth + 1)}{counted(closed, 'more run')}", "", "", "", "", "", "mulligan list --all"
+            more = f"{_INDENT * (depth + 1)}{counted(closed, 'more run')}"
+            yield more, "", "", "", "", "", f"mulligan list --all{place}"
 
 
 def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import msgspec
 
 from ..core.durations import duration
 from ..core.words import reason_of
-from ..errors import InputInvalid, StoreRefused
+from ..errors import HomeUnusable, InputInvalid
 from ..language.quantities import size
 from ..ports import Store
 from ..store import open_store
@@ -20,6 +21,7 @@ from ..worker.folders import Folders, make_private, write_side
 
 HOME = ".mulligan"
 DATABASE = "mulligan.db"
+_ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get the right to read and write this one"
 # How long a worker may be silent before others take its work. A shorter one would be missed by a machine that is busy.
 LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
 
@@ -34,7 +36,31 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def is_there(self) -> bool:
-        return bool(self.store_url) or (self.folder / DATABASE).exists()
+        """Whether anything was ever run. HomeUnusable where nobody can tell."""
+        if self.store_url:
+            return True
+        try:
+            os.stat(self.folder / DATABASE)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self.trouble(error) from error
+        return True
+
+    def trouble(self, error: OSError) -> HomeUnusable:
+        """What the system says of a file in the folder, in our words."""
+        if error.errno == errno.ENOTDIR:
+            what = f"'{self.folder}' is not a folder"
+        elif error.errno in (errno.EACCES, errno.EPERM):
+            what = f"you have no right to use '{error.filename or self.folder}'"
+        else:
+            what = f"'{error.filename or self.folder}' cannot be used: {reason_of(error)}"
+        return HomeUnusable(f"{what}, and the runs are kept in '{self.folder}'", hint=_ANOTHER_PLACE)
+
+    def holds(self, path: object) -> bool:
+        """Whether a path, as an OSError names it, is the folder or something in it."""
+        name = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
+        return bool(name) and Path(os.path.abspath(name)).is_relative_to(self.folder)
 
     @property
     def locks(self) -> Path:
@@ -85,15 +111,12 @@ def this_host() -> str:
 
 def _make(folder: Path) -> None:
     """The folder, for its owner alone: logs may say what others should not read, and belong in no repository."""
-    if folder.is_dir():
-        return
     try:
+        if os.path.isdir(folder):
+            return
         make_private(str(folder))
     except OSError as error:
-        raise StoreRefused(
-            f"'{folder}' cannot be made: {reason_of(error)}",
-            hint="choose another place with --home DIR or MULLIGAN_HOME",
-        ) from error
+        raise HomeUnusable(f"'{folder}' cannot be made: {reason_of(error)}", hint=_ANOTHER_PLACE) from error
     try:
         write_side(str(folder / ".gitignore"), "*\n")
     except OSError:

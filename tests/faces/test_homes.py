@@ -1,0 +1,118 @@
+"""`--home`: commands that are proposed name it, and one that cannot be used is told as that."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mulligan.cli.options import service_at, with_home
+from mulligan.errors import HomeUnusable
+
+from .commands import Said, mulligan, workflow
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+FAILED = "name: failed\nsteps:\n  - {step: a, shell: 'exit 1'}\n"
+PARKED = "name: parked\nsteps:\n  - {step: a, shell: 'exit 1', triage: true}\n"
+HOME = "my runs"
+
+
+def proposed(said: Said) -> list[str]:
+    """The commands in what was said."""
+    return re.findall(r"mulligan [a-z]+\b[^;,)`\n#]*", said.out + said.err)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cancel", 1),  # a failed run
+        ("pause", 1),
+        ("resume", 1),
+        ("show", 1),
+        ("logs", 1, "b"),
+        ("show", 9),
+        ("retry", 2),  # one that waits for a person
+        ("approve", 2, "a"),
+        ("show", 2),
+        ("explain", 2),
+        ("pending",),
+        ("list",),
+        ("items", 1, "a"),
+    ],
+    ids=lambda words: " ".join(map(str, words)),
+)
+def test_every_command_that_is_proposed_finds_the_same_runs(words: tuple[object, ...]) -> None:
+    mulligan("run", workflow(FAILED), "--home", HOME)
+    mulligan("run", workflow(PARKED), "--home", HOME)
+
+    found = proposed(mulligan(*words, "--home", HOME))
+
+    assert [command for command in found if "--home 'my runs'" not in command] == []
+
+
+def test_a_run_proposes_commands_that_find_it() -> None:
+    found = proposed(mulligan("run", workflow(FAILED), "--home", HOME))
+
+    assert [command.strip() for command in found] == [
+        "mulligan logs 1 a --home 'my runs'",
+        "mulligan retry 1 --home 'my runs'",
+        "mulligan explain 1 --home 'my runs'",
+    ]
+
+
+def test_a_home_that_was_not_given_on_the_command_line_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MULLIGAN_HOME", HOME)
+    mulligan("run", workflow(FAILED))
+
+    assert proposed(mulligan("cancel", 1)) == ["mulligan retry 1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("do: mulligan retry 1", "do: mulligan retry 1 --home h"),
+        ("if so: mulligan resume 1; else: mulligan cancel 1 --now", None),
+        ("see `mulligan breakers`", "see `mulligan breakers --home h`"),
+        ("mulligan retry 1 --home h", "mulligan retry 1 --home h"),
+        ("what is wrong: mulligan validate 'a.yaml'", "what is wrong: mulligan validate 'a.yaml'"),
+        ("mulligan is up", "mulligan is up"),
+        ("nothing to type", "nothing to type"),
+    ],
+)
+def test_commands_in_a_sentence_get_the_home(text: str, expected: str | None) -> None:
+    both = "if so: mulligan resume 1 --home h; else: mulligan cancel 1 --now --home h"
+
+    assert with_home(text, "h") == (expected or both)
+    assert with_home(text, None) == text
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("show", 1), ("retry", 1), ("pending",), ("gc",), ("stats",), ("breakers",), ("logs", 1, "a")]
+)
+@pytest.mark.parametrize("home", ["file", "file/below", "loop", "n" * 300])
+def test_a_home_that_cannot_be_used_is_told_as_that_with_what_to_do(home: str, words: tuple[object, ...]) -> None:
+    Path("file").write_text("no folder")
+    Path("loop").symlink_to("loop")
+
+    said = mulligan(*words, "--home", home)
+
+    assert said.code == 1
+    assert said.err.startswith("error[home.unusable]: ")
+    assert "choose another place with --home DIR or MULLIGAN_HOME" in said.err
+
+
+def test_whatever_in_a_home_may_not_be_read_is_told_with_the_home() -> None:
+    secret = Path(HOME).absolute() / "runs" / "1" / "logs" / "a#1.out"
+
+    with pytest.raises(HomeUnusable) as caught, service_at(HOME):
+        raise PermissionError(13, "Permission denied", str(secret))
+
+    home = Path(HOME).absolute()
+    assert caught.value.message == f"you have no right to use '{secret}', and the runs are kept in '{home}'"
+
+
+def test_what_is_no_file_of_the_home_is_told_as_it_is() -> None:
+    with pytest.raises(PermissionError), service_at(HOME):
+        raise PermissionError(13, "Permission denied", "/elsewhere")
