@@ -1,7 +1,8 @@
 """Inputs that nobody in their right mind would write, by the million: each is taken, or refused in words.
 
 - `targets`: what is fuzzed, by name: a function from bytes to None each, that raises where something is wrong. They
-  are in `reading` (files), `texts` (short texts), `shells` (programs that meet values) and `records` (what we write).
+  are in `reading` (files), `texts` (short texts), `shells` (programs that meet values), `paths` (paths that values
+  take part in) and `records` (what we write).
 - `sentences`: what a refusal must be.
 - `seeds`, `samples`: what to begin with: the examples, the pages and the refusals of the tests; and short ones.
 - `mutation`: one change after the other, from a number of chance.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from . import reading, records, samples, seeds, shells, texts
+from . import paths, reading, records, samples, seeds, shells, texts
 
 Run = Callable[[bytes], None]
 Seeds = Callable[[], Sequence[bytes]]
@@ -68,6 +68,7 @@ _ALL = [
         share=3,
     ),
     Target("sql", shells.sql, lambda: [bytes([place, 2, 1]) for place in range(len(shells.PLACES))]),
+    Target("path", paths.path, paths.seeds, paths.WORDS, share=2),
     Target(
         "query",
         texts.query,

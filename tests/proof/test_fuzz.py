@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from mulligan.core.tasks import Task
+from mulligan.worker.folders import Folders
+from proof.fuzz import paths
 from proof.fuzz.bombs import BOMBS, Bomb, judged
 from proof.fuzz.mutation import mutated
 from proof.fuzz.sentences import Wrong
@@ -18,7 +22,7 @@ from proof.fuzz.watching import Watch
 
 FOUND = sorted((Path(__file__).parent / "found").iterdir())
 # Of each target: what is dear to try is tried less.
-INPUTS = {"shell": 12, "template": 20, "expression": 25, "pattern": 25, "includes": 15, "command_line": 25}
+INPUTS = {"shell": 12, "template": 20, "expression": 25, "pattern": 25, "includes": 15, "command_line": 25, "path": 40}
 INPUTS_MAX = 80
 
 
@@ -58,6 +62,37 @@ def test_an_input_that_takes_too_long_is_found() -> None:
 
     with pytest.raises(Wrong, match="it takes too long"):
         Watch(Target("hanging", hangs, list), seconds_max=0.01)(b"")
+
+
+def bare_links(told: Task, folders: Folders) -> None:
+    """Links to logs wherever a value leads, in the place of any other link."""
+    for path in told.logs.values():
+        place = os.path.join(told.home, path)
+        with suppress(OSError, ValueError):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            if os.path.islink(place):
+                os.unlink(place)
+            os.symlink(folders.logs(1, "a", 1).out, place)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\x00../x",
+        b"\x01/outside/new",
+        b"\x00planted/new",
+        b"\x00planted",
+        b"\x01../../new",
+        b"\x05planted",
+        b"\x05../..",
+        b"\x05/outside/sub",
+    ],
+)
+def test_a_value_that_leads_out_of_its_folder_is_found_where_nobody_guards_it(value: bytes) -> None:
+    with pytest.raises(Wrong):
+        paths.path(value, check=lambda told, folders: None, link=bare_links)
+
+    paths.path(value)
 
 
 def test_an_input_that_is_executed_is_found() -> None:
