@@ -13,9 +13,10 @@ from mulligan.errors import ArtifactDamaged
 from mulligan.service.report.tails import tail
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.worker import outputs
-from mulligan.worker.folders import Folders, file_name, opened, write_side
+from mulligan.worker.folders import Folders, file_name, opened, remove_folder, write_side
 
 from ..worker.work import Work
+from .outside import Outside
 
 VICTIM = "what is nobody's to read or write"
 
@@ -112,6 +113,28 @@ def test_a_step_that_leaves_links_in_the_place_of_side_files_harms_no_file_and_n
     later = [work.run_shell("cat", stdin=f"told {number}") for number in range(3)]
 
     assert [done.output for done in later] == ["told 0", "told 1", "told 2"]
+    assert victim.read_text() == VICTIM
+
+
+def test_a_report_that_nobody_named_goes_through_no_link_that_a_step_left(outside: Outside, victim: Path) -> None:
+    outside.ran(f"steps: [{{step: a, shell: ln -s {victim} mulligan-report-1.html}}]")
+
+    unnamed = outside.run("report", 1)
+    named = outside.run("report", 1, "-o", "other.html")
+
+    assert (unnamed.returncode, named.returncode) == (2, 0)
+    assert b"error[file.unwritable]: 'mulligan-report-1.html' is a link" in unnamed.stderr
+    assert victim.read_text() == VICTIM
+
+
+def test_a_link_in_the_place_of_a_dead_workers_folder_goes_and_what_it_leads_to_stays(
+    tmp_path: Path, victim: Path
+) -> None:
+    (tmp_path / "worker").symlink_to(victim.parent)
+
+    remove_folder(str(tmp_path / "worker"))
+
+    assert not os.path.lexists(tmp_path / "worker")
     assert victim.read_text() == VICTIM
 
 

@@ -30,7 +30,8 @@ def convert(
     """
     if out is not None and out.resolve() == file.resolve():
         raise UsageRefused(f"'{out}' is the file itself", hint="name another one for what is written")
-    if out is not None and out.is_file() and not force:
+    is_there = out is not None and (out.is_file() or (out.is_symlink() and not out.exists()))
+    if is_there and not force:
         raise UsageRefused(f"'{out}' is there already, and may be more than a conversion by now", hint="say --force")
     found = converted(file, named=system)
     _tell(file, found, as_json=as_json)

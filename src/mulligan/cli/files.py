@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -28,17 +29,21 @@ def read_file(path: Path) -> bytes:
         raise FileUnreadable(f"'{path}' cannot be read: {_reason(error)}") from error
 
 
-def write_file(path: Path, data: bytes, *, is_private: bool = False) -> None:
-    """Put `data` into the file, or refuse. A new one is for its owner alone where it `is_private`."""
+def write_file(path: Path, data: bytes, *, is_private: bool = False, follows: bool = True) -> None:
+    """Put `data` into the file, or refuse. A new one is for its owner alone where it `is_private`.
+
+    `follows`: also where a link leads. That is for names that somebody has typed: another may have been put there.
+    """
+    mode, more = 0o600 if is_private else 0o666, 0 if follows else os.O_NOFOLLOW
     try:
-        with open(path, "wb", opener=_private if is_private else None) as file:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags | more, mode)) as file:
             file.write(data)
     except OSError as error:
+        if error.errno == errno.ELOOP and not follows:
+            raise FileUnwritable(
+                f"'{path}' is a link, and is left as it is", hint="name a file with -o FILE"
+            ) from error
         raise FileUnwritable(f"'{path}' cannot be written: {_reason(error)}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _reason(error: OSError) -> str:

@@ -41,5 +41,5 @@ def report(
         return
     file = Path(out or f"mulligan-report-{run}.html")
     # It has outputs and logs in it: who may read it, its owner says.
-    write_file(file, data, is_private=True)
+    write_file(file, data, is_private=True, follows=bool(out))
     complain(f"wrote {file}")
