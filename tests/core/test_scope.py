@@ -317,6 +317,9 @@ def test_an_attempt_is_given_the_values_of_its_action_its_environment_its_folder
         "env.N": "n=7",
         "cwd": "/srv/7",
         "logs.stdout": "out-7",
+        # What the paths must stay in.
+        "folder.cwd": "/srv/",
+        "folder.logs.stdout": "",
     }
 
 

@@ -89,6 +89,13 @@ def test_a_map_runs_over_a_file(file: str, capture: str) -> None:
     assert found.map.lister.capture == capture
 
 
+def test_a_file_with_a_value_in_its_path_is_known_as_a_path() -> None:
+    found = step("map: {over: {file: 'lists/${run.id}'}}\ndo: make")
+
+    assert found.map and found.map.lister and found.map.lister.action
+    assert found.map.lister.action.paths == {"_items_file": "_items_file"}
+
+
 def test_retry_timeout_and_resources_of_a_map_are_those_of_its_commands() -> None:
     found = step(
         """

@@ -16,7 +16,7 @@ from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.values import value_expression
 
-_PATHS = {"_items_file": "_items_file"}
+_ITEMS_FILE = "_items_file"
 _AS_THEY_ARE = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
 
 
@@ -67,7 +67,9 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
     if not isinstance(file, Scalar) or not file.is_text:
         raise scope.source.refuse("type", "'file' is a text, the path of a file", node.key("file"))
     # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
-    action = Action("shell", {"text": 'cat -- "$_items_file"'}, {"_items_file": path_template(file, scope)}, _PATHS)
+    path = path_template(file, scope)
+    paths = {_ITEMS_FILE: _ITEMS_FILE} if path.reads else {}
+    action = Action("shell", {"text": f'cat -- "${_ITEMS_FILE}"'}, {_ITEMS_FILE: path}, paths)
     capture: Capture = "json" if file.text.endswith(".json") else "lines"
     return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
 
