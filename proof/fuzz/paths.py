@@ -92,7 +92,12 @@ class _Ground:
         self.run = os.path.join(top, *["deep"] * _DEPTH, "run")
         self.folders = Folders(Path(top, "home"))
         self.outside = os.path.join(top, "outside")
-        for folder in (f"{self.run}/logs", f"{self.run}/sub", f"{self.outside}/sub", f"{top}/home/runs/1/logs"):
+        for folder in (
+            f"{self.run}/logs",
+            f"{self.run}/sub",
+            f"{self.outside}/sub",
+            f"{self.folders.home}/runs/1/logs",
+        ):
             os.makedirs(folder)
         logs = self.folders.logs(1, "a", 1)
         for name in (*logs, f"{self.outside}/file", f"{self.run}/logs/file", f"{self.run}/file"):
@@ -115,7 +120,7 @@ class _Ground:
         for one, was in self.before.items():
             require(after.get(one) == was or one == self.own, f"'{one}' was there, and is another")
         for one in after.keys() - self.before.keys():
-            is_inside = one.startswith(f"{root}/") or one.startswith(f"{self.top}/home/runs/1/output")
+            is_inside = one.startswith(f"{root}/") or one.startswith(self.folders.outputs(1))
             require(is_inside, f"'{one}' is new, and not below '{root}'")
 
     def clear(self) -> None:
