@@ -115,6 +115,15 @@ def test_no_log_is_linked_among_the_files_of_the_runs(work: Work, value: str) ->
     assert (work.home / "runs/7/output/a.log").read_text() == "kept\n"
 
 
+def test_the_author_may_have_logs_linked_in_the_home(work: Work) -> None:
+    done = work.run_shell(
+        "echo out", logs={"stdout": f"{work.home}/links/7"}, folders={"logs.stdout": f"{work.home}/links/"}
+    )
+
+    assert (done.outcome.exit_code, done.outcome.log_warning) == (0, "")
+    assert (work.home / "links" / "7").read_text() == "out\n"
+
+
 ANYWHERE = """
 name: anywhere
 inputs: {dir: {type: string}}
@@ -218,7 +227,7 @@ def test_a_step_that_plants_a_link_while_it_runs_leads_its_log_nowhere_else(work
     )
 
     assert done.outcome.exit_code == 0
-    assert "leads out of" in done.outcome.log_warning
+    assert "it leads out" in done.outcome.log_warning
     assert content(elsewhere) == before
 
 

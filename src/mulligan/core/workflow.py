@@ -80,6 +80,8 @@ class Action(_Frozen):
 
 # Actions that the engine itself carries out: no worker is leased for them.
 ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
+# The variable in which the lister of a map finds the file to read: `over: {file: …}`.
+ITEMS_FILE = "_items_file"
 # The action that is told what came before it.
 AGENT = "agent"
 

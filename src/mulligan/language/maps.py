@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import Action, Capture, Command, Expression, Map
+from mulligan.core.workflow import ITEMS_FILE, Action, Capture, Command, Expression, Map
 from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
 from mulligan.language.keys import MAP, SORT
@@ -16,7 +16,6 @@ from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.values import value_expression
 
-_ITEMS_FILE = "_items_file"
 _AS_THEY_ARE = ("max_parallel", "offset", "max_items", "on_item_failure", "max_failures", "failure_threshold")
 
 
@@ -68,8 +67,8 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
         raise scope.source.refuse("type", "'file' is a text, the path of a file", node.key("file"))
     # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
     path = path_template(file, scope)
-    paths = {_ITEMS_FILE: _ITEMS_FILE} if path.reads else {}
-    action = Action("shell", {"text": f'cat -- "${_ITEMS_FILE}"'}, {_ITEMS_FILE: path}, paths)
+    paths = {ITEMS_FILE: ITEMS_FILE} if path.reads else {}
+    action = Action("shell", {"text": f'cat -- "${ITEMS_FILE}"'}, {ITEMS_FILE: path}, paths)
     capture: Capture = "json" if file.text.endswith(".json") else "lines"
     return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
 

@@ -12,12 +12,14 @@ from contextlib import contextmanager
 
 from ..core.paths import Path, fault_of
 from ..core.tasks import Task
+from ..core.workflow import ITEMS_FILE
 from ..errors import InputInvalid
 from ..language.shell import environment_value
 from .environment import folder_of
 from .folders import Folders
 
-_HINT = "a value stays below the folder that is written before it; where it may name any path, say so: ${any_path(…)}"
+# For a path that begins with its value: behind a folder a value is no path of its own.
+_HINT = "to let this value name any path, write ${any_path(…)} around it in the file"
 # Of the addresses of databases: those that are files.
 _FILE_SCHEMES = ("sqlite:///", "duckdb:///")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -44,11 +46,13 @@ def check_paths(task: Task, folders: Folders) -> None:
 def log_folder(name: str, path: Path, task: Task, folders: Folders) -> tuple[str, str]:
     """Where the folder of a link to a log really is, below which folder. LeadsOut where no link may be.
 
-    Neither may it be among our own files, which a value could name as well.
+    Neither may a value lead it to our own files, which are often below the folder of the run.
     """
     outputs = folders.outputs(task.run_id)
     root, real = _real(name, path, task.home or "/", (outputs,), is_link=True)
-    if _is_inside(real, os.path.realpath(folders.home)) and not _is_inside(real, os.path.realpath(outputs)):
+    home = os.path.realpath(folders.home)
+    is_led_home = _is_inside(real, home) and not _is_inside(root, home)
+    if is_led_home and not _is_inside(real, os.path.realpath(outputs)):
         raise LeadsOut(f"'{name}' is '{path.shown}', and that is in '{folders.home}', where the runs are kept")
     return root, real
 
@@ -62,24 +66,28 @@ def _check_parameter(name: str, folder: str, task: Task, folders: Folders) -> No
     if task.kind == "sql" and not scheme:
         return  # the address of a server, or one that is a value as a whole
     path = Path(value[len(scheme) :], folder[len(scheme) :])
-    _real(name, path, folder_of(task), (task.home or "/", folders.home))
+    label = "file" if name == ITEMS_FILE else name
+    _real(label, path, folder_of(task), (task.home or "/", folders.home), hint="" if scheme else _HINT)
 
 
-def _real(name: str, path: Path, start: str, also: Iterable[str] = (), *, is_link: bool = False) -> tuple[str, str]:
+def _real(
+    name: str, path: Path, start: str, also: Iterable[str] = (), *, is_link: bool = False, hint: str = _HINT
+) -> tuple[str, str]:
     """Where the path really leads (of a link: where its folder is), and below which folder that is.
 
     `start` is what the path is relative to. A path that begins with its value may also name something in `also`.
     """
+    folder = _joined(start, path.folder)
     fault = fault_of(path)
-    if fault:
-        raise LeadsOut(f"'{name}' is '{path.shown}': {fault}", hint=_HINT)
-    roots = [_joined(start, path.folder), *(() if path.folder else also)]
-    whole = _joined(start, path.text)
-    real = os.path.realpath(os.path.dirname(whole) if is_link else whole)
-    for root in map(os.path.realpath, roots):
-        if _is_inside(real, root):
-            return root, real
-    raise LeadsOut(f"'{name}' is '{path.shown}', which leads out of '{roots[0]}'", hint=_HINT)
+    if not fault:
+        whole = _joined(start, path.text)
+        real = os.path.realpath(os.path.dirname(whole) if is_link else whole)
+        for root in map(os.path.realpath, (folder, *(() if path.folder else also))):
+            if _is_inside(real, root):
+                return root, real
+        fault = "it leads out"
+    below = folder.rstrip("/") or "/"
+    raise LeadsOut(f"'{name}' is '{path.shown}', and must stay in '{below}': {fault}", hint="" if path.folder else hint)
 
 
 def _joined(start: str, path: str) -> str:
