@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mulligan import StepError
-from mulligan.cli.main import in_order
+from mulligan.cli.dispatch import in_order
 from mulligan.cli.run import given_inputs
 from mulligan.core.durations import duration, moment, wait_seconds
 from mulligan.core.searching import is_found

@@ -12,7 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mulligan.cli.main import exit_code
+from mulligan.cli.dispatch import exit_code
 
 SRC = Path(__file__).parent.parent.parent / "src"
 

@@ -103,7 +103,7 @@ def test_a_run_of_ours_pays_for_no_reader_of_others(tmp_path: Path) -> None:
     (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
     program = (
         "import sys\n"
-        "from mulligan.cli.main import exit_code\n"
+        "from mulligan.cli.dispatch import exit_code\n"
         "assert exit_code(['run', 'flow.yaml']) == 0\n"
         "print(*[name for name in sys.modules if name.startswith('mulligan.formats.')], 'jinja2' in sys.modules)\n"
     )

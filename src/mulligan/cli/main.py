@@ -1,29 +1,62 @@
-"""`mulligan`: from the words of a command line to its exit code."""
+"""`mulligan`: the entry point.
+
+It imports nothing of ours before it handles signals: loading a command takes 0.1 s and more, and Ctrl-C in that time
+must not show a traceback.
+"""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import atexit
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import import_module
-from typing import NoReturn
 
-from mulligan.cli import lean as lean
-from mulligan.cli.commands import COMMANDS, load
-from mulligan.cli.parameters import arguments
-from mulligan.cli.terminal import exit_code_of
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Only for the type checker: `typing` takes as long to load as all of this file.
+    from typing import NoReturn
+
+# As `mulligan.cli.terminal` has it, which is not loaded yet.
+INTERRUPTED = 130
+SIGNALS = (_signal.SIGINT, _signal.SIGTERM)
 
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
+    _on_signals(_end)
     # Thousands of objects are made until a command is there, and none of them is garbage.
     gc.disable()
     _open_what_is_closed()
     _let_the_owner_in()
-    leave(exit_code(sys.argv[1:]))
+    leave(import_module("mulligan.cli.dispatch").exit_code(sys.argv[1:], RaisedInterrupts))
+
+
+class RaisedInterrupts:
+    """While it lasts, Ctrl-C and SIGTERM raise KeyboardInterrupt; before and after, they end the process at once."""
+
+    def __enter__(self) -> None:
+        _on_signals(_signal.default_int_handler)
+
+    def __exit__(self, *_: object) -> None:
+        _on_signals(_end)
+
+
+def _on_signals(handler: object) -> None:
+    for number in SIGNALS:
+        # Whoever started us may want them ignored: `nohup`, a shell that runs us in the background.
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, handler)
+
+
+def _end(*_: object) -> NoReturn:
+    """Nothing has begun yet, or everything is done: nothing is left to tidy up."""
+    try:
+        os.write(2, b"interrupted\n")
+    except OSError:
+        pass
+    os._exit(INTERRUPTED)
 
 
 def _open_what_is_closed() -> None:
@@ -38,30 +71,6 @@ def _open_what_is_closed() -> None:
 def _let_the_owner_in() -> None:
     """A mask that takes the owner's own rights away would keep us, and our steps, from what we have just written."""
     os.umask(os.umask(0o077) & 0o077)
-
-
-def exit_code(words: Sequence[str]) -> int:
-    """The exit code of a command line."""
-    return exit_code_of(partial(_answer, words))
-
-
-def _answer(words: Sequence[str]) -> object:
-    """What a command line gives: one in order is called at once, any other is Typer's."""
-    call = in_order(words)
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()
-    return call() if call is not None else import_module("mulligan.cli.parser").exit_code(words)
-
-
-def in_order(words: Sequence[str]) -> Callable[[], object] | None:
-    """The command to call, where all its words are in order."""
-    # The shell asks for completions in this variable, whatever the words are.
-    if not words or words[0] not in COMMANDS or "_MULLIGAN_COMPLETE" in os.environ:
-        return None
-    command = load(words[0])
-    given = arguments(command, words[1:])
-    return None if given is None else partial(command, **given)
 
 
 def leave(code: int) -> NoReturn:

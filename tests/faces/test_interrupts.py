@@ -1,0 +1,77 @@
+"""Ctrl-C and SIGTERM before a command has begun and after it is done: the exit code is 130, and nobody sees a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+# Sends the signal to itself when a module is about to be loaded, and then runs the command line.
+AT_IMPORT = """
+import os, sys
+class Trap:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            os.kill(os.getpid(), NUMBER)
+MODULE, NUMBER = sys.argv[1], int(sys.argv[2])
+sys.meta_path.insert(0, Trap())
+from mulligan.cli.main import main
+del sys.argv[1:3]
+main()
+"""
+# Sends it when the command is done and the process is about to end.
+AT_EXIT = """
+import atexit, os, sys
+atexit.register(os.kill, os.getpid(), int(sys.argv[1]))
+from mulligan.cli.main import main
+del sys.argv[1]
+main()
+"""
+# In the order in which `mulligan run` loads them: before a command is known, while it is loaded, while it runs.
+MODULES = [
+    "mulligan.cli.dispatch",
+    "msgspec",
+    "mulligan.cli.terminal",
+    "mulligan.cli.run",
+    "apsw",
+    "mulligan.service.driver",
+]
+
+
+def ran(program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [*((module, signal.SIGINT) for module in MODULES), *((module, signal.SIGTERM) for module in MODULES[1::3])],
+)
+def test_a_signal_while_the_program_is_loaded_ends_it_with_130(
+    module: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "flow.yaml").write_text("steps:\n  - {step: a, shell: echo}\n")
+
+    done = ran(AT_IMPORT, module, str(int(number)), "run", "flow.yaml", cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_signal_when_the_command_is_done_ends_it_with_130(tmp_path: Path) -> None:
+    done = ran(AT_EXIT, str(int(signal.SIGINT)), "list", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "interrupted")
+
+
+def test_a_signal_that_the_caller_wants_ignored_stays_ignored(tmp_path: Path) -> None:
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{AT_IMPORT}"
+
+    done = ran(ignoring, "msgspec", str(int(signal.SIGINT)), "--version", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
