@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM before a command has begun and after it is done: the exit code is 130, and nobody sees a traceback."""
+"""Ctrl-C and SIGTERM before a command has begun and after it is done: exit code 130, and no traceback."""
 
 from __future__ import annotations
 

@@ -107,6 +107,20 @@ def test_a_run_is_paused_from_another_terminal_and_its_process_ends_when_what_ru
     assert not Path("trace").exists()
 
 
+def test_the_process_of_a_paused_run_does_not_wait_for_timers():
+    waiting = HELD.replace("end:", "  - {step: later, wait: 5m}\nend:")
+    os.mkfifo("up")
+    os.mkfifo("down")
+    with driven(waiting) as child:
+        Path("up").read_text()
+        mulligan("pause", 1)
+        Path("down").write_text("go\n")
+        child.communicate(timeout=60)
+
+    assert child.returncode == 4
+    assert mulligan("show", 1, "--json").json["steps"]["later"]["status"] == "running"
+
+
 def test_the_logs_of_a_running_attempt_can_be_read_while_it_runs():
     with holding():
         # A short attempt's logs get their names when it ends, a longer one's after a moment.

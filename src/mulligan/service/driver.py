@@ -269,8 +269,12 @@ class Driver:
         """Whether only a person can move the run on: nothing runs, and no timer is due soon."""
         if not self.engine.is_idle or not self._is_time_to_look():
             return False
-        if not any(self._waits_for_people(drive) for drive in self.engine.drives.values()):
+        drives = self.engine.drives.values()
+        if not any(self._waits_for_people(drive) for drive in drives):
             return False
+        if all(drive.is_paused for drive in drives):
+            # A timer takes effect when the pause is lifted, so it is not waited for.
+            return True
         due = self.store.next_due(run_id)
         return due is None or (due - datetime.now(UTC)).total_seconds() > wait_seconds
 
