@@ -21,6 +21,7 @@
       StoreUnavailable                  store.unavailable        503   1   it may come back: wait, or say so
       StoreRefused                      store.refused            500   1   it cannot be used as it is
         HomeUnusable                    home.unusable            500   1   nor can the folder of the runs
+      HomeMoved                         home.moved               410   1   while a process of ours used it
       ArtifactGone                      artifact.gone            410   1   somebody has removed what a run refers to
       ArtifactDamaged                   artifact.damaged         500   1   it is not what was kept
       CodecError                        codec                    500   1   an event that cannot be read
@@ -257,6 +258,13 @@ class HomeUnusable(StoreRefused):
     """The folder in which runs are kept may not be read or written, or is no folder."""
 
     code = "home.unusable"
+
+
+class HomeMoved(MulliganError):
+    """Somebody has moved, replaced or removed the home while this process drove runs in it."""
+
+    code = "home.moved"
+    http_status = 410
 
 
 class ArtifactGone(MulliganError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -26,6 +26,10 @@ from .core.snapshot import Row
 from .core.tasks import Task
 
 # -- workers ---------------------------------------------------------------------------------------------------------
+
+
+# What a worker's lock file proves of it: alive, dead, or nothing.
+LockState = Literal["held", "free", "unknown"]
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -264,6 +268,10 @@ class Store(Protocol):
     artifacts: Artifacts
 
     def close(self) -> None: ...
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its file is still where it was opened. False if somebody has moved, replaced or removed it."""
 
     # -- workers
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core import effects
-from mulligan.engine import drive, engine, rescue
+from mulligan.engine import drive, engine
 from mulligan.engine.at_work import AtWork
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
@@ -366,17 +366,17 @@ def _(real: Any) -> Any:
     return wait
 
 
-@defect(rescue, "_may_be_buried")
+@defect(process, "bury_the_dead")
 def _(real: Any) -> Any:
     """the dead are not buried"""
-    return lambda store, worker, *, is_dead, can_see: False
+    return lambda store, look, end_leftovers: []
 
 
 @defect(process, "bury_the_dead")
 def _(real: Any) -> Any:
     """who is buried leaves its tasks running"""
 
-    def bury_the_dead(store: Any, host: str, is_free: Any, end_leftovers: Any, is_there: Any) -> Any:
-        return real(store, host, is_free, lambda name: None, is_there)
+    def bury_the_dead(store: Any, look: Any, end_leftovers: Any) -> Any:
+        return real(store, look, lambda name: None)
 
     return bury_the_dead

@@ -14,7 +14,7 @@ import pytest
 
 from mulligan.core.reports import LeaseExpired
 from mulligan.worker.hands import kill_leftovers
-from mulligan.worker.lock import hold, is_free
+from mulligan.worker.lock import hold, look
 from mulligan.worker.supervision import Supervision
 
 from .test_ends import ESCAPES, LONG, escape
@@ -92,12 +92,12 @@ def test_after_kill_9_of_the_worker_nothing_of_it_lives_and_its_lock_is_free(sta
     other = start(how)
 
     with watched(*other.pids) as are_dead, watched(other.supervisor) as is_supervisor_gone:
-        was_free = is_free(other.lock)
+        was_free = (look(other.lock) == "free")
         other.kill()
 
         assert are_dead()
         assert is_supervisor_gone()
-        assert (was_free, is_free(other.lock)) == (False, True)
+        assert (was_free, (look(other.lock) == "free")) == (False, True)
 
 
 def test_the_lock_is_held_until_the_last_process_is_dead(start: Start) -> None:
@@ -107,11 +107,11 @@ def test_the_lock_is_held_until_the_last_process_is_dead(start: Start) -> None:
         subprocess.run(["kill", "-STOP", str(other.supervisor)], check=True)
         other.kill()
 
-        assert (is_free(other.lock), [is_alive(pid) for pid in other.pids]) == (False, [True] * 3)
+        assert ((look(other.lock) == "free"), [is_alive(pid) for pid in other.pids]) == (False, [True] * 3)
 
         subprocess.run(["kill", "-CONT", str(other.supervisor)], check=True)
         assert is_supervisor_gone()
-        assert (is_free(other.lock), [is_alive(pid) for pid in other.pids]) == (True, [False] * 3)
+        assert ((look(other.lock) == "free"), [is_alive(pid) for pid in other.pids]) == (True, [False] * 3)
 
 
 def test_whoever_reads_what_a_worker_says_does_not_wait_for_its_supervisor(start: Start) -> None:

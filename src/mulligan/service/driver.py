@@ -25,17 +25,18 @@ from ..engine.drive import Drive
 from ..engine.engine import Buried, Engine
 from ..engine.rescue import bury_the_dead
 from ..engine.watching import Unwatched, Watcher
-from ..errors import MulliganError, StoreUnavailable
+from ..errors import HomeMoved, MulliganError, StoreUnavailable
 from ..language.expressions import Cel
 from ..ports import Store, WorkerRecord
 from ..store.clock import SystemClock
 from ..worker import lock
 from ..worker.cgroups import memory_limit
-from ..worker.folders import remove_folder
+from ..worker.folders import Folders, remove_folder
 from ..worker.hands import LocalHands, kill_leftovers
 from ..worker.room import VISIBLE, visible_gpus
 from .held import held_up
 from .home import Home, log_bytes_max, this_host
+from .locks import Locks
 
 Ending = Literal["ended", "waiting", "interrupted"]
 
@@ -97,6 +98,8 @@ class Driver:
         self.interrupts = 0
         self.hands: LocalHands | None = None
         self.lock: lock.Lock | None = None
+        self._locks = Locks(home, is_shared=store.is_shared)
+        self._was_unproven = False
         self._beaten_at = 0.0
         self._idle_at = -IDLE_RUNS_SECONDS
         self._idle_before: int | None = None
@@ -183,13 +186,13 @@ class Driver:
         self.lock = None
 
     def rescue(self) -> None:
-        """Bury workers that died, and end and remove what they left on this host."""
-        for worker in bury_the_dead(self.store, self.host, lock.is_free, kill_leftovers):
+        """Bury workers that died, and end and remove what they left on this machine."""
+        for worker in bury_the_dead(self.store, self._locks.look_again, kill_leftovers):
             # What it had may be what we wait for: a run of ours, a breaker's probe.
             self.engine.call()
-            if worker.host == self.host:
-                Path(worker.lock).unlink(missing_ok=True)
-                remove_folder(self.home.folders.worker(worker.name))
+            if worker.lock:
+                Path(self._locks.path(worker)).unlink(missing_ok=True)
+            remove_folder(self.home.folders.worker(worker.name))
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
             self.engine.set_alone(next(others, None) is None)
@@ -290,6 +293,7 @@ class Driver:
 
     def _once(self, look: Callable[[], Ending | None] = lambda: None) -> Ending | None:
         """Once round the loop, and what is to be seen then. Nothing is, where the store had to be waited for."""
+        self._refuse_moved_home()
         try:
             self._beat()
             self.engine.tick(PATIENCE_SECONDS)
@@ -311,7 +315,17 @@ class Driver:
             self.engine.beat()
         self.rescue()
         if self._has_not_its_run():
+            self._tell_what_is_waited_for()
             self.engine.take_up(self._tree(self.engine.root_run_id or 0))
+
+    def _tell_what_is_waited_for(self) -> None:
+        unproven = self._locks.unproven
+        if unproven:
+            message = f"the lock file of worker '{unproven[0]}' is not in this home"
+            self.watcher.trouble(f"{message}; waiting {self.home.lease_seconds:g}s to be sure that it has ended")
+        elif self._was_unproven:
+            self.watcher.trouble("")
+        self._was_unproven = bool(unproven)
 
     def _say_alive(self) -> None:
         """What is given its grace needs its lease for so long."""
@@ -332,12 +346,37 @@ class Driver:
         root = self.engine.root_run_id
         return root is not None and root not in self.engine.drives
 
+    def _refuse_moved_home(self) -> None:
+        """End all that runs, and raise, where our home is no longer at its place: others may take up our runs there.
+
+        Asked in every round, so that nothing of ours runs any more when somebody goes on with them.
+        """
+        if self.lock is None or (self.lock.is_in_place and self.store.is_in_place):
+            return
+        if self.hands is not None:
+            self.hands.drop_all()
+        home, lock_path = self.home.folder, self.lock.moved_to
+        found = home if lock_path is None else lock_path.parent.parent
+        if found == home:
+            raise HomeMoved(
+                f"the home '{home}', or the database in it, was moved, replaced or removed while this process used it; "
+                "all that it ran was stopped",
+                hint="if it is at another place now, go on there: mulligan resume --home DIR",
+            )
+        remove_folder(Folders(found).worker(self.name))
+        raise HomeMoved(
+            f"the home '{home}' was moved to '{found}' while this process used it; all that it ran was stopped",
+            hint=f"to go on there: mulligan resume --home '{found}'",
+            moved_to=str(found),
+        )
+
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
         self.watcher.trouble(f"{error.message}; waiting for it")
         for seconds in _pauses():
             if self.interrupts:
                 return
+            self._refuse_moved_home()
             self.engine.wait(seconds)
             self.watcher.tick()
             try:
@@ -395,6 +434,7 @@ class Driver:
         self.hands.stop_all(CANCEL_GRACE_SECONDS)
         is_hurried = False
         while not self.engine.is_settled:
+            self._refuse_moved_home()
             if self.interrupts > 1 and not is_hurried:
                 self.hands.stop_all(0.0)
                 is_hurried = True

@@ -197,7 +197,7 @@ class _Collection:
         for name in sorted(names):
             path, lock_path = self._home.locks / name, self._home.locks / f"{name}.lock"
             is_young = any(self._is_young(_changed(one)) for one in (path, lock_path) if one.exists())
-            if not is_young and lock.is_free(str(lock_path)):
+            if not is_young and lock.look(str(lock_path)) != "held":
                 yield Garbage(name, _weight(path))
 
 

@@ -28,7 +28,6 @@ from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.usage import peaks
 from ..core.workflow import Workflow, encode, version
-from ..engine.rescue import is_seen
 from ..engine.watching import Watcher
 from ..errors import (
     InputInvalid,
@@ -47,10 +46,10 @@ from ..language import check_inputs, check_recorded_inputs, refuse_references
 from ..language.expressions import Cel
 from ..language.words import did_you_mean
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
-from ..worker.lock import is_free
 from ..worker.processes import is_running
 from .driver import Capacity, Driver
 from .home import Home, this_host
+from .locks import Locks
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_missing_files, refuse_missing_secrets
 from .reading import Reading, digest_of
@@ -341,7 +340,7 @@ class Service(Reading):
     def _take_its_turn(self, run_id: int, until: Callable[[], bool]) -> None:
         """Nobody drives the run: we do, without running anything, until it has answered or somebody else has it."""
         with self.driver(None) as driver:
-            driver.turn(run_id, lambda: until() or run_id not in driver.engine.drives)
+            driver.turn(run_id, lambda: until() or (run_id not in driver.engine.drives and self.is_driven(run_id)))
 
     # -- who drives a run --------------------------------------------------------------------------------------------
 
@@ -396,9 +395,12 @@ class Service(Reading):
         return found if found is not None and self._is_alive(found) else None
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
-        if is_seen(self.store, worker, this_host()):
-            return not is_free(worker.lock) and not _is_dying(worker)
-        return not worker.is_expired
+        locks = Locks(self.home, is_shared=self.store.is_shared)
+        state = locks.look(worker)
+        if state == "unknown" and (self.store.is_shared or not worker.lock):
+            return not worker.is_expired
+        # A lock that proves nothing: whoever takes the run up waits until its worker must have ended.
+        return state == "held" and not _is_dying(worker, locks)
 
 
 def _commands_running(state: State) -> int:
@@ -415,14 +417,14 @@ def _meaning(step: str, known: Iterable[str]) -> Iterator[None]:
         raise UnknownStep(error.message, hint=did_you_mean(step, known), step=step) from None
 
 
-def _is_dying(worker: WorkerRecord) -> bool:
+def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
     """Whether its process is gone and only what it ran is still being ended: that takes a moment, and is waited for."""
     if worker.host != this_host() or is_running(worker.pid):
         return False
     deadline = time.monotonic() + DYING_SECONDS
-    while not is_free(worker.lock) and time.monotonic() < deadline:
+    while locks.look(worker) == "held" and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
-    return is_free(worker.lock)
+    return locks.look(worker) != "held"
 
 
 def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:

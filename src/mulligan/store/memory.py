@@ -47,6 +47,8 @@ class MemoryStore:
     `is_shared`: its workers behave as on a server that several hosts share.
     """
 
+    is_in_place = True
+
     def __init__(
         self,
         *,

@@ -50,6 +50,7 @@ class PostgresStore:
     """Runs on a server, in the first schema of the URL's search path. Heartbeats count by the server's clock."""
 
     is_shared = True
+    is_in_place = True
 
     def __init__(self, url: str, *, lease_seconds: float = 30.0) -> None:
         self._lease = int(lease_seconds * 1_000_000)

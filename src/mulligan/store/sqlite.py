@@ -79,6 +79,10 @@ class SqliteStore:
     def close(self) -> None:
         self._file.close()
 
+    @property
+    def is_in_place(self) -> bool:
+        return self._file.is_in_place
+
     def _oldest_beat(self) -> int:
         """A heartbeat before this moment is too old."""
         return micros(self._clock.now() - self._lease)

@@ -65,6 +65,7 @@ class SqliteFile:
             raise StoreRefused(f"'{path}' cannot be opened: its name is no Unicode text", hint=_OTHER_PLACE) from error
         except (apsw.Error, OSError) as error:
             raise self._cannot_open(error) from error
+        self._opened = None if vfs else _identity(path)
         # One for everything: a new one for each statement would cost as much as a small statement.
         self._cursor = self._db.cursor()
         try:
@@ -78,6 +79,11 @@ class SqliteFile:
             self._db.close()
         except apsw.Error as error:
             self._translate(error)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file at our path is still the one that we have open."""
+        return self._opened is None or self._opened == _identity(self.path)
 
     # -- use
 
@@ -226,6 +232,15 @@ def _is_full(folder: Path) -> bool:
 
 def _small(reason: str) -> str:
     return reason[:1].lower() + reason[1:]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tells the file at `path` from any other; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _create_private(path: Path) -> None:

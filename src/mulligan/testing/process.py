@@ -17,7 +17,7 @@ from ..engine.known import Known
 from ..engine.rescue import bury_the_dead
 from ..engine.watching import Unwatched
 from ..errors import StoreUnavailable
-from ..ports import Clock, Store, WorkerRecord
+from ..ports import Clock, LockState, Store, WorkerRecord
 from .databases import LEASE_SECONDS
 from .puppets import Puppets
 from .witness import Search, Witness
@@ -44,6 +44,8 @@ class Surroundings(Protocol):
     def wall_clock(self, host: str) -> Clock: ...
 
     def new_name(self, host: str) -> str: ...
+
+    def host_of(self, name: str) -> str: ...
 
     def is_free(self, lock: str) -> bool:
         """Whether nobody holds the lock: it is held for as long as its process lives."""
@@ -171,12 +173,23 @@ class Process:
 
     def _rescue(self, engine: Engine) -> None:
         around, search = self.around, self.around.search(self.host)
-        for _ in bury_the_dead(self.store, self.host, around.is_free, around.witness.end_leftovers, lambda path: True):
+        for _ in bury_the_dead(self.store, self._look_at_lock, self._end_leftovers):
             engine.call()
         around.witness.has_searched(search)
         if self.store.is_shared:
             others = (worker for worker in self.store.workers() if worker.name != self.name and worker.cpus)
             engine.set_alone(next(others, None) is None)
+
+    def _look_at_lock(self, worker: WorkerRecord) -> LockState:
+        """Where several hosts share the store, the locks of the others cannot be seen."""
+        if self.store.is_shared and worker.host != self.host:
+            return "unknown"
+        return "free" if self.around.is_free(worker.lock) else "held"
+
+    def _end_leftovers(self, name: str) -> None:
+        """What a dead worker has left on this host."""
+        if self.around.host_of(name) == self.host:
+            self.around.witness.end_leftovers(name)
 
     # -- driving -----------------------------------------------------------------------------------------------------
 

@@ -144,6 +144,9 @@ class World:
         self._names[name] = host
         return name
 
+    def host_of(self, name: str) -> str:
+        return self._names[name]
+
     def is_free(self, lock: str) -> bool:
         return all(process.lock != lock for process in self.processes)
 
