@@ -10,8 +10,9 @@ store's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 import msgspec
@@ -248,9 +249,15 @@ class Artifacts(Protocol):
         """Remove what is under these names, and folders in which nothing is left."""
 
 
+NOBODY_AHEAD: Mapping[int, timedelta] = MappingProxyType({})
+
+
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time, in UTC. It may jump; the log's own time never goes back."""
+        """The time, in UTC. It goes on evenly while a process lives, whatever is done to the wall clock."""
+
+    def stepped(self) -> timedelta:
+        """How far the wall clock is ahead of `now`: below nothing where it is behind, nothing if it was not stepped."""
 
     def monotonic(self) -> float:
         """Seconds since some moment: for how long things take. It never jumps, whatever the time of day does."""
@@ -404,11 +411,23 @@ class Store(Protocol):
 
     # -- time
 
-    def fire_timers(self, root_run_id: int | None = None) -> int:
-        """Move every timer that is due into its run's inbox as a report, and say how many. None is lost or early."""
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> int:
+        """Move every timer that is due into its run's inbox as a report, and say how many. None is lost or early.
 
-    def next_due(self, root_run_id: int | None = None) -> datetime | None:
-        """When the next timer is due, or a breaker that tasks wait for may be probed."""
+        Where the clock is the process's own, two processes may differ. There `holder` asks for the timers of the runs
+        whose turn it has; `ahead` says how far the time of some of these runs is ahead of the clock. Where the store
+        has one clock for all, neither counts. A timer of the kind "until" goes by the wall clock.
+        """
+
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> datetime | None:
+        """When, by `Clock.now`, the next timer is due, or a breaker that tasks wait for may be probed."""
+
+    def now(self) -> datetime | None:
+        """The time, where the store has a clock of its own that all processes go by; else None."""
 
     def has_news(self) -> bool:
         """Whether another process may have written something for us since the last call. Cheap; never misses."""

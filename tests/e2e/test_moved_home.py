@@ -64,7 +64,7 @@ def test_a_run_whose_home_was_moved_goes_on_at_its_new_place_and_no_two_attempts
     if code == 2:
         # It came so early that the first one still had the run.
         assert "error[run.driven]" in said
-        process.wait(60)
+        wait_until(lambda: process.poll() is not None, "it did not end")
         code, shown, said = answered(file_stage.start("resume", "1", "--json", "--home", new))
 
     assert (code, shown["status"]) == (0, "completed"), said
@@ -97,7 +97,7 @@ def test_a_run_whose_dead_worker_has_lost_its_lock_file_is_taken_up_after_a_leas
     file_stage.environment["MULLIGAN_LEASE"] = "1s"
     process = begun(file_stage)
     process.kill()
-    process.wait()
+    process.communicate()
     file_stage.expect_nothing_left()
     for path in file_stage.home.locks.glob("*.lock"):
         path.unlink()

@@ -116,3 +116,17 @@ def test_timers_below_one_root_fire_when_only_those_are_asked_for(store: Store, 
     assert store.fire_timers(top.run_id) == 2
 
     assert (fired(store, stranger), store.next_due()) == ([], due)
+
+
+def test_the_timers_of_runs_that_others_hold_are_left_to_them_where_each_process_has_its_own_clock(
+    store: Store, place: Place
+) -> None:
+    mine, other = started(store, holder="w1"), started(store, holder="w2")
+    due = place.now() - timedelta(seconds=1)
+    for turn in (mine, other):
+        set_timers(store, turn, SetTimer("run", due))
+
+    assert store.fire_timers(holder="w1") == (2 if store.is_shared else 1)
+
+    assert fired(store, mine) == [("run", "", 0)]
+    assert store.next_due(holder="w1") is None

@@ -211,9 +211,9 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """a timer is taken down, and nobody is told"""
 
-    def fire_timers(self: MemoryStore, root_run_id: int | None = None) -> int:
+    def fire_timers(self: MemoryStore, root_run_id: int | None = None, **named: Any) -> int:
         before = set(self.shelf.messages)
-        count: int = real(self, root_run_id)
+        count: int = real(self, root_run_id, **named)
         for id_ in set(self.shelf.messages) - before:
             del self.shelf.messages[id_]
         return count

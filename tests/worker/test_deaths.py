@@ -92,7 +92,7 @@ def test_after_kill_9_of_the_worker_nothing_of_it_lives_and_its_lock_is_free(sta
     other = start(how)
 
     with watched(*other.pids) as are_dead, watched(other.supervisor) as is_supervisor_gone:
-        was_free = (look(other.lock) == "free")
+        was_free = look(other.lock) == "free"
         other.kill()
 
         assert are_dead()

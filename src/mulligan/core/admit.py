@@ -7,7 +7,7 @@ a timer that is no longer waited for is nothing at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -35,6 +35,8 @@ from .tasks import bound_host
 from .transitions import RUN_ENDED
 from .usage import adjusted, limits
 from .words import size
+
+LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def admit(now: Now, report: r.Report) -> Facts:
@@ -312,20 +314,27 @@ def _timer(now: Now, report: r.TimerFired) -> Facts:
         return
     if now.state.run.status == "paused":
         held = (report.kind, report.place, report.number)
-        if _is_awaited(now, *held) and held not in now.state.run.held:
+        if _is_awaited(now, *held, report.wall) and held not in now.state.run.held:
             yield e.TimerHeld(*held)
         return
-    yield from fire(now, report.kind, report.place, report.number)
+    yield from fire(now, report.kind, report.place, report.number, report.wall)
 
 
-def fire(now: Now, kind: str, key: str, number: int) -> Facts:
+def release(now: Now, kind: str, key: str, number: int) -> Facts:
+    """What a timer brings about that fired in a pause, if it is still waited for. Its time has come before."""
+    yield from fire(now, kind, key, number, LATEST)
+
+
+def fire(now: Now, kind: str, key: str, number: int, wall: datetime | None = None) -> Facts:
     """What a timer brings about, if it is still waited for."""
-    if _is_awaited(now, kind, key, number):
+    if _is_awaited(now, kind, key, number, wall):
         yield from _TIMERS[kind](now, now.state.places.get(key))
 
 
-def _is_awaited(now: Now, kind: str, key: str, number: int) -> bool:
-    """Whether the run still waits for this timer, and it is not early."""
+def _is_awaited(now: Now, kind: str, key: str, number: int, wall: datetime | None) -> bool:
+    """Whether the run still waits for this timer, and it is not early. `wall`: what the wall clock says, if not the
+    same as the run's own time.
+    """
     run, place = now.state.run, now.state.places.get(key)
     if kind == "loop":
         return False
@@ -337,12 +346,14 @@ def _is_awaited(now: Now, kind: str, key: str, number: int) -> bool:
     statuses, counter, due = {
         "retry": (("backing_off",), place.attempt + 1, climb.due),
         "attempt": (("running",), place.attempt, place.due),
+        "until": (("running",), place.attempt, place.due),
         "handler": (("handling",), place.attempt, None if climb.is_handler_late else climb.handler_due),
         "triage": (("pending_failed",), place.attempt, climb.parked_due),
         # Ready: entered while the run was paused, so that it could not start.
         "deadline": (("ready", "running"), place.visit, _deadline(place)),
     }[kind]
-    return place.status in statuses and counter == number and due is not None and due <= now.at
+    at = wall if kind == "until" and wall is not None else now.at
+    return place.status in statuses and counter == number and due is not None and due <= at
 
 
 def _deadline(place: Place) -> Any:
@@ -405,6 +416,7 @@ def _run_time_up(now: Now, _: Place | None) -> Facts:
 _TIMERS: dict[str, Callable[[Now, Any], Facts]] = {
     "retry": proceed,
     "attempt": _attempt_due,
+    "until": _attempt_due,
     "handler": _handler_due,
     "triage": _triage_due,
     "deadline": _deadline_due,

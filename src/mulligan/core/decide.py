@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import events as e
-from .admit import fire
+from .admit import release
 from .converge import after_end_step, after_undo
 from .flow import after_end, after_passing_over, enter, is_held, spread_kept, strike_late, wake, wake_starts
 from .ladder import (
@@ -55,7 +55,7 @@ def _release(now: Now, fact: e.RunResumed | e.RunStopping) -> Facts:
     for kind, key, number in fact.held:
         # What came before it, such as fail-fast, may have ended the run.
         if now.state.run.status not in RUN_ENDED:
-            yield from fire(now, kind, key, number)
+            yield from release(now, kind, key, number)
     for key in fact.unstarted:
         place = now.state.places.get(key)
         if place is not None and place.status == "ready":

@@ -13,7 +13,7 @@ from typing import Any, dataclass_transform
 import msgspec
 
 from . import events as e
-from .lives import is_engines_own
+from .lives import is_engines_own, waits_until
 from .reports import TimerKind
 from .state import Place, State
 from .workflow import CANCEL_GRACE_SECONDS
@@ -98,7 +98,8 @@ def _started(state: State, fact: e.AttemptStarted) -> Iterable[Effect]:
     if place is None:
         # A wait or an approval that the same turn has cut short: nothing to look after.
         return ()
-    timer = () if fact.due is None else (SetTimer("attempt", fact.due, fact.place, fact.attempt),)
+    kind: TimerKind = "until" if waits_until(place.spec) else "attempt"
+    timer = () if fact.due is None else (SetTimer(kind, fact.due, fact.place, fact.attempt),)
     is_child = place.spec.action is not None and place.spec.action.kind == "workflow"
     return (StartChild(fact.place, fact.attempt), *timer) if is_child else timer
 

@@ -18,7 +18,7 @@ from .classify import PAST_DEADLINE
 from .context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from .durations import moment, wait_seconds
 from .failure import Failure, failure
-from .lives import is_agent, is_engines_own
+from .lives import is_agent, is_engines_own, waits_until
 from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled, next_attempt
 from .state import Place, State
@@ -116,8 +116,8 @@ def _due(now: Now, place: Place) -> datetime | None:
         return None
     params = filled(action, place.bindings)
     if action.kind == "wait":
-        if "until" in params:
-            return max(now.at, moment(params["until"]))
+        if waits_until(place.spec):
+            return moment(params["until"])
         return now.at + timedelta(seconds=wait_seconds(params["seconds"]))
     adjusted = place.climb.adjusted.timeout if place.climb.adjusted else None
     limit = params.get("timeout") if action.kind == "approve" else adjusted or place.spec.timeout

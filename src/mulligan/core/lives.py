@@ -52,6 +52,11 @@ def is_engines_own(spec: Command) -> bool:
     return spec.action is None or spec.action.kind in ENGINE_ACTIONS
 
 
+def waits_until(spec: Command) -> bool:
+    """Whether it is a wait until a time of day: that goes by the wall clock, and every other wait takes so long."""
+    return spec.action is not None and spec.action.kind == "wait" and "until" in spec.action.params
+
+
 def is_agent(spec: Command) -> bool:
     """Whether it is told what came before it, and answers."""
     return spec.action is not None and spec.action.kind == AGENT

@@ -11,7 +11,8 @@ from .classify import Outcome
 from .events import Kept
 from .failure import Failure
 
-TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run"]
+# "until" is the end of a wait until a time of day. The others are ends of durations.
+TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run", "until"]
 
 
 @dataclass_transform(frozen_default=True)
@@ -83,6 +84,8 @@ class TimerFired(Report):
     kind: TimerKind
     place: str = ""
     number: int = 0
+    # What the wall clock said, where that is not the time of the run: for the kind "until".
+    wall: datetime | None = None
 
 
 class CancelRequested(Report):

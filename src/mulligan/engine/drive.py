@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core import effects as fx
 from ..core import events as e
@@ -34,6 +35,7 @@ from ..ports import Answer, ChildReport, Commit, Hands, Message, NewRun, RunReco
 
 # A verb that makes no sense is refused at the core's door, before it has changed anything.
 REFUSALS = (Refused, NotFound, InputInvalid)
+NOT_AHEAD = timedelta(0)
 # A turn that brings more than this at once is taken in pieces: its process shall not grow with its inbox.
 REPORTS_PER_TURN_MAX = 1000
 # How many tasks that do not fit are looked at before one gives up for now: there may be a hundred thousand.
@@ -91,8 +93,11 @@ class Drive:
         hands: Hands | None,
         *,
         is_exclusive: bool = True,
+        ahead: timedelta = NOT_AHEAD,
     ) -> None:
         self.turn = turn
+        # How far the run's time is ahead of our clock: a log's time never goes back, and goes on from where it was.
+        self.ahead = ahead
         self.record = record
         self.state = state
         self.evaluator = evaluator
@@ -157,6 +162,7 @@ class Drive:
 
     def pause_at_a_bug(self, now: datetime, reason: str) -> str:
         """Set aside what the run cannot be told, and pause it; what that was, in a word."""
+        now += self.ahead
         poison = self.reports.popleft() if self.reports else None
         if poison is not None:
             self.aside.append(poison)
@@ -179,6 +185,7 @@ class Drive:
 
         Up to the end of a round: its commit clears away what is left of that, and must not touch the next one.
         """
+        now += self.ahead
         pending, reports = self._begin(), self.reports
         for _ in range(min(reports_max, len(reports))):
             if pending.is_last:
@@ -199,6 +206,7 @@ class Drive:
 
         A large one that waits for room does not keep smaller ones behind it waiting; a few are asked, not all.
         """
+        now += self.ahead
         waiting: list[tuple[str, int]] = []
         wanted = None
         try:
@@ -207,7 +215,7 @@ class Drive:
                 if not self._is_ready(*known_by):
                     continue
                 waiting.append(known_by)
-                wanted = task(self.state, known_by[0])
+                wanted = self._task(known_by[0])
                 if self._is_ours(wanted):
                     self._begin().claimed.append(waiting.pop())
                     self._take_or_refuse(self._begin(), wanted, now)
@@ -232,8 +240,7 @@ class Drive:
     def _answer(self, pending: _Pending, told: Told, now: datetime) -> None:
         refusal: Answer | None = None
         try:
-            # Of what we saw ourselves we know the time.
-            pending.next.append(told.report if told.token is not None else _dated(told.report, now))
+            pending.next.append(self._dated(told, now))
             self._follow(pending, now)
         except REFUSALS as error:
             pending.next.clear()
@@ -244,6 +251,29 @@ class Drive:
                 pending.counted.append(Counted(told.token, told.guard, judge(told.report, told.guard)))
         if told.message_id is not None:
             pending.drained.append((told.message_id, (refusal or Answer()) if told.is_asking else None))
+
+    def _dated(self, told: Told, now: datetime) -> r.Report:
+        """The report with the time by our own clock: that of who wrote it may be wrong, or was stepped since."""
+        report = told.report
+        if told.token is not None:
+            # Of what we saw ourselves we know the time.
+            return replace(report, at=report.at + self.ahead) if self.ahead else report
+        if isinstance(report, r.TimerFired) and report.at > now:
+            # The store says that it is due. It was the clock of another process, where each has its own: it was ahead.
+            self.ahead += report.at - now if self.is_exclusive else NOT_AHEAD
+            return report
+        return replace(report, at=now)
+
+    def due(self, timer: fx.SetTimer, stepped: timedelta) -> datetime:
+        """When a timer of this run is due by our clock, where the wall clock is ahead of that by `stepped`."""
+        return timer.due - (stepped if timer.kind == "until" else self.ahead)
+
+    def _task(self, key: str) -> Task:
+        """What a worker is told: a deadline by the clock of this process."""
+        found = task(self.state, key)
+        if self.ahead and found.deadline is not None:
+            return replace(found, deadline=found.deadline - self.ahead)
+        return found
 
     def _follow(self, pending: _Pending, now: datetime) -> None:
         state, entries, effects = self.state, pending.entries, fx.effects
@@ -395,16 +425,11 @@ def new_record(turn: Turn, new: NewRun) -> RunRecord:
 _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 
 
-def _dated(report: r.Report, now: datetime) -> r.Report:
-    """The report by our own clock: that of a worker elsewhere may be wrong; but never before the store says it was."""
-    return report if report.at >= now else msgspec.structs.replace(report, at=now)
-
-
 # -- effects ---------------------------------------------------------------------------------------------------------
 
 
 def _queue(drive: Drive, pending: _Pending, effect: fx.QueueTask, now: datetime) -> None:
-    pending.fresh[effect.place] = task(drive.state, effect.place)
+    pending.fresh[effect.place] = drive._task(effect.place)
 
 
 def _stop(drive: Drive, pending: _Pending, effect: fx.StopTask, now: datetime) -> None:
@@ -418,7 +443,8 @@ def _stop(drive: Drive, pending: _Pending, effect: fx.StopTask, now: datetime) -
 
 
 def _set_timer(drive: Drive, pending: _Pending, effect: fx.SetTimer, now: datetime) -> None:
-    if effect.due <= drive.state.run.at:
+    # Whether a time of day has come is for the store to say: it knows the wall clock.
+    if effect.kind != "until" and effect.due <= drive.state.run.at:
         pending.next.append(r.TimerFired(drive.state.run.at, effect.kind, effect.place, effect.number))
     else:
         pending.timers.append(effect)

@@ -19,12 +19,14 @@ from ..core.tasks import Task
 from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Message, NewRun, RunRecord, Store, Turn, fault
 from .at_work import AtWork
-from .drive import REPORTS_PER_TURN_MAX, Drive, Told, new_record
+from .drive import NOT_AHEAD, REPORTS_PER_TURN_MAX, Drive, Told, new_record
 from .known import Known
 from .pace import Asking, Commits
 from .wanted import Wanted
 from .watching import Unwatched, Watcher
 
+# A smaller change of how far the wall clock is ahead of ours is no step of it.
+STEP = timedelta(seconds=0.5)
 # How long the loop waits at most: what tells nobody (a clock that was set, a dead engine's runs) is seen by then.
 IDLE_SECONDS = 1.0
 # How often a store that cannot call is asked for news.
@@ -86,6 +88,11 @@ class Engine:
         self._given_up: set[int] = set()
         self._at_work = AtWork(hands, clock, self.beat)
         self._next_due: datetime | None = None
+        # Where the clock is our own: of the runs whose time is ahead of it, how far. And how far the wall clock was
+        # stepped when we last looked.
+        self._ahead: dict[int, timedelta] = {}
+        self._stepped = clock.stepped()
+        self._holder = "" if store.is_shared else name
         self._must_look = True
         self._looked_at = self._asked_at = 0.0
         self._asking = Asking(clock, is_shared=store.is_shared)
@@ -153,8 +160,11 @@ class Engine:
 
     def _drive(self, turn: Turn, record: RunRecord, state: State) -> Drive:
         hands = None if self._is_draining else self.hands
-        drive = Drive(turn, record, state, self.evaluator, hands, is_exclusive=not self.store.is_shared)
+        ahead = NOT_AHEAD if self.store.is_shared else max(NOT_AHEAD, state.run.at - self.clock.now())
+        drive = Drive(turn, record, state, self.evaluator, hands, is_exclusive=not self.store.is_shared, ahead=ahead)
         self.drives[turn.run_id] = drive
+        if ahead:
+            self._ahead[turn.run_id] = ahead
         if drive.has_more_to_enter:
             self._told[turn.run_id] = drive
         if drive.has_ended:
@@ -197,6 +207,8 @@ class Engine:
         """Once round: gather, decide, commit, hand out. Waits up to `patience` for something; False if nothing came."""
         self._collect(0.0 if self._has_more_to_do else self._until_due(patience))
         self._fire_timers()
+        if abs(self.clock.stepped() - self._stepped) >= STEP:
+            self._stepped, self._must_look = self.clock.stepped(), True
         if self._must_look or self._has_news() or self._has_not_looked_for_long() or self._wanted:
             self._look()
         return self._take_turns()
@@ -254,14 +266,18 @@ class Engine:
         now = self.clock.now()
         if self._next_due is None or now < self._next_due:
             return
-        if self.store.fire_timers(self.root_run_id):
+        if self.store.fire_timers(self.root_run_id, holder=self._holder, ahead=self._ahead):
             self._must_look = True
         # It may have been a breaker that may be probed now.
         self._asking.may_have_tasks = True
-        self._next_due = self.store.next_due(self.root_run_id)
+        self._next_due = self.next_due()
         if self._next_due is not None and self._next_due <= now:
             # By the store's clock it is not due yet: ours is ahead.
             self._next_due = now + timedelta(seconds=NEWS_SECONDS)
+
+    def next_due(self) -> datetime | None:
+        """When, by our clock, the next timer of our runs is due, or a breaker that their tasks wait for."""
+        return self.store.next_due(self.root_run_id, holder=self._holder, ahead=self._ahead)
 
     def _has_news(self) -> bool:
         """Asked a few times a second: a round of the loop may take less than the question."""
@@ -288,7 +304,7 @@ class Engine:
             self._part_with_ended()
         if self._at_work.has_leases:
             self._at_work.stop_asked(self.store.stops(self.name))
-        self._next_due = self.store.next_due(self.root_run_id)
+        self._next_due = self.next_due()
 
     def _read_inboxes(self, run_ids: Collection[int]) -> None:
         too_soon: set[int] = set()
@@ -335,8 +351,11 @@ class Engine:
             raise
         except Exception as error:
             self._crashed(drive, error, now)
-        if (drive.reports or drive.has_more_to_enter) and drive.run_id in self.drives:
-            self._told[drive.run_id] = drive
+        if drive.run_id in self.drives:
+            if drive.ahead:
+                self._ahead[drive.run_id] = drive.ahead
+            if drive.reports or drive.has_more_to_enter:
+                self._told[drive.run_id] = drive
 
     def _crashed(self, drive: Drive, error: Exception, now: datetime) -> None:
         """A bug of ours. The turn is taken back; where it crashes again and again the run is paused, and says why."""
@@ -449,11 +468,13 @@ class Engine:
     def _forget_all(self) -> None:
         for drives in (self.drives, self._told, self._queuing):
             drives.clear()
+        self._ahead.clear()
         self._ended.clear()
 
     def _forget(self, drive: Drive) -> None:
         for drives in (self.drives, self._told, self._queuing):
             drives.pop(drive.run_id, None)
+        self._ahead.pop(drive.run_id, None)
 
     def _confirm(self, drives: list[Drive], commits: list[Commit], written: list[Committed]) -> None:
         fault("after_drain")
@@ -475,7 +496,7 @@ class Engine:
             elif drive.reports:
                 # A pause is lifted that a bug of ours had made: what it was about is told again.
                 self._told[drive.run_id] = drive
-            self._note(commit, gave)
+            self._note(drive, commit, gave)
         self._at_work.stop(commits)
 
     def _part_with(self, drive: Drive, commit: Commit) -> None:
@@ -496,11 +517,12 @@ class Engine:
         for drive in ended:
             self._forget(drive)
 
-    def _note(self, commit: Commit, gave: Committed) -> None:
+    def _note(self, drive: Drive, commit: Commit, gave: Committed) -> None:
         """What the commit makes us look at next."""
         for timer in commit.timers:
-            if self._next_due is None or timer.due < self._next_due:
-                self._next_due = timer.due
+            due = drive.due(timer, self._stepped)
+            if self._next_due is None or due < self._next_due:
+                self._next_due = due
         if gave.children:
             self.begin(gave.children, commit.children)
         if commit.told or commit.told_children:
@@ -529,7 +551,7 @@ class Engine:
         self._at_work.reserve_and_start(leases)
         if self.known.has_breakers:
             # Tasks that wait for a breaker have a time.
-            self._next_due = self.store.next_due(self.root_run_id)
+            self._next_due = self.next_due()
 
     # -- trouble -----------------------------------------------------------------------------------------------------
 

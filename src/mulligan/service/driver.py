@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -28,7 +28,7 @@ from ..engine.watching import Unwatched, Watcher
 from ..errors import HomeMoved, MulliganError, StoreUnavailable
 from ..language.expressions import Cel
 from ..ports import Store, WorkerRecord
-from ..store.clock import SystemClock
+from ..store.clock import PROCESS_CLOCK, ProcessClock
 from ..worker import lock
 from ..worker.cgroups import memory_limit
 from ..worker.folders import Folders, remove_folder
@@ -98,6 +98,8 @@ class Driver:
         self.interrupts = 0
         self.hands: LocalHands | None = None
         self.lock: lock.Lock | None = None
+        # A store that machines share has a clock of its own, and we go by that. Else each process has one.
+        self.clock = ProcessClock() if store.is_shared else PROCESS_CLOCK
         self._locks = Locks(home, is_shared=store.is_shared)
         self._was_unproven = False
         self._beaten_at = 0.0
@@ -121,9 +123,10 @@ class Driver:
         try:
             self.hands = self._hands(self.lock.fd)
             self.store.register(self._record(self.lock.path))
+            self._set_clock()
             self.engine = Engine(
                 self.store,
-                SystemClock(),
+                self.clock,
                 Cel(os.environ, self.store.artifacts.fetch),
                 self.name,
                 self.hands,
@@ -136,6 +139,13 @@ class Driver:
             # The store may know us by now, or not: whoever looks at our lock sees that we are gone.
             self._put_down(is_known=False)
             raise
+
+    def _set_clock(self) -> None:
+        """By the store's clock, where it has one. Half of the time that the answer took was its way back."""
+        asked_at = time.monotonic()
+        moment = self.store.now()
+        if moment is not None:
+            self.clock.set(moment + timedelta(seconds=(time.monotonic() - asked_at) / 2))
 
     def _record(self, lock_path: str) -> WorkerRecord:
         can = self.capacity or Capacity(0.0, 0)
@@ -153,6 +163,7 @@ class Driver:
             gpus=self.capacity.gpus,
             labels=self.capacity.labels,
             artifacts=self.store.artifacts,
+            clock=self.clock,
             lock_fd=lock_fd,
             lease_seconds=self.lease_seconds if self.store.is_shared else None,
             log_bytes_max=log_bytes_max(os.environ),
@@ -238,6 +249,9 @@ class Driver:
         if self.store.is_shared or time.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = time.monotonic()
+        if not self.engine.drives:
+            # Nothing is timed by our clock now: steps of the wall clock since we started need not be kept out of it.
+            self.clock.follow_wall()
         self.rescue()
         unfinished = self.store.runs(
             limit=RUNS_TAKEN_MAX, before=self._idle_before, statuses=("new", "running", "paused")
@@ -278,11 +292,13 @@ class Driver:
         if all(drive.is_paused for drive in drives):
             # A timer takes effect when the pause is lifted, so it is not waited for.
             return True
-        due = self.store.next_due(run_id)
-        return due is None or (due - datetime.now(UTC)).total_seconds() > wait_seconds
+        due = self.engine.next_due()
+        return due is None or (due - self.clock.now()).total_seconds() > wait_seconds
 
     def _waits_for_people(self, drive: Drive) -> bool:
-        return drive.is_paused_at_a_bug or waits_for_people(drive.state, held_up(self.store, drive.state))
+        return drive.is_paused_at_a_bug or waits_for_people(
+            drive.state, held_up(self.store, drive.state, self.clock.now())
+        )
 
     def _is_time_to_look(self) -> bool:
         """Behind a breaker ten thousand tasks may wait for an hour: they are not counted with every round."""
@@ -313,6 +329,7 @@ class Driver:
             return
         if is_shared:
             self.engine.beat()
+            self._set_clock()
         self.rescue()
         if self._has_not_its_run():
             self._tell_what_is_waited_for()

@@ -9,11 +9,11 @@ from ..core.words import moment
 from ..ports import BreakerRecord, Store
 
 
-def held_up(store: Store, state: State) -> dict[str, str]:
+def held_up(store: Store, state: State, now: datetime | None = None) -> dict[str, str]:
     """The places that are ready and wait for a breaker, and what to say of each. Without breakers it costs nothing."""
     if not state.workflow.breakers:
         return {}
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     told = {record.name: text for record in store.breakers() if (text := describe(record, now))}
     ready = (place for place in state.places.values() if place.status == "ready")
     return {place.key: told[place.spec.breaker] for place in ready if place.spec.breaker in told}

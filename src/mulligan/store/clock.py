@@ -1,14 +1,61 @@
-"""The machine's own clock."""
+"""The clock of a process: it starts with the wall clock, and from then on counts the seconds that pass.
+
+See docs/adr/0022-the-clock-of-a-process.md.
+"""
 
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+# A wall clock that differs by less from ours was not stepped: it was read a moment later, or is being slewed.
+STEP = timedelta(seconds=0.5)
+_NO_STEP = timedelta(0)
 
 
-class SystemClock:
+def _seconds_since_boot() -> float:
+    """Counts through a suspend, unlike `time.monotonic`: an hour with the lid closed is an hour."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _wall() -> datetime:
+    return datetime.now(UTC)
+
+
+_ELAPSED = _seconds_since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+
+
+class ProcessClock:
+    """Goes on evenly, whatever is done to the wall clock. `wall` and `elapsed` are what it is made of."""
+
+    def __init__(
+        self,
+        wall: Callable[[], datetime] = _wall,
+        elapsed: Callable[[], float] = _ELAPSED,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read_wall = wall
+        self._elapsed = elapsed
+        self.monotonic = monotonic
+        self.follow_wall()
+
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return self._base + timedelta(seconds=self._elapsed() - self._base_elapsed)
 
-    # As it is: the loop asks several times a round.
-    monotonic = staticmethod(time.monotonic)
+    def stepped(self) -> timedelta:
+        """How far the wall clock was stepped since we were set."""
+        step = self._read_wall() - self.now()
+        return _NO_STEP if abs(step) < STEP else step
+
+    def follow_wall(self) -> None:
+        """Start anew with the wall clock: for when nothing is timed by us."""
+        self.set(self._read_wall())
+
+    def set(self, moment: datetime) -> None:
+        """It is `moment` now: for a process whose store has a clock of its own."""
+        self._base, self._base_elapsed = moment, self._elapsed()
+
+
+# One for each process: whatever it keeps in a file of its own goes by this clock.
+PROCESS_CLOCK = ProcessClock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -15,6 +15,7 @@ from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.transitions import RUN_ENDED
 from ..ports import (
+    NOBODY_AHEAD,
     Answer,
     Artifacts,
     BreakerRecord,
@@ -34,11 +35,13 @@ from ..ports import (
 )
 from . import refusals
 from .artifact_memory import ArtifactMemory
-from .clock import SystemClock
+from .clock import PROCESS_CLOCK
 from .encoding import encoded
 from .gate import Gate
 from .memory_shelf import KeptRun, KeptTask, KeptWorker, Shelf, Timer
 from .room import Room
+
+_NONE = timedelta(0)
 
 
 class MemoryStore:
@@ -59,7 +62,7 @@ class MemoryStore:
     ) -> None:
         self.is_shared = is_shared
         self.shelf = shelf or Shelf()
-        self._clock = clock or SystemClock()
+        self._clock = clock or PROCESS_CLOCK
         self._lease = timedelta(seconds=lease_seconds)
         self.artifacts: Artifacts = ArtifactMemory(self.shelf.artifacts, self._clock)
         self._own_writes = 0
@@ -430,20 +433,42 @@ class MemoryStore:
 
     # -- time
 
-    def fire_timers(self, root_run_id: int | None = None) -> int:
-        now = self._clock.now()
-        due = [timer for timer in self._timers(root_run_id) if self.shelf.timers[timer] <= now]
-        for timer in due:
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> int:
+        now, due = self._clock.now(), self._dues(root_run_id, holder, ahead)
+        timers = [timer for timer in due if due[timer] <= now]
+        for timer in timers:
             del self.shelf.timers[timer]
             run_id, kind, place, number = timer
-            self.shelf.tell(run_id, TimerFired(now, kind, place, number))
-        if due:
+            wall = now + self._clock.stepped() if kind == "until" and not self.is_shared else None
+            at = now if self.is_shared else now + ahead.get(run_id, _NONE)
+            self.shelf.tell(run_id, TimerFired(at, kind, place, number, wall))
+        if timers:
             self._wrote()
-        return len(due)
+        return len(timers)
 
-    def next_due(self, root_run_id: int | None = None) -> datetime | None:
-        timers = [self.shelf.timers[timer] for timer in self._timers(root_run_id)]
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> datetime | None:
+        timers = self._dues(root_run_id, holder, ahead).values()
         return min([*timers, *self._retries(root_run_id)], default=None)
+
+    def now(self) -> datetime | None:
+        return self._clock.now() if self.is_shared else None
+
+    def _dues(self, root_run_id: int | None, holder: str, ahead: Mapping[int, timedelta]) -> dict[Timer, datetime]:
+        """When the timers are due by our clock, the first one first."""
+        timers = self._timers(root_run_id)
+        if self.is_shared:
+            return {timer: self.shelf.timers[timer] for timer in timers}
+        until = -self._clock.stepped()
+        dues = {
+            timer: self.shelf.timers[timer] + (until if timer[1] == "until" else -ahead.get(timer[0], _NONE))
+            for timer in timers
+            if not holder or self.shelf.run(timer[0]).holder == holder
+        }
+        return dict(sorted(dues.items(), key=lambda item: item[1]))
 
     def _retries(self, root_run_id: int | None) -> Iterator[datetime]:
         """When the breakers that tasks wait for may be probed."""

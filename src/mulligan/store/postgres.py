@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.tasks import Task
 from ..core.transitions import RUN_ENDED
 from ..ports import (
+    NOBODY_AHEAD,
     Answer,
     BreakerRecord,
     Commit,
@@ -362,7 +363,9 @@ class PostgresStore:
 
     # -- time
 
-    def fire_timers(self, root_run_id: int | None = None) -> int:
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> int:
         first = self._link.read("next_timer", root=root_run_id)
         if not first or not first[0][0]:
             return 0
@@ -374,9 +377,14 @@ class PostgresStore:
 
         return self._link.write(work)
 
-    def next_due(self, root_run_id: int | None = None) -> datetime | None:
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> datetime | None:
         rows = self._link.read("next_due", root=root_run_id)
         return moment_from(rows[0][0]) if rows else None
+
+    def now(self) -> datetime | None:
+        return moment_from(self._link.read("now")[0][0])
 
     def has_news(self) -> bool:
         return self._link.has_news()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.tasks import Task
 from ..core.transitions import RUN_ENDED
 from ..ports import (
+    NOBODY_AHEAD,
     Answer,
     Artifacts,
     BreakerRecord,
@@ -36,7 +37,7 @@ from ..ports import (
 )
 from . import refusals
 from .artifact_files import ArtifactFiles
-from .clock import SystemClock
+from .clock import PROCESS_CLOCK
 from .encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
 from .gate import Gate, breaker_row, circuit_from, record_from
 from .room import Room
@@ -47,6 +48,7 @@ from .sqlite_tickets import SQL, Tickets
 Found = TypeVar("Found")
 
 _NO_LIMIT = 2**63 - 1
+_NONE = timedelta(0)
 
 
 class SqliteStore:
@@ -66,7 +68,7 @@ class SqliteStore:
         busy_seconds: float = 5.0,
         vfs: str = "",
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._clock = clock or PROCESS_CLOCK
         self._lease = timedelta(seconds=lease_seconds)
         self._file = self._open(Path(path), busy_seconds, vfs)
         self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
@@ -352,28 +354,51 @@ class SqliteStore:
 
     # -- time
 
-    def fire_timers(self, root_run_id: int | None = None) -> int:
+    def fire_timers(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> int:
         now = self._clock.now()
-        due = self._next_timer(root_run_id)
-        if due is None or due > now:
-            return 0
+        wall = now + self._clock.stepped()
+
+        def due(db: apsw.Cursor) -> list[tuple[datetime, list[Any]]]:
+            """The timers that are due, by the time of their runs."""
+            rows = fetched(db, *_below("due_timers", root_run_id, micros(now), micros(wall), holder))
+            found = [(now + ahead.get(row[0], _NONE), row) for row in rows]
+            for run_id, more in ahead.items():
+                rows = fetched(db, SQL["due_timers_of"], run_id, micros(now + more))
+                found += [(now + more, row) for row in rows if (now + more, row) not in found]
+            return found
 
         def work(db: apsw.Cursor) -> int:
-            timers = fetched(db, *_below("due_timers", root_run_id, micros(now)))
-            db.executemany(SQL["delete_timer"], timers)
-            fired = [(run_id, encoded(TimerFired(now, *timer)), "", 0) for run_id, *timer in timers]
+            timers = due(db)
+            db.executemany(SQL["delete_timer"], [row for _, row in timers])
+            fired = [
+                (run_id, encoded(TimerFired(at, kind, place, number, wall if kind == "until" else None)), "", 0)
+                for at, (run_id, kind, place, number) in timers
+            ]
             db.executemany(SQL["tell"], fired)
             return len(timers)
 
-        return self._file.write(work)
+        return self._file.write(work) if self._file.read_together(due) else 0
 
-    def next_due(self, root_run_id: int | None = None) -> datetime | None:
-        now = micros(self._clock.now())
-        dues = (self._next_timer(root_run_id), self._first(SQL["next_retry"], root_run_id, now))
+    def next_due(
+        self, root_run_id: int | None = None, *, holder: str = "", ahead: Mapping[int, timedelta] = NOBODY_AHEAD
+    ) -> datetime | None:
+        now, stepped = self._clock.now(), self._clock.stepped()
+        dues = [self._first(SQL["next_retry"], root_run_id, micros(now))]
+        if not stepped:
+            dues.append(self._first(*_below("next_timer", root_run_id, holder, 0)))
+        else:
+            dues.append(self._first(*_below("next_timer", root_run_id, holder, 1)))
+            until = self._first(*_below("next_timer", root_run_id, holder, 2))
+            dues.append(None if until is None else until - stepped)
+        for run_id, more in ahead.items():
+            due = self._first(SQL["next_timer_of"], run_id)
+            dues.append(None if due is None else due - more)
         return min((due for due in dues if due is not None), default=None)
 
-    def _next_timer(self, root_run_id: int | None) -> datetime | None:
-        return self._first(*_below("next_timer", root_run_id))
+    def now(self) -> datetime | None:
+        return None
 
     def _first(self, sql: str, *params: Any) -> datetime | None:
         rows = self._file.read(sql, *params)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from ..store.clock import ProcessClock
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -18,6 +20,10 @@ class JumpingClock:
 
     def monotonic(self) -> float:
         return (self._now - self._start).total_seconds()
+
+    def stepped(self) -> timedelta:
+        """Nobody steps this one: see `ProcessClock` over a `WallClock`."""
+        return timedelta(0)
 
     def advance(self, seconds: float) -> None:
         if seconds < 0:
@@ -46,6 +52,10 @@ class WallClock:
     def monotonic(self) -> float:
         """No setting of the clock changes how much time has passed."""
         return self._common.monotonic()
+
+    def of_process(self) -> ProcessClock:
+        """The clock of a process that starts now on this host."""
+        return ProcessClock(self.now, self.monotonic, self.monotonic)
 
     def set_wrong(self, seconds: float) -> None:
         """From now on it is ahead by so much, or with less than 0 behind."""

@@ -13,7 +13,7 @@ import msgspec
 from ..core.events import Entry
 from ..core.flow import readiness
 from ..core.keys import item_key
-from ..core.lives import is_engines_own
+from ..core.lives import is_engines_own, waits_until
 from ..core.state import Place, State
 from ..core.story import story
 from ..core.transitions import RUN_ENDED
@@ -85,7 +85,8 @@ def _has_waker(state: State, place: Place, outside: Outside) -> bool:
     if kind == "workflow" and (place.key, place.attempt) not in outside.children:
         return False
     is_timed = place.due is not None and not place.phase
-    return kind != "map" and (not is_timed or _will_fire(state, outside, "attempt", place.key, place.attempt))
+    timer = "until" if waits_until(place.spec) else "attempt"
+    return kind != "map" and (not is_timed or _will_fire(state, outside, timer, place.key, place.attempt))
 
 
 def _will_fire(state: State, outside: Outside, kind: str, place: str, number: int) -> bool:

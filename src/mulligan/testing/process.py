@@ -6,6 +6,7 @@ and a name that is never used again; when it was taken for dead it comes back un
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
 
 from ..core.graph import Graph
@@ -17,9 +18,10 @@ from ..engine.known import Known
 from ..engine.rescue import bury_the_dead
 from ..engine.watching import Unwatched
 from ..errors import StoreUnavailable
-from ..ports import Clock, LockState, Store, WorkerRecord
+from ..ports import LockState, Store, WorkerRecord
 from .databases import LEASE_SECONDS
 from .puppets import Puppets
+from .timekeeping import CountedClock
 from .witness import Search, Witness
 from .workflows import read_workflow
 
@@ -41,7 +43,7 @@ class Surroundings(Protocol):
 
     def connect(self, process: Process) -> Store: ...
 
-    def wall_clock(self, host: str) -> Clock: ...
+    def wall_clock(self, host: str) -> CountedClock: ...
 
     def new_name(self, host: str) -> str: ...
 
@@ -93,6 +95,11 @@ class Process:
         self._run_ids: list[int] = [] if root_run_id is None else [root_run_id]
         self._beaten_at = self._idle_at = -LEASE_SECONDS
 
+    def time_of(self, run_id: int) -> datetime | None:
+        """What time it is for a run that we drive."""
+        drive = None if self.engine is None else self.engine.drives.get(run_id)
+        return None if drive is None else self.clock.now() + drive.ahead
+
     def step(self) -> None:
         """Once round its loop."""
         if self.engine is None:
@@ -116,6 +123,7 @@ class Process:
         self.hands = self._hands() if self.slots else None
         try:
             self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
+            self._set_clock()
             engine = self._engine()
             self._beaten_at = self.clock.monotonic()
             self._rescue(engine)
@@ -124,6 +132,12 @@ class Process:
             self._put_down()
             return
         self.engine, self.is_away = engine, False
+
+    def _set_clock(self) -> None:
+        """By the store's clock, where it has one of its own."""
+        moment = self.store.now()
+        if moment is not None:
+            self.clock.set(moment)
 
     def _engine(self) -> Engine:
         engine = Engine(
@@ -225,6 +239,7 @@ class Process:
         self._beaten_at = self.clock.monotonic()
         if is_shared:
             engine.beat()
+            self._set_clock()
         self._rescue(engine)
         if self._has_not_its_run(engine):
             engine.take_up(self._below_root([]))
@@ -268,6 +283,8 @@ class Process:
         if self.clock.monotonic() - self._idle_at < IDLE_RUNS_SECONDS:
             return
         self._idle_at = self.clock.monotonic()
+        if not engine.drives and not self.store.is_shared:
+            self.clock.follow_wall()
         self._rescue(engine)
         unfinished = self.store.runs(limit=RUNS_TAKEN_MAX, statuses=("new", "running", "paused"))
         engine.take_up([record.run_id for record in unfinished])

@@ -187,9 +187,8 @@ class Simulation:
 
     def _pass_time(self, idle: int) -> None:
         """To what is due next, or until a dead worker is known to be dead."""
-        due = self.world.operator.next_due()
-        left = 0.0 if due is None else (due - self.world.clock.now()).total_seconds()
-        self.world.let_pass(max(0.0, left) if idle % 2 and due is not None else LEASE_SECONDS + 1)
+        left = self.world.seconds_to_next_timer()
+        self.world.let_pass(max(0.0, left) if idle % 2 and left is not None else LEASE_SECONDS + 1)
 
     def _statuses(self) -> str:
         return ", ".join(f"{run.run_id} {run.status}" for run in self.world.held.runs.values())

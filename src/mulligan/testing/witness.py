@@ -17,8 +17,9 @@ from ..core.breaker import Counted, Guard, judge
 from ..core.reports import Report
 from ..ports import Commit, Committed, Lease, Store
 from .databases import Database
-from .holdings import HeldBreaker, Holdings
+from .holdings import HeldBreaker, Holdings, TimerKey
 from .puppets import Puppets
+from .timekeeping import Timed, Timekeeper
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -34,8 +35,9 @@ class Witness:
     `lease_seconds`: how old a heartbeat may be, in a store where heartbeats count.
     """
 
-    def __init__(self, database: Database, lease_seconds: float | None) -> None:
+    def __init__(self, database: Database, lease_seconds: float | None, timekeeper: Timekeeper | None = None) -> None:
         self.complaints: list[str] = []
+        self.timekeeper = timekeeper
         self.leased = database.leased
         self._database = database
         self._lease = None if lease_seconds is None else timedelta(seconds=lease_seconds)
@@ -74,15 +76,18 @@ class Witness:
 
     # -- whose word counts -------------------------------------------------------------------------------------------
 
-    def beside(self, store: Store) -> Store:
-        """The same store, with somebody who listens."""
-        return cast(Store, _Overheard(store, self))
+    def beside(self, store: Store, process: Timed | None = None) -> Store:
+        """The same store, with somebody who listens to what this process says."""
+        return cast(Store, _Overheard(store, self, process))
 
     def promise_2_a_void_lease_is_not_heard(self, tokens: Collection[int], leased: Collection[int]) -> None:
         """Asked when the store has taken a report about these leases, and there were those just before."""
         void = [token for token in tokens if token not in leased]
         if void:
             self.complaints.append(f"promise 2: a report about lease {void[0]} was taken, and there was no such lease")
+
+    def timers(self) -> dict[TimerKey, datetime]:
+        return dict(self._database.look().timers)
 
     def breakers(self) -> dict[str, HeldBreaker]:
         return {breaker.name: breaker for breaker in self._database.look().breakers}
@@ -126,12 +131,23 @@ class Witness:
 class _Overheard:
     """Passes every call on. What is said about leases is held against those that there are."""
 
-    def __init__(self, store: Store, witness: Witness) -> None:
+    def __init__(self, store: Store, witness: Witness, process: Timed | None) -> None:
         self._store = store
         self._witness = witness
+        self._process = process
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+    def fire_timers(self, *args: Any, **named: Any) -> int:
+        timekeeper = self._witness.timekeeper
+        if self._process is None or timekeeper is None:
+            return self._store.fire_timers(*args, **named)
+        before = self._witness.timers()
+        count = self._store.fire_timers(*args, **named)
+        if count:
+            timekeeper.fired(before, self._witness.timers(), self._process.clock)
+        return count
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         witness = self._witness
@@ -147,6 +163,8 @@ class _Overheard:
         counted = [one for commit in commits for one in commit.counted]
         leased, breakers = witness.leased() if ended else set(), witness.breakers() if counted else {}
         written = self._store.commit(commits)
+        if self._process is not None and witness.timekeeper is not None:
+            witness.timekeeper.written(commits, self._process)
         witness.promise_2_a_void_lease_is_not_heard(ended, leased)
         witness.promise_7_what_fails_in_a_row_opens_a_breaker(counted, breakers)
         return written

@@ -14,12 +14,13 @@ from typing import Any
 from ..core.graph import Graph
 from ..core.reports import RunRequested
 from ..core.workflow import Workflow, encode, version
-from ..ports import Clock, Evaluator, NewRun, Store
+from ..ports import Evaluator, NewRun, Store
 from .clock import JumpingClock, WallClock
 from .databases import DATABASES, LEASE_SECONDS
 from .faults import Crash
 from .onlooker import Onlooker
 from .process import Process
+from .timekeeping import CountedClock, Timekeeper
 from .trouble import STORE_KINDS, Trouble
 from .weather import weathered
 from .witness import Search, Witness
@@ -59,7 +60,8 @@ class World:
             self.starts_at_once,
         )
         self.held = self.onlooker.see()
-        self.witness = Witness(self.database, LEASE_SECONDS if self.database.is_shared else None)
+        self.timekeeper = Timekeeper(self.clock.monotonic, is_shared=self.database.is_shared)
+        self.witness = Witness(self.database, LEASE_SECONDS if self.database.is_shared else None, self.timekeeper)
         self.processes: list[Process] = []
         self.happened: Counter[str] = Counter()
         # What the sky does, how often, and what others do meanwhile.
@@ -134,10 +136,11 @@ class World:
         """By the clock of its host; a store that hosts share has a clock of its own."""
         clock = self.clock if self.database.is_shared else process.clock
         self._connections[process] = self.database.open(clock)
-        return weathered(self.witness.beside(self._connections[process]), self)
+        return weathered(self.witness.beside(self._connections[process], process), self)
 
-    def wall_clock(self, host: str) -> Clock:
-        return self._walls[host]
+    def wall_clock(self, host: str) -> CountedClock:
+        """The clock of a process that starts now on this host."""
+        return CountedClock(self._walls[host].now, self.clock.monotonic)
 
     def new_name(self, host: str) -> str:
         name = f"{host}.{len(self._names) + 1}"
@@ -198,6 +201,14 @@ class World:
         for process in self.processes:
             process.frozen_until = 0.0
 
+    def seconds_to_next_timer(self) -> float | None:
+        """How long the engines wait for the next timer; None where there is none."""
+        found = ((run_id, one.time_of(run_id)) for one in self.processes for run_id in self.held.runs)
+        nows = {run_id: now for run_id, now in found if now is not None}
+        self.timekeeper.waiting(self.held.timers, nows)
+        dues = ((one.clock.now(), one.engine.next_due()) for one in self.processes if one.engine is not None)
+        return min(((due - now).total_seconds() for now, due in dues if due is not None), default=None)
+
     def let_pass(self, seconds: float) -> None:
         """A long time in which nothing happens, but that those who live say so."""
         self.clock.advance(seconds)
@@ -230,8 +241,9 @@ class World:
             self._has_crashed = False
             self.onlooker.verify()
         self.witness.see(self.held)
-        if self.witness.complaints:
-            raise AssertionError(self.witness.complaints[0])
+        for complaints in (self.witness.complaints, self.timekeeper.complaints):
+            if complaints:
+                raise AssertionError(complaints[0])
         if self._bugs:
             raise AssertionError(f"promise 10: an engine has met a bug of ours: {self._bugs[0]}")
 

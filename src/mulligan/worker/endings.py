@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from datetime import UTC, datetime
 
 from ..core.classify import Outcome
 from ..core.reports import LeaseExpired, Report, TaskInterrupted
 from ..core.tasks import Task
+from . import wall
 from .actions import shell
 from .actions.kinds import SPAWNED
 from .cgroups import OomKills
@@ -72,5 +72,5 @@ def _is_given_by_printing(running: Running, ended: Ended) -> bool:
 
 def never_started(why: str) -> Ended:
     """The end of a task that waited for something and is not to start any more."""
-    now = time.time()
+    now = wall.seconds()
     return Ended(SIGTERM, now, now, 0.0, 0, why)

@@ -10,15 +10,18 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.reports import Report, TaskEnded
 from ..core.tasks import Task
 from ..errors import StoreUnavailable
-from ..ports import Artifacts, Lease, Offer
+from ..ports import Artifacts, Clock, Lease, Offer
+from . import wall
 from .actions import python
 from .actions.calls import is_built_in
 from .actions.kinds import SPAWNED, called
@@ -74,12 +77,15 @@ class LocalHands:
         grace_seconds: float = 10.0,
         lookahead: int | None = None,
         artifacts: Artifacts | None = None,
+        clock: Clock | None = None,
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
         take_all()
         self.name = name
         self.host = host
+        # By which tasks have their deadlines and reports their times.
+        self._clock = clock
         self._folders = Folders(home)
         self._folder = self._folders.worker(name)
         self._desk = Desk(self._folders, name)
@@ -160,7 +166,7 @@ class LocalHands:
         running = self._running.get(lease.token) or self._take(lease)
         try:
             self._desk.make_ready()
-            running.own = self._room.equipped(self._passage.inward(lease))
+            running.own = self._timed(self._room.equipped(self._passage.inward(lease)))
             if running.own.task.folders:
                 check_paths(running.own.task, self._folders)
             self._desk.lay_out(running)
@@ -182,6 +188,14 @@ class LocalHands:
                 return self._start(self._running.pop(lease.token).lease)
             self._end(lease.token, unable(task, error))
         return None
+
+    def _timed(self, lease: Lease) -> Lease:
+        """The same with its deadline by the clock that processes on this machine are timed with."""
+        deadline = lease.task.deadline
+        if self._clock is None or deadline is None:
+            return lease
+        here = datetime.fromtimestamp(wall.seconds(), UTC) + (deadline - self._clock.now())
+        return replace(lease, task=replace(lease.task, deadline=here))
 
     def _start_what_wants(self) -> None:
         """A secret has been looked up, or the store may be back. Who wants something else waits on."""
@@ -214,7 +228,7 @@ class LocalHands:
             # What once looks for GPUs keeps those it found: a child of its own, and no other step in it.
             apart += f" {lease.token}"
         for _ in range(GIVE_ATTEMPTS_MAX):
-            began = time.time()
+            began = wall.seconds()
             child = self._children.take(apart, interpreter, self._folder, is_veiled=veil is not None)
             now = time.monotonic()
             step = Step(lease, began, None if left is None else now + left)
@@ -327,6 +341,8 @@ class LocalHands:
 
     def _end(self, token: int, report: Report) -> None:
         """The task is over: its room is free, and the engine is told."""
+        if self._clock is not None:
+            report = replace(report, at=self._clock.now())
         running = self._running.pop(token)
         self._waiting.pop(token, None)
         self._wanting.discard(token)
@@ -458,7 +474,7 @@ class LocalHands:
         if child.pipes is not None:
             child.pipes.drain()
         child.end_step()
-        ended = Ended(0, step.started, time.time(), answer.cpu, answer.peak)
+        ended = Ended(0, step.started, wall.seconds(), answer.cpu, answer.peak)
         told = python.read_answer(running.own, self._folders, running.sides, answer, ended)
         if lease.task.memory is not None:
             self._supervisor.send(("limit", child.key, None))

@@ -10,6 +10,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import time
 
+from . import wall
 from .groups import Group
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -45,7 +46,7 @@ class Running:
     def __init__(self, key: int, pid: int, timeout: float | None, memory: int | None) -> None:
         self.key = key
         self.pid = pid
-        self.started = time.time()
+        self.started = wall.seconds()
         self.due = None if timeout is None else time.monotonic() + timeout
         self.memory = memory
         # Its control group, where it has one: then the kernel keeps it to its memory, and watching is the second line.

@@ -17,7 +17,7 @@ import os
 import select
 import time
 
-from . import processes
+from . import processes, wall
 from .frames import RECEIVE_BYTES, Frames, frame
 from .groups import VARIABLE, Groups
 from .spawning import Running, become_subreaper, close_others, spawn
@@ -161,7 +161,7 @@ class Supervisor:
         self._tell_unstarted(key, why)
 
     def _tell_unstarted(self, key: int, why: str) -> None:
-        now = time.time()
+        now = wall.seconds()
         self._tell("ended", key, 0, SIGTERM, now, now, 0.0, 0, why)
 
     def _on_sweep(self, key: int) -> None:
@@ -252,7 +252,7 @@ class Supervisor:
                 if self._has_run_out(task):
                     task.why = task.why or "memory"
                 # The kernel knows of the largest one that was waited for; of a killed tree nobody was.
-                task.usage = (status, task.started, time.time(), cpu, max(usage.ru_maxrss * 1024, task.peak))
+                task.usage = (status, task.started, wall.seconds(), cpu, max(usage.ru_maxrss * 1024, task.peak))
                 ended.append(task)
         if ended:
             self._look_after(ended)

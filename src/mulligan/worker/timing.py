@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from ..core.tasks import Task
+from . import wall
 
 
 def seconds_left(task: Task) -> float | None:
     """The shorter of its timeout and what is left of its visit; None if it may take for ever."""
     if task.deadline is None:
         return task.timeout
-    left = max(0.0, (task.deadline - datetime.now(UTC)).total_seconds())
+    left = max(0.0, task.deadline.timestamp() - wall.seconds())
     return left if task.timeout is None else min(left, task.timeout)
 
 

@@ -301,24 +301,39 @@ UPDATE breakers SET status = 'closed', failures = 0, retry_at = NULL, probe = NU
 
 -- time ---------------------------------------------------------------------------------------------------------------
 
+-- By the clock of who asks (?1) and by the wall clock (?2), of the runs whose turn it has (?3; '' for all).
 -- name: due_timers
-SELECT run_id, kind, place, number FROM timers WHERE due <= ? ORDER BY due
+SELECT run_id, kind, place, number FROM timers INDEXED BY timers_by_due CROSS JOIN runs USING (run_id)
+WHERE due <= max(?1, ?2) AND due <= iif(kind = 'until', ?2, ?1) AND (?3 = '' OR holder = ?3)
+ORDER BY due
 
 -- The same below one root, from its runs: there may be ten thousand timers of others.
 -- name: due_timers_below
 SELECT run_id, kind, place, number FROM runs INDEXED BY runs_unfinished CROSS JOIN timers USING (run_id)
-WHERE due <= ?1 AND root_run_id = ?2 AND status NOT IN ('completed', 'failed', 'cancelled')
+WHERE due <= iif(kind = 'until', ?2, ?1) AND (?3 = '' OR holder = ?3)
+      AND root_run_id = ?4 AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY due
+
+-- Of one run whose time is ahead of the clock of who has its turn.
+-- name: due_timers_of
+SELECT run_id, kind, place, number FROM timers WHERE run_id = ? AND due <= ? AND kind <> 'until' ORDER BY due
+
+-- name: next_timer_of
+SELECT due FROM timers WHERE run_id = ? AND kind <> 'until' ORDER BY due LIMIT 1
 
 -- name: delete_timer
 DELETE FROM timers WHERE run_id = ? AND kind = ? AND place = ? AND number = ?
 
+-- Of the runs whose turn somebody has (?1; '' for all), of all kinds (?2 is 0), of all but "until" (1), of that alone (2).
 -- name: next_timer
-SELECT due FROM timers ORDER BY due LIMIT 1
+SELECT due FROM timers INDEXED BY timers_by_due CROSS JOIN runs USING (run_id)
+WHERE (?1 = '' OR holder = ?1) AND (?2 = 0 OR (kind = 'until') = (?2 = 2))
+ORDER BY due LIMIT 1
 
 -- name: next_timer_below
 SELECT due FROM runs INDEXED BY runs_unfinished CROSS JOIN timers USING (run_id)
-WHERE root_run_id = ?1 AND status NOT IN ('completed', 'failed', 'cancelled')
+WHERE (?1 = '' OR holder = ?1) AND (?2 = 0 OR (kind = 'until') = (?2 = 2))
+      AND root_run_id = ?3 AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY due LIMIT 1
 
 -- name: next_retry
