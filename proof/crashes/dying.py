@@ -20,12 +20,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 # All that `run` and `resume` need, so that a forked process need not load it.
-from mulligan.cli import changing, main, resume, run, showing  # noqa: F401
+from mulligan.cli import changing, dispatch, main, resume, run, showing  # noqa: F401
 from mulligan.ports import fault_listeners
 from mulligan.store import postgres, sqlite  # noqa: F401
 from mulligan.worker import processes
 from proof.crashes import calls, shorts
 from proof.crashes.disk import FaultyDisk, die
+from proof.crashes.moving import moved
 
 
 def serve() -> None:
@@ -149,7 +150,18 @@ def lose_server() -> None:
         time.sleep(0.005)
 
 
-FATES: dict[str, Callable[[], object]] = {"kill": die, "cut": lose_connections, "server": lose_server}
+def move_home() -> None:
+    """As `mv` on one file system does it."""
+    home = Path(os.environ["MULLIGAN_HOME"])
+    home.rename(moved(home))
+
+
+FATES: dict[str, Callable[[], object]] = {
+    "kill": die,
+    "cut": lose_connections,
+    "server": lose_server,
+    "move": move_home,
+}
 
 
 if __name__ == "__main__":

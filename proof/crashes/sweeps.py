@@ -33,6 +33,7 @@ SWEEPS = {
     "disk": Sweep("disk", ("sqlite",), disk.FAULTS),
     "calls": Sweep("call", ("sqlite",), calls.FAULTS),
     "supervisors": Sweep("supervisor", ("sqlite",), calls.SUPERVISOR_FAULTS),
+    "moves": Sweep("move", ("sqlite",), POINTS),
     "shorts": Sweep("short", ("sqlite",), shorts.FAULTS),
 }
 

@@ -17,6 +17,7 @@ from mulligan.testing.postgres import PostgresServer, own_schema, own_server
 from proof.crashes import shorts
 from proof.crashes.aftermath import Aftermath, complaints, steady
 from proof.crashes.mortals import Ended, Mortals, mortals
+from proof.crashes.moving import Follower
 from proof.crashes.proxy import LossyProxy
 from proof.crashes.trouble import Trial, Trouble
 from proof.crashes.workflow import DONE_ONCE, done, written
@@ -144,13 +145,17 @@ class Play:
 
     def held(self, trial: Trial, expected: dict[str, Any]) -> Tried:
         first, *later = trial.troubles
+        follower = Follower(self._stage) if first.kind == "move" else None
+        if follower is not None:
+            self._scene = self._scene._replace(meanwhile=follower.look)
         self._run("run", written(self._stage), "--json", trouble=first)
+        lost = [] if follower is None else follower.arrive()
         with self._stage.service() as service:
             for trouble in later:
                 self._go_on(service, trouble)
             ended = self._brought_to_its_end(service)
             wrong = self._looked_at(service, ended, expected, is_refused=_is_refused(trial))
-        return Tried(self._is_met, [*wrong, *self._unsaid()])
+        return Tried(self._is_met, [*lost, *wrong, *self._unsaid()])
 
     def _looked_at(self, service: Service, ended: Ended, expected: dict[str, Any], *, is_refused: bool) -> list[str]:
         """What is wrong. Where a disk refused something a step may have failed, in words; then another round helps."""

@@ -10,6 +10,7 @@
 | call | a system call and what comes of it | has its n-th such call refused, or is killed in it |
 | supervisor | the same | has a supervisor to which that happens |
 | short | a call that writes, and what comes of it | has its n-th done by half |
+| move | a fault point | has its home moved there, and somebody resumes the run at the new place at once |
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 from typing import NamedTuple
 
 _SPELLED = re.compile(
-    r"(?P<kind>kill|cut|server|answer|disk|call|supervisor|short):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)"
+    r"(?P<kind>kill|cut|server|answer|disk|call|supervisor|short|move):(?P<what>[\w.-]+)@(?P<nth>[1-9]\d*)"
 )
 STORES = ("sqlite", "postgres")
 

@@ -68,6 +68,12 @@ def test_a_run_that_is_killed_twice_comes_to_the_same_end(shared_theatre: Theatr
     )
 
 
+def test_a_home_that_is_moved_while_a_run_is_driven_costs_nothing(theatre: Theatre) -> None:
+    expect_all_is_well(
+        theatre, *("sqlite/move:before_commit@3", "sqlite/move:after_lease@4", "sqlite/move:before_report@9")
+    )
+
+
 def test_a_disk_that_fails_anywhere_costs_nothing(theatre: Theatre) -> None:
     expect_all_is_well(
         theatre,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -65,6 +66,49 @@ def test_it_may_be_set_by_the_clock_of_a_store(common: JumpingClock, wall: WallC
     common.advance(2)
 
     assert clock.now() == START + timedelta(days=1, seconds=2)
+
+
+def asked(common: JumpingClock, *seconds: float, ahead: float = 86400.0) -> Callable[[], datetime]:
+    """A store whose clock is ahead, and which takes so long to answer, half of it for the way back."""
+    left = list(seconds)
+
+    def ask() -> datetime:
+        took = left.pop(0)
+        common.advance(took / 2)
+        said = common.now() + timedelta(seconds=ahead)
+        common.advance(took / 2)
+        return said
+
+    return ask
+
+
+@pytest.mark.parametrize(("took", "error"), [((0.4,), 0.2), ((9.0, 0.4), 0.2), ((9.0, 4.0, 6.0), 2.0)])
+def test_it_goes_by_the_clock_of_a_store_and_asks_again_where_the_answer_is_slow(
+    common: JumpingClock, wall: WallClock, took: tuple[float, ...], error: float
+) -> None:
+    clock = wall.of_process()
+
+    clock.set_by(asked(common, *took))
+
+    assert abs(clock.now() - common.now() - timedelta(days=1)) < timedelta(milliseconds=1)
+    assert clock.error_seconds == pytest.approx(error)
+
+
+def test_slow_answers_do_not_make_it_worse(common: JumpingClock, wall: WallClock) -> None:
+    clock = wall.of_process()
+    clock.set_by(asked(common, 0.4))
+
+    clock.set_by(asked(common, 9.0, 9.0, 9.0, ahead=0.0))
+
+    assert clock.now() == common.now() + timedelta(days=1)
+
+
+def test_where_a_store_has_no_clock_of_its_own_nothing_changes(common: JumpingClock, wall: WallClock) -> None:
+    clock = wall.of_process()
+
+    clock.set_by(lambda: None)
+
+    assert (clock.now(), clock.error_seconds) == (START, None)
 
 
 def test_the_clock_of_this_process_says_what_the_wall_clock_says() -> None:

@@ -18,6 +18,7 @@ from mulligan.engine.at_work import AtWork
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
 from mulligan.store import gate, memory, sqlite_commit
+from mulligan.store.clock import ProcessClock
 from mulligan.store.memory import MemoryStore
 from mulligan.store.memory_shelf import Shelf
 from mulligan.store.sqlite import SqliteStore
@@ -380,3 +381,25 @@ def _(real: Any) -> Any:
         return real(store, look, lambda name: None)
 
     return bury_the_dead
+
+
+# -- clocks ----------------------------------------------------------------------------------------------------------
+
+
+@defect(ProcessClock, "now")
+def _(real: Any) -> Any:
+    """timers follow the steps of the wall clock"""
+    return lambda self: self._read_wall()
+
+
+@defect(engine.Engine, "_drive")
+def _(real: Any) -> Any:
+    """a run whose log is ahead of the clock waits for it"""
+
+    def _drive(self: Any, *args: Any) -> Any:
+        found = real(self, *args)
+        found.ahead = drive.NOT_AHEAD
+        self._ahead.clear()
+        return found
+
+    return _drive

@@ -96,6 +96,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("what ends while the store is away is forgotten", PLAIN, "memory", 48, "promise 4"),
     ("the dead are not buried", None, "memory", 0, "promise 7"),
     ("who is buried leaves its tasks running", PLAIN, "memory", 0, "promise 4"),
+    ("timers follow the steps of the wall clock", PLAIN, "memory", 36, "promise 7"),
+    ("a run whose log is ahead of the clock waits for it", PLAIN, "sqlite", 8, "promise 10"),
     ("a retry does not wait", PLAIN, "memory", 3, "promise 5"),
     ("a handler runs as often as there are failures", PLAIN, "memory", 306, "promise 3"),
     ("a run that stops keeps the retries that it has reserved", PLAIN, "memory", 16, "promise 6"),

@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -123,7 +122,7 @@ class Driver:
         try:
             self.hands = self._hands(self.lock.fd)
             self.store.register(self._record(self.lock.path))
-            self._set_clock()
+            self.clock.set_by(self.store.now)
             self.engine = Engine(
                 self.store,
                 self.clock,
@@ -139,13 +138,6 @@ class Driver:
             # The store may know us by now, or not: whoever looks at our lock sees that we are gone.
             self._put_down(is_known=False)
             raise
-
-    def _set_clock(self) -> None:
-        """By the store's clock, where it has one. Half of the time that the answer took was its way back."""
-        asked_at = time.monotonic()
-        moment = self.store.now()
-        if moment is not None:
-            self.clock.set(moment + timedelta(seconds=(time.monotonic() - asked_at) / 2))
 
     def _record(self, lock_path: str) -> WorkerRecord:
         can = self.capacity or Capacity(0.0, 0)
@@ -329,7 +321,7 @@ class Driver:
             return
         if is_shared:
             self.engine.beat()
-            self._set_clock()
+            self.clock.set_by(self.store.now)
         self.rescue()
         if self._has_not_its_run():
             self._tell_what_is_waited_for()

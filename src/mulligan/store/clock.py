@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 # A wall clock that differs by less from ours was not stepped: it was read a moment later, or is being slewed.
 STEP = timedelta(seconds=0.5)
 _NO_STEP = timedelta(0)
+# How long a store may take to say what time it is, and how often it is asked where it takes longer.
+ANSWER_SECONDS_MAX, ANSWERS_MAX = 1.0, 3
 
 
 def _seconds_since_boot() -> float:
@@ -38,6 +40,8 @@ class ProcessClock:
         self._read_wall = wall
         self._elapsed = elapsed
         self.monotonic = monotonic
+        # How wrong it may be, where it goes by the clock of a store.
+        self.error_seconds: float | None = None
         self.follow_wall()
 
     def now(self) -> datetime:
@@ -53,8 +57,32 @@ class ProcessClock:
         self.set(self._read_wall())
 
     def set(self, moment: datetime) -> None:
-        """It is `moment` now: for a process whose store has a clock of its own."""
+        """It is `moment` now."""
         self._base, self._base_elapsed = moment, self._elapsed()
+
+    def set_by(self, ask: Callable[[], datetime | None]) -> None:
+        """Go by another clock, that of a store, if it has one: `ask` gives its time.
+
+        Half of the time that the answer took was its way back. One that took long says little: it is asked for again,
+        and where all do, the best counts only for a clock that was never set by another one.
+        """
+        best: tuple[float, datetime] | None = None
+        for _ in range(ANSWERS_MAX):
+            asked_at = self._elapsed()
+            moment = ask()
+            if moment is None:
+                return
+            seconds = self._elapsed() - asked_at
+            answered = moment + timedelta(seconds=seconds / 2)
+            if seconds <= ANSWER_SECONDS_MAX:
+                self.set(answered)
+                self.error_seconds = seconds / 2
+                return
+            if best is None or seconds < best[0]:
+                best = seconds, answered - timedelta(seconds=self._elapsed())
+        if best is not None and self.error_seconds is None:
+            self.set(best[1] + timedelta(seconds=self._elapsed()))
+            self.error_seconds = best[0] / 2
 
 
 # One for each process: whatever it keeps in a file of its own goes by this clock.

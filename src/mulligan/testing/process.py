@@ -123,7 +123,7 @@ class Process:
         self.hands = self._hands() if self.slots else None
         try:
             self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
-            self._set_clock()
+            self.clock.set_by(self.store.now)
             engine = self._engine()
             self._beaten_at = self.clock.monotonic()
             self._rescue(engine)
@@ -132,12 +132,6 @@ class Process:
             self._put_down()
             return
         self.engine, self.is_away = engine, False
-
-    def _set_clock(self) -> None:
-        """By the store's clock, where it has one of its own."""
-        moment = self.store.now()
-        if moment is not None:
-            self.clock.set(moment)
 
     def _engine(self) -> Engine:
         engine = Engine(
@@ -239,7 +233,7 @@ class Process:
         self._beaten_at = self.clock.monotonic()
         if is_shared:
             engine.beat()
-            self._set_clock()
+            self.clock.set_by(self.store.now)
         self._rescue(engine)
         if self._has_not_its_run(engine):
             engine.take_up(self._below_root([]))

@@ -60,7 +60,8 @@ class Timekeeper:
                 decided_at = self._common() - max(0.0, (now - commit.at).total_seconds())
                 seconds = (timer.due - commit.at).total_seconds()
                 key = (commit.turn.run_id, timer.kind, timer.place, timer.number)
-                self._set[key] = (decided_at, seconds, self._whose(process.clock))
+                error = process.clock.error_seconds or 0.0
+                self._set[key] = (decided_at, seconds - error, self._whose(process.clock))
 
     def fired(
         self, before: Mapping[TimerKey, datetime], after: Mapping[TimerKey, datetime], clock: CountedClock

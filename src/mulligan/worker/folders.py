@@ -49,6 +49,7 @@ class Folders:
 
     def __init__(self, home: Path) -> None:
         self.home = str(home.absolute())
+        self._was_there = os.path.isdir(self.home)
         self._made: set[int] = set()
 
     def logs(self, run_id: int, place: str, attempt: int) -> Logs:
@@ -70,6 +71,7 @@ class Folders:
     def make_run(self, run_id: int) -> None:
         """The folders of a run, once."""
         if run_id not in self._made:
+            self._refuse_lost_home()
             make_private(f"{self.home}/runs/{run_id}/logs")
             make_private(self.outputs(run_id))
             self._made.add(run_id)
@@ -78,8 +80,15 @@ class Folders:
         """Whether it had to be made."""
         folder = self.worker(worker)
         is_new = not os.path.isdir(folder)
+        if is_new:
+            self._refuse_lost_home()
         make_private(folder)
         return is_new
+
+    def _refuse_lost_home(self) -> None:
+        """A home that was moved or removed is not made again at its old place."""
+        if self._was_there and not os.path.isdir(self.home):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.home)
 
 
 def make_private(folder: str) -> None:
