@@ -6,7 +6,7 @@ a store: each drives the runs whose turns it holds, and what a dead one held is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -64,8 +64,11 @@ class Engine:
         *,
         root_run_id: int | None = None,
         watcher: Watcher | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.store = store
+        # Raises where what tasks came to may not be written any more: their files are gone.
+        self._check = check
         self.clock = clock
         self.evaluator = evaluator
         self.name = name
@@ -254,6 +257,7 @@ class Engine:
         self._told[drive.run_id] = drive
 
     def _send(self, token: int, report: r.Report, guard: Guard | None) -> None:
+        self._check()
         # If nobody has the run it is for us to answer.
         self._must_look = True
         try:
@@ -404,6 +408,7 @@ class Engine:
         return self._turned_away is not None and not self.hands.fits(self._turned_away)
 
     def _commit(self, drives: list[Drive]) -> None:
+        self._check()
         try:
             commits = [commit for drive in drives if (commit := drive.commit()) is not None]
             begun_at = self.clock.monotonic()

@@ -131,6 +131,7 @@ class Driver:
                 self.hands,
                 root_run_id=root_run_id,
                 watcher=self.watcher,
+                check=self._refuse_moved_home,
             )
             self._beaten_at = time.monotonic()
             self.rescue()
@@ -358,7 +359,8 @@ class Driver:
     def _refuse_moved_home(self) -> None:
         """End all that runs, and raise, where our home is no longer at its place: others may take up our runs there.
 
-        Asked in every round, so that nothing of ours runs any more when somebody goes on with them.
+        Asked in every round, so that nothing of ours runs any more when somebody goes on with them; and before anything
+        is written, since a task that has lost its files fails for no reason of its own.
         """
         if self.lock is None or (self.lock.is_in_place and self.store.is_in_place):
             return
