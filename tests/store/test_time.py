@@ -130,3 +130,11 @@ def test_the_timers_of_runs_that_others_hold_are_left_to_them_where_each_process
 
     assert fired(store, mine) == [("run", "", 0)]
     assert store.next_due(holder="w1") is None
+
+
+def test_a_store_that_has_a_clock_for_all_processes_tells_its_time(store: Store, place: Place) -> None:
+    before = place.now()
+    told = store.now()
+
+    assert (told is not None) == store.is_shared
+    assert told is None or before <= told <= place.now()
