@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from mulligan.engine.rescue import bury_the_dead
 from mulligan.ports import LockState, WorkerRecord
+from mulligan.store.memory import MemoryStore
+from mulligan.testing.clock import JumpingClock
 
 from .conftest import World
 
 
-def buried(world: World, state: LockState) -> list[str]:
-    return [worker.name for worker in bury_the_dead(world.store, lambda worker: state, lambda name: None)]
+def buried(world: World, state: LockState, *, may_expire_others: bool = True) -> list[str]:
+    found = bury_the_dead(world.store, lambda worker: state, lambda name: None, may_expire_others=may_expire_others)
+    return [worker.name for worker in found]
 
 
 def test_a_worker_whose_lock_is_free_is_buried_at_once(world: World) -> None:
@@ -41,3 +44,31 @@ def test_what_a_dead_worker_has_left_running_is_ended_before_it_is_buried_whatev
     )
 
     assert known == [["w"]]
+
+
+class Silent(MemoryStore):
+    """A store that hosts share, in which a worker on another host was heard of too long ago."""
+
+    def __init__(self) -> None:
+        self.clock = JumpingClock()
+        super().__init__(clock=self.clock, is_shared=True)
+        self.register(WorkerRecord("w", "there", 1, "there.lock"))
+        self.clock.advance(31)
+
+
+def test_a_worker_with_an_old_heartbeat_is_buried_by_one_that_had_contact_all_the_time() -> None:
+    world = World(Silent(), JumpingClock())
+
+    assert buried(world, "unknown") == ["w"]
+
+
+def test_a_worker_with_an_old_heartbeat_is_not_buried_by_one_that_was_cut_off_itself() -> None:
+    world = World(Silent(), JumpingClock())
+
+    assert buried(world, "unknown", may_expire_others=False) == []
+
+
+def test_a_free_lock_says_that_its_worker_is_dead_also_to_one_that_was_cut_off(world: World) -> None:
+    world.store.register(WorkerRecord("w", "here", 1, "w.lock"))
+
+    assert buried(world, "free", may_expire_others=False) == ["w"]

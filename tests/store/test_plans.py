@@ -37,7 +37,7 @@ def test_one_that_does_is_seen(database: apsw.Connection, name):
     ("name", "first", "second"),
     [
         ("runs", (9, "[]", 5), (8, '["new"]', 5)),
-        ("guarded_tasks", (1, 1, 1, "[]", "here", 0, None, 0, "w1"), (1, 1, 1, "[]", "here", 0, None, 0, "w2")),
+        ("guarded_tasks", (1, 1, 1, "[]", "here", None, 0, "w1"), (1, 1, 1, "[]", "here", None, 0, "w2")),
     ],
 )
 def test_no_plan_is_made_again_for_other_values(tmp_path: Path, name, first, second):

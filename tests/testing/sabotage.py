@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mulligan.core import effects
-from mulligan.engine import drive, engine
+from mulligan.engine import drive, engine, rescue
 from mulligan.engine.at_work import AtWork
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
@@ -370,15 +370,27 @@ def _(real: Any) -> Any:
 @defect(process, "bury_the_dead")
 def _(real: Any) -> Any:
     """the dead are not buried"""
-    return lambda store, look, end_leftovers: []
+    return lambda store, look, end_leftovers, **judged: []
+
+
+@defect(rescue, "_is_silent")
+def _(real: Any) -> Any:
+    """after an outage the first one back buries all others"""
+    return lambda *args, may_expire_others: real(*args, may_expire_others=True)
+
+
+@defect(engine.Engine, "may_expire_others")
+def _(real: Any) -> Any:
+    """an old heartbeat says nothing to anybody"""
+    return property(lambda self: False)
 
 
 @defect(process, "bury_the_dead")
 def _(real: Any) -> Any:
     """who is buried leaves its tasks running"""
 
-    def bury_the_dead(store: Any, look: Any, end_leftovers: Any) -> Any:
-        return real(store, look, lambda name: None)
+    def bury_the_dead(store: Any, look: Any, end_leftovers: Any, **judged: Any) -> Any:
+        return real(store, look, lambda name: None, **judged)
 
     return bury_the_dead
 

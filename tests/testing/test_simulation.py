@@ -79,7 +79,7 @@ def test_every_kind_of_fact_occurs(tally: Tally) -> None:
             "what happened",
             {"cancel", "cancel_now", "pause", "resume", "retry", "decide", "visit", "ask_nonsense", "items"},
         ),
-        ("what happened", {"freeze", "newcomer", "wrong_clock", "reset_breakers", "fork", *WEATHER}),
+        ("what happened", {"freeze", "newcomer", "wrong_clock", "reset_breakers", "fork", "outage", *WEATHER}),
         ("what happened", {f"crash {point}" for point in (*FAULT_POINTS, "before commit", "after commit")}),
         ("store", {"memory", "shared", "sqlite"}),
     ],

@@ -18,7 +18,7 @@ from mulligan.testing.history import step, workflow
 from mulligan.testing.holdings import HeldBreaker
 from mulligan.testing.puppets import Puppets
 from mulligan.testing.trouble import Trouble
-from mulligan.testing.witness import Search, Witness
+from mulligan.testing.witness import Outage, Search, Witness
 from mulligan.testing.world import World
 
 
@@ -101,7 +101,7 @@ def test_a_report_about_a_lease_that_there_is_not_is_refused_and_one_that_is_tak
     witness = Witness(database, None)
 
     with pytest.raises(StaleLease):
-        witness.beside(database.open(JumpingClock())).report(7, TaskEnded(START, "a", 1))
+        witness.beside(database.open(JumpingClock()), JumpingClock()).report(7, TaskEnded(START, "a", 1))
     assert witness.complaints == []
     witness.promise_2_a_void_lease_is_not_heard([7], witness.leased())
 
@@ -175,6 +175,43 @@ def test_a_heartbeat_that_is_too_old_is_found_when_somebody_has_looked_since() -
     witness.see(database.look())
 
     assert witness.complaints == [f"promise 7: h1.1 has not been heard of since {START}, and was not buried"]
+
+
+def test_one_who_was_cut_off_himself_has_not_searched_for_old_heartbeats() -> None:
+    database, witness = DATABASES["shared"](), make(LEASE_SECONDS)
+    database.open(JumpingClock()).register(WorkerRecord("h1.1", "h1", 1))
+
+    witness.has_searched(Search(frozenset(), None))
+    witness.see(database.look())
+
+    assert witness.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age", "is_found"),
+    [
+        pytest.param(LEASE_SECONDS, LEASE_SECONDS - 1, True, id="within a lease after an outage"),
+        pytest.param(LEASE_SECONDS, LEASE_SECONDS, False, id="a lease after it"),
+        pytest.param(LEASE_SECONDS - 1, 1, False, id="an outage that made no heartbeat too old"),
+    ],
+)
+def test_who_is_buried_for_an_outage_of_the_store_is_found(seconds: float, age: float, is_found: bool) -> None:
+    witness, ended = make(LEASE_SECONDS), START + timedelta(seconds=seconds)
+    witness.outage(Outage(START, ended))
+
+    witness.promise_7_an_outage_makes_nobody_dead("h1.1", START, ended + timedelta(seconds=age))
+
+    assert bool(witness.complaints) == is_found
+
+
+def test_who_was_heard_of_after_an_outage_is_not_buried_for_it() -> None:
+    witness, ended = make(LEASE_SECONDS), START + timedelta(seconds=2 * LEASE_SECONDS)
+    witness.outage(Outage(START, ended))
+
+    second = timedelta(seconds=1)
+    witness.promise_7_an_outage_makes_nobody_dead("h1.1", ended + second, ended + 2 * second)
+
+    assert witness.complaints == []
 
 
 def test_a_world_says_what_its_witness_has_found() -> None:

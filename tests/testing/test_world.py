@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mulligan.core.reports import TaskEnded
 from mulligan.core.workflow import Action
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import WorkerRecord
@@ -185,7 +186,8 @@ def test_a_process_that_was_stopped_for_too_long_comes_back_under_another_name()
     stopped, other = started(world), started(world)
     name = stopped.name
 
-    world.clock.advance(LEASE_SECONDS + 1)
+    stopped.frozen_until = 2 * LEASE_SECONDS
+    world.let_pass(LEASE_SECONDS + 1)
     world.act(other)
     assert name not in world.database.look().workers
     world.act(stopped)
@@ -193,6 +195,74 @@ def test_a_process_that_was_stopped_for_too_long_comes_back_under_another_name()
 
     assert stopped.name != name
     assert stopped.name in world.database.look().workers
+
+
+def test_after_an_outage_that_was_longer_than_a_lease_nobody_is_taken_for_dead() -> None:
+    world = make("shared")
+    processes = [started(world) for _ in range(3)]
+    names = [process.name for process in processes]
+
+    world.begin_outage(2 * LEASE_SECONDS)
+    world.let_pass(2 * LEASE_SECONDS + 1)
+    for process in (*processes, *processes):
+        world.act(process)
+
+    assert [process.name for process in processes] == names
+    assert sorted(world.database.look().workers) == sorted(names)
+
+
+def test_one_that_does_not_come_back_after_an_outage_is_given_up_a_lease_later() -> None:
+    world = make("shared")
+    back, hung = started(world), started(world)
+    name = hung.name
+    hung.frozen_until = 10 * LEASE_SECONDS
+
+    world.begin_outage(2 * LEASE_SECONDS)
+    world.let_pass(2 * LEASE_SECONDS + 1)
+    run_for(world, back, 2)
+    world.let_pass(LEASE_SECONDS - 2)
+    run_for(world, back, 2)
+    assert name in world.database.look().workers
+    world.let_pass(6)
+    run_for(world, back, 2)
+
+    assert name not in world.database.look().workers
+
+
+def test_a_worker_that_alone_was_cut_off_is_given_up_by_those_that_were_not() -> None:
+    world = make("shared")
+    other, cut_off = started(world), started(world)
+    name = cut_off.name
+    cut_off.store = weathered(cut_off.store, Sky("lost_call"))
+    assert cut_off.engine is not None
+    cut_off.engine.store = cut_off.store
+
+    world.let_pass(LEASE_SECONDS + 1)
+    run_for(world, other, 2)
+
+    assert name not in world.database.look().workers
+
+
+def test_what_runs_in_an_outage_goes_again_and_what_has_ended_counts_and_no_loss_is_spent() -> None:
+    world = make("shared")
+    process = started(world)
+    world.look()
+    run_id = world.create(workflow(step("ends"), step("runs")), process)
+    run_for(world, process, 3)
+    assert process.hands is not None
+    running = {lease.task.place: lease for lease in process.hands.under_way}
+
+    world.begin_outage(2 * LEASE_SECONDS)
+    process.hands.end(running["ends"], TaskEnded(world.clock.now(), "ends", 1))
+    for _ in range(13):
+        world.clock.advance(LEASE_SECONDS / 6)
+        world.act(process)
+    run_for(world, process, 3)
+
+    state = world.onlooker.runs[run_id].state
+    assert (state.places["ends"].status, state.places["runs"].attempt) == ("completed", 2)
+    assert state.places["runs"].climb.losses == 0
+    assert [lease.task.place for lease in process.hands.under_way] == ["runs"]
 
 
 def test_a_process_that_drives_one_run_leaves_when_that_has_ended() -> None:

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ..core.reports import Report
+from ..core.reports import LeaseExpired, Report, TaskInterrupted
 from ..errors import StoreUnavailable
 from ..ports import Clock, Commit, Hands, Lease, Stopped, fault
 
@@ -118,7 +118,7 @@ class AtWork:
             # A connection that has broken can always be read: it would wake us without end.
             self.hands.watch(None)
             try:
-                self._ended.extend(self.hands.collect(seconds))
+                self._ended.extend((lease, _spared(lease, report)) for lease, report in self.hands.collect(seconds))
             except StoreUnavailable:
                 pass  # they wait for it as we do
 
@@ -139,6 +139,16 @@ class AtWork:
         if self.hands is not None:
             known = {*untold, *(lease.token for lease in self.hands.running)}
             self.reserve_and_start([lease for token, lease in leases.items() if token not in known])
+
+
+def _spared(lease: Lease, report: Report) -> Report:
+    """What was killed because no heartbeat could be sent goes again, and spends none of its reruns after a loss.
+
+    Those are for a task that takes its worker with it. Where to lose the task is to fail, it is still lost.
+    """
+    if isinstance(report, LeaseExpired) and not lease.task.is_careful:
+        return TaskInterrupted(report.at, report.place, report.attempt)
+    return report
 
 
 def _key(lease: Lease) -> tuple[int, str, int]:

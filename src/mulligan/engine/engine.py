@@ -12,6 +12,7 @@ from itertools import islice
 
 from ..core import reports as r
 from ..core.breaker import Guard
+from ..core.heartbeats import Instant, first_contact
 from ..core.scope import Evaluator
 from ..core.snapshot import restore
 from ..core.state import State
@@ -65,6 +66,7 @@ class Engine:
         root_run_id: int | None = None,
         watcher: Watcher | None = None,
         check: Callable[[], None] = lambda: None,
+        lease_seconds: float = 30.0,
     ) -> None:
         self.store = store
         # Raises where what tasks came to may not be written any more: their files are gone.
@@ -90,6 +92,9 @@ class Engine:
         # Runs that this process cannot drive: a bug of ours.
         self._given_up: set[int] = set()
         self._at_work = AtWork(hands, clock, self.beat)
+        self._lease_seconds = lease_seconds
+        # The worker was registered just now.
+        self._contact = first_contact(self._instant())
         self._next_due: datetime | None = None
         # Where the clock is our own: of the runs whose time is ahead of it, how far. And how far the wall clock was
         # stepped when we last looked.
@@ -562,11 +567,20 @@ class Engine:
 
     def beat(self) -> None:
         """Say that we are alive. `Buried` if nobody believed it any more."""
-        sent_at = self.clock.monotonic()
+        sent = self._instant()
         if not self.store.beat(self.name):
             raise Buried(f"worker '{self.name}' was taken for dead: it did not answer in time")
+        self._contact = self._contact.after_heartbeat(sent, self._instant(), self._lease_seconds)
         if self.hands is not None:
-            self.hands.renewed(sent_at)
+            self.hands.renewed(sent.monotonic)
+
+    @property
+    def may_expire_others(self) -> bool:
+        """Whether an old heartbeat says that its worker is dead: not where ours did not reach the store either."""
+        return self._contact.may_expire_others(self.clock.monotonic(), self._lease_seconds)
+
+    def _instant(self) -> Instant:
+        return Instant(self.clock.monotonic(), self.clock.now())
 
     def wait(self, seconds: float) -> None:
         """Let time pass while the store does not answer. What ends meanwhile is kept."""

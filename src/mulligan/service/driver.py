@@ -48,8 +48,9 @@ IDLE_RUNS_SECONDS = 1.0
 HELD_UP_SECONDS = 1.0
 # How soon a signal is seen.
 PATIENCE_SECONDS = 0.1
-# How long the engine waits between two questions to a store that does not answer: from, and at most.
-STORE_SECONDS, STORE_SECONDS_MAX = 0.1, 2.0
+# How long the engine waits between two questions to a store that does not answer: from, and at most. Of a short lease
+# at most this share: who has the store back gives the others one lease to come back too.
+STORE_SECONDS, STORE_SECONDS_MAX, STORE_LEASE_SHARE_MAX = 0.1, 2.0, 1 / 6
 # How many runs that nobody drives one worker takes up at a time.
 RUNS_TAKEN_MAX = 1000
 
@@ -132,6 +133,7 @@ class Driver:
                 root_run_id=root_run_id,
                 watcher=self.watcher,
                 check=self._refuse_moved_home,
+                lease_seconds=self.lease_seconds,
             )
             self._beaten_at = time.monotonic()
             self.rescue()
@@ -191,7 +193,10 @@ class Driver:
 
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this machine."""
-        for worker in bury_the_dead(self.store, self._locks.look_again, kill_leftovers):
+        may_expire_others = self.engine.may_expire_others or not self.store.is_shared
+        for worker in bury_the_dead(
+            self.store, self._locks.look_again, kill_leftovers, may_expire_others=may_expire_others
+        ):
             # What it had may be what we wait for: a run of ours, a breaker's probe.
             self.engine.call()
             if worker.lock:
@@ -384,7 +389,7 @@ class Driver:
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
         self.watcher.trouble(f"{error.message}; waiting for it")
-        for seconds in _pauses():
+        for seconds in _pauses(self.lease_seconds):
             if self.interrupts:
                 return
             self._refuse_moved_home()
@@ -406,7 +411,7 @@ class Driver:
         if self.hands is not None:
             self.hands.drop_all()
         self._put_down()
-        for seconds in _pauses():
+        for seconds in _pauses(self.lease_seconds):
             try:
                 self._set_up(root)
                 self.engine.take_up(run_ids)
@@ -461,9 +466,9 @@ class Driver:
         self.watcher.trouble("")
 
 
-def _pauses() -> Iterator[float]:
+def _pauses(lease_seconds: float) -> Iterator[float]:
     """How long to wait each time before a store that is away is asked again."""
-    seconds = STORE_SECONDS
+    seconds, seconds_max = STORE_SECONDS, min(STORE_SECONDS_MAX, lease_seconds * STORE_LEASE_SHARE_MAX)
     while True:
-        yield seconds
-        seconds = min(STORE_SECONDS_MAX, seconds * 2)
+        yield min(seconds, seconds_max)
+        seconds *= 2

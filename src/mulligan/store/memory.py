@@ -356,7 +356,7 @@ class MemoryStore:
 
     def _open_to(self, offer: Offer, root_run_id: int | None) -> Iterator[KeptTask]:
         """The free tasks that may run where the offer comes from, oldest first."""
-        hosts = {kept.record.host for kept in self.shelf.workers.values() if not self._is_expired(kept)}
+        hosts = {kept.record.host for kept in self.shelf.workers.values()}
         for kept in self._free():
             task, run = kept.task, self.shelf.run(kept.task.run_id)
             is_elsewhere = task.host not in ("", offer.host) and task.host in hosts

@@ -291,7 +291,6 @@ class PostgresStore:
             gpus=offer.gpus,
             labels=encoded(offer.labels).decode(),
             host=offer.host,
-            lease=self._lease,
             root=root_run_id,
             tasks_max=offer.tasks_max,
             is_guarded=is_guarded,

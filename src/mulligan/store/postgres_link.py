@@ -19,15 +19,18 @@ from .statements import missing
 
 Found = TypeVar("Found")
 
-# A connection that is silently gone is noticed within half a minute.
+# A connection that is silently gone and that nobody uses is noticed within half a minute.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
     "application_name": "mulligan",
 }
+# One that is used is given up when nothing that was sent has arrived for this share of the lease. The kernel sends it
+# again less and less often: after a short outage a worker would come back too late to keep its lease.
+_UNACKNOWLEDGED_SHARE_MAX = 1 / 3
+_UNACKNOWLEDGED_SECONDS_MIN = 1.0
 # How much of a lease a transaction may last, and do nothing in between.
 _LIMITS = {
     "idle_in_transaction_session_timeout": 1 / 6,
@@ -174,7 +177,9 @@ class PostgresLink:
 
     def _connect(self) -> PatientConnection:
         given = conninfo_to_dict(self._url)
-        options = {name: value for name, value in _DEFAULTS.items() if name not in given}
+        unacknowledged = max(_UNACKNOWLEDGED_SECONDS_MIN, self._lease_seconds * _UNACKNOWLEDGED_SHARE_MAX)
+        wanted = {**_DEFAULTS, "tcp_user_timeout": int(unacknowledged * 1000)}
+        options = {name: value for name, value in wanted.items() if name not in given}
         connection = PatientConnection.connect(self._url, autocommit=True, prepare_threshold=0, **options)
         # By then the others have given us up.
         connection.patience_seconds = self._lease_seconds

@@ -290,7 +290,7 @@ class SqliteStore:
         With a holder: the guarded ones of its runs.
         """
         wanted = (offer.cpus, offer.memory, offer.gpus, _array(offer.labels), offer.host)
-        about = (self._oldest_beat(), root_run_id, micros(gate.now))
+        about = (root_run_id, micros(gate.now))
         statement, of_whom = ("guarded_tasks", (holder,)) if holder else ("free_tasks", ())
         room, found = Room(offer), []
         for data, *needs in each(db, SQL[statement], *wanted, *about, *of_whom):

@@ -119,6 +119,13 @@ class Moves:
             return True
         return False
 
+    def outage(self) -> bool:
+        """No worker reaches the store, for longer than a lease: the server is down, or the network between them."""
+        if self.world.database.is_shared:
+            self.world.begin_outage(self.rng.choice((35, 50, 200)))
+            return True
+        return False
+
     def interrupt(self) -> bool:
         """Ctrl-C: what runs is ended, and the process leaves."""
         if self.world.able:
@@ -209,7 +216,7 @@ class Moves:
 
     def pass_time(self) -> None:
         self._timers_seen.update(dict.fromkeys(self.world.held.timers))
-        self.world.clock.advance(self.rng.choice((0, 0.5, 3, 12, 45, 300)))
+        self.world.let_pass(self.rng.choice((0, 0.5, 3, 12, 45, 300)))
 
     def wrong_clock(self) -> None:
         self.world.set_clock(self.rng.choice(self.world.hosts), self.rng.choice(_CLOCK_STEPS))

@@ -6,6 +6,7 @@ and a name that is never used again; when it was taken for dead it comes back un
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
@@ -52,8 +53,8 @@ class Surroundings(Protocol):
     def is_free(self, lock: str) -> bool:
         """Whether nobody holds the lock: it is held for as long as its process lives."""
 
-    def search(self, host: str) -> Search:
-        """Somebody on this host begins to look for the dead."""
+    def search(self, process: Process) -> Search:
+        """A process begins to look for the dead."""
 
     def bug(self, message: str) -> None:
         """An engine has met a bug of ours."""
@@ -111,6 +112,12 @@ class Process:
         else:
             self._once(self.engine)
 
+    def keep_alive(self) -> None:
+        """Say that it lives, and do nothing else. Whether it was buried it finds out when it acts."""
+        if self.engine is not None:
+            with suppress(StoreUnavailable, Buried):
+                self.engine.beat()
+
     # -- one life under one name -------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
@@ -142,6 +149,7 @@ class Process:
             self.hands,
             root_run_id=self.root_run_id,
             watcher=_Alarm(self.around),
+            lease_seconds=LEASE_SECONDS,
         )
         engine.known = _Shared(self.around)
         return engine
@@ -180,8 +188,13 @@ class Process:
         self.has_left = True
 
     def _rescue(self, engine: Engine) -> None:
-        around, search = self.around, self.around.search(self.host)
-        for _ in bury_the_dead(self.store, self._look_at_lock, self._end_leftovers):
+        around, search = self.around, self.around.search(self)
+        for _ in bury_the_dead(
+            self.store,
+            self._look_at_lock,
+            self._end_leftovers,
+            may_expire_others=engine.may_expire_others or not self.store.is_shared,
+        ):
             engine.call()
         around.witness.has_searched(search)
         if self.store.is_shared:

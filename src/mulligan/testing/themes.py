@@ -49,10 +49,15 @@ _THEMES = (
     Theme("calls", moves={"pause": 3, "resume": 5}, often="calls"),
     Theme("undo", moves={"cancel": 2}, often="undo"),
 )
+# The store is away for longer than a lease, again and again; where hosts share it, heartbeats are too old then.
+OUTAGES = Theme("outages", moves={"outage": 3, "pass_time": 16, "end_task": 30, "lose_worker": 1}, engines=3)
 _SHARE = 0.3
+_OUTAGES_SHARE = 0.08
 
 
 def theme_of(seed: object) -> Theme:
     """Chosen apart from everything else: a theme more leaves the histories of the other seeds as they are."""
+    if Random(f"outages {seed}").random() < _OUTAGES_SHARE:
+        return OUTAGES
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN

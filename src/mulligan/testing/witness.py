@@ -15,18 +15,31 @@ import msgspec
 
 from ..core.breaker import Counted, Guard, judge
 from ..core.reports import Report
-from ..ports import Commit, Committed, Lease, Store
+from ..ports import Clock, Commit, Committed, Lease, Store, WorkerRecord
 from .databases import Database
 from .holdings import HeldBreaker, Holdings, TimerKey
 from .puppets import Puppets
 from .timekeeping import Timed, Timekeeper
 
+# How far apart two heartbeats of a process may be, as a share of the lease, before it judges nobody for a lease.
+GAP_SHARE_MAX = 1 / 2
+
 
 class Search(msgspec.Struct, frozen=True):
-    """Somebody looks for the dead: whom there is to be found, and since when."""
+    """Somebody looks for the dead: whom there is to be found by their locks, and at what time.
+
+    Without a time nobody is to be found by the age of a heartbeat: whoever looks was cut off from the store itself.
+    """
 
     dead: frozenset[str]
-    at: datetime
+    at: datetime | None
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """Nobody could reach the store."""
+
+    began: datetime
+    ended: datetime
 
 
 class Witness:
@@ -46,6 +59,7 @@ class Witness:
         self._started: set[tuple[int, int, str, int]] = set()
         self._known_dead: set[str] = set()
         self._searched_at: datetime | None = None
+        self._outages: list[Outage] = []
 
     # -- tasks that run ----------------------------------------------------------------------------------------------
 
@@ -76,9 +90,9 @@ class Witness:
 
     # -- whose word counts -------------------------------------------------------------------------------------------
 
-    def beside(self, store: Store, process: Timed | None = None) -> Store:
-        """The same store, with somebody who listens to what this process says."""
-        return cast(Store, _Overheard(store, self, process))
+    def beside(self, store: Store, clock: Clock, process: Timed | None = None) -> Store:
+        """The same store, with somebody who listens to what this process says. `clock` is the common one."""
+        return cast(Store, _Overheard(store, self, clock, process))
 
     def promise_2_a_void_lease_is_not_heard(self, tokens: Collection[int], leased: Collection[int]) -> None:
         """Asked when the store has taken a report about these leases, and there were those just before."""
@@ -112,7 +126,27 @@ class Witness:
     def has_searched(self, search: Search) -> None:
         """Somebody has looked for the dead, and nothing came in between."""
         self._known_dead |= search.dead
-        self._searched_at = max(search.at, self._searched_at or search.at)
+        if search.at is not None:
+            self._searched_at = max(search.at, self._searched_at or search.at)
+
+    def outage(self, outage: Outage) -> None:
+        """An outage has ended. One that is shorter than a lease makes no heartbeat too old."""
+        if self._lease is not None and outage.ended - outage.began >= self._lease:
+            self._outages.append(outage)
+
+    def heartbeats(self) -> dict[str, datetime]:
+        """When each worker was last heard of."""
+        return dict(self._database.look().workers)
+
+    def promise_7_an_outage_makes_nobody_dead(self, name: str, beat_at: datetime, now: datetime) -> None:
+        """Asked when somebody has buried a worker for the age of its heartbeat."""
+        for outage in self._outages:
+            since = now - outage.ended
+            if beat_at <= outage.ended and self._lease is not None and since < self._lease:
+                self.complaints.append(
+                    f"promise 7: {name} was buried {since.total_seconds():g}s after an outage of the store, in which "
+                    "nobody could send a heartbeat"
+                )
 
     def see(self, held: Holdings) -> None:
         self._promise_7_the_dead_are_buried_by_who_looks(held)
@@ -131,9 +165,10 @@ class Witness:
 class _Overheard:
     """Passes every call on. What is said about leases is held against those that there are."""
 
-    def __init__(self, store: Store, witness: Witness, process: Timed | None) -> None:
+    def __init__(self, store: Store, witness: Witness, clock: Clock, process: Timed | None) -> None:
         self._store = store
         self._witness = witness
+        self._clock = clock
         self._process = process
 
     def __getattr__(self, name: str) -> Any:
@@ -148,6 +183,13 @@ class _Overheard:
         if count:
             timekeeper.fired(before, self._witness.timers(), self._process.clock)
         return count
+
+    def bury(self, name: str, *, is_dead: bool = False) -> bool:
+        beat_at = self._witness.heartbeats().get(name)
+        is_buried = self._store.bury(name, is_dead=is_dead)
+        if is_buried and not is_dead and beat_at is not None:
+            self._witness.promise_7_an_outage_makes_nobody_dead(name, beat_at, self._clock.now())
+        return is_buried
 
     def report(self, token: int, report: Report, *, guard: Guard | None = None) -> None:
         witness = self._witness
@@ -168,6 +210,49 @@ class _Overheard:
         witness.promise_2_a_void_lease_is_not_heard(ended, leased)
         witness.promise_7_what_fails_in_a_row_opens_a_breaker(counted, breakers)
         return written
+
+
+class Heartbeats:
+    """Passes every call on, and notes how long the heartbeats of one process have been accepted without a gap.
+
+    Written apart from `core.heartbeats`, which it is held against: what the process could see, by its own clocks.
+    """
+
+    def __init__(self, store: Store, clock: Clock, lease_seconds: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._lease = lease_seconds
+        self._times: list[tuple[float, datetime]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        setattr(self, name, found)
+        return found
+
+    def register(self, worker: WorkerRecord) -> None:
+        self._store.register(worker)
+        self._times = [self._now()]
+
+    def beat(self, name: str) -> bool:
+        sent = self._now()
+        is_known = self._store.beat(name)
+        if is_known and self._times:
+            if max(_apart(self._times[-1], self._now())) > self._lease * GAP_SHARE_MAX:
+                self._times = [self._now()]
+            self._times = [self._times[0], sent]
+        return is_known
+
+    @property
+    def are_steady(self) -> bool:
+        """Whether they have been accepted for longer than a lease."""
+        return bool(self._times) and _apart(self._times[0], self._now())[0] > self._lease
+
+    def _now(self) -> tuple[float, datetime]:
+        return self._clock.monotonic(), self._clock.now()
+
+
+def _apart(first: tuple[float, datetime], then: tuple[float, datetime]) -> tuple[float, float]:
+    return then[0] - first[0], (then[1] - first[1]).total_seconds()
 
 
 _CLOSED = HeldBreaker("", "closed", None)

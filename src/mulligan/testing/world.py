@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from ..core.graph import Graph
 from ..core.reports import RunRequested
@@ -19,15 +20,16 @@ from .clock import JumpingClock, WallClock
 from .databases import DATABASES, LEASE_SECONDS
 from .faults import Crash
 from .onlooker import Onlooker
-from .process import Process
+from .process import BEATS_PER_LEASE, Process
 from .timekeeping import CountedClock, Timekeeper
 from .trouble import STORE_KINDS, Trouble
 from .weather import weathered
-from .witness import Search, Witness
+from .witness import Heartbeats, Outage, Search, Witness
 from .workflows import SECRET, Dice
 
 # How long a round of a loop takes.
 ROUND_SECONDS = 0.03
+BEAT_SECONDS = LEASE_SECONDS / BEATS_PER_LEASE
 # So many processes act inside one another at most.
 DEPTH_MAX = 2
 # An answer is given once: what is lost on its way to who asked is lost, and no promise says otherwise.
@@ -68,7 +70,10 @@ class World:
         self.weather: list[str] = []
         self.weather_share = 0.0
         self.others: Callable[[], object] = lambda: None
+        # Until then no process reaches the store.
+        self._outage: Outage | None = None
         self._connections: dict[Process, Store] = {}
+        self._heartbeats: dict[Process, Heartbeats] = {}
         self._acting: list[Process] = []
         # Every worker that there ever was, with its host.
         self._names: dict[str, str] = {}
@@ -114,6 +119,7 @@ class World:
     def _remove(self, process: Process) -> None:
         self.processes.remove(process)
         self._connections.pop(process).close()
+        del self._heartbeats[process]
 
     @property
     def able(self) -> list[Process]:
@@ -136,7 +142,9 @@ class World:
         """By the clock of its host; a store that hosts share has a clock of its own."""
         clock = self.clock if self.database.is_shared else process.clock
         self._connections[process] = self.database.open(clock)
-        return weathered(self.witness.beside(self._connections[process], process), self)
+        seen = weathered(self.witness.beside(self._connections[process], self.clock, process), self)
+        self._heartbeats[process] = Heartbeats(seen, process.clock, LEASE_SECONDS)
+        return cast(Store, self._heartbeats[process])
 
     def wall_clock(self, host: str) -> CountedClock:
         """The clock of a process that starts now on this host."""
@@ -153,10 +161,10 @@ class World:
     def is_free(self, lock: str) -> bool:
         return all(process.lock != lock for process in self.processes)
 
-    def search(self, host: str) -> Search:
-        """Whom one on this host can find dead by their locks; and by the clock, where heartbeats count."""
-        living = self.living
-        return Search(frozenset(name for name, at in self._names.items() if at == host) - living, self.clock.now())
+    def search(self, process: Process) -> Search:
+        """Whom this one can find dead by their locks, on its host; and by the clock, where heartbeats count."""
+        here = frozenset(name for name, at in self._names.items() if at == process.host)
+        return Search(here - self.living, self.clock.now() if self._heartbeats[process].are_steady else None)
 
     def bug(self, message: str) -> None:
         self._bugs.append(message)
@@ -167,6 +175,8 @@ class World:
     # -- the sky -----------------------------------------------------------------------------------------------------
 
     def strikes(self, method: str) -> str:
+        if self._is_away and method != "close":
+            return "lost_call"
         if not self.weather or self.rng.random() >= self.weather_share or method in _SHELTERED:
             return ""
         kind = self.rng.choice(self.weather)
@@ -178,7 +188,7 @@ class World:
             self.others()
 
     def hold_up(self) -> None:
-        self.clock.advance(self.rng.choice((0.5, 3, 12, 45)))
+        self.let_pass(self.rng.choice((0.5, 3, 12, 45)))
 
     def while_busy(self, call: Callable[[], Any]) -> Any:
         with self.database.busy():
@@ -190,12 +200,30 @@ class World:
             self.happened["meanwhile"] += 1
             self.meanwhile()
 
+    def begin_outage(self, seconds: float) -> None:
+        """No process reaches the store for so long."""
+        now = self.clock.now()
+        self._outage = Outage(now, now + timedelta(seconds=seconds))
+
+    def end_outage(self) -> None:
+        """Now, or when it was to end."""
+        if self._outage is not None:
+            self.witness.outage(Outage(self._outage.began, min(self._outage.ended, self.clock.now())))
+        self._outage = None
+
+    @property
+    def _is_away(self) -> bool:
+        if self._outage is not None and self._outage.ended <= self.clock.now():
+            self.end_outage()
+        return self._outage is not None
+
     def set_clock(self, host: str, wrong_seconds: float) -> None:
         self._walls[host].set_wrong(wrong_seconds)
 
     def clear_up(self) -> None:
         """Everybody does their duty from now on: good weather, right clocks, nobody is stopped."""
         self.weather = []
+        self.end_outage()
         for wall in self._walls.values():
             wall.set_wrong(0.0)
         for process in self.processes:
@@ -210,13 +238,19 @@ class World:
         return min(((due - now).total_seconds() for now, due in dues if due is not None), default=None)
 
     def let_pass(self, seconds: float) -> None:
-        """A long time in which nothing happens, but that those who live say so."""
+        """Time in which nothing happens, but that those who can send heartbeats: often, in the last two leases."""
+        often = min(seconds, 2 * LEASE_SECONDS) if self.database.is_shared else 0.0
+        self._let_pass(seconds - often)
+        while often > 0:
+            self._let_pass(min(often, BEAT_SECONDS))
+            often -= BEAT_SECONDS
+
+    def _let_pass(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        for process in self.processes:
-            if process.engine is not None:
-                self.operator.beat(process.name)
-                if process.hands is not None:
-                    process.hands.renewed(self.clock.monotonic())
+        weather, self.weather = self.weather, []
+        for process in self.able:
+            process.keep_alive()
+        self.weather = weather
 
     # -- runs --------------------------------------------------------------------------------------------------------
 

@@ -372,8 +372,7 @@ FROM tasks t JOIN runs r USING (run_id)
 WHERE EXISTS (SELECT 1 FROM known)
       AND t.worker = '' AND t.cpus <= %(cpus)s AND t.memory <= %(memory)s AND t.gpus <= %(gpus)s
       AND t.labels <@ %(labels)s::jsonb
-      AND (t.host IN ('', %(host)s)
-           OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= now_micros() - %(lease)s::bigint))
+      AND (t.host IN ('', %(host)s) OR t.host NOT IN (SELECT host FROM workers))
       AND r.status <> 'paused' AND (%(root)s::bigint IS NULL OR r.root_run_id = %(root)s::bigint)
       AND (NOT %(is_guarded)s OR (t.breaker <> '' AND r.holder = %(worker)s))
       AND t.breaker NOT IN (SELECT name FROM probing)

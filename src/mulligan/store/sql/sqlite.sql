@@ -254,11 +254,11 @@ WHERE t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       AND NOT EXISTS (
           SELECT 1 FROM json_each(t.labels) WHERE value NOT IN (SELECT value FROM json_each(?4))
       )
-      AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= ?6))
-      AND r.status <> 'paused' AND (?7 IS NULL OR r.root_run_id = ?7)
+      AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers))
+      AND r.status <> 'paused' AND (?6 IS NULL OR r.root_run_id = ?6)
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
-          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?8
+          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?7
       ))
 ORDER BY t.ticket
 
@@ -266,15 +266,15 @@ ORDER BY t.ticket
 -- name: guarded_tasks
 SELECT t.task, t.cpus, t.memory, t.gpus
 FROM tasks t INDEXED BY tasks_guarded JOIN runs r USING (run_id)
-WHERE t.breaker <> '' AND r.holder = ?9 AND t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
+WHERE t.breaker <> '' AND r.holder = ?8 AND t.worker = '' AND t.cpus <= ?1 AND t.memory <= ?2 AND t.gpus <= ?3
       AND NOT EXISTS (
           SELECT 1 FROM json_each(t.labels) WHERE value NOT IN (SELECT value FROM json_each(?4))
       )
-      AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers WHERE beat_at >= ?6))
-      AND r.status <> 'paused' AND (?7 IS NULL OR r.root_run_id = ?7)
+      AND (t.host IN ('', ?5) OR t.host NOT IN (SELECT host FROM workers))
+      AND r.status <> 'paused' AND (?6 IS NULL OR r.root_run_id = ?6)
       AND t.breaker NOT IN (SELECT name FROM probing)
       AND (t.when_open = 'fail' OR t.breaker NOT IN (
-          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?8
+          SELECT name FROM breakers WHERE status = 'open' AND retry_at > ?7
       ))
 ORDER BY t.ticket
 

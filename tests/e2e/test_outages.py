@@ -1,0 +1,100 @@
+"""A server that no worker reaches for longer than a lease: nobody is taken for dead, no finished step runs again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mulligan.core import events as e
+from mulligan.language import load_text
+from mulligan.service.verbs import prepare
+from mulligan.testing.postgres import PostgresServer, own_server
+from mulligan.worker.processes import send
+from proof.chaos.trouble import family_of
+from proof.stage import Stage, wait_until
+
+LEASE_SECONDS = 2.0
+OUTAGE_LEASES = 1.3
+WORKERS = 3
+# Two for each worker: five that end in the outage, and one that still runs when its worker may run nothing any more.
+SHORT = ("a", "b", "c", "d", "e")
+WAITS = "until test -e {}; do sleep 0.01; done"
+FLOW = "name: outage\nsteps:\n" + "".join(
+    f"  - {{step: {name}, shell: 'sh $ACT {name}; {WAITS.format(until)}'}}\n"
+    for name, until in (*((name, "go") for name in SHORT), ("long", "back"))
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with own_server() as started:
+        yield started
+
+
+@contextmanager
+def workers(stage: Stage) -> Iterator[list[subprocess.Popen[str]]]:
+    """Workers that take two tasks at a time each."""
+    started = [stage.start_program("-m", "proof.serving", LEASE_SECONDS) for _ in range(WORKERS)]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def crash(server: PostgresServer, pids: list[int]) -> Callable[[], None]:
+    """All of its processes die; what is returned starts it again."""
+    send(pids, signal.SIGKILL)
+    return server.start
+
+
+def stay_silent(server: PostgresServer, pids: list[int]) -> Callable[[], None]:
+    """It lives, its clock goes on, and nobody hears from it; what is returned ends that."""
+    return lambda: send(pids, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("begin", [crash, stay_silent], ids=["the server is down", "the server cannot be reached"])
+def test_an_outage_longer_than_a_lease_costs_no_finished_step_and_no_loss(
+    tmp_path: Path, server: PostgresServer, begin: Callable[[PostgresServer, list[int]], Callable[[], None]]
+) -> None:
+    stage = Stage(tmp_path, server.url)
+    with workers(stage) as fleet:
+        with stage.service() as service:
+            (run_id,) = service.start(prepare(load_text(FLOW), {}, tmp_path))
+        for name in (*SHORT, "long"):
+            wait_until(lambda name=name: stage.has_begun(name), f"'{name}' did not begin")
+
+        # From now on nothing can be written, also not what the short steps come to.
+        pids = family_of(server.pid)
+        send(pids, signal.SIGSTOP)
+        down_at = time.monotonic()
+        (tmp_path / "go").touch()
+        wait_until(lambda: not any("test -e go" in left for left in stage.leftovers()), "the steps do not end")
+        end = begin(server, pids)
+        wait_until(lambda: time.monotonic() > down_at + OUTAGE_LEASES * LEASE_SECONDS, "time stands still")
+        assert not any("test -e back" in left for left in stage.leftovers())
+        end()
+        (tmp_path / "back").touch()
+        with stage.service() as service:
+            wait_until(lambda: service.store.run(run_id).status == "completed", "the run does not end")
+            stage.expect_promises(service, run_id)
+            facts = [entry.fact for entry in service.events(run_id)]
+        for process in fleet:
+            process.send_signal(signal.SIGTERM)
+        said = [process.communicate()[1] for process in fleet]
+
+    began = Counter(line.name for line in stage.lines() if line.verb == "start")
+    assert began == {**dict.fromkeys(SHORT, 1), "long": 2}
+    assert [fact for fact in facts if isinstance(fact, e.AttemptLost)] == []
+    assert [fact.place for fact in facts if isinstance(fact, e.AttemptInterrupted)] == ["long"]
+    assert not any("taken for dead" in words for words in said), said
+    stage.expect_no_overlap()
+    stage.expect_nothing_left()
