@@ -19,8 +19,13 @@
       Conflict                          store.conflict           409   1   somebody else has written the run
       StaleLease                        task.stale_lease         409   1   a worker reports under a void lease
       StoreUnavailable                  store.unavailable        503   1   it may come back: wait, or say so
+        NoFreeConnection                store.no_connection      503   1   the server has as many as it allows
       StoreRefused                      store.refused            500   1   it cannot be used as it is
         HomeUnusable                    home.unusable            500   1   nor can the folder of the runs
+        StoreLibraryMissing             store.library_missing    500   1   what opens it is not installed
+        DatabaseMissing                 store.no_database        500   1   the server has none of that name
+        LoginRefused                    store.login_refused      500   1   the server does not let us in
+        StoreForbidden                  store.forbidden          500   1   we may not make or write its tables
       HomeMoved                         home.moved               410   1   while a process of ours used it
       ArtifactGone                      artifact.gone            410   1   somebody has removed what a run refers to
       ArtifactDamaged                   artifact.damaged         500   1   it is not what was kept
@@ -248,6 +253,12 @@ class StoreUnavailable(MulliganError):
     http_status = 503
 
 
+class NoFreeConnection(StoreUnavailable):
+    """The server has as many connections as it allows. One may become free."""
+
+    code = "store.no_connection"
+
+
 class StoreRefused(MulliganError):
     """The store cannot be used as it is: a newer schema, no database at all, a folder that may not be written."""
 
@@ -258,6 +269,30 @@ class HomeUnusable(StoreRefused):
     """The folder in which runs are kept may not be read or written, or is no folder."""
 
     code = "home.unusable"
+
+
+class StoreLibraryMissing(StoreRefused):
+    """The library that opens this kind of store is not installed."""
+
+    code = "store.library_missing"
+
+
+class DatabaseMissing(StoreRefused):
+    """The server answers, and has no database of that name."""
+
+    code = "store.no_database"
+
+
+class LoginRefused(StoreRefused):
+    """The server answers, and does not let this user in: an unknown user, a wrong password, no right to connect."""
+
+    code = "store.login_refused"
+
+
+class StoreForbidden(StoreRefused):
+    """The server lets us in, and we may not make or write the tables."""
+
+    code = "store.forbidden"
 
 
 class HomeMoved(MulliganError):

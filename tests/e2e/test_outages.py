@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from mulligan.core import events as e
@@ -18,7 +19,7 @@ from mulligan.service.verbs import prepare
 from mulligan.testing.postgres import PostgresServer, own_server
 from mulligan.worker.processes import send
 from proof.chaos.trouble import family_of
-from proof.stage import Stage, wait_until
+from proof.stage import Stage, heard, wait_until
 
 LEASE_SECONDS = 2.0
 OUTAGE_LEASES = 1.3
@@ -59,6 +60,48 @@ def crash(server: PostgresServer, pids: list[int]) -> Callable[[], None]:
 def stay_silent(server: PostgresServer, pids: list[int]) -> Callable[[], None]:
     """It lives, its clock goes on, and nobody hears from it; what is returned ends that."""
     return lambda: send(pids, signal.SIGCONT)
+
+
+def full(server: PostgresServer) -> tuple[str, Callable[[], None]]:
+    """A user that may have two connections, of which one is in use; what is returned with its URL ends that."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE busy LOGIN SUPERUSER CONNECTION LIMIT 2")
+        connection.execute("ALTER ROLE busy NOSUPERUSER")
+        connection.execute("CREATE SCHEMA busy AUTHORIZATION busy")
+    url = server.url.replace("postgres@", "busy@")
+    return url, psycopg.connect(url).close
+
+
+def down(server: PostgresServer) -> tuple[str, Callable[[], None]]:
+    server.stop()
+    return server.url, server.start
+
+
+@pytest.mark.parametrize("begin", [full, down], ids=["has no free connection", "is down"])
+def test_a_worker_that_starts_while_the_server_waits_until_it_is_served(
+    tmp_path: Path, server: PostgresServer, begin: Callable[[PostgresServer], tuple[str, Callable[[], None]]]
+) -> None:
+    url, end = begin(server)
+    process = Stage(tmp_path, url).start("worker")
+
+    said = heard(process, "; waiting for it")
+    end()
+    said += heard(process, " is up: ")
+    process.send_signal(signal.SIGTERM)
+    said += process.communicate()[1]
+
+    assert process.returncode == 0, said
+    assert said.count("; waiting for it") == 1
+
+
+def test_a_worker_that_waits_for_its_server_can_be_told_to_end(tmp_path: Path) -> None:
+    process = Stage(tmp_path, "postgresql://nobody@127.0.0.1:1/nowhere").start("worker")
+    heard(process, "; waiting for it")
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.communicate()[1] == "the worker has ended before the store answered\n"
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("begin", [crash, stay_silent], ids=["the server is down", "the server cannot be reached"])

@@ -384,8 +384,8 @@ def test_a_url_that_makes_no_sense_is_refused() -> None:
 
     assert refused.value.render() == (
         "error[store.refused]: the URL of the PostgreSQL database cannot be read: "
-        'invalid URI query parameter: "colour"\n'
-        "  write it like 'postgresql://user@host/database'"
+        "it has a parameter behind the '?' that PostgreSQL does not know, or not with such a value\n"
+        "  write it like 'postgresql://user:password@host:5432/database'"
     )
 
 

@@ -47,7 +47,8 @@ KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckd
         (7, f"'connection' is of type 'int', and the address of a database is expected, such as {KNOWN}"),
         (
             "postgresql://u:ge%heim@localhost/x",
-            "'connection' is no address that PostgreSQL understands: invalid percent-encoded token",
+            "'connection' is no address that PostgreSQL understands: a '%' is not followed by two hexadecimal digits: "
+            "write '%25' for the character '%'",
         ),
         (
             "postgresql://u@localhost/x?pass=geheim",

@@ -6,13 +6,15 @@ import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from mulligan.cli.options import HomeFolder, service_at
+from mulligan.cli.options import HomeFolder
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import Parallel, checked_parallel
 from mulligan.cli.terminal import UsageRefused, complain
+from mulligan.service.attending import attending_worker
 from mulligan.service.definitions import size
 from mulligan.service.driver import GPUS_VARIABLE, Capacity, machine
 from mulligan.service.following import Sentences
+from mulligan.service.home import find_home
 from mulligan.service.words import counted
 from mulligan.service.words import memory as told_memory
 
@@ -31,11 +33,15 @@ def worker(
     """Take part in the runs of a store, until you are told to end.
 
     Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. SIGTERM or Ctrl-C
-    ends a worker in order: what it runs has its grace. A second one ends it at once.
+    ends a worker in order: what it runs has its grace. A second one ends it at once. A server that does not answer yet
+    is waited for.
     """
     capacity = _capacity(checked_parallel(parallel), memory, gpus, labels)
     log = Log()
-    with service_at(home) as service, service.driver(capacity, log) as driver:
+    with attending_worker(find_home(home), capacity, log) as driver:
+        if driver is None:
+            complain("the worker has ended before the store answered")
+            return 0
         log.greeting = f"worker {driver.name} is up: {_told(capacity)}"
         driver.serve()
     complain(f"worker {driver.name} has ended")

@@ -389,7 +389,7 @@ class Driver:
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
         self.watcher.trouble(f"{error.message}; waiting for it")
-        for seconds in _pauses(self.lease_seconds):
+        for seconds in pauses(self.lease_seconds):
             if self.interrupts:
                 return
             self._refuse_moved_home()
@@ -411,7 +411,7 @@ class Driver:
         if self.hands is not None:
             self.hands.drop_all()
         self._put_down()
-        for seconds in _pauses(self.lease_seconds):
+        for seconds in pauses(self.lease_seconds):
             try:
                 self._set_up(root)
                 self.engine.take_up(run_ids)
@@ -466,7 +466,7 @@ class Driver:
         self.watcher.trouble("")
 
 
-def _pauses(lease_seconds: float) -> Iterator[float]:
+def pauses(lease_seconds: float) -> Iterator[float]:
     """How long to wait each time before a store that is away is asked again."""
     seconds, seconds_max = STORE_SECONDS, min(STORE_SECONDS_MAX, lease_seconds * STORE_LEASE_SHARE_MAX)
     while True:

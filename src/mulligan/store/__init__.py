@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from ..errors import StoreRefused
+from ..errors import StoreLibraryMissing, StoreRefused
 from ..ports import Clock, Store
 
 MEMORY = "memory:"
+_POSTGRES = ("postgresql://", "postgres://")
+# How a server is named elsewhere: 'host=db password=…', 'user:password@host/name'.
+_CONNECTION = r"(?is)\bpassword\s*=|^(host|hostaddr|port|user|dbname|service)\s*=|^postgres(ql)?:|:.*@"
 
 
 def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: float = 30.0) -> Store:
@@ -17,16 +22,39 @@ def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: 
 
     Only the one that is opened is imported: a driver for a database that nobody uses costs start-up time.
     """
-    scheme, has_scheme, _ = str(where).partition("://")
-    if has_scheme and scheme not in ("postgresql", "postgres"):
-        raise StoreRefused(
-            f"'{scheme}' is no kind of store", hint="use a 'postgresql://' URL, or the path of an SQLite file"
-        )
-    if has_scheme:
-        return cast(Store, _class("postgres", "PostgresStore")(str(where), lease_seconds=lease_seconds))
+    text = str(where).strip()
+    if text.startswith(_POSTGRES):
+        return cast(Store, _postgres()(text, lease_seconds=lease_seconds))
+    if "://" in text or _looks_like_a_connection(text):
+        raise _unknown(text)
     if str(where) == MEMORY:
         return cast(Store, _class("memory", "MemoryStore")(clock=clock, lease_seconds=lease_seconds))
     return cast(Store, _class("sqlite", "SqliteStore")(where, clock=clock, lease_seconds=lease_seconds))
+
+
+def _unknown(text: str) -> StoreRefused:
+    """The text itself is not shown: there may be a password in it."""
+    scheme, separator, _ = text.partition("://")
+    is_shown = separator and scheme.isascii() and scheme.isalnum()
+    what = f"'{scheme}' is no kind of store" if is_shown else "what names the store is neither a URL nor a path"
+    return StoreRefused(what, hint="use a 'postgresql://' URL, or the path of an SQLite file")
+
+
+def _looks_like_a_connection(text: str) -> bool:
+    return not os.path.isabs(text) and re.search(_CONNECTION, text) is not None
+
+
+def _postgres() -> type:
+    try:
+        return _class("postgres", "PostgresStore")
+    except ImportError as error:
+        if (error.name or "").startswith(__name__.partition(".")[0]):
+            raise
+        reason = " ".join(str(error).partition("\n")[0].split())
+        raise StoreLibraryMissing(
+            f"a PostgreSQL store needs a library that is not installed: {reason}",
+            hint="install it: pip install 'mulligan[postgres]'",
+        ) from error
 
 
 def _class(module: str, name: str) -> type:

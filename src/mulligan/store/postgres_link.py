@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
-from ..errors import MulliganError, StoreRefused, StoreUnavailable
+from ..core.database_urls import NOT_SHOWN, is_unclear, redacted, secret_parts, url_problem
+from ..errors import (
+    DatabaseMissing,
+    LoginRefused,
+    MulliganError,
+    NoFreeConnection,
+    StoreForbidden,
+    StoreRefused,
+    StoreUnavailable,
+)
 from . import postgres_arrays
+from .encoding import moment_from
 from .postgres_patience import PatientConnection
 from .postgres_pipeline import SQL, Statement, pipeline
 from .statements import missing
@@ -39,6 +50,36 @@ _LIMITS = {
 }
 # How long the tables may take to be made, or brought up to date.
 _MIGRATION_SECONDS_MAX = 3600.0
+# How long a server that is only looked at may be silent.
+_LOOK_SECONDS_MAX = 30.0
+# What a server says to whom it does not take, in its own words: what that is here, and what to do about it.
+_TURNED_AWAY: tuple[tuple[type[MulliganError], str, str, str], ...] = (
+    (
+        NoFreeConnection,
+        r"too many clients|too many connections|connection slots are reserved",
+        "{where} has no free connection: {said}",
+        "a worker holds two connections, any other command one: end some, or raise 'max_connections' of the server",
+    ),
+    (
+        StoreUnavailable,
+        r"the database system is (starting up|shutting down|in recovery mode|not yet accepting)",
+        "{where} does not answer yet: {said}",
+        "wait until the server is up, and try again",
+    ),
+    (
+        DatabaseMissing,
+        r'database ".*" does not exist',
+        "{where} does not exist: {said}",
+        "create it (createdb NAME, or CREATE DATABASE), or correct the name in the URL; Mulligan makes the tables",
+    ),
+    (
+        LoginRefused,
+        r'role ".*" does not exist|authentication failed|no password supplied|no pg_hba\.conf entry'
+        r"|not permitted to log in|permission denied for database",
+        "{where} does not let us in: {said}",
+        "see that user and password in the URL (or ~/.pgpass) are right, and that the user may connect to the database",
+    ),
+)
 # Somebody else's transaction stood in the way, and ours was taken back: it can be done again.
 _AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
 _TRIES_MAX = 5
@@ -63,6 +104,8 @@ class PostgresLink:
         self._prepared: set[str] = set()
         self._listener: PatientConnection | None = None
         self._is_behind = False
+        self._has_opened = False
+        self._secrets = secret_parts(url)
         self.where = _where(url)
         try:
             schema = self._open()
@@ -173,6 +216,7 @@ class PostgresLink:
                 raise StoreRefused(f"the schema of {self.where} does not exist", hint="create it: CREATE SCHEMA …")
             self._migrate()
         self.connected().patience_seconds = self._lease_seconds
+        self._has_opened = True
         return schema
 
     def _connect(self) -> PatientConnection:
@@ -231,7 +275,7 @@ class PostgresLink:
             raise Unexpected(str(error.diag.message_primary)) from error
         except psycopg.Error as error:
             self._drop()
-            raise self._told(error) from error
+            raise self._told(error) from (None if is_unclear(self._url) else error)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -246,7 +290,10 @@ class PostgresLink:
                 listener.close()
 
     def _told(self, error: psycopg.Error) -> MulliganError:
-        said = _said(error)
+        said = NOT_SHOWN if is_unclear(self._url) else redacted(_said(error), self._secrets)
+        told = self._turned_away(error, said)
+        if told is not None:
+            return told
         match error:
             case pg.DuplicateTable() | pg.DuplicateFunction() | pg.DuplicateObject():
                 return StoreRefused(
@@ -254,7 +301,10 @@ class PostgresLink:
                     hint="give Mulligan a schema of its own: …?options=-csearch_path%3Dmulligan",
                 )
             case pg.InsufficientPrivilege() | pg.ReadOnlySqlTransaction():
-                return StoreRefused(f"{self.where} may not be written: {said}", hint="ask its owner for the right to")
+                return StoreForbidden(
+                    f"{self.where} may not be written: {said}",
+                    hint="the user must be able to create tables in the schema: GRANT USAGE, CREATE ON SCHEMA … TO …",
+                )
             case pg.UndefinedTable() | pg.UndefinedColumn() | pg.UndefinedFunction():
                 # Tables that are not as we made them: no waiting makes them fit.
                 return StoreRefused(
@@ -265,18 +315,51 @@ class PostgresLink:
                 return StoreUnavailable(f"the disk of {self.where} is full", hint="make room on its disk")
         return StoreUnavailable(f"{self.where} does not answer: {said}", hint="see that the server runs, and try again")
 
+    def _turned_away(self, error: psycopg.Error, said: str) -> MulliganError | None:
+        """The server answers, and does not take us. It has no SQLSTATE then: there are only its words."""
+        words = _said(error)
+        for kind, pattern, message, hint in _TURNED_AWAY:
+            if re.search(pattern, words):
+                # A worker that is up waits also for what was taken from it, and says so: it may be given back.
+                of = StoreUnavailable if self._has_opened and issubclass(kind, StoreRefused) else kind
+                return of(message.format(where=self.where, said=said), hint=hint)
+        return None
+
+
+def server_time(url: str) -> datetime:
+    """What time it is by the server's clock."""
+    with closing(PostgresLink(url, _LOOK_SECONDS_MAX)) as link:
+        ((now,),) = link.read("now")
+    return moment_from(now)
+
 
 def _where(url: str) -> str:
     """The server as messages name it: never with its password."""
-    try:
-        given = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise StoreRefused(
-            f"the URL of the PostgreSQL database cannot be read: {_said(error)}",
-            hint="write it like 'postgresql://user@host/database'",
-        ) from error
+    problem = url_problem(url)
+    if problem:
+        raise _unreadable(problem)
+    given = _given(url)
+    if given is None:
+        raise _unreadable("it has a parameter behind the '?' that PostgreSQL does not know, or not with such a value")
+    if is_unclear(url):
+        return "the PostgreSQL database"
     host = given.get("host") or given.get("hostaddr") or "localhost"
     return f"the PostgreSQL database '{given.get('dbname') or given.get('user') or ''}' on '{host}'"
+
+
+def _given(url: str) -> dict[str, Any] | None:
+    """What the URL says; None where libpq cannot read it. Its error is forgotten, since it repeats the URL."""
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.Error:
+        return None
+
+
+def _unreadable(problem: str) -> StoreRefused:
+    return StoreRefused(
+        f"the URL of the PostgreSQL database cannot be read: {problem}",
+        hint="write it like 'postgresql://user:password@host:5432/database'",
+    )
 
 
 def _said(error: psycopg.Error) -> str:

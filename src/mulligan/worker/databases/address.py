@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from mulligan import StepError
 
+from ...core.database_urls import redacted, secret_parts, shown_scheme
 from .failures import invalid
 
 MEMORY = ":memory:"
 KNOWN = "sqlite:///file.db, postgresql://user@host/name and duckdb:///file.duckdb"
 SCHEMES = {"sqlite": "sqlite", "duckdb": "duckdb", "postgresql": "postgres", "postgres": "postgres"}
-_HIDDEN = "***"
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,7 @@ class Address:
 
     def veiled(self, text: str) -> str:
         """The text without a password."""
-        for secret in self.hidden:
-            text = text.replace(secret, _HIDDEN)
-        return text
+        return redacted(text, self.hidden)
 
 
 def read_address(text: object) -> Address:
@@ -38,9 +35,9 @@ def read_address(text: object) -> Address:
     scheme, separator, rest = text.strip().partition("://")
     kind = SCHEMES.get(scheme.lower())
     if not separator or kind is None:
-        raise _unknown(scheme if separator else "")
+        raise _unknown(text)
     if kind == "postgres":
-        return Address(kind, text.strip(), _hidden(rest))
+        return Address(kind, text.strip(), secret_parts(text.strip()))
     return Address(kind, _file(scheme, rest))
 
 
@@ -56,10 +53,13 @@ def _shown(value: object) -> str:
     return "blank" if isinstance(value, str) else f"of type '{type(value).__name__}'"
 
 
-def _unknown(scheme: str) -> StepError:
+def _unknown(text: str) -> StepError:
     """The address itself is not shown: whatever it is, there may be a password in it."""
-    what = f"there is no database '{scheme}://…'" if scheme else "'connection' has no '://'"
-    return invalid(f"{what}: there are {KNOWN}")
+    scheme = shown_scheme(text)
+    if scheme:
+        return invalid(f"there is no database '{scheme}://…': there are {KNOWN}")
+    what = "does not begin with the name of a database and '://'" if "://" in text else "has no '://'"
+    return invalid(f"'connection' {what}: there are {KNOWN}")
 
 
 def _file(scheme: str, rest: str) -> str:
@@ -67,25 +67,11 @@ def _file(scheme: str, rest: str) -> str:
     if rest in ("", "/", f"/{MEMORY}"):
         return MEMORY
     if not rest.startswith("/"):
+        if "@" in rest:
+            raise invalid(f"'connection' has a user and a host, and {scheme} has none: write '{scheme}:///' and a file")
         raise invalid(
             f"'{scheme}://{rest}' has a host, and {scheme} has none: write '{scheme}:///{rest}' for a file here"
         )
     if "\0" in rest:
         raise invalid("'connection' has a NUL in it, and no file has")
     return os.path.abspath(rest[1:])
-
-
-def _hidden(rest: str) -> tuple[str, ...]:
-    """The password, as it is written and as it is meant; the longest first, so that no piece of one is left."""
-    before, at, _ = rest.rpartition("@")
-    _, colon, password = before.partition(":")
-    found = {password} if at and colon else set()
-    options = rest.rpartition("?")[2] if "?" in rest else ""
-    for option in options.split("&"):
-        name, _, value = option.partition("=")
-        if name.lower() in ("password", "sslpassword"):
-            found.add(value)
-    # With an '@' in it that is not escaped, a piece of the password is taken for the host.
-    found |= {piece for secret in found for piece in secret.split("@")}
-    found |= {unquote(secret) for secret in found}
-    return tuple(sorted(filter(None, found), key=len, reverse=True))

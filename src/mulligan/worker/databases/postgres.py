@@ -15,6 +15,7 @@ from psycopg.types.string import TextLoader
 
 from mulligan import StepError
 
+from ...core.database_urls import NOT_SHOWN, is_unclear, url_problem
 from ..encodable import Encoded
 from .failures import READ_ONLY, invalid, lost, refused, timed_out, troubled
 from .statements import Dialect, Sent, Statement
@@ -108,6 +109,9 @@ def opened(place: str, is_read_only: bool) -> Iterator[Session]:
 
 
 def _connected(place: str) -> psycopg.Connection[Any]:
+    problem = url_problem(place)
+    if problem:
+        raise invalid(f"'connection' is no address that PostgreSQL understands: {problem}")
     try:
         options = {**_DEFAULTS, **conninfo_to_dict(place)}
     except psycopg.Error as error:
@@ -119,7 +123,7 @@ def _connected(place: str) -> psycopg.Connection[Any]:
             **options, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
         )
     except psycopg.Error as error:
-        raise _not_connected(error) from None
+        raise _not_connected(error, is_shown=not is_unclear(place)) from None
     for name in ("timestamp", "timestamptz", "time", "timetz"):
         connection.adapters.register_loader(name, _MomentLoader)
     for name in ("date", "interval"):
@@ -222,12 +226,13 @@ def _where(error: psycopg.Error, sent: Sent | None) -> str:
     return sent.excerpt(char=int(position) - 1) if position and sent else ""
 
 
-def _not_connected(error: psycopg.Error) -> StepError:
-    message = " ".join(str(error).split())
+def _not_connected(error: psycopg.Error, *, is_shown: bool) -> StepError:
+    words = " ".join(str(error).split())
+    message = words if is_shown else f"no connection: {NOT_SHOWN}"
     if isinstance(error, psycopg.ProgrammingError):
         return invalid(message)
     # A connection that is refused has no SQLSTATE: there are only the words.
-    return refused(message) if _UNWELCOME.search(message) else lost(message)
+    return refused(message) if _UNWELCOME.search(words) else lost(message)
 
 
 def _uncertain(error: psycopg.Error) -> StepError:
