@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from mulligan.core import events as e
 from mulligan.language import load_text
@@ -20,6 +21,8 @@ from mulligan.testing.postgres import PostgresServer, own_server
 from mulligan.worker.processes import send
 from proof.chaos.trouble import family_of
 from proof.stage import Stage, heard, wait_until
+
+from .three import begun, expect_done_once
 
 LEASE_SECONDS = 2.0
 OUTAGE_LEASES = 1.3
@@ -92,6 +95,30 @@ def test_a_worker_that_starts_while_the_server_waits_until_it_is_served(
 
     assert process.returncode == 0, said
     assert said.count("; waiting for it") == 1
+
+
+def test_a_process_that_drives_runs_holds_two_connections(tmp_path: Path, named_url: str) -> None:
+    """This is the figure of docs/workers.md."""
+    stage = Stage(tmp_path, named_url)
+    name = conninfo_to_dict(named_url)["application_name"]
+    with psycopg.connect(named_url, application_name="onlooker", autocommit=True) as onlooker:
+
+        def count() -> int:
+            return onlooker.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [name]
+            ).fetchall()[0][0]
+
+        worker = stage.start("worker")
+        heard(worker, " is up: ")
+        of_worker = count()
+        run = begun(stage)
+        of_both = count()
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate()
+        (tmp_path / "go").touch()
+        expect_done_once(stage, run)
+
+    assert (of_worker, of_both) == (2, 4)
 
 
 def test_a_worker_that_waits_for_its_server_can_be_told_to_end(tmp_path: Path) -> None:

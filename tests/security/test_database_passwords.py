@@ -44,7 +44,24 @@ BETWEEN = (
     "\t",
     "'",
 )
-MORE = ('"', "\\", ",", ";", "$", "é", "密", "\U0001f511", "?user=", "&sslmode=", "=x&", "//", "://", "\udcff", "\ud800", "\0")
+MORE = (
+    '"',
+    "\\",
+    ",",
+    ";",
+    "$",
+    "é",
+    "密",
+    "\U0001f511",
+    "?user=",
+    "&sslmode=",
+    "=x&",
+    "//",
+    "://",
+    "\udcff",
+    "\ud800",
+    "\0",
+)
 
 # All at a port at which nobody listens: nothing leaves this machine.
 URLS = (
