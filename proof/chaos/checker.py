@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -27,6 +27,7 @@ from mulligan.testing.store_promises import (
 )
 from proof.chaos.flows import FLOWS
 from proof.chaos.journal import Line
+from proof.chaos.trouble import Outage
 
 Findings = Iterator[str]
 PAGE = 1000
@@ -179,6 +180,29 @@ def _check_counts(begun: Iterable[Line], logs: Mapping[int, Sequence[e.Entry]]) 
             yield f"run {run_id}: '{place}' ran {times} times, and was scheduled {scheduled[run_id, place]} times"
 
 
+# -- outages ---------------------------------------------------------------------------------------------------------
+
+
+def check_outages(outages: Iterable[tuple[Outage, Sequence[Line]]], logs: Mapping[int, Sequence[e.Entry]]) -> Findings:
+    """An outage of the server loses nothing: no attempt counts as lost, and what ended meanwhile is not done again.
+
+    With each outage comes what the steps wrote while it lasted: nobody could report it then.
+    """
+    for outage, lines in outages:
+        ended = {(line.run_id, line.place) for line in lines if line.verb == "end"}
+        for run_id, log in logs.items():
+            for entry in log:
+                if outage.began <= entry.at <= outage.ended:
+                    yield from _of_outage(outage, run_id, entry.fact, ended)
+
+
+def _of_outage(outage: Outage, run_id: int, fact: e.Fact, ended: Collection[tuple[int, str]]) -> Findings:
+    if isinstance(fact, e.AttemptLost):
+        yield f"run {run_id}: attempt {fact.attempt} of '{fact.place}' was lost to an outage ({outage.how})"
+    elif isinstance(fact, e.AttemptInterrupted) and (run_id, fact.place) in ended:
+        yield f"run {run_id}: attempt {fact.attempt} of '{fact.place}' ended in an outage ({outage.how}), and ran again"
+
+
 # -- the store -------------------------------------------------------------------------------------------------------
 
 
@@ -234,7 +258,12 @@ def _asked(promise: Callable[[], None]) -> Findings:
 
 
 def check_all(
-    service: Service, numbers: range, acknowledged: Mapping[int, int], lines: Iterable[Line], tally: Tally
+    service: Service,
+    numbers: range,
+    acknowledged: Mapping[int, int],
+    lines: Iterable[Line],
+    tally: Tally,
+    outages: Iterable[tuple[Outage, Sequence[Line]]] = (),
 ) -> Findings:
     logs: dict[int, list[e.Entry]] = {}
     started: dict[int, list[int]] = defaultdict(list)
@@ -249,3 +278,4 @@ def check_all(
             started[log[0].fact.inputs["n"]].append(record.run_id)
     yield from check_starts(numbers, acknowledged, started)
     yield from check_work(lines, logs, tally)
+    yield from check_outages(outages, logs)

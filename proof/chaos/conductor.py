@@ -93,6 +93,7 @@ class Chaos:
         self.fleet = self._exits.enter_context(Fleet(self.stage, self.server.url, self.settings.workers))
         self.trouble = Trouble(self.settings.seed, self.server, self.fleet, self.settings.lease_seconds)
         self.trouble.restarted = self._note_restart
+        self.trouble.position = lambda: self.journal.position
         self.clients = [self._client(number) for number in range(CLIENTS)]
         self.persons = [self._program("person", number, self.settings.seed + number) for number in range(PERSONS)]
         return self
@@ -141,8 +142,7 @@ class Chaos:
         """Nothing goes wrong any more, and nobody disturbs."""
         self.trouble.end()
         self._paper("calm").touch()
-        turned_away = {"worker that found no server when it began": self.fleet.turned_away}
-        self.report.troubles = {**self.trouble.counts, **turned_away}
+        self.report.troubles = dict(self.trouble.counts)
 
     def look(self) -> None:
         """What is to be seen while all goes on."""
@@ -264,7 +264,9 @@ class Chaos:
         report, numbers = self.report, range(self.settings.runs)
         with self.stage.service() as service:
             lines = self.journal.lines()
-            self.find(list(check_all(service, numbers, dict(self._acknowledged()), lines, report.tally)))
+            outages = [(one, self.journal.between(one.first_byte, one.last_byte)) for one in self.trouble.outages]
+            acknowledged = dict(self._acknowledged())
+            self.find(list(check_all(service, numbers, acknowledged, lines, report.tally, outages)))
             held = holdings(self.server.url)
             self.find(list(check_rest(held)))
             report.unfetched = len(held.answers)

@@ -41,18 +41,9 @@ class Worker:
 
     def start(self) -> None:
         with self.said.open("a") as said:
-            self._said_before = said.tell()
             options = {"environment": self.environment, "stdout": subprocess.DEVNULL, "stderr": said}
             self.process = self.stage.start("worker", "--parallel", "2", **options)
         self.samples = []
-
-    @property
-    def was_turned_away(self) -> bool:
-        """Whether it has ended since there was no server when it began: whoever watches over it starts it again."""
-        with self.said.open() as said:
-            said.seek(self._said_before)
-            words = said.read()
-        return self.process.returncode == 1 and words.startswith("error[store.unavailable]: ")
 
     @property
     def pid(self) -> int:
@@ -113,9 +104,8 @@ class Fleet:
     def __init__(self, stage: Stage, url: str, count: int) -> None:
         self._exits = ExitStack()
         self.workers = [Worker(n, stage, self._exits.enter_context(Proxy(url))) for n in range(count)]
-        # Those that died though nobody had killed them, and how many found no server when they began.
+        # Those that died though nobody had killed them.
         self.deaths: list[str] = []
-        self.turned_away = 0
 
     def __enter__(self) -> Fleet:
         return self
@@ -130,14 +120,8 @@ class Fleet:
         """One that has ended by itself is noted, and another takes its place."""
         for worker in self.workers:
             if worker.is_dead:
-                self._note_death(worker)
+                self.deaths.append(f"worker {worker.number} ended with {worker.process.returncode}: see {worker.said}")
                 worker.start()
-
-    def _note_death(self, worker: Worker) -> None:
-        if worker.was_turned_away:
-            self.turned_away += 1
-        else:
-            self.deaths.append(f"worker {worker.number} ended with {worker.process.returncode}: see {worker.said}")
 
     def sample(self) -> None:
         for worker in self.workers:

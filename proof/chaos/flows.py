@@ -182,6 +182,17 @@ steps:
 """,
         weight=2,
     ),
+    # Longer than a lease: a supervisor that has heard of no heartbeat ends it.
+    "slow": Flow(
+        """
+name: slow
+inputs: {n: {type: integer}}
+steps:
+  - {step: render, shell: 's=2.5; . $ACT'}
+  - {step: store, needs: [render], shell: '. $ACT'}
+""",
+        weight=4,
+    ),
 }
 
 

@@ -39,6 +39,17 @@ class Journal:
         self.begun += len(fences)
         self.fence_max = max(self.fence_max, *fences) if fences else self.fence_max
 
+    @property
+    def position(self) -> int:
+        """How many bytes were written until now."""
+        return self.path.stat().st_size
+
+    def between(self, first: int, last: int) -> list[Line]:
+        """What was written from one position to another."""
+        with self.path.open("rb") as file:
+            file.seek(first)
+            return [parsed(text) for text in file.read(last - first).decode().splitlines()]
+
     def lines(self) -> Iterator[Line]:
         with self.path.open() as file:
             for text in file:

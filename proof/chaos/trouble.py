@@ -7,7 +7,10 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from itertools import count, cycle
+
+import msgspec
 
 from mulligan.testing.postgres import PostgresServer
 from mulligan.worker.processes import descendants, snapshot
@@ -18,6 +21,23 @@ Act = Callable[[], None]
 
 # How long a server takes to be started at most: its old children may still be going.
 START_SECONDS = 60.0
+# In leases: how long nothing else goes wrong before an outage, how long that lasts, and in what part of it a step that
+# ends has certainly ended by itself. Supervisors kill at two thirds of a lease after the last heartbeat.
+QUIET_LEASES = 2.0
+OUTAGE_LEASES = (1.6, 3.0)
+ENDED_LEASES = 0.4
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """The server was away for longer than a lease, and nothing else went wrong."""
+
+    how: str
+    # Until everybody had a lease to come back.
+    began: datetime
+    ended: datetime
+    # Positions in the journal: what was written between them was written when nobody could report it.
+    first_byte: int
+    last_byte: int
 
 
 class Agenda:
@@ -50,17 +70,25 @@ class Trouble:
         self.counts: Counter[str] = Counter()
         # Called when the server is there again.
         self.restarted: Act = lambda: None
+        # How much of the journal is written.
+        self.position: Callable[[], int] = lambda: 0
+        self.outages: list[Outage] = []
+        # Nothing else goes wrong around an outage; and how much of what went wrong is not over.
+        self.is_quiet = False
+        self._open = 0
         self._agenda = Agenda()
         self._is_over = False
         self._of_server = random.Random(f"server {seed}")
         self._of_workers = random.Random(f"workers {seed}")
         self._of_network = random.Random(f"network {seed}")
+        self._of_outages = random.Random(f"outages {seed}")
         self._ways_to_stop: Iterator[str] = cycle(("fast", "immediate", "kill -9", "frozen"))
 
     def begin(self) -> None:
         self._agenda.add(self._of_server.uniform(3, 10), self._restart_and_again)
         self._agenda.add(self._of_workers.uniform(1, 4), self._attack_and_again)
         self._agenda.add(self._of_network.uniform(1, 4), self._cut_and_again)
+        self._agenda.add(self._of_outages.uniform(10, 20), self._quiet_and_outage)
 
     def go_on(self) -> None:
         """Do what is due."""
@@ -72,10 +100,68 @@ class Trouble:
         self._agenda.end()
         self.fleet.heal()
 
+    def _end_later(self, seconds: float, end: Act) -> None:
+        """What has begun is over then."""
+        self._open += 1
+
+        def ended() -> None:
+            self._open -= 1
+            end()
+
+        self._agenda.add(seconds, ended)
+
+    def _waits(self, act: Act) -> bool:
+        """Whether it is to be done later, since nothing may go wrong now."""
+        if self.is_quiet:
+            self._agenda.add(self.lease_seconds, act)
+        return self.is_quiet
+
+    # -- outages
+
+    def _quiet_and_outage(self) -> None:
+        """When all that went wrong is over and forgotten, the server goes away."""
+        if self._is_over:
+            return
+        self.is_quiet = True
+        if self._open:
+            self._agenda.add(0.5, self._quiet_and_outage)
+            return
+        self._agenda.add(QUIET_LEASES * self.lease_seconds, self._outage_and_again)
+
+    def _outage_and_again(self) -> None:
+        if self._is_over:
+            return
+        leases = self._of_outages.uniform(*OUTAGE_LEASES)
+        self.outage(next(self._ways_to_stop), leases * self.lease_seconds)
+        self._agenda.add(self._of_outages.uniform(20, 60), self._quiet_and_outage)
+
+    def outage(self, how: str, seconds: float) -> None:
+        """The server is away for longer than a lease. Nothing else goes wrong until everybody has had a lease more."""
+        self.is_quiet = True
+        self.counts[f"outage {how}"] += 1
+        back = self._taken_away(how)
+        began, first = datetime.now(UTC), self.position()
+        last = first
+
+        def mark() -> None:
+            nonlocal last
+            last = self.position()
+
+        def end() -> None:
+            back()
+            self._end_later(self.lease_seconds, calm)
+
+        def calm() -> None:
+            self.outages.append(Outage(how, began, datetime.now(UTC), first, last))
+            self.is_quiet = False
+
+        self._agenda.add(ENDED_LEASES * self.lease_seconds, mark)
+        self._end_later(seconds, end)
+
     # -- the server
 
     def _restart_and_again(self) -> None:
-        if self._is_over:
+        if self._is_over or self._waits(self._restart_and_again):
             return
         self.restart(next(self._ways_to_stop), self._of_server.uniform(0.2, 4.0))
         self._agenda.add(self._of_server.uniform(5, 40), self._restart_and_again)
@@ -83,14 +169,17 @@ class Trouble:
     def restart(self, how: str, seconds: float) -> None:
         """It is away for so long."""
         self.counts[f"server {how}"] += 1
+        self._end_later(seconds, self._taken_away(how))
+
+    def _taken_away(self, how: str) -> Act:
+        """From now on it does not answer; what is returned brings it back."""
         if how == "frozen":
-            self._agenda.add(seconds, stopped(family_of(self.server.pid)))
-            return
+            return stopped(family_of(self.server.pid))
         if how == "kill -9":
             self.server.kill()
         else:
             self.server.stop(how)
-        self._agenda.add(seconds, self._start_server)
+        return self._start_server
 
     def _start_server(self) -> None:
         until = time.monotonic() + START_SECONDS
@@ -106,7 +195,7 @@ class Trouble:
     # -- workers
 
     def _attack_and_again(self) -> None:
-        if self._is_over:
+        if self._is_over or self._waits(self._attack_and_again):
             return
         chance = self._of_workers
         worker = chance.choice(self.fleet.workers)
@@ -127,16 +216,16 @@ class Trouble:
             case "kill supervisor":
                 worker.kill_supervisor()
             case "stop with supervisor":
-                self._agenda.add(seconds, worker.stop_with_supervisor())
+                self._end_later(seconds, worker.stop_with_supervisor())
             case "stop supervisor":
-                self._agenda.add(seconds, worker.stop_supervisor())
+                self._end_later(seconds, worker.stop_supervisor())
             case _:
-                self._agenda.add(seconds, worker.stop())
+                self._end_later(seconds, worker.stop())
 
     # -- the network
 
     def _cut_and_again(self) -> None:
-        if self._is_over:
+        if self._is_over or self._waits(self._cut_and_again):
             return
         chance = self._of_network
         worker = chance.choice(self.fleet.workers)
@@ -158,7 +247,7 @@ class Trouble:
                 worker.proxy.swallow("client")
             case _:
                 worker.proxy.swallow("server", "client")
-        self._agenda.add(seconds, worker.proxy.heal)
+        self._end_later(seconds, worker.proxy.heal)
 
 
 def family_of(pid: int) -> list[int]:

@@ -16,6 +16,7 @@ RUNS = 60
 COMMANDS = 250
 SHORT = Settings(seed=7, runs=RUNS, minutes=0.0, workers=2, lease_seconds=2.0, finish_minutes=2.0)
 TROUBLES: tuple[Callable[[Chaos], None], ...] = (
+    lambda chaos: outlast(chaos, "immediate"),
     lambda chaos: chaos.trouble.attack(chaos.fleet.workers[1], "kill", 0, 0),
     lambda chaos: chaos.trouble.cut(chaos.fleet.workers[0], "silent", 0.5),
     lambda chaos: chaos.trouble.restart("kill -9", 0.3),
@@ -32,9 +33,9 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
 
 def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(chaos: Chaos) -> None:
     for number, trouble in enumerate(TROUBLES):
-        wait_until(lambda share=COMMANDS * number // 6: has_begun(chaos, share), "nobody goes on")
+        wait_until(lambda share=COMMANDS * number // 7: has_begun(chaos, share), "nobody goes on")
         trouble(chaos)
-    wait_until(lambda: has_begun(chaos, COMMANDS * 5 // 6), "nobody goes on")
+    wait_until(lambda: has_begun(chaos, COMMANDS * 6 // 7), "nobody goes on")
     chaos.calm_down()
     chaos.finish()
     chaos.check()
@@ -42,6 +43,14 @@ def test_no_trouble_with_workers_server_or_network_loses_or_doubles_anything(cha
     assert chaos.report.findings == []
     assert chaos.report.tally.runs >= RUNS
     assert sum(chaos.trouble.counts.values()) == len(TROUBLES)
+
+
+def outlast(chaos: Chaos, how: str) -> None:
+    """An outage of the server that is longer than a lease, until everybody has had a lease to come back."""
+    wait_until(lambda: has_begun(chaos, COMMANDS // 6), "nobody begins")
+    chaos.trouble.outage(how, 1.6 * SHORT.lease_seconds)
+    wait_until(lambda: has_begun(chaos, 10 * COMMANDS) or not chaos.trouble.is_quiet, "the outage does not end")
+    assert len(chaos.trouble.outages) == 1
 
 
 def has_begun(chaos: Chaos, commands: int) -> bool:

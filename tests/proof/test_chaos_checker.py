@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,19 @@ from mulligan.service.home import Home
 from mulligan.service.verbs import Service, prepare
 from mulligan.store.postgres import PostgresStore
 from mulligan.testing.holdings import HeldBreaker, HeldMessage, HeldRun, HeldTask, Holdings
-from proof.chaos.checker import Onlooker, Tally, check_all, check_rest, check_run, check_starts, check_work
+from proof.chaos.checker import (
+    Onlooker,
+    Tally,
+    check_all,
+    check_outages,
+    check_rest,
+    check_run,
+    check_starts,
+    check_work,
+)
 from proof.chaos.fleet import Sample, grown
 from proof.chaos.journal import Journal, parsed
+from proof.chaos.trouble import Outage
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MIB = 1 << 20
@@ -46,6 +56,17 @@ def test_a_place_may_hold_what_a_key_is_made_of() -> None:
     line = parsed("end 12 ab:check[3].on_failure@2.0:4 99\n")
 
     assert line == ("end", 12, "ab", "check[3].on_failure@2.0", 4, 99)
+
+
+def test_what_was_written_between_two_positions_is_found_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    positions = []
+    for text in (START, END, SECOND[0]):
+        with journal.path.open("a") as file:
+            file.write(f"{text}\n")
+        positions.append(journal.position)
+
+    assert journal.between(*positions[:2]) == [parsed(END)]
 
 
 # -- starts
@@ -91,6 +112,30 @@ def test_a_lost_attempt_that_ran_before_the_next_one_is_fine() -> None:
     again = log(SCHEDULED, e.AttemptScheduled("fetch", 2, "lost"), e.AttemptSucceeded("fetch", 2, "8"))
 
     assert found_in([START, END, *SECOND], again) == []
+
+
+SECOND_ONE = timedelta(seconds=1)
+LOST, INTERRUPTED = e.AttemptLost("fetch", 1, "h.1"), e.AttemptInterrupted("fetch", 1)
+
+
+@pytest.mark.parametrize(
+    ("fact", "at", "written", "is_found"),
+    [
+        pytest.param(LOST, T0, [], True, id="an attempt that was lost to it"),
+        pytest.param(LOST, T0 - SECOND_ONE, [], False, id="one that was lost before"),
+        pytest.param(LOST, T0 + 2 * SECOND_ONE, [], False, id="one that was lost later"),
+        pytest.param(INTERRUPTED, T0, [], False, id="one that had to be killed"),
+        pytest.param(INTERRUPTED, T0, [END], True, id="one that had ended, and goes again"),
+        pytest.param(INTERRUPTED, T0, [START], False, id="one that began just before"),
+        pytest.param(e.AttemptSucceeded("fetch", 1, "7"), T0, [END], False, id="one that had ended, and counts"),
+    ],
+)
+def test_what_an_outage_has_cost_is_found(fact: e.Fact, at: datetime, written: list[str], is_found: bool) -> None:
+    outage = Outage("kill -9", T0, T0 + SECOND_ONE, 0, 0)
+
+    found = check_outages([(outage, list(map(parsed, written)))], {1: [e.Entry(1, at, None, fact)]})
+
+    assert bool(list(found)) == is_found
 
 
 def test_a_result_that_nobody_worked_for_is_found() -> None:
