@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.core.artifacts import KEY, described, reference
-from mulligan.core.converge import said_by_end
+from mulligan.core.end_status import said_by_end
 from mulligan.core.workflow import Map
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, expression, handler, shell, step, workflow

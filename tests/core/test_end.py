@@ -211,13 +211,91 @@ def test_end_cannot_talk_an_operator_out_of_a_cancel(said: str) -> None:
     assert (run.status, run.ended.reason) == ("cancelled", "enough")
 
 
-@pytest.mark.parametrize(
-    "said", [None, "failed", 7, [], {}, {"status": "cancelled"}, {"status": "great"}, {"status": None}]
-)
+@pytest.mark.parametrize("said", [None, "failed", 7, [], {}, {"status": None}, {"reason": None}])
 def test_what_is_no_verdict_changes_nothing(said: Any) -> None:
     run = run_of(step("a"), end=end()).ok("a")
 
     run.ok("end", output=said)
+
+    assert run.status == "completed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"status": "done"},
+        '{"status": "done"}',
+        {"status": "cancelled"},
+        {"status": ""},
+        {"status": 7},
+        {"status": True},
+        {"status": ["failed"]},
+        {"status": {"code": "failed"}},
+    ],
+)
+def test_an_end_that_returns_a_status_no_run_can_have_has_failed(said: Any) -> None:
+    run = run_of(step("a"), end=end()).ok("a")
+
+    run.ok("end", output=said)
+
+    assert (run.status, run.ended.reason) == ("failed", "end failed: OUTPUT_INVALID")
+    assert run["end"].failure.code == "OUTPUT_INVALID"
+
+
+def test_the_failure_of_an_end_names_the_statuses_that_it_may_return() -> None:
+    run = run_of(step("a"), end=end()).ok("a").ok("end", output={"status": "done"})
+
+    expected = 'end returned the status "done": it may return "completed" or "failed", or no status'
+    assert run["end"].failure.message == expected
+
+
+def test_a_long_status_is_cut_in_the_message() -> None:
+    run = run_of(step("a"), end=end()).ok("a").ok("end", output={"status": "x" * 1_000_000})
+
+    assert len(run["end"].failure.message) < 300
+
+
+def test_an_end_that_returns_an_unknown_status_is_retried_by_its_rules() -> None:
+    run = run_of(step("a"), end=end(rules=retry(1, delay=5))).ok("a").ok("end", output={"status": "done"})
+    assert run["end"].status == "backing_off"
+
+    run.wait(5).ok("end", output={"status": "failed", "reason": "too few rows"})
+
+    assert (run.status, run.ended.reason) == ("failed", "too few rows")
+
+
+def test_a_handler_recovers_an_end_that_returned_an_unknown_status() -> None:
+    run = run_of(step("a"), end=end(on_failure=handler("fix"))).ok("a").ok("end", output={"status": "done"})
+
+    run.ok("end.on_failure@1.0", output={"status": "completed", "reason": "fixed"})
+
+    assert (run.status, run.ended.reason, run.ended.degraded) == ("completed", "fixed", True)
+
+
+def test_an_end_whose_handler_returns_an_unknown_status_has_failed() -> None:
+    run = run_of(step("a"), end=end(on_failure=handler("fix"))).ok("a").fail("end")
+
+    run.ok("end.on_failure@1.0", output={"status": "fixed"})
+
+    assert (run.status, run["end"].failure.code) == ("failed", "OUTPUT_INVALID")
+
+
+def test_an_unknown_status_after_a_cancel_leaves_the_run_cancelled() -> None:
+    run = run_of(step("a"), end=end()).cancel().ok("end", output={"status": "done"})
+
+    assert run.status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"status": 200, "headers": {}, "body": "ok"},
+        {"result": None, "ctx": {}, "next": [], "status": "ok"},
+    ],
+    ids=["http", "noetl"],
+)
+def test_the_status_of_a_response_says_nothing_about_the_run(output: Any) -> None:
+    run = run_of(step("a"), end=end()).ok("a").ok("end", output=output)
 
     assert run.status == "completed"
 
@@ -406,7 +484,7 @@ def test_end_may_print_its_verdict_as_text(said: object) -> None:
     assert (run.status, run.ended.reason) == ("failed", "so")
 
 
-@pytest.mark.parametrize("said", ["{nonsense", "{}", "all is well", {"status": "done"}, ["failed"], None])
+@pytest.mark.parametrize("said", ["{nonsense", "{}", "all is well", ["failed"], None])
 def test_what_end_says_otherwise_changes_nothing(said: object) -> None:
     flow = workflow(step("a"), end=step("end", action=shell("report")))
 

@@ -193,9 +193,10 @@ end: {shell: cat verdict.json, capture: json}
     [
         ((0, 0), '{"status": "failed", "reason": "too few rows"}', "failed", "too few rows"),
         ((1, 0), '{"status": "completed", "reason": "only lint"}', "completed", "only lint"),
-        # Nothing that it may say: the run is what it was.
-        ((0, 0), '{"status": "cancelled"}', "completed", ""),
-        ((1, 0), '{"status": true}', "failed", ""),
+        # No status that a run can have: `end` has failed.
+        ((0, 0), '{"status": "cancelled"}', "failed", "end failed: OUTPUT_INVALID"),
+        ((1, 0), '{"status": true}', "failed", "end failed: OUTPUT_INVALID"),
+        # No status at all: the run is what it was.
         ((1, 0), "[]", "failed", ""),
         # What was undone is undone.
         ((0, 1), '{"status": "completed", "reason": "never mind"}', "failed", "never mind"),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
-
-import msgspec
 
 from ..errors import ExpressionFailed
 from . import events as e
-from .artifacts import is_artifact
+from .end_status import said_by_end
 from .flow import enter, enter_held, is_full, pass_over, unwoken, wake_starts
 from .keys import undo_key
 from .life import Facts, enter_command, fault, schedule
@@ -151,15 +148,6 @@ def _said(now: Now, end: Place) -> dict[str, Any]:
         return said_by_end(now.fetched(end.output))
     except ExpressionFailed:
         return {}
-
-
-def said_by_end(output: Any) -> dict[str, Any]:
-    """What `end` returned, as an object or as the text of one: a shell command prints text."""
-    if isinstance(output, str) and output.lstrip().startswith("{"):
-        # Strict: what a log cannot hold (half a character, a number beyond measure) is no word either.
-        with suppress(ValueError, RecursionError):
-            output = msgspec.json.decode(output)
-    return output if isinstance(output, dict) and not is_artifact(output) else {}
 
 
 def _outputs(now: Now, end: Place) -> tuple[dict[str, Any], str]:

@@ -7,6 +7,7 @@ Each function yields facts; what follows from a fact is decided when it has beco
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from . import events as e
 from .classify import PAST_DEADLINE
 from .context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from .durations import moment, wait_seconds
+from .end_status import status_problem
 from .failure import Failure, failure
 from .lives import is_agent, is_engines_own, waits_until
 from .routes import goes_back, has_no_route, success_edges
@@ -198,10 +200,20 @@ def complete(now: Now, place: Place, output: Any, recovered_by: str) -> Facts:
     if place.role != "step":
         fact: e.Fact = e.CommandCompleted(place.key, place.parent, place.role, place.index, output, recovered_by)
     elif place.key == END:
-        fact = e.StepCompleted(END, place.visit, place.attempt, output, recovered_by)
+        fact = _end_completed(now, place, output, recovered_by)
     else:
         fact = _step_completed(now, place, output, recovered_by)
     return iter((fact,))
+
+
+def _end_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:
+    """`end` has ended well, unless it returned a status that no run can have: that is a failure of `end`."""
+    # An artifact that cannot be read says nothing.
+    with suppress(ExpressionFailed):
+        problem = status_problem(now.fetched(output))
+        if problem:
+            return e.ResultRejected(END, place.attempt, fault(now, place, "OUTPUT_INVALID", problem))
+    return e.StepCompleted(END, place.visit, place.attempt, output, recovered_by)
 
 
 def _step_completed(now: Now, place: Place, output: Any, recovered_by: str) -> e.Fact:

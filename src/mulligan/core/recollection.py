@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from . import events as e
-from .converge import said_by_end
+from .end_status import said_by_end
 from .failure import Failure
 from .keys import step_name
 from .lives import ITEM, spec_below

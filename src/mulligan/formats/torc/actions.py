@@ -212,4 +212,5 @@ def _end(actions: list[_Action]) -> Mapping:
         lines.append(f'( {_ENTER} && {commands} ) || failed="$failed {action.trigger}"')
     first = actions[0]
     text = scalar("\n".join((*lines, _WARN)), first.at)
-    return mapping({"shell": text, "timeout": _END_TIMEOUT}, first.form.node)
+    # Lines: what these commands print says nothing about the run, even if it is an object with a status.
+    return mapping({"shell": text, "capture": "lines", "timeout": _END_TIMEOUT}, first.form.node)

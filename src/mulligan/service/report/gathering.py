@@ -13,7 +13,7 @@ import msgspec
 
 from ... import __version__
 from ...core import events as e
-from ...core.converge import said_by_end
+from ...core.end_status import said_by_end
 from ...core.state import State
 from ...core.story import Teller
 from ...core.transitions import RUN_ENDED
