@@ -105,7 +105,7 @@ def _(real: Any) -> Any:
 @defect(ladder, "_unhandled")
 def _(real: Any) -> Any:
     """a handler runs as often as there are failures"""
-    return lambda place, handler: ""
+    return lambda state, place, handler: ""
 
 
 @defect(stopping, "stop_place")
@@ -129,3 +129,15 @@ def _(real: tuple[str, ...]) -> tuple[str, ...]:
 def _(real: Any) -> Any:
     """what was done first is undone first"""
     return lambda state: state.undoables[0] if real(state) is not None else None
+
+
+@defect(life, "status_problem")
+def _(real: Any) -> Any:
+    """end returns a status that no run has, and completes"""
+    return lambda output: ""
+
+
+@defect(life, "is_beyond_limit")
+def _(real: Any) -> Any:
+    """a step runs in the visit after its last"""
+    return lambda state, place: False

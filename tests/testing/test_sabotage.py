@@ -104,6 +104,8 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a handler runs as often as there are failures", PLAIN, "memory", 470, "promise 3"),
     ("a run that stops keeps the retries that it has reserved", PLAIN, "memory", 16, "promise 6"),
     ("a fork keeps what failed", PLAIN, "memory", 22, "promise 8"),
+    ("end returns a status that no run has, and completes", None, "memory", 0, "promise 1"),
+    ("a step runs in the visit after its last", None, "memory", 0, "promise 3"),
     ("what was done first is undone first", PLAIN, "memory", 20, "promise 4"),
 ]
 # Where it takes more of one kind of thing than histories have.

@@ -152,6 +152,12 @@ def can_be_entered(state: State, name: str) -> bool:
     return place.visit - place.visits_before + len(place.queue) <= step.max_visits
 
 
+def is_beyond_limit(state: State, place: Place) -> bool:
+    """Whether the present visit of a step is the one after its last: it fails with LOOP_LIMIT and never runs."""
+    node = state.graph.nodes.get(place.key) if place.role == "step" else None
+    return node is not None and place.visit - place.visits_before > node.step.max_visits
+
+
 def next_visit(state: State, name: str) -> int:
     """The visit that an arrival now leads to: after those that already wait in the queue of `join: each`."""
     place = state.places[name]

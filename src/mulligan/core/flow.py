@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ExpressionFailed
 from . import events as e
-from .arrivals import is_met
+from .arrivals import is_beyond_limit, is_met
 from .failure import failure
 from .graph import Arc, Barrier, Node
 from .ladder import delay_seconds
@@ -142,17 +142,15 @@ def pass_over(place: Place, reason: str) -> e.Fact:
 
 
 def enter(now: Now, place: Place) -> Facts:
-    """A new visit, unless `when` says no. The visit beyond max_visits fails at once."""
-    step, visits = now.state.graph.nodes[place.key].step, place.visit - place.visits_before
-    if visits > step.max_visits:
+    """A new visit, unless `when` says no. The visit beyond max_visits fails at once, and there is none after it."""
+    step = now.state.graph.nodes[place.key].step
+    if is_beyond_limit(now.state, place):
         return iter((pass_over(place, "loop_limit"),))
     try:
         if step.when is not None and not now.condition(step.when, place):
             return iter((pass_over(place, "when"),))
     except ExpressionFailed as error:
-        return _enter_and_fail(now, place, "EXPRESSION_FAILED", error.message)
-    if visits == step.max_visits:
-        return _enter_and_fail(now, place, "LOOP_LIMIT", f"visited {step.max_visits} times already")
+        return _enter_and_fail(now, place, error.message)
     return _enter_and_schedule(now, place)
 
 
@@ -161,10 +159,10 @@ def _enter_and_schedule(now: Now, place: Place) -> Facts:
     yield from schedule(now, place, "entered")
 
 
-def _enter_and_fail(now: Now, place: Place, code: str, message: str) -> Facts:
+def _enter_and_fail(now: Now, place: Place, message: str) -> Facts:
     yield e.StepEntered(place.key, place.visit + 1)
     attempt = place.attempt + 1
-    yield e.AttemptFailed(place.key, attempt, located(now, place, failure(code, message), attempt))
+    yield e.AttemptFailed(place.key, attempt, located(now, place, failure("EXPRESSION_FAILED", message), attempt))
 
 
 # -- when a step has ended ------------------------------------------------------------------------------

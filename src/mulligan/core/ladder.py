@@ -22,6 +22,7 @@ import msgspec
 
 from ..errors import ExpressionFailed
 from . import events as e
+from .arrivals import is_beyond_limit
 from .events import Adjusted, Route
 from .failure import Failure, figure
 from .life import Facts, complete, enter_command, fault, is_last_visit, schedule
@@ -134,6 +135,8 @@ def match(rules: tuple[Rule, ...], failure: Failure) -> int | None:
 def _refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> str:
     """Why a rule that matches grants nothing any more; empty if it does."""
     spec = place.spec
+    if is_beyond_limit(now.state, place):
+        return "loop_limit"
     if rule.max_attempts is not None and place.climb.tries >= rule.max_attempts:
         return "rule_attempts_exhausted"
     if number > rule.max_retries:
@@ -223,7 +226,7 @@ def handle(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     handler = place.spec.on_failure
     if handler is None:
         return False
-    refusal = _unhandled(place, handler)
+    refusal = _unhandled(now.state, place, handler)
     if refusal:
         yield e.RungPassed(place.key, "handle", refusal)
         return False
@@ -233,10 +236,12 @@ def handle(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     return True
 
 
-def _unhandled(place: Place, handler: Handler) -> str:
-    """Why the handler does not run: it was there for this very attempt, or its reruns are used up."""
+def _unhandled(state: State, place: Place, handler: Handler) -> str:
+    """Why the handler does not run: it ran for this very attempt already, or the rerun that it is for cannot happen."""
     if place.climb.handled_attempt == place.attempt:
         return "handled_once"
+    if handler.rerun and is_beyond_limit(state, place):
+        return "loop_limit"
     return "reruns_exhausted" if handler.rerun and place.climb.handled_times >= handler.rerun else ""
 
 
@@ -341,6 +346,10 @@ def triage(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, 
     reason = _parking(policy, place, failure)
     if not reason:
         yield e.RungPassed(place.key, "triage", "critical" if failure.severity == "critical" else "rule_matched")
+        return False
+    if is_beyond_limit(now.state, place):
+        # Nobody can say retry: a visit beyond max_visits never runs.
+        yield e.RungPassed(place.key, "triage", "loop_limit")
         return False
     due = None if policy.timeout is None else now.at + timedelta(seconds=policy.timeout)
     yield e.StepParked(place.key, place.visit, place.attempt, failure, reason, due)

@@ -15,6 +15,7 @@ import msgspec
 
 from ..errors import ExpressionFailed
 from . import events as e
+from .arrivals import is_beyond_limit
 from .classify import PAST_DEADLINE
 from .context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from .durations import moment, wait_seconds
@@ -57,8 +58,15 @@ def _item_of(state: State, place: Place) -> int | None:
 
 
 def schedule(now: Now, place: Place, cause: str) -> Facts:
-    """The next attempt, with the values its expressions give. One that cannot be evaluated has failed."""
+    """The next attempt, with the values its expressions give. One that cannot be evaluated has failed.
+
+    The visit beyond max_visits has no attempt that runs, whatever asks for one: an entry, a rule, a handler, a person.
+    """
     attempt = next_attempt(now.state, place)
+    if is_beyond_limit(now.state, place):
+        message = f"visited {now.state.step(place.key).max_visits} times already"
+        found = located(now, place, failure("LOOP_LIMIT", message), attempt)
+        return iter((e.AttemptFailed(place.key, attempt, found),))
     if place.spec.deadline is not None and _is_past(now, place, place.spec.deadline):
         found = located(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))

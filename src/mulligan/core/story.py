@@ -336,6 +336,7 @@ _PASSED = {
     "reruns_exhausted": "its handler's reruns are used up",
     "handler_failure_fatal": "its handler failed, and that is fatal",
     "critical": "not parked: the failure is critical",
+    "loop_limit": "max_visits is used up: it is not tried again in this round",
     "rule_matched": "not parked: a rule matched",
 }
 

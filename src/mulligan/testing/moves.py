@@ -14,6 +14,7 @@ from ..core.classify import Outcome
 from ..core.fork import kept_results
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
+from ..core.workflow import END
 from ..ports import FAULT_POINTS, Lease
 from .clock import START
 from .faults import Faults
@@ -173,7 +174,8 @@ class Moves:
     def _output(self, place: str) -> Any:
         if ".lister" in place:
             return self.rng.choice(([1, 2, 3], [], ["a", "b"], "no list"))
-        said = {"status": self.rng.choice(("completed", "failed")), "output": "decided", "reason": "so"}
+        statuses = ("completed", "failed", "done", 7) if place == END else ("completed", "failed")
+        said = {"status": self.rng.choice(statuses), "output": "decided", "reason": "so"}
         # A handler that decides has to say so.
         others = (said, said, said, said) if ".on_failure@" in place else (None, 7, "text", [1, 2])
         return self.rng.choice((*others, said, said))

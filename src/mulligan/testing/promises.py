@@ -75,6 +75,15 @@ def promise_1_the_status_follows_from_the_round(seen: Seen, entry: e.Entry) -> N
         raise seen.broken("promise 1", f"the run completed with {fact.failed_steps_count} unhandled failures", entry)
 
 
+def promise_1_end_returns_a_status_that_a_run_can_have(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.StepCompleted)
+    if fact.step == END and isinstance(fact.output, dict):
+        status = fact.output.get("status")
+        if status not in (None, "completed", "failed"):
+            raise seen.broken("promise 1", f"'end' returned the status {status!r}, and has completed", entry)
+
+
 def promise_1_nothing_follows_the_end(seen: Seen, entry: e.Entry) -> None:
     if seen.is_over and not isinstance(entry.fact, e.RunReopened | e.ReportRefused):
         raise seen.broken("promise 1", f"{type(entry.fact).__name__} came after the round's last event", entry)
@@ -165,6 +174,15 @@ def promise_3_visits_within_budget(seen: Seen, entry: e.Entry) -> None:
     if _is_beyond_limit(seen, fact.step):
         limit = seen.steps[fact.step].max_visits
         raise seen.broken("promise 3", f"'{fact.step}' is visited again, and {limit} visits are all", entry)
+
+
+def promise_3_nothing_runs_in_the_visit_beyond_the_last(seen: Seen, entry: e.Entry) -> None:
+    """The visit after max_visits fails with LOOP_LIMIT: no rule, handler, person or timeout gives it an attempt."""
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptScheduled)
+    if fact.place in seen.steps and _is_beyond_limit(seen, fact.place):
+        limit = seen.steps[fact.place].max_visits
+        raise seen.broken("promise 3", f"'{fact.place}' runs in visit {limit + 1} of {limit}", entry)
 
 
 def promise_3_triage_retries_by_itself_once(seen: Seen, entry: e.Entry) -> None:
@@ -427,12 +445,14 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_1_one_ending_per_round: (*TERMINAL, e.StepEntered),
     promise_1_the_status_follows_from_the_round: TERMINAL,
     promise_1_what_is_unhandled_fails_the_run: TERMINAL,
+    promise_1_end_returns_a_status_that_a_run_can_have: (e.StepCompleted,),
     promise_2_one_result_per_attempt: RESULTS,
     promise_2_attempts_count_up: (e.AttemptScheduled,),
     promise_2_attempts_start_once: (e.AttemptStarted,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
     promise_3_reruns_within_budget: (e.AttemptScheduled,),
     promise_3_visits_within_budget: (e.StepEntered,),
+    promise_3_nothing_runs_in_the_visit_beyond_the_last: (e.AttemptScheduled,),
     promise_3_triage_retries_by_itself_once: (e.StepClassified,),
     promise_4_visits_follow_each_other: (e.StepEntered, *STEP_ENDS),
     promise_4_a_step_is_entered_for_a_cause: (e.StepEntered,),
