@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan.core import artifacts, codec
 from mulligan.core.classify import Outcome, classify
-from mulligan.core.converge import said_by_end
+from mulligan.core.end_status import said_by_end
 from mulligan.core.evolve import evolve
 from mulligan.core.snapshot import Row, changes, place_alone, restore, tally_of
 from mulligan.core.state import State
