@@ -29,7 +29,7 @@
       HomeMoved                         home.moved               410   1   while a process of ours used it
       ArtifactGone                      artifact.gone            410   1   somebody has removed what a run refers to
       ArtifactDamaged                   artifact.damaged         500   1   it is not what was kept
-      CodecError                        codec                    500   1   an event that cannot be read
+      CodecError                        codec                    500   1   what was kept cannot be read
       Unlawful                          internal.unlawful        500   1   a bug of ours: a fact that may not follow
 
 A message says where, what, and what to do: the user's words quoted, lower case, no full stop.

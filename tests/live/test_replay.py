@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from mulligan.core.state import State
+from mulligan.ports import RunRecord
 from mulligan.service.home import Home
 from mulligan.service.verbs import Service
 
@@ -29,8 +30,8 @@ class SlowReader(Service):
         super().__init__(home)
         self.overtaking = [overtake]
 
-    def state(self, run_id: int) -> State:
-        found = super().state(run_id)
+    def compared(self, run_id: int) -> tuple[RunRecord, State]:
+        found = super().compared(run_id)
         while self.overtaking:
             self.overtaking.pop()()
         return found
@@ -69,6 +70,15 @@ def test_a_run_that_goes_on_while_it_is_replayed_does_not_differ(live: Live):
             " ORDER BY id DESC LIMIT 1)",
             ("run",),
         ),
+        # The run's row, of which the list is made.
+        ("UPDATE runs SET status = 'completed'", ("list.status",)),
+        ("UPDATE runs SET degraded = 1", ("list.degraded",)),
+        ("UPDATE runs SET round = 7", ("list.round",)),
+        ("UPDATE runs SET seq = 3", ("list.seq",)),
+        ("UPDATE runs SET reason = 'nobody knows'", ("list.reason",)),
+        ("UPDATE runs SET workflow = 'another'", ("list.workflow",)),
+        ("UPDATE runs SET updated_at = 0", ("list.updated_at",)),
+        ("UPDATE runs SET parent_run_id = 1", ("list.parent_run_id",)),
     ],
 )
 def test_tables_that_are_not_what_the_log_says_are_found(live_file: Live, change: str, differing: tuple[str, ...]):

@@ -28,7 +28,8 @@ def replay(
         differing = list(found.differing)
         show_json({"run_id": run, "ok": not differing, "events": found.events, "differing": differing})
     elif found.differing:
-        complain(f"run {run} differs from its log in {', '.join(found.differing)}: this is a bug of ours")
+        why = "somebody has changed the store, or this is a bug of ours"
+        complain(f"run {run} differs from its log in {', '.join(found.differing)}: {why}")
     else:
         show(f"run {run}: {counted(found.events, 'event')} replayed, all as the store has it")
     return 1 if found.differing else 0

@@ -170,17 +170,26 @@ def tally_of(data: bytes) -> Tally:
 def _alone(kind: str, data: bytes) -> Any:
     try:
         return _reader(kind)(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
         raise CodecError(f"a row of the tables cannot be read: {_reason(error)}") from error
 
 
-def restore(workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None) -> State:
-    """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none."""
+def restore(
+    workflow: Workflow, rows: Iterable[Row], graph: Graph | None = None, *, may_lack_steps: bool = False
+) -> State:
+    """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none.
+
+    A run that has started has a row for each step. `may_lack_steps` is for whoever compares, and finds what is gone.
+    """
     state = State(workflow, graph)
     try:
         _fill(state, _latest(rows))
     except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, Unlawful) as error:
         raise CodecError(f"the tables of the run cannot be read: {_reason(error)}") from error
+    if state.run.status != "new" and not may_lack_steps:
+        missing = next((name for name in (*state.graph.nodes, END) if name not in state.places), None)
+        if missing is not None:
+            raise CodecError(f"the tables of the run cannot be read: step '{missing}' is not in them")
     return state
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from ..errors import CodecError
 from . import events as e
 from .routes import is_sent
 from .state import FailureRecord, State, Tally
@@ -44,6 +45,8 @@ def tally_key(place: str, rung: str, what: str | int = "") -> str:
 
 def parts(key: str) -> tuple[str, tuple[str, ...], str, str]:
     """What a tally's name says: the step, the way to the command below it, the rung, and what of the rung."""
+    if key.count(":") != 2:
+        raise CodecError(f"a row of the tables cannot be read: '{key[:100]}' is no name of a tally")
     place, rung, what = key.split(":")
     step, *below = place.split(".")
     return step, tuple(below), rung, what

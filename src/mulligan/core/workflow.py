@@ -330,5 +330,5 @@ def decode(data: bytes) -> Workflow:
         return msgspec.json.decode(data, type=Workflow)
     except RecursionError as error:
         raise CodecError("a workflow that was kept cannot be read: it is nested too deep") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
         raise CodecError(f"a workflow that was kept cannot be read: {error}") from error

@@ -21,6 +21,7 @@ from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefus
 from ..ports import Clock, Commit, Committed, Hands, Message, NewRun, RunRecord, Store, Turn, fault
 from .at_work import AtWork
 from .drive import NOT_AHEAD, REPORTS_PER_TURN_MAX, Drive, Told, new_record
+from .integrity import refuse_damaged
 from .known import Known
 from .pace import Asking, Commits
 from .wanted import Wanted
@@ -155,7 +156,9 @@ class Engine:
     def _adopt(self, turn: Turn) -> None:
         loaded = self.store.load(turn.run_id)
         workflow, graph = self.known.get(loaded.record.version, loaded.workflow)
-        drive = self._drive(turn, loaded.record, restore(workflow, loaded.rows, graph))
+        state = restore(workflow, loaded.rows, graph)
+        refuse_damaged(loaded.record, state)
+        drive = self._drive(turn, loaded.record, state)
         if self._is_alone:
             drive.requeue(self.store.queued(turn.run_id))
             self._queuing[turn.run_id] = drive

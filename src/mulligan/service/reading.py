@@ -20,6 +20,7 @@ from ..core.story import Line, story
 from ..core.turn import fold
 from ..core.views import run_json
 from ..core.workflow import Workflow, decode, encode, version
+from ..engine.integrity import differing_columns
 from ..errors import MulliganError, UnknownRun, UnknownStep
 from ..formats import OURS, load
 from ..language.words import did_you_mean
@@ -94,6 +95,12 @@ class Reading:
         loaded = self.store.load(run_id)
         return restore(decode(loaded.workflow), loaded.rows)
 
+    def compared(self, run_id: int) -> tuple[RunRecord, State]:
+        """For whoever compares: the run's row in the list and what its tables have of it, from one moment."""
+        self.record(run_id)
+        loaded = self.store.load(run_id)
+        return loaded.record, restore(decode(loaded.workflow), loaded.rows, may_lack_steps=True)
+
     def changed_file(self, run_id: int) -> str:
         """The file that the run was started from, where it is another workflow today; else "".
 
@@ -136,18 +143,22 @@ class Reading:
         return decode(self.store.load(run_id).workflow)
 
     def verify(self, run_id: int) -> Verified:
-        """Fold the log again, and compare with the tables. A run that goes on meanwhile is taken as its tables were."""
-        kept = self.state(run_id)
+        """Fold the log again, and compare with the tables and with the run's row in the list.
+
+        A run that goes on meanwhile is taken as its tables were.
+        """
+        record, kept = self.compared(run_id)
         log = takewhile(lambda entry: entry.seq <= kept.run.seq, self.events(run_id))
         told = fold(kept.workflow, log, kept.graph)
         differing = tuple(name for name in STATE_TABLES if getattr(kept, name) != getattr(told, name))
         if not differing and self._is_behind(run_id, kept.run.seq):
             differing = ("run",)
+        differing += tuple(f"list.{name}" for name in differing_columns(record, kept))
         return Verified(run_id, told.run.seq, differing)
 
     def _is_behind(self, run_id: int, seq: int) -> bool:
         """Whether the log has more than the tables know of, and the tables did not go on meanwhile."""
-        return any(self.events(run_id, seq)) and self.state(run_id).run.seq == seq
+        return any(self.events(run_id, seq)) and self.store.run(run_id).seq == seq
 
     def attempts(self, run_id: int, step: str) -> list[tuple[str, int]]:
         """Every attempt at a step, its items and its commands, in the order they were scheduled: place and number.

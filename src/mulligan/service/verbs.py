@@ -30,6 +30,7 @@ from ..core.usage import peaks
 from ..core.workflow import Workflow, encode, version
 from ..engine.watching import Watcher
 from ..errors import (
+    CodecError,
     InputInvalid,
     KeyUsed,
     MulliganError,
@@ -339,6 +340,7 @@ class Service(Reading):
 
     def _take_its_turn(self, run_id: int, until: Callable[[], bool]) -> None:
         """Nobody drives the run: we do, without running anything, until it has answered or somebody else has it."""
+        self._refuse_unknown_holder(run_id)
         with self.driver(None) as driver:
             driver.turn(run_id, lambda: until() or (run_id not in driver.engine.drives and self.is_driven(run_id)))
 
@@ -376,11 +378,24 @@ class Service(Reading):
                 hint=once_more(record.run_id, record.status),
             )
         self._refuse_child(record, "resume")
+        self._refuse_unknown_holder(record.run_id)
         driver = self.driver_of(record)
         if driver is not None and record.status != "paused":
             raise RunDriven(
                 f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
                 hint=f"it goes on there; to stop it: mulligan cancel {record.run_id}",
+            )
+
+    def _refuse_unknown_holder(self, run_id: int) -> None:
+        """A turn goes with its worker, in one transaction. One that outlives it would never be given to anybody."""
+        holder = self.store.run(run_id).holder
+        if not holder or any(worker.name == holder for worker in self.store.workers()):
+            return
+        # Asked again: a worker that was removed in between has given its turns back.
+        if self.store.run(run_id).holder == holder:
+            raise CodecError(
+                f"run {run_id} is held by '{holder}', which is no worker of this store",
+                hint="the store was changed by hand or is damaged: restore it from a copy",
             )
 
     def is_driven(self, run_id: int) -> bool:

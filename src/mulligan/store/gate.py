@@ -9,8 +9,8 @@ from typing import Any
 from ..core.breaker import CLOSED, Circuit, Counted, admission, count, probed, refusal
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
-from ..ports import BreakerRecord, Lease
-from .encoding import micros, moment_from
+from ..ports import Lease
+from .encoding import micros
 
 # In place of the token of a probe whose lease is not written yet.
 _TO_COME = 0
@@ -85,12 +85,3 @@ def breaker_row(name: str, circuit: Circuit) -> tuple[Any, ...]:
     """A breaker as a table holds it."""
     retry_at = None if circuit.retry_at is None else micros(circuit.retry_at)
     return name, circuit.status, circuit.failures, retry_at, circuit.probe
-
-
-def circuit_from(status: Any, failures: int, retry_at: int | None, probe: int | None) -> Circuit:
-    return Circuit(status, failures, None if retry_at is None else moment_from(retry_at), probe)
-
-
-def record_from(name: str, status: Any, failures: int, retry_at: int | None, waiting: int) -> BreakerRecord:
-    moment = None if retry_at is None else moment_from(retry_at)
-    return BreakerRecord(name, status, failures, moment, waiting)

@@ -35,8 +35,9 @@ from ..ports import (
 )
 from . import refusals
 from .artifact_rows import ArtifactRows
+from .columns import breaker_from, circuit_from, run_from, waiting_from
 from .encoding import answer_from, encoded, moment_from, report_from, task_from, worker_from
-from .gate import Gate, breaker_row, circuit_from, record_from
+from .gate import Gate, breaker_row
 from .postgres_arrays import Bigints, Texts
 from .postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
 from .postgres_link import PostgresLink, Statement, Unexpected
@@ -127,17 +128,17 @@ class PostgresStore:
         rows = self._link.read("run", run_id)
         if not rows:
             raise refusals.unknown_run(run_id)
-        return _record(rows[0])
+        return run_from(rows[0])
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         behind = _NO_LIMIT if before is None else before
         wanted = Texts(statuses)
         if statuses and RUN_ENDED.isdisjoint(statuses):
-            return [_record(row) for row in self._link.read("unfinished_runs", behind, wanted, limit)]
-        return [_record(row) for row in self._link.read("runs", behind, wanted, wanted, limit)]
+            return [run_from(row) for row in self._link.read("unfinished_runs", behind, wanted, limit)]
+        return [run_from(row) for row in self._link.read("runs", behind, wanted, wanted, limit)]
 
     def children(self, run_id: int) -> list[RunRecord]:
-        return [_record(row) for row in self._link.read("children", run_id)]
+        return [run_from(row) for row in self._link.read("children", run_id)]
 
     def load(self, run_id: int) -> Loaded:
         def work() -> Loaded:
@@ -145,8 +146,10 @@ class PostgresStore:
             record = self._link.ask("lock_run", run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
-            ((body,),) = self._link.ask("workflow", record[0][2])
-            return Loaded(_record(record[0]), body, self._link.ask("rows", run_id))
+            body = self._link.ask("workflow", record[0][2])
+            if not body:
+                raise refusals.no_workflow(run_id)
+            return Loaded(run_from(record[0]), body[0][0], self._link.ask("rows", run_id))
 
         return self._link.write(work)
 
@@ -155,7 +158,7 @@ class PostgresStore:
         return [decode(data) for (data,) in rows]
 
     def waiting(self) -> list[Waiting]:
-        return [Waiting(*row) for row in self._link.read("waiting")]
+        return [waiting_from(row) for row in self._link.read("waiting")]
 
     def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
         return self._link.read("kept", kind)
@@ -327,7 +330,7 @@ class PostgresStore:
     # -- breakers
 
     def breakers(self) -> list[BreakerRecord]:
-        return [record_from(*row) for row in self._link.read("breakers")]
+        return [breaker_from(row) for row in self._link.read("breakers")]
 
     def reset_breaker(self, name: str) -> bool:
         return bool(self._link.read("reset_breaker", name, self._link.channel))
@@ -338,7 +341,7 @@ class PostgresStore:
             return Gate(_NO_MATTER_WHEN, {})
         wanted = Texts(sorted(names))
         self._link.ask("know_breakers", wanted)
-        circuits = {name: circuit_from(*circuit) for name, *circuit in self._link.ask("lock_breakers", wanted)}
+        circuits = dict(circuit_from(row) for row in self._link.ask("lock_breakers", wanted))
         probing = [name for (name,) in self._link.ask("probing", wanted)]
         ((now,),) = self._link.ask("now")
         return Gate(moment_from(now), circuits, probing)
@@ -399,8 +402,3 @@ def _refused(commits: Sequence[Commit]) -> Iterator[None]:
         yield
     except Unexpected as error:
         raise refusals.unexpected(commits, error.what) from error
-
-
-def _record(row: Sequence[Any]) -> RunRecord:
-    run_id, workflow, version, status, round_, seq, created, updated, *rest = row
-    return RunRecord(run_id, workflow, version, status, round_, seq, moment_from(created), moment_from(updated), *rest)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.tasks import Task
-from ..errors import Conflict, KeyUsed, StaleLease, UnknownRun
+from ..errors import CodecError, Conflict, KeyUsed, StaleLease, UnknownRun
 from ..ports import Commit
 
 
 def unknown_run(run_id: int) -> UnknownRun:
     return UnknownRun(f"there is no run {run_id}", run_id=run_id)
+
+
+def no_workflow(run_id: int) -> CodecError:
+    return CodecError(f"the workflow of run {run_id} that was kept is gone", hint="restore the store from a copy")
 
 
 def unknown_holder(name: str) -> Conflict:

@@ -38,8 +38,22 @@ from ..ports import (
 from . import refusals
 from .artifact_files import ArtifactFiles
 from .clock import PROCESS_CLOCK
-from .encoding import answer_from, encoded, micros, moment_from, report_from, task_from, worker_from
-from .gate import Gate, breaker_row, circuit_from, record_from
+from .columns import (
+    breaker_from,
+    circuit_from,
+    kept_row,
+    lately_row,
+    lease_from,
+    message_from,
+    queued_row,
+    run_from,
+    stopped_from,
+    timer_row,
+    turn_from,
+    waiting_from,
+)
+from .encoding import answer_from, encoded, micros, moment_from, task_from, worker_from
+from .gate import Gate, breaker_row
 from .room import Room
 from .sqlite_commit import Leases, insert_runs, write_batch
 from .sqlite_file import SqliteFile, each, fetched
@@ -137,24 +151,26 @@ class SqliteStore:
         rows = self._file.read(SQL["run"], run_id)
         if not rows:
             raise refusals.unknown_run(run_id)
-        return _record(rows[0])
+        return run_from(rows[0])
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         behind = _NO_LIMIT if before is None else before
         statement = "unfinished_runs" if statuses and RUN_ENDED.isdisjoint(statuses) else "runs"
         rows = self._file.read(SQL[statement], behind, _array(statuses), limit)
-        return [_record(row) for row in rows]
+        return [run_from(row) for row in rows]
 
     def children(self, run_id: int) -> list[RunRecord]:
-        return [_record(row) for row in self._file.read(SQL["children"], run_id)]
+        return [run_from(row) for row in self._file.read(SQL["children"], run_id)]
 
     def load(self, run_id: int) -> Loaded:
         def work(db: apsw.Cursor) -> Loaded:
             record = fetched(db, SQL["run"], run_id)
             if not record:
                 raise refusals.unknown_run(run_id)
-            ((body,),) = fetched(db, SQL["workflow"], record[0][2])
-            return Loaded(_record(record[0]), body, fetched(db, SQL["rows"], run_id))
+            body = fetched(db, SQL["workflow"], record[0][2])
+            if not body:
+                raise refusals.no_workflow(run_id)
+            return Loaded(run_from(record[0]), body[0][0], fetched(db, SQL["rows"], run_id))
 
         return self._file.read_together(work)
 
@@ -163,13 +179,14 @@ class SqliteStore:
         return [decode(data) for (data,) in rows]
 
     def waiting(self) -> list[Waiting]:
-        return [Waiting(*row) for row in self._file.read(SQL["waiting"])]
+        return [waiting_from(row) for row in self._file.read(SQL["waiting"])]
 
     def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
-        return self._file.read(SQL["kept"], kind)
+        return [kept_row(row) for row in self._file.read(SQL["kept"], kind)]
 
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        return self._file.read(SQL["lately"], workflow, kind, key, limit)
+        rows = self._file.read(SQL["lately"], workflow, kind, key, limit)
+        return [lately_row(row) for row in rows]
 
     def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["mentioning"], text.encode())
@@ -206,8 +223,7 @@ class SqliteStore:
         return answer_from(rows[0][0]) if rows else None
 
     def inbox(self, run_ids: Collection[int]) -> list[Message]:
-        rows = self._file.read(SQL["inbox"], _array(run_ids))
-        return [Message(id_, run_id, report_from(data), bool(asks)) for id_, run_id, data, asks in rows]
+        return [message_from(row) for row in self._file.read(SQL["inbox"], _array(run_ids))]
 
     def called(self, holder: str, root_run_id: int | None = None) -> list[int]:
         return [run_id for (run_id,) in self._file.read(SQL["called"], holder, root_run_id)]
@@ -219,7 +235,7 @@ class SqliteStore:
             if not _is_registered(db, holder):
                 return []
             rows = fetched(db, SQL["take_turns"], holder, _array(run_ids))
-            return [Turn(run_id, holder, fence) for run_id, fence in sorted(rows)]
+            return sorted((turn_from(row, holder) for row in rows), key=lambda turn: turn.run_id)
 
         return self._file.write(work)
 
@@ -254,10 +270,10 @@ class SqliteStore:
     # -- tasks
 
     def queued(self, run_id: int) -> list[tuple[str, int]]:
-        return self._file.read(SQL["queued"], run_id)
+        return [queued_row(row) for row in self._file.read(SQL["queued"], run_id)]
 
     def held(self, worker: str) -> list[Lease]:
-        return [Lease(task_from(data), worker, token) for data, token in self._file.read(SQL["held"], worker)]
+        return [lease_from(row, worker) for row in self._file.read(SQL["held"], worker)]
 
     def has_leases(self, run_id: int) -> bool:
         return bool(self._file.read(SQL["has_leases"], run_id))
@@ -324,19 +340,19 @@ class SqliteStore:
         self._leases.drop([token])
 
     def stops(self, worker: str) -> list[Stopped]:
-        return [Stopped(token, grace) for token, grace in self._file.read(SQL["stops"], worker)]
+        return [stopped_from(row) for row in self._file.read(SQL["stops"], worker)]
 
     # -- breakers
 
     def breakers(self) -> list[BreakerRecord]:
-        return [record_from(*row) for row in self._file.read(SQL["breakers"])]
+        return [breaker_from(row) for row in self._file.read(SQL["breakers"])]
 
     def reset_breaker(self, name: str) -> bool:
         return bool(self._file.read(SQL["reset_breaker"], name))
 
     def _gate(self, db: apsw.Cursor) -> Gate:
         rows = fetched(db, SQL["circuits"])
-        circuits = {name: circuit_from(*circuit) for name, *circuit, _ in rows}
+        circuits = dict(circuit_from(row[:-1]) for row in rows)
         return Gate(self._clock.now(), circuits, [row[0] for row in rows if row[-1]])
 
     def _count(self, db: apsw.Cursor, counted: Iterable[Counted]) -> None:
@@ -374,7 +390,8 @@ class SqliteStore:
             db.executemany(SQL["delete_timer"], [row for _, row in timers])
             fired = [
                 (run_id, encoded(TimerFired(at, kind, place, number, wall if kind == "until" else None)), "", 0)
-                for at, (run_id, kind, place, number) in timers
+                for at, row in timers
+                for run_id, kind, place, number in [timer_row(row)]
             ]
             db.executemany(SQL["tell"], fired)
             return len(timers)
@@ -430,9 +447,3 @@ def _array(values: Collection[Any]) -> str:
 
 def _worker(data: bytes, is_expired: bool) -> WorkerRecord:
     return replace(worker_from(data), is_expired=is_expired)
-
-
-def _record(row: Sequence[Any]) -> RunRecord:
-    run_id, workflow, version, status, round_, seq, created, updated, degraded, *rest = row
-    moments = (moment_from(created), moment_from(updated))
-    return RunRecord(run_id, workflow, version, status, round_, seq, *moments, bool(degraded), *rest)

@@ -1,0 +1,37 @@
+"""Whether what the store keeps of one run agrees: its row in the list of runs, and the tables of its state."""
+
+from __future__ import annotations
+
+from ..core.state import State
+from ..errors import CodecError
+from ..ports import RunRecord
+
+
+def differing_columns(record: RunRecord, state: State) -> tuple[str, ...]:
+    """The columns of a run's row that do not say what its state says. Both must be of one moment."""
+    run = state.run
+    if run.status == "new":
+        expected = {"status": "running", "round": 1, "seq": 0, "degraded": False, "reason": ""}
+    else:
+        expected = {
+            "workflow": state.workflow.name,
+            "version": run.version,
+            "status": run.status,
+            "round": run.round,
+            "seq": run.seq,
+            "updated_at": run.at,
+            "degraded": run.degraded,
+            "reason": run.reason,
+            "parent_run_id": run.parent_run_id,
+        }
+    return tuple(name for name, value in expected.items() if getattr(record, name) != value)
+
+
+def refuse_damaged(record: RunRecord, state: State) -> None:
+    """CodecError where a run cannot be driven on: no commit could ever follow its row."""
+    if record.seq != state.run.seq:
+        message = f"its row ends with event {record.seq}, its state with event {state.run.seq}"
+        raise CodecError(f"the tables of run {record.run_id} are damaged: {message}", hint=_HINT)
+
+
+_HINT = "restore the store from a copy; what the log says: mulligan events RUN"

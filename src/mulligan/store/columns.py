@@ -1,0 +1,141 @@
+"""What the columns of a table hold, for rows that somebody else may have written: a wrong type is an error in words.
+
+SQLite keeps any value in any column. PostgreSQL keeps the types, but not the words that a status may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from ..core.breaker import Circuit
+from ..errors import CodecError
+from ..ports import BreakerRecord, Lease, Message, RunRecord, Stopped, Turn, Waiting
+from .encoding import moment_from, report_from, task_from
+
+_RunStatus = Literal["new", "running", "paused", "completed", "failed", "cancelled"]
+_Flag = bool | Literal[0, 1]
+
+
+class Columns:
+    """The columns of one kind of row, in the order in which a statement selects them."""
+
+    def __init__(self, what: str, **types: Any) -> None:
+        self._what = what
+        self._types = types
+        self._row: Any = tuple[tuple(types.values())]  # type: ignore[misc]
+
+    def read(self, row: Sequence[Any]) -> tuple[Any, ...]:
+        """The row. CodecError where a column holds what it cannot hold."""
+        try:
+            values: tuple[Any, ...] = msgspec.convert(row, self._row)
+        except msgspec.ValidationError as error:
+            raise CodecError(f"{self._what} that was kept cannot be read: {self._reason(row)}") from error
+        return values
+
+    def _reason(self, row: Sequence[Any]) -> str:
+        """The first column that does not fit, and why."""
+        for (name, type_), value in zip(self._types.items(), row, strict=False):
+            try:
+                msgspec.convert(value, type_)
+            except msgspec.ValidationError as error:
+                return f"column '{name}': {error}"
+        return f"it has {len(row)} columns"
+
+
+_RUN = Columns(
+    "the row of a run",
+    run_id=int,
+    workflow=str,
+    version=str,
+    status=_RunStatus,
+    round=int,
+    seq=int,
+    created_at=int,
+    updated_at=int,
+    degraded=_Flag,
+    reason=str,
+    parent_run_id=int | None,
+    parent_place=str,
+    parent_attempt=int,
+    root_run_id=int,
+    holder=str,
+)
+_WAITING = Columns("a row of what waits for a person", run_id=int, place=str, kind=str, root_run_id=int)
+_KEPT = Columns("a row of the tables", run_id=int, key=str, data=bytes)
+_LATELY = Columns("a row of the tables", run_id=int, data=bytes)
+_BREAKER = Columns(
+    "a breaker",
+    name=str,
+    status=Literal["closed", "open", "half_open"],
+    failures=int,
+    retry_at=int | None,
+    waiting=int,
+)
+_CIRCUIT = Columns(
+    "a breaker",
+    name=str,
+    status=Literal["closed", "open", "half_open"],
+    failures=int,
+    retry_at=int | None,
+    probe=int | None,
+)
+_MESSAGE = Columns("a message", id=int, run_id=int, report=bytes, is_asking=_Flag)
+_TIMER = Columns("a timer", run_id=int, kind=str, place=str, number=int)
+_QUEUED = Columns("a task", place=str, attempt=int)
+_LEASED = Columns("a task", task=bytes, ticket=int)
+_STOPPED = Columns("a task", ticket=int, grace_seconds=float | None)
+_TURN = Columns("the row of a run", run_id=int, fence=int)
+
+
+def run_from(row: Sequence[Any]) -> RunRecord:
+    run_id, workflow, version, status, round_, seq, created, updated, degraded, *rest = _RUN.read(row)
+    moments = (moment_from(created), moment_from(updated))
+    return RunRecord(run_id, workflow, version, status, round_, seq, *moments, bool(degraded), *rest)
+
+
+def waiting_from(row: Sequence[Any]) -> Waiting:
+    return Waiting(*_WAITING.read(row))
+
+
+def breaker_from(row: Sequence[Any]) -> BreakerRecord:
+    name, status, failures, retry_at, waiting = _BREAKER.read(row)
+    return BreakerRecord(name, status, failures, _retry_at(status, retry_at), waiting)
+
+
+def _retry_at(status: str, retry_at: int | None) -> datetime | None:
+    if retry_at is None and status == "open":
+        raise CodecError("a breaker that was kept cannot be read: it is open, and has no time to be tried again")
+    return None if retry_at is None else moment_from(retry_at)
+
+
+def stopped_from(row: Sequence[Any]) -> Stopped:
+    return Stopped(*_STOPPED.read(row))
+
+
+def message_from(row: Sequence[Any]) -> Message:
+    id_, run_id, report, is_asking = _MESSAGE.read(row)
+    return Message(id_, run_id, report_from(report), bool(is_asking))
+
+
+def lease_from(row: Sequence[Any], worker: str) -> Lease:
+    task, token = _LEASED.read(row)
+    return Lease(task_from(task), worker, token)
+
+
+def turn_from(row: Sequence[Any], holder: str) -> Turn:
+    run_id, fence = _TURN.read(row)
+    return Turn(run_id, holder, fence)
+
+
+def circuit_from(row: Sequence[Any]) -> tuple[str, Circuit]:
+    """The name of a breaker, and what is known of it."""
+    name, status, failures, retry_at, probe = _CIRCUIT.read(row)
+    return name, Circuit(status, failures, _retry_at(status, retry_at), probe)
+
+
+# Rows that are passed on as they are.
+kept_row, lately_row, timer_row, queued_row = _KEPT.read, _LATELY.read, _TIMER.read, _QUEUED.read

@@ -1,0 +1,166 @@
+"""Each column of each table of a store, with a value of a wrong type in it: every verb answers in words."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import pytest
+
+from mulligan.core.reports import PauseRequested
+from mulligan.ports import Answer, WorkerRecord
+from mulligan.store.encoding import encoded
+
+from ..faces.commands import mulligan, workflow
+
+# A row of every kind: items, failures, handlers, routes, an undo, a child run, a timer, a queued task, a breaker.
+RICH = """
+name: rich
+breakers: {net: {failures: 1, reset: 1h}}
+steps:
+  - {step: items, map: {over: [1, 2]}, do: [{shell: "test ${item} = 1", on_failure: "true"}]}
+  - {step: flaky, shell: "exit 3", on_failure: "true", undo: "true"}
+  - {step: calls, workflow: {file: child.yaml}}
+  - {step: routed, shell: "exit 4", next: [{to: fix, on: failure}]}
+  - {step: fix, shell: "true"}
+  - {step: trips, shell: "exit 5", breaker: net, continue_on_error: true}
+  - {step: guarded, needs: [{step: trips, on: always}], shell: "true", breaker: net}
+  - {step: parked, shell: "exit 6", triage: {timeout: 1h}}
+  - {step: asks, approve: {message: go on}}
+"""
+VALUES = ("NULL", "'text'", "x'ff00'")
+LIST, SHOW, PENDING, BREAKERS = ("list", "--all"), ("show", 1, "--json"), ("pending", "--json"), ("breakers",)
+REPLAY, REPORT, GC = ("replay", 1, "--verify"), ("report", 1, "-o", "-"), ("gc", "--dry-run", "--keep", 0)
+EXPLAIN, EVENTS, STATS, RETRY = ("explain", 1), ("events", 1), ("stats",), ("retry", 3, "--dry-run")
+LOGS, ITEMS = ("logs", 1, "flaky"), ("items", 1, "items")
+# The tables, each with the verbs that read it.
+READERS: dict[str, tuple[tuple[object, ...], ...]] = {
+    "counters": (LIST,),
+    "workers": (LIST, SHOW),
+    "workflows": (SHOW, EXPLAIN, STATS, REPORT),
+    "runs": (LIST, SHOW, PENDING, REPLAY, GC),
+    "events": (EVENTS, EXPLAIN, SHOW, REPLAY, LOGS, REPORT),
+    "rows": (SHOW, PENDING, STATS, REPLAY, RETRY, ITEMS, REPORT),
+    "messages": (LIST, SHOW, GC),
+    "answers": (LIST,),
+    "tasks": (SHOW, BREAKERS),
+    "timers": (SHOW, PENDING),
+    "breakers": (BREAKERS, SHOW),
+    "starts": (LIST, GC),
+}
+DATABASE = Path(".mulligan/mulligan.db")
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three runs: one waits for people, one was called by it, one has failed."""
+    folder = tmp_path_factory.mktemp("rich")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        workflow("name: child\nsteps: [{step: c, shell: 'true'}]\n", "child.yaml")
+        assert mulligan("run", workflow(RICH)).code == 4
+        assert mulligan("run", workflow("name: bad\nsteps: [{step: a, shell: exit 1}]\n", "bad.yaml")).code == 1
+        _complete()
+    finally:
+        os.chdir(before)
+    return folder
+
+
+def _complete() -> None:
+    """What a quiet store has no row of."""
+    database = apsw.Connection(str(DATABASE))
+    worker, asked = WorkerRecord("gone.1", "elsewhere", 1), PauseRequested(datetime(2026, 1, 1, tzinfo=UTC))
+    database.execute("INSERT INTO workers VALUES ('gone.1', 'elsewhere', ?, 0)", (encoded(worker),))
+    database.execute("INSERT INTO messages VALUES (900, 3, ?, 0, '', 0)", (encoded(asked),))
+    database.execute("INSERT INTO answers VALUES (899, ?)", (encoded(Answer()),))
+    database.execute("INSERT INTO starts VALUES ('key', 3)")
+    database.pragma("journal_mode", "delete")
+    database.close()
+
+
+@pytest.fixture
+def folder(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(good, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return good
+
+
+def forgeries(folder: Path, table: str) -> Iterator[str]:
+    """Writes a wrong value into each column in turn, and says which."""
+    for column in _columns(folder, table):
+        for value in VALUES:
+            shutil.copyfile(folder / DATABASE, DATABASE)
+            database = apsw.Connection(str(DATABASE))
+            try:
+                database.execute(f"UPDATE OR IGNORE {table} SET {column} = {value}")
+                yield f"{table}.{column} = {value}"
+            except (apsw.ConstraintError, apsw.MismatchError):
+                # SQLite itself refuses this one.
+                pass
+            finally:
+                database.close()
+
+
+def _columns(folder: Path, table: str) -> list[str]:
+    database = apsw.Connection(str(folder / DATABASE))
+    found = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+    database.close()
+    return found
+
+
+def test_every_table_has_a_row_to_forge_and_every_verb_works_before(folder: Path) -> None:
+    database = apsw.Connection(str(DATABASE))
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    empty = [name for name in READERS if not database.execute(f"SELECT 1 FROM {name}").fetchall()]
+    database.close()
+
+    assert (tables - {"sqlite_sequence"}, empty) == (set(READERS), [])
+    assert [verb for verbs in READERS.values() for verb in verbs if mulligan(*verb).code != 0] == []
+
+
+@pytest.mark.parametrize("table", READERS)
+def test_a_column_of_a_wrong_type_is_told_in_words_by_every_verb_that_reads(folder: Path, table: str) -> None:
+    wrong = []
+
+    for forged in forgeries(folder, table):
+        for verb in READERS[table]:
+            told = mulligan(*verb)
+            if told.code not in (0, 1, 2) or "internal" in told.err:
+                wrong.append((forged, verb, told.err))
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE runs SET holder = 'nobody.1' WHERE run_id = 1",
+        "UPDATE runs SET seq = 3 WHERE run_id = 1",
+        "UPDATE runs SET state = NULL WHERE run_id = 1",
+        "DELETE FROM rows WHERE run_id = 1",
+        "DELETE FROM rows WHERE run_id = 1 AND kind = 'places' AND key = 'asks'",
+        "DELETE FROM workflows",
+        "UPDATE runs SET fence = x'00' WHERE run_id = 1",
+        "UPDATE tasks SET task = 7",
+        "UPDATE timers SET number = 'text', due = 0",
+        "UPDATE messages SET run_id = 1, report = 'text'",
+        "UPDATE breakers SET retry_at = NULL",
+    ],
+)
+@pytest.mark.parametrize("verb", [("resume", 1, "--wait", "0s"), ("cancel", 1, "--now")], ids=["resume", "cancel"])
+def test_a_run_that_cannot_be_driven_on_is_refused_and_not_waited_for(
+    folder: Path, sql: str, verb: tuple[object, ...]
+) -> None:
+    database = apsw.Connection(str(DATABASE))
+    database.execute(sql)
+    database.close()
+
+    told = mulligan(*verb)
+
+    assert "internal" not in told.err
+    assert told.code in (0, 1, 4)
