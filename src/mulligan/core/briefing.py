@@ -48,16 +48,18 @@ class Briefing(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: tuple[FailedSource, ...] = ()
     heard: tuple[Heard, ...] = ()
     summary: RetrySummary | None = None
+    # Whether what looks like a credential is hidden in it.
+    hides: bool = True
 
     def failure_text(self, run_id: int) -> str:
         """The failures alone: what any other step is told."""
-        return failure_context(run_id, self.target, self.failed)
+        return failure_context(run_id, self.target, self.failed, self.hides)
 
     def text(self, run_id: int, own: Any = None) -> str:
         """All of it; `own` is what the workflow itself says, and follows the failures. What is empty says nothing."""
         outputs = [_worded(one) for one in self.heard]
         theirs = "" if own in (None, "", [], {}) else own_context(run_id, self.target, *_as_text(own))
-        return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs).text
+        return assemble(run_id, self.target, self.failed, outputs, self.summary, theirs, self.hides).text
 
     def fetched(self, fetch: Callable[[Any], Any]) -> Briefing:
         """The same with what `fetch` makes of each output: whoever can read artifacts puts them in."""
@@ -98,6 +100,7 @@ def briefing(state: State, place: Place) -> Briefing:
         failed=(*failed, *((handled,) if handled else ())),
         heard=tuple(islice(chain(_rejected(state, place), heard), UPSTREAM_OUTPUTS_MAX)),
         summary=place.climb.summary,
+        hides=state.workflow.hide_credentials,
     )
 
 

@@ -2,9 +2,10 @@
 
 Three kinds of envelope, always in this order: the failures that led here, the outputs of the steps before it,
 the summary of its own last failed attempt. What a fact holds has no secret in it: workers hide them before they tell
-anybody. A payload is made in three moves, and their order is the safety of it:
+anybody. A payload is made in four moves, and their order is the safety of it:
 
     compose     the strings of a failure become one text
+    hide        what looks like a credential, though nobody declared it, unless the workflow says otherwise
     neutralise  so that no payload can speak as the frame
     cut         to its share of the budget, with the figures in the header
 
@@ -14,6 +15,7 @@ Only payloads count, in characters, which are code points. Equal input gives equ
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -21,6 +23,7 @@ from typing import Literal
 
 import msgspec
 
+from mulligan.core.credentials import hide_at_ends, hide_credentials
 from mulligan.core.failure import MESSAGE_CHARS_MAX, UNWRITABLE, Failure
 
 POLICY_VERSION = 1
@@ -45,6 +48,7 @@ _FRAME = (
 )
 _CAUSES_MAX = 5
 _LINE_CHARS_MAX = 200
+_CUT_WORD = re.compile(r"\S{1,500}(?=\s)")
 
 ContentType = Literal["text", "json"]
 
@@ -148,6 +152,7 @@ def assemble(
     upstream: Sequence[UpstreamOutput] = (),
     summary: RetrySummary | None = None,
     own: str = "",
+    hides: bool = True,
 ) -> Context:
     """All that `target` is told, within 32,000 characters. Of `upstream` the first four count, in the order given.
 
@@ -155,21 +160,21 @@ def assemble(
     Failures and the summary take their shares first: a step sent to repair something must see what broke,
     however much its other predecessors had to say.
     """
-    failures = _granted_failures(run_id, target, failed)
-    summaries = _granted_summary(run_id, target, summary)
+    failures = _granted_failures(run_id, target, failed, hides)
+    summaries = _granted_summary(run_id, target, summary, hides)
     room = CONTEXT_CHARS_MAX - _chars(failures) - _chars(summaries)
-    outputs = _granted_outputs([_upstream_draft(run_id, target, source) for source in upstream], room)
+    outputs = _granted_outputs([_upstream_draft(run_id, target, source, hides) for source in upstream], room)
     texts = [_failures_text(failures), own, *_envelopes(outputs), *_envelopes(summaries)]
     return Context("\n\n".join(filter(None, texts)), _manifest(failures, outputs, summaries))
 
 
-def failure_context(run_id: int, target: str, sources: Sequence[FailedSource]) -> str:
+def failure_context(run_id: int, target: str, sources: Sequence[FailedSource], hides: bool = True) -> str:
     """An envelope per failed source, newest first, within 6,000 characters together; no source, no text.
 
     Each source is sure of 1,000 characters (or all it needs), so that no failure hides another; what is left over
     goes to the newest first. The oldest, for which not even that remains, are counted in the last line.
     """
-    return _failures_text(_granted_failures(run_id, target, sources))
+    return _failures_text(_granted_failures(run_id, target, sources, hides))
 
 
 def own_context(run_id: int, target: str, content: str, content_type: ContentType = "text") -> str:
@@ -183,10 +188,10 @@ def own_context(run_id: int, target: str, content: str, content_type: ContentTyp
     return _envelope(draft, draft.wants)
 
 
-def retry_summary_text(failure: Failure, attempt: int) -> str:
+def retry_summary_text(failure: Failure, attempt: int, hides: bool = True) -> str:
     """A failed attempt in plain words for the next one: what happened, and the end of what it said."""
     headline = f"attempt {attempt} ended with {_in_words(failure)}"
-    said = failure.message.strip()[-MESSAGE_CHARS_MAX:]
+    said = _message(failure, hides).strip()[-MESSAGE_CHARS_MAX:]
     return f"{headline}; the last it said:\n{said}" if said else f"{headline} and said nothing"
 
 
@@ -214,9 +219,9 @@ def neutralise(text: str) -> str:
 # ---- shares of the budget
 
 
-def _granted_failures(run_id: int, target: str, sources: Sequence[FailedSource]) -> list[_Granted]:
+def _granted_failures(run_id: int, target: str, sources: Sequence[FailedSource], hides: bool) -> list[_Granted]:
     newest_first = sorted(sources, key=lambda source: source.failure_seq, reverse=True)
-    drafts = [_failure_draft(run_id, target, source) for source in newest_first]
+    drafts = [_failure_draft(run_id, target, source, hides) for source in newest_first]
     return list(zip(drafts, _fair_shares([draft.wants for draft in drafts], FAILURE_CHARS_MAX), strict=True))
 
 
@@ -244,10 +249,10 @@ def _granted_outputs(drafts: Iterable[_Draft], room: int) -> list[_Granted]:
     return granted
 
 
-def _granted_summary(run_id: int, target: str, summary: RetrySummary | None) -> list[_Granted]:
+def _granted_summary(run_id: int, target: str, summary: RetrySummary | None, hides: bool) -> list[_Granted]:
     if summary is None:
         return []
-    draft = _summary_draft(run_id, target, summary)
+    draft = _summary_draft(run_id, target, summary, hides)
     return [(draft, draft.wants)]
 
 
@@ -274,7 +279,7 @@ def _manifest(failures: list[_Granted], outputs: list[_Granted], summaries: list
 # ---- payloads
 
 
-def _failure_draft(run_id: int, target: str, source: FailedSource) -> _Draft:
+def _failure_draft(run_id: int, target: str, source: FailedSource, hides: bool) -> _Draft:
     fields = {
         "workflow_run_id": run_id,
         "target_node_key": target,
@@ -285,12 +290,12 @@ def _failure_draft(run_id: int, target: str, source: FailedSource) -> _Draft:
         "retry_summary_artifact_id": source.summary.seq if source.summary else None,
         "created_at": source.failed_at,
     }
-    payload = "\n".join(_failure_payload(source))
+    payload = "\n".join(_failure_payload(source, hides))
     return _Draft(source.failure_seq, FAILURE_HEADER, fields, payload, FAILURE_CHARS_MAX)
 
 
-def _upstream_draft(run_id: int, target: str, source: UpstreamOutput) -> _Draft:
-    payload = neutralise(source.content)
+def _upstream_draft(run_id: int, target: str, source: UpstreamOutput, hides: bool) -> _Draft:
+    payload = _payload(source.content, UPSTREAM_CHARS_MAX, hides)
     fields = {
         "workflow_run_id": run_id,
         "target_node_key": target,
@@ -306,8 +311,8 @@ def _upstream_draft(run_id: int, target: str, source: UpstreamOutput) -> _Draft:
     return _Draft(source.output_seq, UPSTREAM_HEADER, fields, payload, UPSTREAM_CHARS_MAX)
 
 
-def _summary_draft(run_id: int, target: str, summary: RetrySummary) -> _Draft:
-    payload = neutralise(summary.content)
+def _summary_draft(run_id: int, target: str, summary: RetrySummary, hides: bool) -> _Draft:
+    payload = _payload(summary.content, SUMMARY_CHARS_MAX, hides)
     fields = {
         "workflow_run_id": run_id,
         "target_node_key": target,
@@ -321,7 +326,12 @@ def _summary_draft(run_id: int, target: str, summary: RetrySummary) -> _Draft:
     return _Draft(summary.seq, SUMMARY_HEADER, fields, payload, SUMMARY_CHARS_MAX)
 
 
-def _failure_payload(source: FailedSource) -> list[str]:
+def _payload(text: str, limit: int, hides: bool) -> str:
+    """A text that is to be cut to `limit` characters, safe to be shown."""
+    return neutralise(hide_at_ends(text, limit) if hides else text)
+
+
+def _failure_payload(source: FailedSource, hides: bool) -> list[str]:
     metadata = {
         "attempt": source.attempt,
         "max_retries": source.max_retries,
@@ -333,12 +343,12 @@ def _failure_payload(source: FailedSource) -> list[str]:
     return [
         *("attempt_metadata:", *_lines(metadata, "  ")),
         *("failure_artifact:", *_lines(artifact, "  "), "  content:"),
-        neutralise(_failure_text(source.failure)),
-        *_summary_section(source.summary),
+        neutralise(_failure_text(source.failure, hides)),
+        *_summary_section(source.summary, hides),
     ]
 
 
-def _summary_section(summary: RetrySummary | None) -> list[str]:
+def _summary_section(summary: RetrySummary | None, hides: bool) -> list[str]:
     if summary is None:
         return []
     artifact = {
@@ -348,11 +358,11 @@ def _summary_section(summary: RetrySummary | None) -> list[str]:
         "failure_artifact_id": summary.failure_seq,
         "created_at": summary.created_at,
     }
-    content = neutralise(summary.content)
+    content = _payload(summary.content, FAILURE_CHARS_MAX, hides)
     return ["retry_summary_artifact:", *_lines(artifact, "  "), "  content:", content]
 
 
-def _failure_text(failure: Failure) -> str:
+def _failure_text(failure: Failure, hides: bool) -> str:
     """What it said, then what the engine knows: a message is often the tail of stderr, which names no timeout."""
     known = {
         "code": _one_line(failure.code),
@@ -361,14 +371,26 @@ def _failure_text(failure: Failure) -> str:
         "item": failure.item,
     }
     facts = _lines({key: value for key, value in known.items() if value is not None})
-    return "\n".join([*([failure.message] if failure.message else []), *facts, *_causes(failure)])
+    message = _message(failure, hides)
+    return "\n".join([*([message] if message else []), *facts, *_causes(failure, hides)])
 
 
-def _causes(failure: Failure) -> list[str]:
+def _message(failure: Failure, hides: bool) -> str:
+    """What a failure says. The beginning of a long one was cut off: its first word may be the end of a credential."""
+    if not hides:
+        return failure.message
+    message = failure.message
+    if len(message) >= MESSAGE_CHARS_MAX:
+        first = _CUT_WORD.match(message)
+        message = f"[...]{message[first.end() :]}" if first else message
+    return hide_credentials(message)
+
+
+def _causes(failure: Failure, hides: bool) -> list[str]:
     """A line for what the handler met, and for each of the first few causes."""
     met = [("handler_failure", failure.handler_failure)] if failure.handler_failure else []
     met += [("cause", cause) for cause in failure.cause[:_CAUSES_MAX]]
-    lines = [f"{key}: {_in_words(cause)}: {_one_line(cause.message)}" for key, cause in met]
+    lines = [f"{key}: {_in_words(cause)}: {_one_line(_message(cause, hides))}" for key, cause in met]
     left_out = len(failure.cause) - _CAUSES_MAX
     return [*lines, f"causes_left_out: {left_out}"] if left_out > 0 else lines
 

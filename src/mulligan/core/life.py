@@ -18,6 +18,7 @@ from . import events as e
 from .arrivals import is_beyond_limit
 from .classify import PAST_DEADLINE
 from .context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
+from .credentials import hide_at_ends
 from .durations import moment, wait_seconds
 from .end_status import status_problem
 from .failure import Failure, failure
@@ -83,17 +84,23 @@ def _summary(now: Now, place: Place) -> str:
     """What an agent that failed before is told of that, whatever the next attempt comes from."""
     if place.failure is None or not is_agent(place.spec):
         return ""
-    return _advice(now, place) or retry_summary_text(place.failure, place.failure.attempt)
+    return _advice(now, place) or retry_summary_text(
+        place.failure, place.failure.attempt, now.state.workflow.hide_credentials
+    )
 
 
 def _advice(now: Now, place: Place) -> str:
     """What another agent has made of the failure, for this attempt. It is help: one that cannot be read is none."""
+    hides = now.state.workflow.hide_credentials
     try:
         answer = now.fetched(place.climb.advice)
     except ExpressionFailed:
         return ""
     said = answer.get("content") if isinstance(answer, dict) else None
-    return head_tail(said.strip(), CONTEXT_CHARS_MAX)[0] if isinstance(said, str) else ""
+    if not isinstance(said, str):
+        return ""
+    advice = said.strip()
+    return head_tail(hide_at_ends(advice, CONTEXT_CHARS_MAX) if hides else advice, CONTEXT_CHARS_MAX)[0]
 
 
 def _is_past(now: Now, place: Place, deadline: float) -> bool:

@@ -10,12 +10,13 @@ import msgspec
 
 from .artifacts import is_artifact
 from .context import FailedSource, failure_context
+from .credentials import hide_in
 from .events import StopCause
 from .failure import Failure, failure
 from .paths import beginning, folder_of
 from .state import FailureRecord, Place, State
 from .verdict import is_handled
-from .workflow import END, Action, Command, Expression, Template
+from .workflow import AGENT, END, Action, Command, Expression, Template
 
 
 class Evaluator(Protocol):
@@ -78,6 +79,8 @@ class Now(msgspec.Struct, eq=False):
             for name, template in command.action.bindings.items():
                 value = self._bind(template, place)
                 found[name] = self.fetched(value) if is_told_here else value
+            if command.action.kind == AGENT and self.state.workflow.hide_credentials:
+                found = {name: _without_credentials(value) for name, value in found.items()}
         if command.env:
             for name, template in command.env.items():
                 found[f"env.{name}"] = self._bind(template, place)
@@ -122,6 +125,13 @@ def _paths(command: Command) -> Iterator[tuple[str, Template]]:
         yield from ((f"logs.{name}", template) for name, template in command.logs.items())
     if command.action and command.action.paths:
         yield from ((name, command.action.bindings[binding]) for name, binding in command.action.paths.items())
+
+
+def _without_credentials(value: Any) -> Any:
+    """What an agent is told in an expression's place. Secrets that the workflow hands it by name are its to have."""
+    if isinstance(value, dict) and value.keys() == {"${}"}:
+        return {"${}": [hide_in(part) if isinstance(part, str) else part for part in value["${}"]]}
+    return hide_in(value)
 
 
 def reads_secrets(template: Template | Expression) -> bool:
@@ -346,7 +356,7 @@ def failure_view(state: State, place: Place) -> dict[str, Any]:
     step = state.step_of(place)
     sources = failed_sources(state, step)
     view = error_view(sources[-1].failure if sources else None)
-    view["context"] = failure_context(state.run.run_id, step.key, sources)
+    view["context"] = failure_context(state.run.run_id, step.key, sources, state.workflow.hide_credentials)
     return view
 
 

@@ -301,6 +301,8 @@ class Workflow(_Frozen):
     origin: str = ""
     # How many steps may be under way at a time, at most.
     max_parallel: int | None = None
+    # Whether what looks like a credential is hidden in failure contexts and in what agents are told.
+    hide_credentials: bool = True
 
 
 def commands(found: Iterable[Command | None]) -> Iterator[Command]:

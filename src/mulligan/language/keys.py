@@ -407,6 +407,9 @@ WORKFLOW = Record(
         "max_parallel": Key(whole(1), "how many steps are under way at a time (default: all that can be)"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long what runs has to end when the run is cancelled (default 10s)"),
+        "hide_credentials": Key(
+            FLAG, "hide what looks like a credential from agents and in failure contexts (default true)"
+        ),
     },
     may_extend=True,
 )

@@ -89,7 +89,7 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
         breakers=draft.breakers,
         children=draft.children,
         origin=source.origin,
-        **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace"),
+        **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
