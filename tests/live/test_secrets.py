@@ -147,6 +147,30 @@ def test_whatever_the_steps_of_a_run_do_with_a_secret_no_byte_of_it_is_kept(live
     (live.folder / "saved.txt").unlink()
 
 
+EARLY = """
+name: early
+secrets: {token: {env: DEPLOY_TOKEN}}
+steps:
+  # Nothing of this run has been executed when the child prints what is in the file.
+  - {step: called, workflow: {file: child.yaml}}
+  - {step: after, needs: [called], shell: 'echo ${secrets.token}'}
+"""
+
+
+def test_a_child_run_hides_a_secret_of_its_caller_that_no_step_has_read_yet(live: Live) -> None:
+    live.write("child.yaml", "name: middle\nsteps: [{step: deeper, workflow: {file: grandchild.yaml}}]\n")
+    live.write("grandchild.yaml", CHILD)
+    live.write("saved.txt", SECRET)
+
+    ran = live.run(EARLY)
+
+    assert ran.status == "completed"
+    (live.folder / "saved.txt").unlink()
+    everything = b"\n".join(kept(live))
+    assert Veil([SECRET]).data(everything) == everything
+    assert b"***" in everything
+
+
 def statuses(ran: Ran) -> dict[str, str]:
     return {name: step["status"] for name, step in ran.steps.items()}
 

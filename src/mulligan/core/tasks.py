@@ -15,7 +15,7 @@ from .failure import Failure
 from .life import files_due
 from .scope import FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
-from .workflow import AGENT, Capture, Command, Resources, Secret
+from .workflow import AGENT, Capture, Command, Resources, Secret, Workflow
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -107,7 +107,7 @@ def task(state: State, key: str) -> Task:
     adjusted = place.climb.adjusted or _NOT_ADJUSTED
     about = None if is_step else _failure_about(state, place)
     told = briefing(state, place) if action.kind == AGENT else None
-    secrets = state.workflow.secrets
+    secrets = _secrets(state.workflow) if state.workflow.callers_secrets else state.workflow.secrets
     late = _late(spec, place) if secrets and place.bindings else {}
     # By position, in the order of the fields: so many names take five times as long to find their fields.
     return Task(
@@ -214,6 +214,11 @@ def bound_host(state: State, place: Place) -> str:
         # The handler has made things right for the rerun, where it ran.
         return place.host if place.climb.reruns else ""
     return next((above.host for above in state.ancestors(place) if above.host), "")
+
+
+def _secrets(workflow: Workflow) -> dict[str, Secret]:
+    """Its own by their names; those of its callers under names that no expression can say."""
+    return {**workflow.secrets, **{f"caller:{i}": secret for i, secret in enumerate(workflow.callers_secrets)}}
 
 
 def _context(state: State, step: Place, place: Place, told: Briefing | None) -> str:

@@ -303,6 +303,18 @@ class Workflow(_Frozen):
     max_parallel: int | None = None
     # Whether what looks like a credential is hidden in failure contexts and in what agents are told.
     hide_credentials: bool = True
+    # Where the secrets of the workflows that call it are found: it cannot read them, and its output hides them.
+    callers_secrets: tuple[Secret, ...] = ()
+
+
+def as_called(child: Workflow, caller: Workflow) -> Workflow:
+    """The workflow of a child run: its steps may print what the runs above it have written, so it hides their secrets.
+
+    Declared with the child: a worker that has run nothing of the caller knows them too.
+    """
+    above = dict.fromkeys((*caller.callers_secrets, *caller.secrets.values()))
+    found = tuple(secret for secret in above if secret not in child.secrets.values())
+    return msgspec.structs.replace(child, callers_secrets=found) if found else child
 
 
 def commands(found: Iterable[Command | None]) -> Iterator[Command]:

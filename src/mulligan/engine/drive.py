@@ -28,7 +28,7 @@ from ..core.tasks import Task, task
 from ..core.transitions import RUN_ENDED
 from ..core.turn import follow
 from ..core.verdict import unhandled
-from ..core.workflow import encode, version
+from ..core.workflow import as_called, encode, version
 from ..errors import ExpressionFailed, InputInvalid, NotFound, Refused
 from ..language import check_recorded_inputs
 from ..ports import Answer, ChildReport, Commit, Hands, Message, NewRun, RunRecord, Turn
@@ -462,7 +462,7 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
         outcome = Outcome(code="INPUT_INVALID", message=error.message)
         pending.next.append(r.TaskEnded(now, effect.place, effect.attempt, outcome))
         return
-    data = encode(child)
+    data = encode(as_called(child, drive.state.workflow))
     run = drive.state.run
     request = r.RunRequested(
         now,
