@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import pytest
 
 from mulligan.core import events as e
 from mulligan.core.workflow import Command, Map, Step, Triage
@@ -58,6 +61,19 @@ def test_numbers_that_are_equal_are_the_same_items_however_they_are_written() ->
     run.ok("fix")
 
     assert taken_up(run) == (None, (1,))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [([1, 2], [True, 2]), ([False, 2], [0, 2]), ([[{"a": 1}], 2], [[{"a": True}], 2])]
+)
+def test_a_boolean_is_no_number_and_so_another_item(before: list[Any], after: list[Any]) -> None:
+    mended = mapped(next=[edge("fix", "failure", then="rerun")])
+    run = run_of([before, after], mended, step("fix")).ok("m[0].0").fail("m[1].0")
+
+    run.ok("fix")
+
+    items, _ = taken_up(run)
+    assert json.dumps(items) == json.dumps(after)
 
 
 def test_every_text_is_sorted_before_whatever_is_no_text() -> None:

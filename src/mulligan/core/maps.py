@@ -94,10 +94,22 @@ def _expand_with(now: Now, place: Place, values: Callable[[], Any]) -> Facts:
 
 def _are_the_same(before: list[Any], items: list[Any]) -> bool:
     """Whether these are the same items, in whatever order they come now: the keys of an object have none."""
-    if before == items or len(before) != len(items):
-        return before == items
-    first, second = (Counter(json.dumps(value, sort_keys=True) for value in values) for values in (before, items))
+    if len(before) != len(items):
+        return False
+    # As JSON, and not as Python compares: there True is 1.
+    first, second = (
+        Counter(json.dumps(_number(value), sort_keys=True) for value in values) for values in (before, items)
+    )
     return first == second
+
+
+def _number(value: Any) -> Any:
+    """The value with its whole numbers written as such: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {key: _number(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_number(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def chosen_items(now: Now, place: Place, values: Any) -> list[Any]:
