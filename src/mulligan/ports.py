@@ -126,6 +126,10 @@ class Message(msgspec.Struct, frozen=True):
     is_asking: bool = False
 
 
+# Whoever asks looks for the answer many times a second. So many messages later, the process that asked has died.
+ANSWERS_BEHIND_MAX = 100_000
+
+
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of a report: taken (`error` is empty), or refused with an error of ours."""
 

@@ -120,3 +120,13 @@ def test_runs_below_one_root_call_when_only_those_are_asked_for(store: Store) ->
 def _known(store: Store, name: str) -> str:
     store.register(worker(name))
     return name
+
+
+def test_an_answer_that_nobody_has_fetched_goes_when_many_more_were_given(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, drained=[(5, Answer()), (100_000, Answer())])])
+
+    store.commit([commit(turn, 1, drained=[(100_006, Answer())])])
+
+    assert store.answer(5) is None
+    assert [store.answer(kept) for kept in (100_000, 100_006)] == [Answer(), Answer()]

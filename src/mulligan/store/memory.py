@@ -15,6 +15,7 @@ from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
 from ..core.transitions import RUN_ENDED
 from ..ports import (
+    ANSWERS_BEHIND_MAX,
     NOBODY_AHEAD,
     Answer,
     Artifacts,
@@ -287,6 +288,8 @@ class MemoryStore:
             self.shelf.messages.pop(message_id, None)
             if answer is not None:
                 self.shelf.answers[message_id] = answer
+                for old in [one for one in self.shelf.answers if one < message_id - ANSWERS_BEHIND_MAX]:
+                    del self.shelf.answers[old]
 
     def _take(self, commit: Commit, kept: KeptTask) -> Lease:
         kept.worker, kept.ticket = commit.turn.holder, self.shelf.next_ticket()

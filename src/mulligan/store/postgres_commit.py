@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..core.codec import encode
 from ..core.events import AttemptScheduled
 from ..core.tasks import Task
-from ..ports import Commit, Committed, Lease, NewRun, Turn
+from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
 from .encoding import encoded, micros
 from .gate import breaker_columns
 from .postgres_arrays import Array, Bigints, Blobs, Floats, Texts
@@ -94,6 +94,7 @@ def _inboxes(commits: Sequence[Commit]) -> Iterator[Statement]:
     answers = [(message_id, encoded(answer)) for message_id, answer in drained if answer is not None]
     if answers:
         yield "insert_answers", arrays((Bigints, Blobs), answers)
+        yield "forget_answers", [answers[-1][0] - ANSWERS_BEHIND_MAX]
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..core.codec import encode
 from ..core.tasks import Task
-from ..ports import Commit, Committed, Lease, NewRun, Turn
+from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
 from . import refusals
 from .encoding import encoded, micros
 from .gate import breaker_columns
@@ -114,6 +114,8 @@ def _drain(db: apsw.Cursor, commit: Commit) -> None:
     db.executemany(SQL["drain"], [(message_id,) for message_id, _ in commit.drained])
     answers = [(message_id, encoded(answer)) for message_id, answer in commit.drained if answer is not None]
     db.executemany(SQL["insert_answer"], answers)
+    if answers:
+        db.execute(SQL["forget_answers"], (answers[-1][0] - ANSWERS_BEHIND_MAX,))
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------

@@ -289,6 +289,12 @@ DELETE FROM messages WHERE id = ANY (%s::bigint[])
 -- name: insert_answers
 INSERT INTO answers SELECT * FROM unnest(%s::bigint[], %s::bytea[]) ON CONFLICT DO NOTHING
 
+-- Without waiting for another commit that does the same.
+-- name: forget_answers
+DELETE FROM answers WHERE message_id IN (
+    SELECT message_id FROM answers WHERE message_id < %s ORDER BY message_id FOR UPDATE SKIP LOCKED
+)
+
 -- name: set_timers
 INSERT INTO timers SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[])
 ON CONFLICT (run_id, kind, place, number) DO UPDATE SET due = excluded.due

@@ -196,6 +196,9 @@ DELETE FROM messages WHERE id = ?
 -- name: insert_answer
 INSERT OR IGNORE INTO answers VALUES (?, ?)
 
+-- name: forget_answers
+DELETE FROM answers WHERE message_id < ?
+
 -- name: set_timer
 INSERT INTO timers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET due = excluded.due
 
