@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from functools import cache
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from mulligan.core.state import State
 from mulligan.core.workflow import decode as decode_workflow
 from mulligan.core.workflow import encode as encode_workflow
 from mulligan.errors import ArtifactDamaged, CodecError
+from mulligan.store import columns
 from mulligan.testing.history import History, edge, handler, retry, step, workflow
 from mulligan.worker import outputs
 from mulligan.worker.children import Child, ChildBroke, ChildRaves
@@ -183,3 +186,48 @@ def references() -> list[bytes]:
         msgspec.json.encode(value)
         for value in (found, [found, {"a": found}], {"a": 1}, {"$artifact": {"name": "../x"}})
     ]
+
+
+# Rows as the tables of a store hold them, each with what reads it.
+_RUN = [1, "nightly", "abc", "running", 1, 7, 10**15, 10**15, 0, "", None, "", 0, 1, "host.1"]
+_ROWS: list[tuple[Callable[[Sequence[Any]], object], list[Any]]] = [
+    (columns.run_from, _RUN),
+    (columns.waiting_from, [1, "build", "parked", 1]),
+    (columns.breaker_from, ["net", "open", 3, 10**15, 0]),
+    (columns.circuit_from, ["net", "half_open", 3, 10**15, 5]),
+    (columns.message_from, [1, 1, b'{"type":"PauseRequested","at":"2026-01-01T00:00:00Z"}', 0]),
+    (partial(columns.turn_from, holder="host.1"), [1, 2]),
+    (partial(columns.lease_from, worker="host.1"), [b"{}", 2]),
+    (columns.stopped_from, [1, 2.5]),
+    (columns.kept_row, [1, "build", b"\x00"]),
+    (columns.lately_row, [1, b"\x00"]),
+    (columns.timer_row, [1, "retry", "build", 2]),
+    (columns.queued_row, ["build", 1]),
+]
+
+
+def stored_row(data: bytes) -> None:
+    """A row of a store's tables, one column of which is other than it was: what it stands for, or a CodecError."""
+    read, row = _ROWS[data[0] % len(_ROWS) if data else 0]
+    column = data[1] % len(row) if len(data) > 1 else 0
+    value: Any = data[2:]
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        value = msgspec.msgpack.decode(data[2:])
+    try:
+        found = read([*row[:column], value, *row[column + 1 :]])
+    except CodecError as error:
+        require_whole(error)
+        return
+    if isinstance(found, msgspec.Struct):
+        fields = {name: getattr(found, name) for name in found.__struct_fields__}
+        with suppress(msgspec.ValidationError):
+            require(msgspec.convert(fields, type(found)) == found, "a row is another than what was read of it")
+            return
+        require(False, "what was read of a row has a field of another type")
+
+
+def stored_rows() -> list[bytes]:
+    values: tuple[Any, ...] = (None, True, -1, 2**63 - 1, 1.5, float("nan"), "text", b"\xff", [], {})
+    encoded = [msgspec.msgpack.encode(value) for value in values]
+    places = [(table, column) for table, (_, row) in enumerate(_ROWS) for column in range(len(row))]
+    return [bytes(place) + one for place in places for one in encoded]

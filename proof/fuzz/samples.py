@@ -83,3 +83,11 @@ INCLUDING = [
     "steps: [{step: a, workflow: link.yaml}, {step: b, workflow: loop.yaml}, {step: c, workflow: ./child.yaml}]\n%%%\n"
     "steps: [{step: b, shell: make}]",
 ]
+
+CREDENTIALS = (
+    "login with password=hunter2 failed",
+    'curl -H "Authorization: Bearer abcdefghijklmnop1234" https://user:secret1@host/x',
+    '{"api_key": "abc123def456", "user": "bob"}',
+    "-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEAx7abcdef\n-----END PRIVATE KEY-----\n",
+    "token 5 of 7, password: required",
+)

@@ -112,6 +112,22 @@ _ALL = [
     Target("event", records.event, records.event_seeds),
     Target("kept_workflow", records.kept_workflow, records.workflow_seeds),
     Target("row", records.row, records.row_seeds),
+    Target("stored_row", records.stored_row, records.stored_rows),
+    Target(
+        "credentials",
+        texts.credentials,
+        _written(*samples.CREDENTIALS),
+        [
+            "password=",
+            "token: ",
+            "Bearer ",
+            "://u:",
+            "@",
+            "eyJ",
+            "-----BEGIN PRIVATE KEY-----",
+            "-----END PRIVATE KEY-----",
+        ],
+    ),
     Target("reference", records.reference, records.references, ['{"$artifact":', '"name":', "null"]),
     Target(
         "written",

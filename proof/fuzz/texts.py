@@ -12,6 +12,7 @@ import msgspec
 from mulligan import StepError
 from mulligan.cli.dispatch import in_order
 from mulligan.cli.run import given_inputs
+from mulligan.core.credentials import HIDDEN, hide_credentials
 from mulligan.core.durations import duration, moment, wait_seconds
 from mulligan.core.searching import is_found
 from mulligan.language import cel, expressions, load_text, quantities, scalars
@@ -173,3 +174,11 @@ def command_line(data: bytes) -> None:
         read_decisions(data)
     with refusing():
         decision(1, "a", "retry", "", memory=words[0], timeout=words[-1])
+
+
+def credentials(data: bytes) -> None:
+    """What a failed step said: without what looks like a credential, and what looks ordinary is not made longer."""
+    text = _text(data)
+    shown = hide_credentials(text)
+    require("password=hunter2" not in shown, "a password is shown")
+    require(shown == text or HIDDEN in shown, "a text is changed, and nothing is hidden")
