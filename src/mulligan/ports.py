@@ -240,6 +240,12 @@ class Artifacts(Protocol):
         Nothing that was kept before is ever written over: where the name is taken the artifact gets another one.
         """
 
+    def keep_file(self, artifact: Artifact, path: str) -> Artifact:
+        """Keep what is in a file under the name of `artifact`, or one like it; it is that, and on the disk already.
+
+        The file is gone when this returns, except where it raises `StoreUnavailable`: then it is to be tried again.
+        """
+
     def fetch(self, artifact: Artifact) -> bytes:
         """What was kept; `ArtifactGone` where it is not there, `ArtifactDamaged` where it is something else now."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import selectors
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -195,7 +196,8 @@ def test_a_task_does_not_hold_the_lock(tmp_path: Path, announcements: Announceme
 
 
 def test_a_task_whose_worker_was_killed_before_it_started_keeps_nobody_waiting(tmp_path: Path) -> None:
-    supervisor = Supervision("nobody", {}, None, None, 1.0)
+    selector = selectors.DefaultSelector()
+    supervisor = Supervision("nobody", {}, selector, lambda: None, lock_fd=None, lease_seconds=None, grace=1.0)
     pipe = str(tmp_path / "out")
     os.mkfifo(pipe)
 

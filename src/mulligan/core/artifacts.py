@@ -129,13 +129,12 @@ def content(artifact: Artifact, data: bytes) -> Any:
     return data.decode() if artifact.format == "text" else msgspec.json.decode(data)
 
 
-def whole(value: Any, fetch: Callable[[Artifact], bytes], change: Callable[[Any], Any] | None = None) -> Any:
-    """The value with what is in artifacts in the place of their references; `change` is applied to what was there."""
+def whole(value: Any, fetch: Callable[[Artifact], bytes]) -> Any:
+    """The value with what is in artifacts in the place of their references."""
 
     def content_of(reference: dict[str, Any]) -> Any:
         artifact = referred(reference)
-        found = content(artifact, fetch(artifact))
-        return found if change is None else change(found)
+        return content(artifact, fetch(artifact))
 
     return replaced(value, content_of)
 

@@ -29,10 +29,12 @@ __all__ = [
     "environment_value",
     "reads_variables",
     "rewrite",
+    "value_too_large",
 ]
 
 # Linux takes 128 KiB for one string of the environment; what is left is for the name and for the system's own.
 VALUE_BYTES_MAX = 96 * 1024
+_OTHER_WAYS = "feed it to the step with 'stdin:', or write it to a file and hand over its name"
 _NAME_CHARS_MAX = 48
 _WORD = pattern(r"[A-Za-z_]\w*", re.A)
 # Programs that take `-c TEXT` and in it `${NAME}`, also with their version.
@@ -72,16 +74,20 @@ def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str
 def environment_value(name: str, value: Any) -> str:
     """`value` as the environment variable of `name` holds it; InputInvalid where it cannot hold it."""
     text = as_text(value)
-    hint = "feed it to the step with 'stdin:', or write it to a file and hand over its name"
     if "\0" in text:
         raise InputInvalid(
-            f"the value of '{name}' has a NUL, which no environment variable can hold", hint=hint, name=name
+            f"the value of '{name}' has a NUL, which no environment variable can hold", hint=_OTHER_WAYS, name=name
         )
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > VALUE_BYTES_MAX:
-        message = f"the value of '{name}' has {size} bytes, and an environment variable holds {VALUE_BYTES_MAX}"
-        raise InputInvalid(message, hint=hint, name=name, size=size)
+        raise value_too_large(name, size)
     return text
+
+
+def value_too_large(name: str, size: int) -> InputInvalid:
+    """The error of a value that no environment variable can hold."""
+    message = f"the value of '{name}' has {size} bytes, and an environment variable holds {VALUE_BYTES_MAX}"
+    return InputInvalid(message, hint=_OTHER_WAYS, name=name, size=size)
 
 
 def _refuse_danger(text: str, spot: Spot) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from ..core.artifacts import Artifact, Format, checked, described
 from ..core.words import reason_of
@@ -32,23 +34,41 @@ class ArtifactFiles:
         return f"{self._folder}/{artifact.name}"
 
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        return described(self._kept(name, lambda folder: self._keep(name, folder, data)), data, format)
+
+    def keep_file(self, artifact: Artifact, path: str) -> Artifact:
+        try:
+            name = self._kept(artifact.name, lambda folder: self._take(artifact.name, folder, path))
+        finally:
+            with suppress(OSError):
+                os.unlink(path)
+        return msgspec.structs.replace(artifact, name=name)
+
+    def _kept(self, name: str, put: Callable[[str], str]) -> str:
+        """The name that it got. `put` is given the folder, which is there."""
         try:
             for _ in range(KEEP_ATTEMPTS_MAX):
                 # Where somebody has just removed a folder because nothing was in it yet, it is made again.
                 with suppress(FileNotFoundError):
-                    return self._keep_durably(name, data, format)
-            return self._keep_durably(name, data, format)
+                    return self._keep_durably(name, put)
+            return self._keep_durably(name, put)
         except OSError as error:
             raise StoreRefused((error.strerror or str(error)).lower(), hint="make room on its disk") from error
 
-    def _keep_durably(self, name: str, data: bytes, format: Format) -> Artifact:
+    def _keep_durably(self, name: str, put: Callable[[str], str]) -> str:
         folder = os.path.dirname(f"{self._folder}/{name}")
         grown = _make(folder)
-        kept = self._keep(name, folder, data)
+        kept = put(folder)
         # Last: by then the disk has most of it with the file. Each at once would cost a write of its own.
         for one in (folder, *grown):
             _sync_folder(one)
-        return described(kept, data, format)
+        return kept
+
+    def _take(self, name: str, folder: str, path: str) -> str:
+        """Give a file its name. Where it is on another disk, a copy of it."""
+        if os.stat(path).st_dev == os.stat(folder).st_dev:
+            return self._name(path, name)
+        return self._keep(name, folder, Path(path).read_bytes())
 
     def _keep(self, name: str, folder: str, data: bytes) -> str:
         half = f"{folder}/{_HALF_WRITTEN}{os.urandom(8).hex()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from pathlib import Path
 
 from ..core.artifacts import Artifact, Format, checked, described
 from ..errors import ArtifactGone
@@ -28,6 +29,11 @@ class ArtifactMemory:
         kept = next(wanted for wanted in names_like(name) if wanted not in self._kept)
         self._kept[kept] = (data, self._clock.now())
         return described(kept, data, format)
+
+    def keep_file(self, artifact: Artifact, path: str) -> Artifact:
+        kept = self.keep(artifact.name, Path(path).read_bytes(), artifact.format)
+        Path(path).unlink()
+        return kept
 
     def fetch(self, artifact: Artifact) -> bytes:
         if artifact.name not in self._kept:

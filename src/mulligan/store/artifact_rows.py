@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from ..core.artifacts import Artifact, Format, checked, described
 from ..errors import ArtifactGone
@@ -25,6 +26,11 @@ class ArtifactRows:
     def keep(self, name: str, data: bytes, format: Format) -> Artifact:
         kept = next(wanted for wanted in names_like(name) if self._link.read("keep_artifact", wanted, data, len(data)))
         return described(kept, data, format)
+
+    def keep_file(self, artifact: Artifact, path: str) -> Artifact:
+        kept = self.keep(artifact.name, Path(path).read_bytes(), artifact.format)
+        Path(path).unlink()
+        return kept
 
     def fetch(self, artifact: Artifact) -> bytes:
         rows = self._link.read("artifact", artifact.name)

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .complaint import complaint, exit_status
-from .encodable import ENCODER, NotEncodable, encoded
+from .encodable import ENCODER, NotEncodable, NotReadable, encoded
 from .standing import Standing
 
 SIGTERM = _signal.SIGTERM
@@ -45,6 +45,9 @@ TERMINATED_STATUS = 128 + SIGTERM
 OWN_PREFIX = "MULLIGAN_"
 OWN_PACKAGE = "mulligan."
 OUTPUT_FOLDER = "MULLIGAN_OUTPUT_DIR"
+# Loaded when an argument is in a file: most steps have none.
+CONTENTS = "mulligan.worker.artifact_contents"
+RESULT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # What the program of a step is called, until a traceback says of which.
 PROGRAM = "<step>"
 
@@ -58,11 +61,13 @@ _ENCODING, _ENCODING_ERRORS = sys.getfilesystemencoding(), sys.getfilesystemenco
 class Child:
     """Runs what comes over the socket, one step at a time, and answers how it went.
 
-    A message says what is not as it was for the step before: most is.
+    A message says what is not as it was for the step before: most is. A result of more than `inline_max` characters
+    is put into the file `slot_result`: whoever drives the run reads neither that nor the arguments.
     """
 
-    def __init__(self, sock: socket.socket, slot_out: str, slot_err: str) -> None:
+    def __init__(self, sock: socket.socket, slot_out: str, slot_err: str, slot_result: str, inline_max: int) -> None:
         self._sock = sock
+        self._slot_result, self._inline_max = slot_result, inline_max
         self._programs: dict[str, types.CodeType] = {}
         self._surroundings = Surroundings()
         # One of these is empty.
@@ -96,12 +101,24 @@ class Child:
     def _receive(self) -> str:
         """The next message, which nearly always comes in one piece; "" when the worker is gone."""
         data = self._sock.recv(RECEIVE_BYTES)
-        while len(data) < LENGTH_BYTES or len(data) < LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little"):
+        while len(data) < LENGTH_BYTES:
             more = self._sock.recv(RECEIVE_BYTES)
             if not more:
                 return ""
             data += more
-        return data[LENGTH_BYTES:].decode()
+        size = int.from_bytes(data[:LENGTH_BYTES], "little")
+        if len(data) == LENGTH_BYTES + size:
+            return data[LENGTH_BYTES:].decode()
+        body = bytearray(size)
+        at = len(data) - LENGTH_BYTES
+        body[:at] = data[LENGTH_BYTES:]
+        with memoryview(body) as view:
+            while at < size:
+                count = self._sock.recv_into(view[at:])
+                if not count:
+                    return ""
+                at += count
+        return body.decode()
 
     def _notice(self, event: str, told: tuple) -> None:
         if event in FORKING_EVENTS:
@@ -114,9 +131,22 @@ class Child:
 
     def _send(self, answer: dict, output: str, measured: str) -> None:
         """The output is JSON already, and may be large: it is not written twice."""
+        if len(output) > self._inline_max and self._put_into_file(output):
+            answer["filed"], output = True, "null"
         said = f"{ENCODER.encode(answer)[1:-1]}," if answer else ""
         body = f'{{{said}{measured},"output":{output}}}'.encode()
         self._sock.sendall(len(body).to_bytes(LENGTH_BYTES, "little") + body)
+
+    def _put_into_file(self, output: str) -> bool:
+        """Whether the result is in its file. Where there is no room for it, it is sent: the worker says what to do."""
+        try:
+            if os.path.lexists(self._slot_result):
+                os.unlink(self._slot_result)
+            with open(os.open(self._slot_result, RESULT_FLAGS, 0o600), "wb") as file:
+                file.write(output.encode())
+        except OSError:
+            return False
+        return True
 
     def _note_what_is_left(self, answer: dict, peak: int) -> None:
         """What cannot be put back is told, and the worker sees to it."""
@@ -138,8 +168,10 @@ class Child:
                 return {"folder": getattr(error, "strerror", None) or str(error)}, "null"
             if self._call or OUTPUT_FOLDER in self._code:
                 self._surroundings.make_output_folder()
-            result = self._awaited(self._function()(**message.get("args", {})))
+            result = self._awaited(self._function()(**self._arguments(message)))
             return {}, encoded(result)
+        except NotReadable as error:
+            return {"unreadable": str(error)}, "null"
         except NotEncodable as error:
             return {"invalid": str(error)}, "null"
         except SystemExit as error:
@@ -156,6 +188,10 @@ class Child:
         self._folder = message.get("cwd", self._folder)
         self._home = message.get("home", self._home)
         self._surroundings.set_up(message["env"], message.get("unset", ()), self._home)
+
+    def _arguments(self, message: dict) -> dict:
+        args: dict = message.get("args", {})
+        return self._surroundings.own(CONTENTS).with_contents(args, message["files"]) if "files" in message else args
 
     def _function(self) -> types.FunctionType:
         if self._call:
@@ -416,7 +452,7 @@ def _flush() -> None:
             continue  # a step may close or replace them
 
 
-def main(slot_out: str, slot_err: str) -> None:
+def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> None:
     """The socket comes as standard input; a step has none."""
     sock = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -426,7 +462,7 @@ def main(slot_out: str, slot_err: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        Child(sock, slot_out, slot_err).serve()
+        Child(sock, slot_out, slot_err, slot_result, int(inline_max)).serve()
     except BaseException as error:
         try:
             os.write(2, f"the step has broken the process that ran it: {type(error).__name__}: {error}\n".encode())

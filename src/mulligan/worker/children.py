@@ -6,6 +6,8 @@ import os
 import selectors
 import socket
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,6 +15,8 @@ import msgspec
 from ..ports import Lease
 from .encodable import OUTPUT_BYTES_MAX
 from .folders import Logs, move
+from .loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
+from .outgoing import Outgoing
 from .supervision import PACKAGE_PARENT, Supervision
 from .veiled_logs import VeiledLogs
 
@@ -47,6 +51,18 @@ class Step(msgspec.Struct):
     cut_off_at: float | None = None
 
 
+class Job(msgspec.Struct):
+    """Work of the worker's own that would take its loop too long: a function of ours, called in a child.
+
+    `then` is told what it gave, or None where the child came to an end before it had answered.
+    """
+
+    order: Order
+    then: Callable[[Answer | None], None]
+    # How often it was begun.
+    attempts: int = 0
+
+
 class Order(msgspec.Struct, frozen=True):
     """What a step is: code with a `main`, or a function to call, and where and with what."""
 
@@ -58,6 +74,8 @@ class Order(msgspec.Struct, frozen=True):
     home: str = ""
     code: str = ""
     call: str = ""
+    # Where to find the artifacts that its arguments refer to, by name.
+    files: dict[str, str] = {}
 
 
 class Message(msgspec.Struct, omit_defaults=True):
@@ -75,6 +93,7 @@ class Message(msgspec.Struct, omit_defaults=True):
     call: str | None = None
     # Which of its logs have got a name, and are to be started anew.
     fresh: list[int] = []
+    files: dict[str, str] = {}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -88,8 +107,11 @@ class Answer(msgspec.Struct, frozen=True):
     out: int
     err: int
     output: Any = None
-    # Why its folder cannot be entered.
+    # The output is in the file of the child's results.
+    filed: bool = False
+    # Why its folder cannot be entered; why an argument cannot be read.
     folder: str = ""
+    unreadable: str = ""
     exit: int = 0
     # Why its result cannot be taken.
     invalid: str = ""
@@ -106,17 +128,19 @@ _decode = msgspec.json.Decoder(Answer).decode
 
 
 class Child:
-    """One process. It has a step, or is idle."""
+    """One process. It has a step, or a job of ours, or is idle. Nothing here waits for it to read or to write."""
 
     def __init__(self, number: int, version: str, interpreter: str, folder: str) -> None:
         self.key = -number
         self.version = version
         self.interpreter = interpreter
         self.step: Step | None = None
+        self.job: Job | None = None
         # It gets no further step.
         self.is_leaving = False
         self.idle_since = 0.0
         self._slots = {1: f"{folder}/child-{number}.out", 2: f"{folder}/child-{number}.err"}
+        self._slot_result = f"{folder}/child-{number}.result"
         # What it writes goes through there, where its steps may know secrets.
         self.pipes: VeiledLogs | None = None
         self._fresh: list[int] = []
@@ -124,6 +148,7 @@ class Child:
         self._number = 0
         self._buffer = bytearray()
         self.sock, self._theirs = socket.socketpair()
+        self._outgoing = Outgoing(self.sock)
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -131,12 +156,13 @@ class Child:
     def launch(self, supervisor: Supervision) -> None:
         """Have it started. What is sent meanwhile is read when it is up."""
         out, err = self._slots.values()
-        argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err]
+        # A larger result comes in a file.
+        inline_max = LOOP_BYTES_MAX if self.pipes is None else LOOP_BYTES_MAX_VEILED
+        argv = [self.interpreter, "-c", _PROGRAM, PACKAGE_PARENT, out, err, self._slot_result, str(inline_max)]
         environment = {"MULLIGAN_CHILD": str(-self.key)}
         # Nothing is named as its input: it is the descriptor that comes with the message.
         order = ("run", self.key, self.interpreter, argv, environment, "/", None, out, err, None, None)
-        supervisor.send_with(self._theirs.fileno(), order)
-        self._theirs.close()
+        supervisor.send_with(self._theirs.detach(), order)
 
     def lay_pipes(self, selector: selectors.BaseSelector) -> None:
         """In the place of its logs, before it opens them."""
@@ -148,21 +174,46 @@ class Child:
         One that was only just launched has it all the same: what became of that its supervisor will say.
         """
         step.has_named_logs = self.pipes is not None
+        self._send(order)
+        self.step = step
+
+    def give_job(self, job: Job) -> None:
+        """Hand it a job of ours; `ChildBroke` as for a step."""
+        self._send(job.order)
+        self.job = job
+
+    def _send(self, order: Order) -> None:
         self._number += 1
         body = _encode(_difference(self._number, self._last, order, self._fresh))
         try:
-            self.sock.sendall(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+            self._outgoing.send(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
         except OSError:
             if self._number > 1:
                 raise ChildBroke from None
-        self._last = order
+        # What may be large is not kept: it differs from step to step.
+        self._last = msgspec.structs.replace(order, args={}, files={})
         self._fresh = []
-        self.step = step
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether it has yet to read a part of what it was given."""
+        return self._outgoing.is_waiting
+
+    @property
+    def is_idle(self) -> bool:
+        return self.step is None and self.job is None and not self.is_leaving
+
+    def send_more(self) -> None:
+        """It may have read something. That it is gone `receive` will say."""
+        with suppress(OSError):
+            self._outgoing.flush()
 
     def receive(self) -> Answer | None:
         """Its answer once it is complete."""
         try:
             data = self.sock.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return None
         except OSError:
             data = b""
         if not data:
@@ -206,6 +257,17 @@ class Child:
                 self._fresh.append(fd)
         step.has_named_logs = True
 
+    def take_result(self, path: str) -> None:
+        """Move the file of its last result there: it may be given another step before anybody has looked at it."""
+        with suppress(FileNotFoundError):
+            os.rename(self._slot_result, path)
+
+    def end_job(self) -> Job:
+        job, self.job = self.job, None
+        assert job is not None
+        self.idle_since = time.monotonic()
+        return job
+
     def end_step(self) -> Step:
         step, self.step = self.step, None
         assert step is not None
@@ -215,16 +277,17 @@ class Child:
     def close(self) -> None:
         """It ends when it reads that nobody is there."""
         self.is_leaving = True
+        self._outgoing.drop()
         self.sock.close()
 
     def remove_slots(self) -> None:
         if self.pipes is not None:
             self.pipes.close()
-        for slot in self._slots.values():
+        for slot in (*self._slots.values(), self._slot_result):
             try:
                 os.unlink(slot)
             except OSError:
-                continue  # it has the name of an attempt now
+                continue  # it has the name of an attempt now, or was never there
 
 
 def _difference(number: int, last: Order, order: Order, fresh: list[int]) -> Message:
@@ -241,6 +304,7 @@ def _difference(number: int, last: Order, order: Order, fresh: list[int]) -> Mes
         None if order.code == last.code else order.code,
         None if order.call == last.call else order.call,
         fresh,
+        order.files,
     )
 
 

@@ -79,7 +79,7 @@ class Desk:
             running.pipes.tidy()
             if not running.child:
                 running.pipes.close()
-        used = [sides.output, sides.error]
+        used = [sides.output, sides.error, *running.spooled]
         if running.has_named_logs or (not running.child and not self._keep_logs(running)):
             used += [sides.out, sides.err]
         if running.lease.task.context:

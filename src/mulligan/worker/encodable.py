@@ -14,6 +14,10 @@ class NotEncodable(Exception):
     """What `main` returned is no JSON; the message says where."""
 
 
+class NotReadable(Exception):
+    """What an argument refers to is gone, or is not what was kept; the message says which."""
+
+
 class Encoded(str):
     """JSON text already, within the bound: it is not written a second time."""
 

@@ -76,6 +76,17 @@ def warned(report: TaskEnded, warning: str) -> TaskEnded:
     return msgspec.structs.replace(report, outcome=msgspec.structs.replace(report.outcome, log_warning=warning))
 
 
+def with_problem(seen: Outcome, problem: str) -> Outcome:
+    """The outcome of a task that ended well, and gave what cannot be taken."""
+    return Outcome(
+        stderr_tail=seen.stderr_tail,
+        reported=seen.reported,
+        report_error=seen.report_error,
+        missing_outputs=seen.missing_outputs,
+        output_error=problem,
+    )
+
+
 def untold(ended: Ended) -> str:
     """Why nobody knows the result of a step whose child has ended; "" where how that ended says it."""
     if ended.exit_code == 0 and not ended.why:

@@ -1,35 +1,89 @@
-"""What a task reads that is in artifacts, put in its hands before it starts."""
+"""What a task reads that is in artifacts: put in its hands before it starts, or found by the process that runs it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from ..core.artifacts import KEY_AS_JSON, whole
-from ..core.credentials import hide_in
+from ..core.artifacts import KEY_AS_JSON, Artifact, references, referred, whole
 from ..core.tasks import Task
 from ..errors import ArtifactDamaged, ArtifactGone, InputInvalid
+from ..language.shell import VALUE_BYTES_MAX, value_too_large
 from ..ports import Artifacts
+from .loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
 
 _encode = msgspec.json.Encoder().encode
 
 
-def fetched(task: Task, artifacts: Artifacts) -> Task:
-    """The task with what is in artifacts in the place of their references; InputInvalid where one cannot be had."""
+def fetched(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
+    """The task with what is in artifacts in the place of their references; InputInvalid where one cannot be had.
+
+    References stay in the parameters of a function that is called in a child, which reads them itself, and where there
+    is more behind them than the loop may read.
+    """
     # At once, and not walked through: most tasks read none.
     if KEY_AS_JSON not in _encode((task.params, task.env, task.cwd, task.told)):
         return task
-    values = {name: _whole(getattr(task, name), artifacts) for name in ("env", "cwd")}
-    # An agent's prompt and context: what was small enough for an event is without credentials already.
-    hides = task.told is not None and task.told.hides
-    values["params"] = _whole(task.params, artifacts, hides=hides)
-    told = task.told and task.told.fetched(lambda output: _whole(output, artifacts))
-    return msgspec.structs.replace(task, told=told, **values)
+    for name, value in {**task.env, "cwd": task.cwd}.items():
+        if (size := size_behind(value)) > VALUE_BYTES_MAX:
+            raise value_too_large(name, size)
+    names = ["env", "cwd"]
+    if not is_called and not is_large(task):
+        names.append("params")
+    values = {name: _whole(getattr(task, name), artifacts) for name in names}
+    if task.told and "params" in names:
+        values["told"] = task.told.fetched(lambda output: _whole(output, artifacts))
+    return msgspec.structs.replace(task, **values)
 
 
-def _whole(value: Any, artifacts: Artifacts, *, hides: bool = False) -> Any:
+def is_large(task: Task) -> bool:
+    """Whether there is more behind the references of its parameters, and of what it is told, than the loop may read."""
+    values = [task.params, [one.output for one in task.told.heard] if task.told else []]
+    # What an agent is told is searched for credentials, which takes longer than to read it: all that is in artifacts.
+    bytes_max = LOOP_BYTES_MAX_VEILED if task.told and task.told.hides else LOOP_BYTES_MAX
+    return KEY_AS_JSON in _encode(values) and size_behind(values) > bytes_max
+
+
+def size_behind(value: Any) -> int:
+    """How many bytes the references in a value stand for."""
+    return sum(_referred(reference).size for reference in references(value))
+
+
+def located(value: Any, artifacts: Artifacts, spool: Callable[[bytes], str]) -> dict[str, str]:
+    """The file of each artifact that a value refers to, by name. What is in none `spool` puts into one."""
+    found: dict[str, str] = {}
+    if KEY_AS_JSON not in _encode(value):
+        return found
+    for reference in references(value):
+        artifact = _referred(reference)
+        if artifact.name not in found:
+            with _required():
+                found[artifact.name] = artifacts.path(artifact) or spool(artifacts.fetch(artifact))
+    return found
+
+
+def _referred(reference: dict[str, Any]) -> Artifact:
+    with _required():
+        return referred(reference)
+
+
+def _whole(value: Any, artifacts: Artifacts) -> Any:
+    with _required():
+        return whole(value, artifacts.fetch)
+
+
+@contextmanager
+def _required() -> Iterator[None]:
+    """What cannot be had here is an input that is invalid."""
     try:
-        return whole(value, artifacts.fetch, hide_in if hides else None)
+        yield
     except (ArtifactGone, ArtifactDamaged) as error:
-        raise InputInvalid(f"a value that it reads cannot be had: {error.message}") from error
+        raise InputInvalid(not_had(error.message)) from error
+
+
+def not_had(reason: str) -> str:
+    """In words: a value that a task reads is not there, or not what it was."""
+    return f"a value that it reads cannot be had: {reason}"

@@ -10,7 +10,6 @@ import os
 import selectors
 import time
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,11 @@ from .environment import of_worker
 from .flood import LOG_BYTES_MAX, Flood
 from .folders import Folders, name_also, remove_folder
 from .inside import check_paths
+from .jobs import Jobs
+from .large_values import LargeValues
 from .listening import forget, listen
 from .lookups import NotYet
+from .outputs import Large
 from .passage import Passage
 from .pool import Pool
 from .processes import kill_marked
@@ -44,7 +46,7 @@ from .room import Lookahead, Room
 from .running import Running
 from .secrets import Secrets
 from .supervision import Supervision, SupervisorGone
-from .timing import seconds_left
+from .timing import seconds_left, timed_here
 from .veil import Veil
 
 # From then on the log of a python step can be found under its attempt's name while it runs.
@@ -106,7 +108,15 @@ class LocalHands:
         self._unkept: list[tuple[Running, TaskEnded]] = []
         # Why the store does neither now.
         self._away: StoreUnavailable | None = None
-        self._launch = lambda: Supervision(name, self._environment, lock_fd, lease_seconds, grace_seconds)
+        self._launch = lambda: Supervision(
+            name,
+            self._environment,
+            self._selector,
+            self._hear_supervisor,
+            lock_fd=lock_fd,
+            lease_seconds=lease_seconds,
+            grace=grace_seconds,
+        )
         self._fresh_seconds = math.inf if lease_seconds is None else lease_seconds * FRESH_SHARE
         self._renewed_at = time.monotonic()
         self._grace_seconds = grace_seconds
@@ -116,8 +126,9 @@ class LocalHands:
         self._next_due = math.inf
         self._watched: int | None = None
         self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
+        self._jobs = Jobs(self._children, self._folder)
+        self._large = LargeValues(self._jobs, self._passage, self._desk, self._on_prepared, self._tell)
         self._supervisor = self._launch()
-        listen(self._selector, self._supervisor, self._hear_supervisor)
         self._is_dropped = True
 
     # -- room
@@ -146,7 +157,8 @@ class LocalHands:
 
     @property
     def running(self) -> Collection[Lease]:
-        return [running.lease for running in (*self._running.values(), *(running for running, _ in self._unkept))]
+        unkept = (running for running, _ in self._unkept)
+        return [running.lease for running in (*self._running.values(), *self._large.kept, *unkept)]
 
     @property
     def is_busy(self) -> bool:
@@ -166,10 +178,12 @@ class LocalHands:
         running = self._running.get(lease.token) or self._take(lease)
         try:
             self._desk.make_ready()
-            running.own = self._timed(self._room.equipped(self._passage.inward(lease)))
+            inward = self._passage.inward(lease, is_called=task.kind not in SPAWNED)
+            running.own = timed_here(self._room.equipped(inward), self._clock)
             if running.own.task.folders:
                 check_paths(running.own.task, self._folders)
             self._desk.lay_out(running)
+            self._large.find(running)
             veil = self._passage.veil(lease)
             if task.kind in SPAWNED:
                 self._folders.make_run(task.run_id)
@@ -189,13 +203,12 @@ class LocalHands:
             self._end(lease.token, unable(task, error))
         return None
 
-    def _timed(self, lease: Lease) -> Lease:
-        """The same with its deadline by the clock that processes on this machine are timed with."""
-        deadline = lease.task.deadline
-        if self._clock is None or deadline is None:
-            return lease
-        here = datetime.fromtimestamp(wall.seconds(), UTC) + (deadline - self._clock.now())
-        return replace(lease, task=replace(lease.task, deadline=here))
+    def _on_prepared(self, running: Running, refusal: TaskEnded | None) -> None:
+        """The files of a process that is to be started are written, or cannot be."""
+        if refusal is None:
+            self._start_what_wants()
+        else:
+            self._end(running.lease.token, refusal)
 
     def _start_what_wants(self) -> None:
         """A secret has been looked up, or the store may be back. Who wants something else waits on."""
@@ -220,7 +233,7 @@ class LocalHands:
     def _start_call(self, running: Running, veil: Veil | None) -> None:
         lease = running.own
         action = called(lease.task)
-        order = action.order(lease, running.sides, self._folders)
+        order = msgspec.structs.replace(action.order(lease, running.sides, self._folders), files=running.files)
         left = seconds_left(lease.task)
         interpreter = action.interpreter_of(lease.task, self._programs)
         apart = action.kept_apart_by(lease.task)
@@ -236,7 +249,7 @@ class LocalHands:
                 # Before it has the step: it may have written to its end by the time that we are back.
                 child.pipes.begin(veil, self._desk.logs(lease.task))
             try:
-                child.give(step, order)
+                self._children.give(child, step, order)
             except ChildBroke:
                 self._children.let_go(child)
                 continue
@@ -276,6 +289,7 @@ class LocalHands:
         self._waiting.clear()
         self._wanting.clear()
         self._unkept.clear()
+        self._large.forget_all()
         self._done.clear()
         self._children.retire_all()
         self._next_due = math.inf
@@ -347,6 +361,9 @@ class LocalHands:
         self._waiting.pop(token, None)
         self._wanting.discard(token)
         self.unreserve(running.lease.task)
+        self._large.give_up(running)
+        if isinstance(report, TaskEnded):
+            report = self._large.set_aside(running, report)
         self._desk.clear(running)
         if isinstance(report, TaskEnded):
             if running.log_warning:
@@ -357,6 +374,9 @@ class LocalHands:
 
     def _tell(self, running: Running, report: TaskEnded) -> None:
         """What is large is kept first. While the store is away that waits: the work is done, and not to be lost."""
+        if isinstance(report.output, Large):
+            self._large.keep(running, report, report.output)
+            return
         try:
             self._done.append((running.lease, self._passage.outward(running.own, report)))
         except StoreUnavailable as error:
@@ -374,16 +394,17 @@ class LocalHands:
 
     def _replace_supervisor(self) -> None:
         """It was killed. What it ran is found by its environment and killed; all of it is lost."""
-        self._selector.unregister(self._supervisor)
         self._supervisor.close()
+        jobs = self._children.jobs()
         self._children.forget_all()
         kill_marked(b"MULLIGAN_WORKER", os.fsencode(self.name))
         for token in list(self._running):
             self._end(token, self._endings.lost(self._running[token].lease.task))
         self._supervisor = self._launch()
         self._supervisor.send(("renew", self._renewed_at))
-        listen(self._selector, self._supervisor, self._hear_supervisor)
         self._is_dropped = True
+        for job in jobs:
+            self._jobs.begin(job)
 
     def _on_ended(self, key: int, promoted: int, *measured: Any) -> None:
         ended = Ended(*measured)
@@ -419,6 +440,9 @@ class LocalHands:
             child = self._children[key]
             token = child.step.lease.token if child.step else 0
             self._children.forget(child)
+            if child.job is not None:
+                self._desk.is_made_again(self._running.values())
+                self._jobs.lost(child)
         if token not in self._running:
             return
         running = self._running[token]
@@ -455,7 +479,10 @@ class LocalHands:
             self._children.let_go(child)
             self._wait_for_its_end(child)
             return
-        if answer is not None and child.step is not None:
+        if answer is not None and child.job is not None:
+            if not self._jobs.answered(child, answer):
+                self._supervisor.send(("stop", child.key, 0.0, "worn"))
+        elif answer is not None and child.step is not None:
             self._on_answer(child, child.step, answer)
 
     def _wait_for_its_end(self, child: Child) -> None:
@@ -474,6 +501,10 @@ class LocalHands:
         if child.pipes is not None:
             child.pipes.drain()
         child.end_step()
+        if answer.filed:
+            path = self._jobs.new_path()
+            child.take_result(path)
+            answer = msgspec.structs.replace(answer, output=Large(path, "result"))
         ended = Ended(0, step.started, wall.seconds(), answer.cpu, answer.peak)
         told = python.read_answer(running.own, self._folders, running.sides, answer, ended)
         if lease.task.memory is not None:
@@ -493,6 +524,8 @@ class LocalHands:
             child.name_logs(self._desk.logs(step.lease.task))
             child.end_step()
         self._children.forget(child)
+        if child.job is not None:
+            self._jobs.lost(child)
         self._on_swept(child.key)
         if step is None or step.lease.token not in self._running:
             return

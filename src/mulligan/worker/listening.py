@@ -18,6 +18,14 @@ def listen(selector: selectors.BaseSelector, source: Any, on_ready: Callable[[],
     selector.register(source, selectors.EVENT_READ, on_ready)
 
 
+def expect(selector: selectors.BaseSelector, source: Any, *, is_sending: bool) -> None:
+    """Have what is called for `source` called also when it can be written to, as long as `is_sending`."""
+    known = selector.get_map().get(source.fileno())
+    events = selectors.EVENT_READ | (selectors.EVENT_WRITE if is_sending else 0)
+    if known is not None and known.events != events:
+        selector.modify(source, events, known.data)
+
+
 def forget(selector: selectors.BaseSelector, fd: int) -> None:
     """Listen no more to a descriptor that nothing was to be called for; its number may be another's by now."""
     known = selector.get_map().get(fd)

@@ -27,8 +27,26 @@ class TooLarge(NotUsable):
     """There is more of it than anybody takes."""
 
 
+class Large(msgspec.Struct, frozen=True):
+    """In the place of an output: there is so much of it that another process is to read it, see `large_outputs`."""
+
+    path: str
+    # As that of a shell step; or "written": JSON in $MULLIGAN_OUTPUT; or "result": JSON of what a function returned.
+    capture: str
+
+
 class NoOutput(Exception):
     """There is no output, and nothing is wrong with that; the message says why."""
+
+
+def large(out: str, written: str, capture: str, bytes_max: int) -> Large | None:
+    """Where an output is that has more than `bytes_max` bytes, and not more than anybody takes; None: it has not."""
+    path, how = (written, "written") if _is_there(written) else (out, capture)
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return Large(path, how) if stat.S_ISREG(found.st_mode) and bytes_max < found.st_size <= OUTPUT_BYTES_MAX else None
 
 
 def captured(out: str, written: str, capture: str) -> Any:
@@ -39,6 +57,11 @@ def captured(out: str, written: str, capture: str) -> Any:
     found = _content(written, OUTPUT_BYTES_MAX, "$MULLIGAN_OUTPUT")
     if found is not None:
         return from_json(found, "$MULLIGAN_OUTPUT")
+    return printed(out, capture)
+
+
+def printed(out: str, capture: str) -> Any:
+    """What is in the file `out`, as `capture` says; NotUsable and NoOutput as `captured`."""
     try:
         data = _read(out, OUTPUT_BYTES_MAX, "its standard output")
     except TooLarge as problem:
@@ -53,6 +76,14 @@ def captured(out: str, written: str, capture: str) -> Any:
     if capture == "lines":
         return text.split("\n") if text else []
     return text
+
+
+def written_json(path: str, label: str) -> Any:
+    """The JSON in a file; NotUsable where it is none."""
+    data = _read(path, OUTPUT_BYTES_MAX, label)
+    if data is None:
+        raise NotUsable(f"{label} is gone: the file was removed")
+    return from_json(data, label)
 
 
 def reports(path: str) -> tuple[tuple[Any, ...], str]:

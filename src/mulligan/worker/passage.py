@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from ..core.reports import TaskEnded
 from ..ports import Artifacts, Lease
-from .fetching import fetched
+from .fetching import fetched, located
 from .results import Results
 from .secrets import Secrets
 from .veil import Veil
@@ -20,19 +23,33 @@ class Passage:
         self._artifacts = artifacts
         self._results = Results(artifacts)
 
-    def inward(self, lease: Lease) -> Lease:
+    def inward(self, lease: Lease, *, is_called: bool) -> Lease:
         """The lease with every value of its task in hand; an exception where one cannot be had.
 
+        What is large stays in its artifact, and so does what a called function reads: see `fetching`.
         NotYet while a secret is looked up: then it is to be asked again.
         """
         if lease.task.secrets:
             lease = msgspec.structs.replace(lease, task=self._secrets.given(lease.task))
         # Last: what is in an artifact is nothing to look into.
-        return lease if self._artifacts is None else self._fetched(lease, self._artifacts)
+        return lease if self._artifacts is None else self._fetched(lease, self._artifacts, is_called)
 
-    def _fetched(self, lease: Lease, artifacts: Artifacts) -> Lease:
-        task = fetched(lease.task, artifacts)
+    def _fetched(self, lease: Lease, artifacts: Artifacts, is_called: bool) -> Lease:
+        task = fetched(lease.task, artifacts, is_called=is_called)
         return lease if task is lease.task else msgspec.structs.replace(lease, task=task)
+
+    def files(self, value: Any, spool: Callable[[bytes], str]) -> dict[str, str]:
+        """The files of the artifacts that a value refers to, by name; InputInvalid where one cannot be had."""
+        return {} if self._artifacts is None else located(value, self._artifacts, spool)
+
+    @property
+    def keeps_large(self) -> bool:
+        """Whether there is a place for large outputs beside the log."""
+        return self._artifacts is not None
+
+    def secrets(self, lease: Lease) -> list[str]:
+        """The secrets that the task may know."""
+        return sorted(self._secrets.values(lease.task))
 
     def veil(self, lease: Lease) -> Veil | None:
         """What hides the secrets that the task may know; None where it can know none."""

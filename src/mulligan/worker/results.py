@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from ..core.artifacts import ENDINGS, INLINE_BYTES_MAX, KEY, Format, holds_reference, reference
+from ..core.artifacts import ENDINGS, INLINE_BYTES_MAX, KEY, Artifact, Format, holds_reference, reference
 from ..core.classify import Outcome
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
@@ -21,6 +23,19 @@ _TOO_LARGE = "it has a number of more than 64 bits, or is nested too deep"
 _NO_TEXT = "it has half of a character in it"
 
 
+class NotKeepable(Exception):
+    """No event can hold such a value, nor can an artifact; the message says why."""
+
+
+class InFile(msgspec.Struct, frozen=True):
+    """In the place of an output: it is in a file of the worker's, checked and on the disk, and is to be kept."""
+
+    path: str
+    size: int
+    sha256: str
+    format: Format
+
+
 class Results:
     """Every result comes by here, once. Without a place for artifacts all of them stay in the log."""
 
@@ -33,6 +48,8 @@ class Results:
         StoreUnavailable where that is away: then it is to be asked again.
         """
         output = ended.output
+        if isinstance(output, InFile):
+            return self._with_file(task, ended, output)
         if type(output) is str:
             if len(output) <= _SURELY_INLINE_CHARS and not ended.outcome.reported:
                 return ended
@@ -41,30 +58,54 @@ class Results:
         try:
             return self._looked_at(task, ended)
         except StoreRefused as error:
-            return _refused(ended, error.message)
+            return refused_output(ended, error.message)
 
     def _looked_at(self, task: Task, ended: TaskEnded) -> TaskEnded:
-        """JSON knows numbers of any size; what keeps them knows 64 bits, as packed values do."""
         try:
-            packed = msgspec.msgpack.encode((ended.output, ended.outcome.reported))
-        except UnicodeEncodeError:
-            return _invalid(ended, _NO_TEXT)
-        except (OverflowError, RecursionError, TypeError, ValueError):
-            return _invalid(ended, _TOO_LARGE)
-        if self._artifacts is None or (len(packed) <= _SURELY_INLINE_BYTES and _KEY_PACKED not in packed):
+            packed = pack((ended.output, ended.outcome.reported))
+        except NotKeepable as problem:
+            return _invalid(ended, str(problem))
+        found = None if self._artifacts is None else beside_the_log(ended.output, packed)
+        if found is None or self._artifacts is None:
             return ended
-        data = msgspec.json.encode(ended.output)
-        if len(data) <= INLINE_BYTES_MAX and not holds_reference(ended.output):
-            return ended
-        return self._set_aside(task, ended, data, self._artifacts)
+        data, format = found
+        return msgspec.structs.replace(ended, output=reference(self._artifacts.keep(_name(task, format), data, format)))
 
-    def _set_aside(self, task: Task, ended: TaskEnded, data: bytes, artifacts: Artifacts) -> TaskEnded:
-        is_text = type(ended.output) is str
-        format: Format = "text" if is_text else "json"
-        kept = artifacts.keep(
-            f"{folder_of(task)}/output{ENDINGS[format]}", ended.output.encode() if is_text else data, format
-        )
-        return msgspec.structs.replace(ended, output=reference(kept))
+    def _with_file(self, task: Task, ended: TaskEnded, output: InFile) -> TaskEnded:
+        """The file is removed, or is the artifact's now."""
+        assert self._artifacts is not None
+        told = self.kept(task, msgspec.structs.replace(ended, output=None))
+        if told.outcome is not ended.outcome:
+            return told
+        artifact = Artifact(_name(task, output.format), output.size, output.sha256, output.format)
+        try:
+            return msgspec.structs.replace(ended, output=reference(self._artifacts.keep_file(artifact, output.path)))
+        except StoreRefused as error:
+            return refused_output(ended, error.message)
+
+
+def pack(value: Any) -> bytes:
+    """JSON knows numbers of any size; what keeps them knows 64 bits, as packed values do. NotKeepable without those."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except UnicodeEncodeError:
+        raise NotKeepable(_NO_TEXT) from None
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        raise NotKeepable(_TOO_LARGE) from None
+
+
+def beside_the_log(output: Any, packed: bytes) -> tuple[bytes, Format] | None:
+    """What is kept as an artifact of an output, which is also there packed; None where the log has room for it."""
+    if len(packed) <= _SURELY_INLINE_BYTES and _KEY_PACKED not in packed:
+        return None
+    data = msgspec.json.encode(output)
+    if len(data) <= INLINE_BYTES_MAX and not holds_reference(output):
+        return None
+    return (output.encode(), "text") if type(output) is str else (data, "json")
+
+
+def _name(task: Task, format: Format) -> str:
+    return f"{folder_of(task)}/output{ENDINGS[format]}"
 
 
 def folder_of(task: Task) -> str:
@@ -72,16 +113,21 @@ def folder_of(task: Task) -> str:
     return f"{task.run_id}/{file_name(task.place)}/{task.visit}/{task.attempt}"
 
 
+def invalid_output(problem: str) -> str:
+    return f"its output cannot be kept: {problem}"
+
+
 def _invalid(ended: TaskEnded, problem: str) -> TaskEnded:
     if ended.outcome.reported:
         outcome = msgspec.structs.replace(ended.outcome, reported=(), report_error=f"cannot be kept: {problem}")
     else:
-        outcome = msgspec.structs.replace(ended.outcome, output_error=f"its output cannot be kept: {problem}")
+        outcome = msgspec.structs.replace(ended.outcome, output_error=invalid_output(problem))
     return msgspec.structs.replace(ended, outcome=outcome, output=None)
 
 
-def _refused(ended: TaskEnded, reason: str) -> TaskEnded:
+def refused_output(ended: TaskEnded, reason: str) -> TaskEnded:
     """There is no room for it, or no place: the attempt has failed, and another one may do."""
-    message = f"its output cannot be kept: {reason}"
-    outcome = Outcome(exit_code=None, code="EXCEPTION", message=message, is_stopped=ended.outcome.is_stopped)
+    outcome = Outcome(
+        exit_code=None, code="EXCEPTION", message=invalid_output(reason), is_stopped=ended.outcome.is_stopped
+    )
     return msgspec.structs.replace(ended, outcome=outcome, output=None)

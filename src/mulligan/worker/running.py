@@ -30,6 +30,11 @@ class Running(msgspec.Struct):
     weighed_at: float | None = None
     # What it writes goes through there, where it may know a secret; then its logs have their names from the start.
     pipes: VeiledLogs | None = None
+    # The files of the artifacts that its arguments refer to, by name; and those of them that were made for it alone.
+    files: dict[str, str] = {}
+    spooled: list[str] = []
+    # A child has written its large values into its side files.
+    is_prepared: bool = False
     # Started without the shell that it was written for.
     is_direct: bool = False
     # Why a path does not lead to its logs as it was asked for; "" where all do, or none was.

@@ -72,12 +72,16 @@ class Secrets:
 
     def veil(self, task: Task) -> Veil | None:
         """What hides the secrets that the task may know, by its own workflow or by one that called it."""
+        values = self.values(task)
+        return _veil(values) if values else None
+
+    def values(self, task: Task) -> frozenset[str]:
+        """The secrets that the task may know."""
         if not self._trees:
-            return None
+            return frozenset()
         # Its own are known, too, where so many others were begun since that its tree is forgotten.
         sources = self._trees.get(_root(task), set()).union(_own_sources(task))
-        values = frozenset(value for source in sources for value in self._values.get(source, ()))
-        return _veil(values) if values else None
+        return frozenset(value for source in sources for value in self._values.get(source, ()))
 
     def keep_time(self, now: float) -> float:
         """Do what is due; when to do so next."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from .descriptors import hand_on
 from .frames import RECEIVE_BYTES, Frames, frame
+from .listening import expect, listen
+from .outgoing import Outgoing
 
 # The folder that holds the package: the supervisor starts without any search path of ours.
 PACKAGE_PARENT = str(Path(__file__).parents[2])
@@ -22,13 +27,27 @@ class SupervisorGone(Exception):
 
 
 class Supervision:
-    """One supervisor process. Starting it does not wait for it: what is sent meanwhile is read when it is up."""
+    """One supervisor process. Starting it does not wait for it: what is sent meanwhile is read when it is up.
+
+    `on_messages` is called when it has said something, or is gone. Nothing here waits for it to read.
+    """
 
     def __init__(
-        self, worker: str, environment: dict[str, str], lock_fd: int | None, lease_seconds: float | None, grace: float
+        self,
+        worker: str,
+        environment: dict[str, str],
+        selector: selectors.BaseSelector,
+        on_messages: Callable[[], None],
+        *,
+        lock_fd: int | None,
+        lease_seconds: float | None,
+        grace: float,
     ) -> None:
         self.sock, theirs = socket.socketpair()
         self._frames = Frames()
+        self._outgoing = Outgoing(self.sock)
+        self._selector = selector
+        self._on_messages = on_messages
         passed = [theirs.fileno(), *([] if lock_fd is None else [lock_fd])]
         for fd in passed:
             os.set_inheritable(fd, True)
@@ -49,6 +68,7 @@ class Supervision:
         for fd in passed:
             os.set_inheritable(fd, False)
         theirs.close()
+        listen(selector, self, self._hear)
         self.send(("environment", environment))
 
     def fileno(self) -> int:
@@ -56,24 +76,30 @@ class Supervision:
 
     def send(self, *messages: tuple) -> None:
         """Tell it. One that is gone hears nothing: `receive` will say so."""
-        try:
-            self.sock.sendall(b"".join(map(frame, messages)))
-        except OSError:
-            pass
+        self._send(b"".join(map(frame, messages)))
 
     def send_with(self, fd: int, message: tuple) -> None:
-        """A message that has a descriptor with it."""
-        data = frame(message)
-        try:
-            sent = socket.send_fds(self.sock, [data], [fd])
-            self.sock.sendall(data[sent:])
-        except OSError:
-            pass
+        """A message that has a descriptor with it, which is closed here once it is sent."""
+        self._send(frame(message), fd)
+
+    def _send(self, data: bytes, fd: int = -1) -> None:
+        with suppress(OSError):
+            self._outgoing.send(data, fd)
+        expect(self._selector, self, is_sending=self._outgoing.is_waiting)
+
+    def _hear(self) -> None:
+        """It has said something, is gone, or has read some of what was left to send."""
+        with suppress(OSError):
+            self._outgoing.flush()
+        expect(self._selector, self, is_sending=self._outgoing.is_waiting)
+        self._on_messages()
 
     def receive(self) -> list[tuple]:
         """What it says; `SupervisorGone` if it never will again."""
         try:
             data = self.sock.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return []
         except OSError:
             data = b""
         if not data:
@@ -81,8 +107,10 @@ class Supervision:
         return self._frames.feed(data)
 
     def close(self) -> None:
-        """Let it kill everything, and wait until it has."""
+        """Let it kill everything, and wait until it has. One that has not read all that was sent is not told why."""
+        self._selector.unregister(self)
         self.send(("farewell",))
+        self._outgoing.drop()
         self.sock.close()
         try:
             os.waitpid(self.pid, 0)

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
 from ..core.tasks import Task
+from ..ports import Clock, Lease
 from . import wall
+
+
+def timed_here(lease: Lease, clock: Clock | None) -> Lease:
+    """The same with its deadline by the clock that processes on this machine are timed with."""
+    deadline = lease.task.deadline
+    if clock is None or deadline is None:
+        return lease
+    here = datetime.fromtimestamp(wall.seconds(), UTC) + (deadline - clock.now())
+    return replace(lease, task=replace(lease.task, deadline=here))
 
 
 def seconds_left(task: Task) -> float | None:

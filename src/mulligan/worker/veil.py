@@ -29,7 +29,7 @@ _HEAD_BYTES = 3
 _CUT_BYTES_MIN = 4
 # What is larger no event can hold.
 _NUMBER_MAX = 1 << 64
-_TOO_DEEP = "its output is nested too deep to be looked through for secrets"
+TOO_DEEP = "its output is nested too deep to be looked through for secrets"
 
 Span = tuple[int, int]
 
@@ -86,11 +86,15 @@ class Veil:
         """What may be told of a task's end."""
         try:
             told = {name: self.value(getattr(report.outcome, name), is_cut=True) for name in _TOLD}
-            output = report.output if self._is_clear(report.output) else self.value(report.output)
+            output = self.output(report.output)
             outcome = msgspec.structs.replace(report.outcome, **told)
         except RecursionError:
-            outcome, output = Outcome(output_error=_TOO_DEEP), None
+            outcome, output = Outcome(output_error=TOO_DEEP), None
         return msgspec.structs.replace(report, outcome=outcome, output=output)
+
+    def output(self, output: Any) -> Any:
+        """What a task gave, without secrets; RecursionError where it is nested too deep."""
+        return output if self._is_clear(output) else self.value(output)
 
     def _is_clear(self, output: Any) -> bool:
         """Whether there is surely nothing to hide: a million rows are looked through at once, and not one by one.

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from ...core.artifacts import is_artifact
 from ...core.briefing import Briefing
+from ...core.credentials import hide_in
 from ...core.reports import TaskEnded
 from ...core.tasks import Task
 from ...errors import InputInvalid
@@ -26,7 +29,9 @@ from ...ports import Lease
 from .. import outputs
 from ..ended import Ended, NotFound, refused
 from ..environment import folder_of, of_task
+from ..fetching import is_large
 from ..folders import Folders, Logs, Sides, file_size, write_side
+from ..preparation import Preparation, invalid
 from ..programs import Programs
 from ..timing import seconds_left
 from . import shell
@@ -50,6 +55,8 @@ _DECISION_CHARS_MAX = 200
 # As models like to hand over JSON.
 _FENCED = pattern(r"```[a-z]*\n(.*)\n```", re.DOTALL)
 _NO_FILE = ""
+# The parameters that its prompt and its context are made of.
+_WORDS = ("prompt", "context")
 
 
 # -- asking ----------------------------------------------------------------------------------------------------------
@@ -65,7 +72,8 @@ def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> t
         "MULLIGAN_CONTEXT_FILE": sides.told,
         "MULLIGAN_MODEL": environment_value("model", task.params.get("model")),
     }
-    _write_prompt(task, sides)
+    if not is_large(task):
+        _write_prompt(task, sides.prompt, sides.told, sides.stdin)
     bash = programs.interpreter(shell.INTERPRETER, environment)
     if bash is None:
         raise NotFound(shell.INTERPRETER)
@@ -105,7 +113,44 @@ def _nobody(provider: str, reason: str) -> str:
     return f"no agent '{provider}' here: {reason}"
 
 
-def _write_prompt(task: Task, sides: Sides) -> None:
+def preparation(task: Task, sides: Sides, new_path: Callable[[], str]) -> Preparation:
+    """How its files are written where what they hold is large."""
+    paths = [new_path() for _ in range(3)]
+    # What the text is made of, and nothing that it might know beside that.
+    words = {name: task.params.get(name) for name in _WORDS}
+    parts = msgspec.structs.replace(task, params=words, env={}, late={})
+    # The child puts what is in artifacts into the task, and leaves this text as it is.
+    references = msgspec.json.encode(words).decode()
+    args = {"task": msgspec.to_builtins(parts), "paths": paths, "references": references}
+    moves = dict(zip(paths, (sides.prompt, sides.told, sides.stdin), strict=True))
+    return Preparation("mulligan.worker.actions.agent:write_files", args, moves)
+
+
+def write_files(task: dict[str, Any], paths: list[str], references: str) -> dict[str, str] | None:
+    """Called in a child. `references` are the words as they were before what is in artifacts was put into them."""
+    found = msgspec.convert(task, Task)
+    if found.told is not None and found.told.hides:
+        words = _without_credentials(msgspec.json.decode(references), found.params)
+        found = msgspec.structs.replace(found, params=words)
+    try:
+        _write_prompt(found, *paths)
+    except InputInvalid as error:
+        return invalid(error.message)
+    return None
+
+
+def _without_credentials(before: Any, value: Any) -> Any:
+    """`value` with credentials hidden in what came from artifacts; in the rest they were hidden before."""
+    if is_artifact(before):
+        return hide_in(value)
+    if isinstance(before, dict):
+        return {name: _without_credentials(one, value[name]) for name, one in before.items()}
+    if isinstance(before, list):
+        return [_without_credentials(one, inner) for one, inner in zip(before, value, strict=True)]
+    return value
+
+
+def _write_prompt(task: Task, prompt_file: str, context_file: str, stdin: str) -> None:
     """The same in two files and, one after the other, on its standard input: a file too, so it may leave it unread.
 
     What begins with a slash is a command of the agent's own, and would be none behind a context: it stands alone.
@@ -114,10 +159,10 @@ def _write_prompt(task: Task, sides: Sides) -> None:
     if not prompt.strip():
         raise InputInvalid("the prompt is empty")
     context = (task.told or Briefing(task.place)).text(task.run_id, task.params.get("context"))
-    write_side(sides.prompt, prompt)
-    write_side(sides.told, context)
+    write_side(prompt_file, prompt)
+    write_side(context_file, context)
     is_alone = not context or prompt.startswith("/")
-    write_side(sides.stdin, prompt if is_alone else f"{context}\n\n{BETWEEN}\n\n{prompt}")
+    write_side(stdin, prompt if is_alone else f"{context}\n\n{BETWEEN}\n\n{prompt}")
 
 
 # -- what came of it -------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ BUILT_IN = {
 }
 PLUGIN = "mulligan.worker.actions.plugin:run"
 _OURS = "mulligan."
+# Which children run nothing but our own code.
+BUILT_IN_CHILDREN = "built in"
 
 
 def is_known(task: Task) -> bool:
@@ -45,4 +47,4 @@ def interpreter_of(task: Task, programs: Programs) -> str:
 
 def kept_apart_by(task: Task) -> str:
     """Our own code may serve everybody. What a plugin has imported is nothing to another, or to another workflow."""
-    return "built in" if task.kind in BUILT_IN else f"{task.kind} {task.version}"
+    return BUILT_IN_CHILDREN if task.kind in BUILT_IN else f"{task.kind} {task.version}"

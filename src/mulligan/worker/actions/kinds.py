@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...core.reports import TaskEnded
@@ -11,6 +12,7 @@ from ...ports import Lease
 from ..children import Order
 from ..ended import Ended
 from ..folders import Folders, Logs, Sides
+from ..preparation import Preparation
 from ..programs import Programs
 from . import agent, calls, python, shell
 
@@ -21,6 +23,9 @@ class Spawned(Protocol):
     def order(
         self, lease: Lease, sides: Sides, folders: Folders, programs: Programs, /
     ) -> tuple[tuple[Any, ...], bool]: ...
+
+    def preparation(self, task: Task, sides: Sides, new_path: Callable[[], str], /) -> Preparation:
+        """Of a task that reads more than the loop may."""
 
     def read_end(
         self, lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_out_of_memory: bool, /

@@ -11,8 +11,9 @@ from ...core.tasks import Task
 from ...ports import Lease
 from .. import outputs
 from ..children import Answer, Order
-from ..ended import Ended, NotFound, not_entered, report
+from ..ended import Ended, NotFound, not_entered, refused, report
 from ..environment import folder_of, of_task
+from ..fetching import not_had
 from ..folders import Folders, Sides
 from ..programs import Programs, located
 
@@ -66,6 +67,8 @@ def read_answer(lease: Lease, folders: Folders, sides: Sides, answer: Answer, en
     task = lease.task
     if answer.folder:
         return not_entered(task, folder_of(task), answer.folder)
+    if answer.unreadable:
+        return refused(task, not_had(answer.unreadable))
     return report(task, _outcome(task, folders, sides, answer), answer.output, ended)
 
 

@@ -15,9 +15,12 @@ from ...core.tasks import Task
 from ...language.expressions import as_text
 from ...ports import Lease
 from .. import outputs
-from ..ended import Ended, NotFound, report
+from ..ended import Ended, NotFound, report, with_problem
 from ..environment import folder_of, of_task
+from ..fetching import is_large
 from ..folders import Folders, Logs, Sides, write_side
+from ..loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
+from ..preparation import Preparation
 from ..programs import Programs, located
 from ..timing import is_past_deadline, seconds_left
 
@@ -39,9 +42,22 @@ def order(lease: Lease, sides: Sides, folders: Folders, programs: Programs) -> t
     if "stdin" in task.params:
         # A file, so that nobody has to feed it: a task that does not read blocks no one.
         stdin = sides.stdin
-        write_side(stdin, as_text(task.params["stdin"]))
+        if not is_large(task):
+            write_side(stdin, as_text(task.params["stdin"]))
     left = seconds_left(task)
     return (program, argv, environment, folder, stdin, sides.out, sides.err, left, task.memory), is_direct
+
+
+def preparation(task: Task, sides: Sides, new_path: Callable[[], str]) -> Preparation:
+    """How its input is written where that is large."""
+    path = new_path()
+    call = "mulligan.worker.actions.shell:write_stdin"
+    return Preparation(call, {"path": path, "value": task.params["stdin"]}, {path: sides.stdin})
+
+
+def write_stdin(path: str, value: Any) -> None:
+    """Called in a child."""
+    write_side(path, as_text(value))
 
 
 def _program(task: Task, environment: dict[str, str], folder: str, programs: Programs) -> tuple[str, list[str], bool]:
@@ -60,8 +76,10 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
 
 
 def captured(task: Task, logs: Logs | Sides, sides: Sides) -> Any:
-    """What a command gave; NotUsable and NoOutput as `outputs.captured`."""
-    return outputs.captured(logs.out, sides.output, task.capture)
+    """What a command gave; NotUsable and NoOutput as `outputs.captured`. Where there is much of it: `Large`."""
+    bytes_max = LOOP_BYTES_MAX_VEILED if task.secrets else LOOP_BYTES_MAX
+    large = outputs.large(logs.out, sides.output, task.capture, bytes_max)
+    return large or outputs.captured(logs.out, sides.output, task.capture)
 
 
 def read_end(
@@ -104,15 +122,5 @@ def _with_output(task: Task, given: Callable[[], Any], ended: Ended, seen: Outco
     except outputs.NoOutput as reason:
         return report(task, msgspec.structs.replace(seen, output_warning=str(reason)), None, ended)
     except outputs.NotUsable as problem:
-        return report(task, _with_problem(seen, str(problem)), None, ended)
+        return report(task, with_problem(seen, str(problem)), None, ended)
     return report(task, seen, output, ended)
-
-
-def _with_problem(seen: Outcome, problem: str) -> Outcome:
-    return Outcome(
-        stderr_tail=seen.stderr_tail,
-        reported=seen.reported,
-        report_error=seen.report_error,
-        missing_outputs=seen.missing_outputs,
-        output_error=problem,
-    )
