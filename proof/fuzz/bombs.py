@@ -21,6 +21,7 @@ from mulligan.formats.torc import kdl
 from mulligan.language.loading import load_text
 from mulligan.language.nodes import Refusal, Source
 
+from . import large_values
 from .seeds import PROJECT
 
 CPU_SECONDS_MAX = 60
@@ -122,6 +123,7 @@ BOMBS = [
     Bomb("a-link-back", _includes(a=_calls("b"), b="->a"), "'b.yaml' includes itself: a.yaml → a.yaml"),
     Bomb("files-that-double", _includes(a=_calls("f0"), **_DOUBLING, f15=f"{_STEP}}}]"), "more than 10,000 workflows"),
     Bomb("files-without-end", _includes(a=_calls("f0"), **_CHAIN), "16 deep"),
+    *(Bomb(name, light, "") for name, light in large_values.WAYS.items()),
 ]
 
 

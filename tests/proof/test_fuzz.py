@@ -13,6 +13,7 @@ from mulligan.core.tasks import Task
 from mulligan.worker.folders import Folders
 from proof.fuzz import paths
 from proof.fuzz.bombs import BOMBS, Bomb, judged
+from proof.fuzz.large_values import CPU_SECONDS_MAX, SECONDS_MAX, Heartbeat, LoopHeld, driven
 from proof.fuzz.mutation import mutated
 from proof.fuzz.sentences import Wrong
 from proof.fuzz.shrinking import shrunk
@@ -135,3 +136,29 @@ def test_a_process_that_dies_of_an_input_has_found_it(tmp_path: Path) -> None:
     current.note(b"the last")
 
     assert noted(tmp_path / "current") == b"the last"
+
+
+def test_a_loop_that_turns_too_seldom_is_found() -> None:
+    heartbeat = Heartbeat()
+    heartbeat.tick()
+    heartbeat.judge()
+
+    heartbeat.seconds = SECONDS_MAX + 1
+
+    with pytest.raises(LoopHeld):
+        heartbeat.judge()
+
+
+def test_a_loop_that_computes_too_long_is_found() -> None:
+    heartbeat = Heartbeat()
+
+    heartbeat.cpu_seconds = CPU_SECONDS_MAX + 0.1
+
+    with pytest.raises(LoopHeld):
+        heartbeat.judge()
+
+
+def test_a_run_is_driven_and_its_loop_is_watched() -> None:
+    assert driven({"step": "one", "shell": "true"})() == "completed"
+    with pytest.raises(AssertionError, match="the run has failed"):
+        driven({"step": "one", "shell": "false"})()
