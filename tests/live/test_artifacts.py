@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mulligan.core import events as e
-from mulligan.core.artifacts import Artifact, content, is_artifact, referred
-from mulligan.errors import InputInvalid, StoreUnavailable
+from mulligan.core.artifacts import Artifact, Format, content, is_artifact, referred
+from mulligan.errors import InputInvalid, StoreRefused, StoreUnavailable
 from mulligan.ports import Artifacts
 from mulligan.service.driver import Capacity
 
@@ -428,3 +428,71 @@ def test_what_a_person_is_asked_is_told_in_full(live_file: Live):
 
     [wait] = ran.steps["ask"]["waiting_for"]
     assert wait["text"].startswith("an approval: 1\n2\n3\n")
+
+
+EACH = """
+        name: each
+        order: sequential
+        steps:
+          - step: each
+            map: {over: "${[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}", as: n, on_item_failure: collect}
+            do: [{shell: 'head -c 9000 /dev/zero | tr "\\\\0" x; test ${n} != 3'}]
+          - step: use
+            python: |
+              def main(results, whole):
+                  return [len(results), results[3], len(whole["results"][9]), whole["failed"]]
+            args: {results: "${steps.each.output.results}", whole: "${steps.each.output}"}
+            when: steps.each.output.total == 10 && size(steps.each.output.results[1]) == 9000
+        outputs: {all: "${steps.each.output}", first: "${size(steps.each.output.results[0])}"}
+"""
+
+
+def test_the_collected_results_of_a_map_are_no_part_of_the_log_where_they_are_large(live: Live):
+    ran = live.run(EACH)
+
+    output = ran.steps["each"]["output"]
+    assert ran.status == "completed"
+    assert (output["total"], output["succeeded"], output["failed"]) == (10, 9, 1)
+    assert [len(text or "") for text in fetched(live, output["results"])] == [9000] * 3 + [0] + [9000] * 6
+    assert [failure["index"] for failure in output["failures"]] == [3]
+    assert ran.steps["use"]["output"] == [10, None, 9000, 1]
+    assert fetched(live, ran.shown["outputs"]["all"]["results"]) == fetched(live, output["results"])
+    assert ran.shown["outputs"]["first"] == 9000
+    assert names(live) == [f"{ran.run_id}/each/1/1/results.json"]
+    assert largest_entry(live, ran.run_id) < 12_000
+
+
+def test_results_that_are_references_themselves_stay_in_the_log(live_file: Live):
+    ran = live_file.run(f"""
+        name: each
+        steps:
+          - step: each
+            map: {{over: "${{[1, 2]}}"}}
+            do: [{{shell: {NUMBERS}}}]
+    """)
+
+    results = ran.steps["each"]["output"]["results"]
+    assert [len(fetched(live_file, one).split()) for one in results] == [20000, 20000]
+
+
+def test_results_that_there_is_no_room_for_beside_the_log_stay_in_it(live_file: Live):
+    live_file.service.store.artifacts = Full(live_file.service.store.artifacts)  # type: ignore[assignment]
+
+    ran = live_file.run(EACH)
+
+    assert ran.status == "completed"
+    assert len(ran.steps["each"]["output"]["results"]) == 10
+    assert ran.steps["use"]["output"] == [10, None, 9000, 1]
+
+
+class Full:
+    """Artifacts for which there is no room."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+
+    def keep(self, name: str, data: bytes, format: Format) -> Artifact:
+        raise StoreRefused("no space left on device")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._artifacts, name)

@@ -27,7 +27,7 @@ KEY_AS_JSON = b'"$artifact"'
 ENDINGS: dict[Format, str] = {"json": ".json", "text": ".txt"}
 # No store has numbered more runs.
 _RUN_DIGITS_MAX = 19
-# Folders and a file, as `worker.folders.file_name` writes them. None begins with a dot: no name leads elsewhere.
+# Folders and a file, as `keys.file_name` writes them. None begins with a dot: no name leads elsewhere.
 # A text, compiled when somebody first asks: most runs never do.
 _NAME = r"[\w%@\[\]-][\w%.@\[\]-]*(?:/[\w%@\[\]-][\w%.@\[\]-]*)+"
 

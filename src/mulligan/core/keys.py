@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
+# A name in a folder has at most 255 bytes, and ours have endings.
+_NAME_CHARS_MAX = 160
+_PLAIN = re.compile(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
+
 
 def step_name(key: str) -> str:
     """The step that a place belongs to."""
@@ -21,3 +28,22 @@ def undo_key(step: str, visit: int) -> str:
 def is_part(key: str, whole: str) -> bool:
     """Whether a place is `whole`, or something below it: an item, a command, what one of those tries."""
     return key == whole or key.startswith((f"{whole}[", f"{whole}."))
+
+
+def file_name(place: str) -> str:
+    """A name for the place in any file system: itself where it can be, else with what cannot be in it spelled out."""
+    if len(place) <= _NAME_CHARS_MAX and _PLAIN.fullmatch(place):
+        return place
+    spelled = "".join(_spelled(char) for char in place)
+    if spelled.startswith("."):
+        spelled = "%2E" + spelled[1:]
+    if len(spelled) <= _NAME_CHARS_MAX:
+        return spelled
+    digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{spelled[: _NAME_CHARS_MAX - 17]}%{digest}"
+
+
+def _spelled(char: str) -> str:
+    if _PLAIN.fullmatch(char) or char == ".":
+        return char
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))

@@ -238,7 +238,13 @@ def judge(now: Now, place: Place) -> Facts:
     elif len(failed) > _tolerated(policy, total):
         yield e.AttemptFailed(place.key, place.attempt, _items_failed(now, place, failed, total))
     else:
-        yield e.AttemptSucceeded(place.key, place.attempt, output_of(begun, items.values))
+        yield _succeeded(now, place, output_of(begun, items.values))
+
+
+def _succeeded(now: Now, place: Place, output: dict[str, Any]) -> e.Fact:
+    """The attempt has given its output. Its lists may be large: then they are kept beside the log, each by itself."""
+    kept = {name: now.kept(place, name, output[name]) for name in ("results", "failures")}
+    return e.AttemptSucceeded(place.key, place.attempt, {**output, **kept})
 
 
 def _tolerated(policy: Map, total: int) -> float:

@@ -13,6 +13,7 @@ from .context import FailedSource, failure_context
 from .credentials import hide_in
 from .events import StopCause
 from .failure import Failure, failure
+from .keys import file_name
 from .paths import beginning, folder_of
 from .state import FailureRecord, Place, State
 from .verdict import is_handled
@@ -27,6 +28,9 @@ class Evaluator(Protocol):
     def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool: ...
 
     def render(self, template: Template, names: Mapping[str, Any]) -> Any: ...
+
+    def keep(self, name: str, value: Any) -> Any:
+        """The value as a fact is to hold it: where it is large, a reference to the artifact that it is kept as."""
 
 
 class Now(msgspec.Struct, eq=False):
@@ -69,6 +73,11 @@ class Now(msgspec.Struct, eq=False):
     def fetched(self, value: Any) -> Any:
         """A value of a fact; what is in the artifact, where it is a reference to one."""
         return fetched(self.evaluator, value)
+
+    def kept(self, place: Place, name: str, value: Any) -> Any:
+        """A value that the place gives; where it is large, a reference to where it is kept, under that name."""
+        folder = f"{self.state.run.run_id}/{file_name(place.key)}/{place.visit}/{place.attempt}"
+        return self.evaluator.keep(f"{folder}/{name}.json", value)
 
     def bindings(self, command: Command, place: Place) -> dict[str, Any]:
         """The values that this attempt's action, environment and folder get. Secrets stay references."""

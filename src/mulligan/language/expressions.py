@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mulligan.core.artifacts import Artifact, is_artifact
+from mulligan.core.artifacts import INLINE_BYTES_MAX, Artifact, Format, holds_reference, is_artifact, reference
 from mulligan.core.workflow import Expression, Template
-from mulligan.errors import ExpressionFailed, MulliganError
+from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
 from mulligan.language import cel
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.cel_names import Path, UnknownFunction, analyse, is_surely_valid, reads
@@ -243,13 +243,18 @@ class Cel:
     """The evaluator that the core is handed. `env` are the environment variables that expressions may read.
 
     `fetch` gives what is in an artifact: for what is evaluated. Rendered, a plain path to one stays a reference.
+    `keep` makes one of what is large; without it everything stays where it is.
     """
 
     def __init__(
-        self, env: Mapping[str, str] = MappingProxyType({}), fetch: Callable[[Artifact], bytes] | None = None
+        self,
+        env: Mapping[str, str] = MappingProxyType({}),
+        fetch: Callable[[Artifact], bytes] | None = None,
+        keep: Callable[[str, bytes, Format], Artifact] | None = None,
     ) -> None:
         self._env = dict(env)
         self._contents = None if fetch is None else Contents(fetch)
+        self._keep = keep
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any]) -> Any:
         return evaluate_whole(expression, {**names, "env": self._env}, self._contents)
@@ -259,6 +264,18 @@ class Cel:
 
     def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
         return condition(expression, {**names, "env": self._env}, self._contents)
+
+    def keep(self, name: str, value: Any) -> Any:
+        if self._keep is None or not value:
+            return value
+        data = msgspec.json.encode(value)
+        # What is in an artifact is not looked into: references stay where they are found.
+        if len(data) <= INLINE_BYTES_MAX or holds_reference(value):
+            return value
+        try:
+            return reference(self._keep(name, data, "json"))
+        except StoreRefused:
+            return value  # the log may have room for it, and else says itself what is wrong
 
 
 def _failed(expression: Expression, reason: str) -> ExpressionFailed:

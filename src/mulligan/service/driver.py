@@ -127,7 +127,7 @@ class Driver:
             self.engine = Engine(
                 self.store,
                 self.clock,
-                Cel(os.environ, self.store.artifacts.fetch),
+                Cel(os.environ, self.store.artifacts.fetch, self.store.artifacts.keep),
                 self.name,
                 self.hands,
                 root_run_id=root_run_id,

@@ -50,6 +50,9 @@ class Answers:
             raise answer
         return answer
 
+    def keep(self, name: str, value: Any) -> Any:
+        return value
+
     def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
         return bool(self.evaluate(expression, names))
 

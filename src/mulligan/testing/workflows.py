@@ -73,6 +73,9 @@ class Dice:
             raise ExpressionFailed(f"no such key in '{expression.source}'")
         return _ANSWERS[expression.source.partition(".")[0]](number // 1000)
 
+    def keep(self, name: str, value: Any) -> Any:
+        return value
+
     def condition(self, expression: Expression, names: Mapping[str, Any]) -> bool:
         answer = self.evaluate(expression, names)
         if not isinstance(answer, bool):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import re
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-# A name in a folder has at most 255 bytes, and ours have endings.
-_NAME_CHARS_MAX = 160
-_PLAIN = re.compile(r"[A-Za-z0-9_@\[\]-][A-Za-z0-9_.@\[\]-]*", re.ASCII)
+from ..core.keys import file_name
 
 
 class Logs(NamedTuple):
@@ -106,25 +102,6 @@ def make_private(folder: str) -> None:
     except FileExistsError:
         if not os.path.isdir(folder):
             raise  # else another process was faster
-
-
-def file_name(place: str) -> str:
-    """A name for the place in any file system: itself where it can be, else with what cannot be in it spelled out."""
-    if len(place) <= _NAME_CHARS_MAX and _PLAIN.fullmatch(place):
-        return place
-    spelled = "".join(_spelled(char) for char in place)
-    if spelled.startswith("."):
-        spelled = "%2E" + spelled[1:]
-    if len(spelled) <= _NAME_CHARS_MAX:
-        return spelled
-    digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{spelled[: _NAME_CHARS_MAX - 17]}%{digest}"
-
-
-def _spelled(char: str) -> str:
-    if _PLAIN.fullmatch(char) or char == ".":
-        return char
-    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
 def write_side(path: str, text: str) -> None:

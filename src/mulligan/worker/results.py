@@ -8,11 +8,11 @@ import msgspec
 
 from ..core.artifacts import ENDINGS, INLINE_BYTES_MAX, KEY, Artifact, Format, holds_reference, reference
 from ..core.classify import Outcome
+from ..core.keys import file_name
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
 from ..errors import StoreRefused
 from ..ports import Artifacts
-from .folders import file_name
 
 # As JSON nothing is more than seven times as large as packed, no character more than six bytes.
 _SURELY_INLINE_BYTES = INLINE_BYTES_MAX // 7
