@@ -2,6 +2,7 @@
 
     python bench/large.py                     # every way that a large value takes, with 60 MB
     python bench/large.py args-2 stdin --mb 20
+    python bench/large.py args-2 --signal     # how long SIGTERM is not heard, sent when the step that reads it starts
 
 Each way is one run in a process of its own, in a fresh folder. "Loop" is the longest time between two waits of the
 driver's loop: for so long nothing else is heard, neither a signal nor the end of another step.
@@ -15,10 +16,13 @@ import os
 import resource
 import selectors
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,30 +108,77 @@ def _workflow(way: str) -> dict[str, Any]:
     return {"name": "large", **WAYS[way], "steps": [*steps, last]}
 
 
-def measured(way: str, megabytes: float) -> dict[str, Any]:
+@contextmanager
+def _written(way: str, megabytes: float) -> Iterator[str]:
+    """A folder on a real disk with the workflow in it."""
     folder = tempfile.mkdtemp(prefix="bench-large-", dir=os.environ.get("BENCH_FOLDER", "/var/tmp"))
     try:
         text = json.dumps(_workflow(way)).replace("BYTES", str(int(megabytes * 1_000_000)))
         Path(folder, "w.yaml").write_text(text)
-        environment = {**os.environ, "BENCH_TOKEN": "a secret of the bench"}
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "BENCH_TOKEN": "a secret of the bench"}
+
+
+def measured(way: str, megabytes: float) -> dict[str, Any]:
+    with _written(way, megabytes) as folder:
         command = [sys.executable, __file__, "--run", folder]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
         if done.returncode:
             return {"status": done.stderr.strip().rpartition("\n")[2], "seconds": 0.0, "loop": 0.0, "peak": 0.0}
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_started(database: Path) -> bool:
+    """Whether the step that reads the large value has begun, as the log says."""
+    if not database.exists():
+        return False
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db, suppress(sqlite3.Error):
+        query = "SELECT count(*) FROM events WHERE CAST(entry AS TEXT) LIKE '%attempt.started%\"use\"%'"
+        return bool(db.execute(query).fetchone()[0])
+    return False
+
+
+def signalled(way: str, megabytes: float) -> float:
+    """The seconds from SIGTERM until the driver says that it was interrupted."""
+    with _written(way, megabytes) as folder:
+        command = [sys.executable, "-m", "mulligan", "run", "w.yaml"]
+        driver = subprocess.Popen(
+            command, cwd=folder, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        assert driver.stderr is not None
+        while not _has_started(Path(folder, ".mulligan/mulligan.db")):
+            if driver.poll() is not None:
+                raise RuntimeError(driver.stderr.read().decode())
+            time.sleep(0.01)
+        sent = time.perf_counter()
+        driver.terminate()
+        while b"interrupted" not in driver.stderr.readline():
+            pass
+        heard = time.perf_counter() - sent
+        driver.communicate()
+        return heard
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", metavar="WAY", help=", ".join(WAYS))
     parser.add_argument("--mb", type=float, default=60.0)
+    parser.add_argument("--signal", action="store_true", help="how long SIGTERM is not heard, and nothing else")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     said = parser.parse_args()
     if said.run:
         run(said.run)
+        return
+    if said.signal:
+        print(f"| {said.mb:g} MB | SIGTERM heard after ms |\n|---|---:|")
+        for way in said.ways or ["args-1", "args-2", "args-12", "stdin"]:
+            print(f"| {way} | {signalled(way, said.mb) * 1000:.0f} |", flush=True)
         return
     print(f"| {said.mb:g} MB | run s | loop ms | driver's peak MB |\n|---|---:|---:|---:|")
     for way in said.ways or WAYS:
