@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from mulligan.ports import Lease
 from mulligan.store.artifact_files import ArtifactFiles
 from mulligan.store.artifact_memory import ArtifactMemory
 from mulligan.testing.clock import JumpingClock
-from mulligan.worker import processes
 from mulligan.worker.loop_bounds import LOOP_BYTES_MAX, LOOP_BYTES_MAX_VEILED
 from mulligan.worker.outgoing import Outgoing
 
@@ -88,6 +87,20 @@ def stopped(pid: int) -> Iterator[None]:
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+def until(found: Callable[[], list[int]]) -> list[int]:
+    """What is found once there is any; the loop does not turn meanwhile."""
+    while not (pids := found()):
+        os.sched_yield()
+    return pids
+
+
+def environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def worker_files(work: Work) -> list[str]:
@@ -433,15 +446,29 @@ def test_no_secret_is_in_a_large_output_nor_left_in_a_file(
 def test_a_child_that_is_killed_while_it_keeps_an_output_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:
     lease = keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x")
     keeping.start(lease)
-    killed = keeping.wait_for(lambda: [child.key for child in keeping.hands._children._children.values() if child.job])
-    (pid,) = processes.marked(b"MULLIGAN_CHILD", str(-killed[0]).encode())
+    keeping.wait_for(lambda: keeping.hands._children.jobs())
+    pids = until(lambda: [pid for pid in keeping.leftovers() if b"MULLIGAN_CHILD=" in environment_of(pid)])
 
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pids[0], signal.SIGKILL)
     held = list(keeping.hands.running)
     (report,) = keeping.reports()
 
     assert held == [lease]
     assert isinstance(report, TaskEnded) and content_of(report, files) == b"x" * LARGE
+
+
+def test_many_large_outputs_are_kept_a_few_at_a_time(keeping: Work, files: ArtifactFiles) -> None:
+    leases = [keeping.shell(f"head -c {LARGE} /dev/zero | tr '\\0' x") for _ in range(5)]
+    keeping.start(*leases)
+
+    reports, at_work = [], set()
+    while len(reports) < len(leases):
+        reports += [report for _, report in keeping.hands.collect(1.0)]
+        at_work.add(len(keeping.hands._children.jobs()))
+
+    assert max(at_work) <= 2  # as many as it has processors
+    assert all(isinstance(report, TaskEnded) and is_artifact(report.output) for report in reports)
+    assert worker_files(keeping) == []
 
 
 def test_a_supervisor_that_is_killed_while_an_output_is_kept_costs_nothing(keeping: Work, files: ArtifactFiles) -> None:

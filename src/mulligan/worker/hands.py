@@ -126,7 +126,7 @@ class LocalHands:
         self._next_due = math.inf
         self._watched: int | None = None
         self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
-        self._jobs = Jobs(self._children, self._folder)
+        self._jobs = Jobs(self._children, self._folder, at_once_max=max(1, int(cpus)))
         self._large = LargeValues(self._jobs, self._passage, self._desk, self._on_prepared, self._tell)
         self._supervisor = self._launch()
         self._is_dropped = True
@@ -290,6 +290,7 @@ class LocalHands:
         self._wanting.clear()
         self._unkept.clear()
         self._large.forget_all()
+        self._jobs.forget_all()
         self._done.clear()
         self._children.retire_all()
         self._next_due = math.inf

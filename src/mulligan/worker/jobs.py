@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +17,16 @@ ATTEMPTS_MAX = 3
 
 
 class Jobs:
-    """Hands jobs to children of our own interpreter. `then` is told what came of one, or None where nothing did."""
+    """Hands jobs to children of our own interpreter. `then` is told what came of one, or None where nothing did.
 
-    def __init__(self, children: Pool, folder: str) -> None:
+    At most `at_once_max` of them at once, since each may need several times the memory of its value; others wait.
+    """
+
+    def __init__(self, children: Pool, folder: str, at_once_max: int) -> None:
         self._children = children
         self._folder = folder
+        self._at_once_max = at_once_max
+        self._waiting: deque[Job] = deque()
         self._paths = 0
 
     def new_path(self) -> str:
@@ -43,7 +49,19 @@ class Jobs:
         self.begin(Job(Order(args=args, cwd="/", call=call, files=files), then))
 
     def begin(self, job: Job) -> None:
-        """Also once more, where its child has died."""
+        """Have it done as soon as there is a child for it; also once more, where its child has died."""
+        self._waiting.append(job)
+        self._hand_out()
+
+    def forget_all(self) -> None:
+        """Nobody waits any more for those that have not begun."""
+        self._waiting.clear()
+
+    def _hand_out(self) -> None:
+        while self._waiting and len(self._children.jobs()) < self._at_once_max:
+            self._hand_over(self._waiting.popleft())
+
+    def _hand_over(self, job: Job) -> None:
         while job.attempts < ATTEMPTS_MAX:
             job.attempts += 1
             child = self._children.take(BUILT_IN_CHILDREN, sys.executable, self._folder)
@@ -60,6 +78,7 @@ class Jobs:
         is_well = not (answer.worn or answer.forked or answer.exception)
         child.is_leaving = child.is_leaving or not is_well
         child.end_job().then(answer)
+        self._hand_out()
         return is_well
 
     def lost(self, child: Child) -> None:
