@@ -93,6 +93,16 @@ def test_a_process_whose_home_is_removed_or_replaced_stops_what_it_runs(file_sta
     file_stage.expect_nothing_left()
 
 
+def test_on_postgres_too_a_process_whose_home_is_moved_stops_what_it_runs(server_stage: Stage) -> None:
+    process = begun(server_stage)
+
+    moved(server_stage)
+    code, _, said = answered(process)
+
+    assert (code, "error[home.moved]" in said) == (1, True), said
+    server_stage.expect_nothing_left()
+
+
 def test_a_run_whose_dead_worker_has_lost_its_lock_file_is_taken_up_after_a_lease(file_stage: Stage) -> None:
     file_stage.environment["MULLIGAN_LEASE"] = "1s"
     process = begun(file_stage)

@@ -120,6 +120,7 @@ class Driver:
         """All of it, or nothing of ours is left."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
         self.lock = lock.hold(self.home.locks, self.name)
+        self._home_stat = os.stat(self.home.folder)
         try:
             self.hands = self._hands(self.lock.fd)
             self.store.register(self._record(self.lock.path))
@@ -367,7 +368,7 @@ class Driver:
         Asked in every round, so that nothing of ours runs any more when somebody goes on with them; and before anything
         is written, since a task that has lost its files fails for no reason of its own.
         """
-        if self.lock is None or (self.lock.is_in_place and self.store.is_in_place):
+        if self.lock is None or self._is_home_in_place(self.lock):
             return
         if self.hands is not None:
             self.hands.drop_all()
@@ -385,6 +386,15 @@ class Driver:
             hint=f"to go on there: mulligan resume --home '{found}'",
             moved_to=str(found),
         )
+
+    def _is_home_in_place(self, held: lock.Lock) -> bool:
+        """Where heartbeats count, whoever buries us removes our lock: that it is gone says nothing of the home."""
+        if not self.store.is_shared:
+            return held.is_in_place and self.store.is_in_place
+        try:
+            return held.is_in_place or os.path.samestat(os.stat(self.home.folder), self._home_stat)
+        except OSError:
+            return False
 
     def _outlast(self, error: MulliganError) -> None:
         """The store is away: what runs goes on, nothing is lost, and we ask again until it answers."""
