@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
-from mulligan.worker.processes import look_at, send, snapshot
+from mulligan.worker.processes import Process, look_at, send, snapshot
 from proof.chaos.proxy import Proxy
 from proof.stage import Stage
 
@@ -54,9 +54,14 @@ class Worker:
         return self.process.poll() is not None
 
     @property
-    def supervisors(self) -> list[int]:
+    def supervisors(self) -> list[Process]:
         """A worker's only children; more than one while it starts anew."""
-        return [process.pid for process in snapshot().values() if process.parent == self.pid]
+        return [process for process in snapshot().values() if process.parent == self.pid]
+
+    @property
+    def alone(self) -> list[Process]:
+        """Its own process, if it runs."""
+        return [process for process in (look_at(self.pid),) if process is not None]
 
     def sample(self) -> None:
         process = look_at(self.pid)
@@ -74,7 +79,7 @@ class Worker:
 
     def kill_with_supervisor(self) -> None:
         """Both at once: nobody is left to end what they ran."""
-        send([self.pid], signal.SIGSTOP)
+        send(self.alone, signal.SIGSTOP)
         send(self.supervisors, signal.SIGKILL)
         self.kill()
 
@@ -83,19 +88,19 @@ class Worker:
 
     def stop(self) -> Callable[[], None]:
         """Until what is returned is called."""
-        return stopped([self.pid])
+        return stopped(self.alone)
 
     def stop_with_supervisor(self) -> Callable[[], None]:
-        return stopped([self.pid, *self.supervisors])
+        return stopped([*self.alone, *self.supervisors])
 
     def stop_supervisor(self) -> Callable[[], None]:
         return stopped(self.supervisors)
 
 
-def stopped(pids: list[int]) -> Callable[[], None]:
+def stopped(processes: list[Process]) -> Callable[[], None]:
     """Until what is returned is called."""
-    send(pids, signal.SIGSTOP)
-    return lambda: send(pids, signal.SIGCONT)
+    send(processes, signal.SIGSTOP)
+    return lambda: send(processes, signal.SIGCONT)
 
 
 class Fleet:

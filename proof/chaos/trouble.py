@@ -13,7 +13,7 @@ from itertools import count, cycle
 import msgspec
 
 from mulligan.testing.postgres import PostgresServer
-from mulligan.worker.processes import descendants, snapshot
+from mulligan.worker.processes import Process, descendants, snapshot
 from proof.chaos.fleet import Fleet, Worker, stopped
 
 # Something to do; what it returns is done after a while to end it.
@@ -250,7 +250,7 @@ class Trouble:
         self._end_later(seconds, worker.proxy.heal)
 
 
-def family_of(pid: int) -> list[int]:
+def family_of(pid: int) -> list[Process]:
     """A process and all that come from it."""
     return descendants(snapshot(), [pid])
 

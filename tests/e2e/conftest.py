@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from mulligan.worker.processes import environment_of, send, snapshot
+from mulligan.worker.processes import Process, environment_of, send, snapshot
 from proof.stage import Stage
 
 
@@ -21,10 +21,14 @@ def _nothing_runs_on(tmp_path: Path) -> Iterator[None]:
         send(found, signal.SIGKILL)
 
 
-def _started_below(folder: Path) -> list[int]:
+def _started_below(folder: Path) -> list[Process]:
     """The processes of all stages in the folder. Those that are stopped, too."""
-    stages = {pid: environment_of(pid).get(b"STAGE", b"") for pid in snapshot()}
-    return [pid for pid, stage in stages.items() if stage == bytes(folder) or stage.startswith(bytes(folder) + b"/")]
+    return [process for process in snapshot().values() if _is_below(environment_of(process.pid), bytes(folder))]
+
+
+def _is_below(environment: dict[bytes, bytes], folder: bytes) -> bool:
+    stage = environment.get(b"STAGE", b"")
+    return stage == folder or stage.startswith(folder + b"/")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

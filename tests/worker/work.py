@@ -91,7 +91,7 @@ class Work:
         return found
 
     def leftovers(self) -> list[int]:
-        return processes.marked(b"MULLIGAN_WORKER", self.name.encode())
+        return [process.pid for process in processes.marked(b"MULLIGAN_WORKER", self.name.encode())]
 
     def renew_until(self, fact: Callable[[], Any]) -> None:
         """The lease is renewed until the fact is true, and then no more."""

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -227,11 +228,10 @@ def _now() -> datetime:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The command and whatever it started, at once."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    """The command and whatever it started, at once. When it was waited for, its id may be another's."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _output(out: bytes, capture: str, files: Path) -> tuple[Any, str]:

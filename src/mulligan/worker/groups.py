@@ -208,7 +208,7 @@ def _there(ground: Ground) -> list[int]:
 
 
 def _are_of(worker: int, pids: list[int]) -> bool:
-    return set(pids) <= set(processes.descendants(processes.snapshot(), [worker]))
+    return set(pids) <= {process.pid for process in processes.descendants(processes.snapshot(), [worker])}
 
 
 def _step_aside(ground: Ground) -> None:

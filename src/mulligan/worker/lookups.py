@@ -125,7 +125,6 @@ class _Lookup:
     def __init__(self, folder: str, command: str, environment: Mapping[str, str], bytes_max: int, now: float) -> None:
         self._bytes_max = bytes_max
         self._printed = b""
-        self._status: int | None = None
         self.due = now + LOOKUP_SECONDS_MAX
         self.out, theirs = os.pipe()
         os.set_blocking(self.out, False)
@@ -169,22 +168,24 @@ class _Lookup:
     def kill(self) -> None:
         """Nothing is left of it, nor of what it started in its session."""
         try:
+            # Until it is waited for, nobody else is given its id, nor that of its group.
+            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             os.killpg(self._pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # it has ended
-        self._ended(0)
+            os.waitpid(self._pid, 0)
+        except (ChildProcessError, ProcessLookupError, PermissionError):
+            pass  # somebody else in this process waits for any child, so that the id may be another's
         os.close(self.out)
         os.close(self.end)
 
-    def _ended(self, how: int = os.WNOHANG) -> int | None:
-        """How it ended, once: its exit code, or less than nought for a signal; None while it runs."""
-        if self._status is None:
-            try:
-                pid, status = os.waitpid(self._pid, how)
-            except ChildProcessError:
-                pid, status = self._pid, 0  # somebody else in this process waits for any child
-            self._status = os.waitstatus_to_exitcode(status) if pid else None
-        return self._status
+    def _ended(self) -> int | None:
+        """How it ended: its exit code, or less than nought for a signal; None while it runs."""
+        try:
+            ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return 0  # somebody else in this process waits for any child
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def _quiet(out: int) -> dict[str, Any]:

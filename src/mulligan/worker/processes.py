@@ -1,12 +1,17 @@
 """Processes as /proc shows them: who descends from whom, what they hold, and how they are ended.
 
+The kernel gives the id of a process that is gone to another one. So a process is remembered by its id and its start
+time, and is signalled only while both still belong together.
+
 Loaded by the supervisor too, which must stay small: nothing is imported that it does not need.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import time
+from _collections_abc import Callable, Iterable
 
 SIGKILL = 9
 # How long one waits for a process that is just becoming another program to be that program.
@@ -17,13 +22,20 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Process:
     """One line of /proc/PID/stat: a process that is not a zombie."""
 
-    __slots__ = ("parent", "pid", "resident_bytes", "session")
+    __slots__ = ("parent", "pid", "resident_bytes", "session", "start_ticks")
 
-    def __init__(self, pid: int, parent: int, session: int, resident_bytes: int) -> None:
+    def __init__(self, pid: int, parent: int, session: int, resident_bytes: int, start_ticks: int) -> None:
         self.pid = pid
         self.parent = parent
         self.session = session
         self.resident_bytes = resident_bytes
+        # Since the machine started. Ids are not given out again within one tick, which is 10 ms.
+        self.start_ticks = start_ticks
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What no other process has, before or after it."""
+        return self.pid, self.start_ticks
 
 
 def snapshot() -> dict[int, Process]:
@@ -40,7 +52,13 @@ def look_at(pid: int) -> Process | None:
     fields = _stat(pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[1]), int(fields[3]), int(fields[21]) * PAGE_BYTES)
+    return Process(pid, int(fields[1]), int(fields[3]), int(fields[21]) * PAGE_BYTES, int(fields[19]))
+
+
+def is_still_running(process: Process) -> bool:
+    """Whether this very process is there, and not another one that was given its id."""
+    found = look_at(process.pid)
+    return found is not None and found.start_ticks == process.start_ticks
 
 
 def is_running(pid: int) -> bool:
@@ -54,7 +72,7 @@ def is_running(pid: int) -> bool:
     return look_at(pid) is not None or not os.path.exists("/proc/self/stat")
 
 
-def descendants(processes: dict[int, Process], roots: list[int]) -> list[int]:
+def descendants(processes: dict[int, Process], roots: list[int]) -> list[Process]:
     """The live ones among `roots`, and all that come from them, parents first.
 
     They are signalled in this order: a shell that sees its command die first would go on with the next one.
@@ -65,7 +83,7 @@ def descendants(processes: dict[int, Process], roots: list[int]) -> list[int]:
     found = list(roots)
     for pid in found:
         found += children.get(pid, ())
-    return [pid for pid in found if pid in processes]
+    return [processes[pid] for pid in found if pid in processes]
 
 
 def children_of_this_process() -> set[int] | None:
@@ -127,13 +145,44 @@ def shared_fairly_bytes(pids: list[int]) -> int:
     return total
 
 
-def send(pids: list[int], signal: int) -> None:
-    """Signal each; one that has gone is none."""
-    for pid in pids:
+def send(processes: Iterable[Process], signal: int) -> None:
+    """Signal each. One that has gone is passed over, also where another process has its id now."""
+    for process in processes:
         try:
-            os.kill(pid, signal)
+            _send(process, signal)
         except (ProcessLookupError, PermissionError):
             continue
+
+
+def _send(process: Process, signal: int) -> None:
+    handle = _handle(process.pid)
+    try:
+        if not is_still_running(process):
+            return
+        if handle is None:
+            os.kill(process.pid, signal)
+        else:
+            # The handle was there before the look: what was looked at is what is signalled, even if it ends just now.
+            _signal.pidfd_send_signal(handle, signal)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    """A descriptor of the process that has this id now; None where none can be had.
+
+    Without one (no such call, no descriptor left) the id may pass to another process between the look and the signal,
+    a moment in which the kernel would have to give out all its other ids.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return None
 
 
 def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> bool:
@@ -141,23 +190,34 @@ def kill_marked(name: bytes, value: bytes, patience_seconds: float = 5.0) -> boo
 
     They are nobody's children here, so nothing tells of their death: it is looked for. False if one does not die.
     """
+    return kill_all(lambda: marked(name, value), patience_seconds)
+
+
+def kill_all(find: Callable[[], list[Process]], patience_seconds: float) -> bool:
+    """Kill what `find` finds, until it finds nothing and all that it found are dead. False if one does not die."""
     until = time.monotonic() + patience_seconds
     # One that is dying has no environment any more, and is not dead yet. Who is not there before one looks for the
     # others leaves no child that is not seen.
-    dying: set[int] = set()
-    while found := [*(pid for pid in dying if look_at(pid) is not None), *marked(name, value)]:
+    dying: dict[tuple[int, int], Process] = {}
+    while found := [*filter(is_still_running, dying.values()), *find()]:
         if time.monotonic() > until:
             return False
         send(found, SIGKILL)
-        dying.update(found)
+        dying.update((process.identity, process) for process in found)
         time.sleep(0.002)
     return True
 
 
-def marked(name: bytes, value: bytes) -> list[int]:
+def marked(name: bytes, value: bytes) -> list[Process]:
+    """All processes but this one that were started with `name=value` in their environment, and what comes from them."""
     processes = snapshot()
-    roots = [pid for pid in processes if environment_of(pid).get(name) == value]
-    return [pid for pid in descendants(processes, roots) if pid != os.getpid()]
+    # The environment is read later than the rest: by then the id may be another's, who has other children.
+    roots = [
+        process.pid
+        for process in processes.values()
+        if environment_of(process.pid).get(name) == value and is_still_running(process)
+    ]
+    return [process for process in descendants(processes, roots) if process.pid != os.getpid()]
 
 
 def _stat(pid: int) -> list[bytes] | None:

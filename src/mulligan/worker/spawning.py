@@ -58,7 +58,8 @@ class Running:
         self.why = ""
         self.kill_at: float | None = None
         self.nudge_at = 0.0
-        self.asked: set[int] = set()
+        # The processes that were sent SIGTERM: their ids and start times.
+        self.asked: set[tuple[int, int]] = set()
         # The main process is gone; what it left behind may not be.
         self.is_done = False
         self.is_part = False

@@ -47,7 +47,10 @@ class Supervisor:
         self._environment: dict[str, str] = {}
         self._folder = ""
         self._tasks: dict[int, Running] = {}
+        # The main processes that were not waited for yet: until then nobody else is given their ids.
         self._by_pid: dict[int, Running] = {}
+        # The sessions that they began. One that has members keeps its id when its leader is gone.
+        self._by_session: dict[int, Running] = {}
         self._groups = Groups()
         # What starts when something ends, and what is to start now.
         self._waiting: dict[int, tuple] = {}
@@ -207,7 +210,7 @@ class Supervisor:
             elif self._enter(folder, key):
                 group = self._groups.enter(key) if memory is not None else None
                 pid = spawn(program, argv, {**self._environment, **environment}, stdin, stdin_fd, out, err)
-                self._tasks[key] = self._by_pid[pid] = Running(key, pid, timeout, memory)
+                self._tasks[key] = self._by_pid[pid] = self._by_session[pid] = Running(key, pid, timeout, memory)
         except OSError as error:
             self._tell("refused", key, "", error.errno, error.strerror)
         except ValueError as error:
@@ -243,10 +246,10 @@ class Supervisor:
                 break
             if not pid:
                 break
-            task = self._by_pid.get(pid)
+            task = self._by_pid.pop(pid, None)
             if task is None:
                 self._next_look = 0.0  # it may have been the last one that somebody is waited for
-            elif not task.is_done:
+            else:
                 task.is_done = True
                 cpu = usage.ru_utime + usage.ru_stime
                 if self._has_run_out(task):
@@ -276,13 +279,13 @@ class Supervisor:
                 return
         seen = processes.snapshot()
         for task in tasks:
-            left = [pid for pid in self._tree(task, seen) if task.is_done or pid != task.pid]
+            left = [process for process in self._tree(task, seen) if task.is_done or process.pid != task.pid]
             if left:
                 self._end_leftovers(task, left)
             else:
                 self._finish(task)
 
-    def _end_leftovers(self, task: Running, left: list[int]) -> None:
+    def _end_leftovers(self, task: Running, left: list[processes.Process]) -> None:
         """Those of a stopped task have the rest of its grace; what was left in the background of another has none."""
         now = time.monotonic()
         if task.kill_at is None or task.kill_at <= now or task.is_swept:
@@ -297,7 +300,9 @@ class Supervisor:
             self._tell("swept", task.key)
         if not task.is_done:
             return
-        del self._tasks[task.key], self._by_pid[task.pid]
+        del self._tasks[task.key]
+        if self._by_session.get(task.pid) is task:
+            del self._by_session[task.pid]
         if task.group is not None:
             self._groups.close(task.group)
         makes_room = task.key > 0 and not task.is_part
@@ -327,33 +332,35 @@ class Supervisor:
         if not task.is_done and grace > 0:
             self._ask(task, self._tree(task, processes.snapshot()))
 
-    def _ask(self, task: Running, tree: list[int]) -> None:
+    def _ask(self, task: Running, tree: list[processes.Process]) -> None:
         """SIGTERM, once to each. Who was just changing parents may be seen only at the next look."""
-        new = [pid for pid in tree if pid not in task.asked]
-        task.asked.update(new)
+        new = [process for process in tree if process.identity not in task.asked]
+        task.asked.update(process.identity for process in new)
         processes.send(new, SIGTERM)
         processes.send(new, SIGCONT)  # one that is stopped could not hear it
 
     # -- whose is what
 
-    def _tree(self, task: Running, seen: dict[int, processes.Process]) -> list[int]:
+    def _tree(self, task: Running, seen: dict[int, processes.Process]) -> list[processes.Process]:
         """The live processes of a task: those below its main process, and those that fell to us and are its own."""
-        roots = [task.pid]
+        # When the main process was waited for, its id may be another's.
+        roots = [] if task.is_done else [task.pid]
         for process in seen.values():
             # A parent that is not there went while we looked: whom it leaves will be ours in a moment.
             is_orphan = process.parent == self._pid or process.parent not in seen
-            if is_orphan and process.pid not in self._by_pid and self._is_of(process, task):
+            if is_orphan and process.pid not in self._by_pid and self._is_of(process, task, seen):
                 roots.append(process.pid)
         return processes.descendants(seen, roots)
 
-    def _is_of(self, process: processes.Process, task: Running) -> bool:
+    def _is_of(self, process: processes.Process, task: Running, seen: dict[int, processes.Process]) -> bool:
         """By its session, else by what is in its environment. Who fell to us without either is of whoever is alone."""
-        leader = self._by_pid.get(process.session)
-        if leader is not None:
-            return leader is task
+        owner = self._by_session.get(process.session)
+        # A leader that is there after the task's own was waited for leads another session: the id was free again.
+        if owner is not None and not (owner.is_done and process.session in seen):
+            return owner is task
         key = self._key_in(processes.environment_of(process.pid))
         if key in self._tasks:
-            return key == task.key
+            return key == task.key and processes.is_still_running(process)
         return process.parent == self._pid and len(self._tasks) == 1
 
     def _key_in(self, environment: dict[bytes, bytes]) -> int | None:
@@ -413,7 +420,8 @@ class Supervisor:
                 processes.send(self._tree(task, processes.snapshot()), SIGKILL)
                 task.kill_at = now + LINGER_SECONDS
             elif task.key < 0 and task.nudge_at <= now and not task.is_done:
-                processes.send([task.pid], SIGCONT)
+                if (main := processes.look_at(task.pid)) is not None:
+                    processes.send([main], SIGCONT)
                 task.nudge_at = now + NUDGE_SECONDS
         elif task.due is not None and task.due <= now:
             self._stop(task, self._grace_seconds, "timeout")
@@ -429,12 +437,12 @@ class Supervisor:
 
     def _is_too_large(self, task: Running, seen: dict[int, processes.Process]) -> bool:
         tree, limit = self._tree(task, seen), task.memory or 0
-        held = sum(seen[pid].resident_bytes for pid in tree)
+        held = sum(process.resident_bytes for process in tree)
         if held <= min(limit, task.weighed * GROWTH):
             return False
         task.weighed = max(task.weighed, held)
         # The sum counts a shared page for each that shares it: nobody is killed for that.
-        used = processes.shared_fairly_bytes(tree)
+        used = processes.shared_fairly_bytes([process.pid for process in tree])
         task.peak = max(task.peak, used)
         return used > limit
 
