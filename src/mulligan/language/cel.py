@@ -64,9 +64,10 @@ class Program(Protocol):
 
 
 class Engine(Protocol):
-    """One way to compile CEL."""
+    """One way to compile CEL. `copies_deeply`: what a macro collects is copied at each item with all that is in it."""
 
     name: str
+    copies_deeply: bool
 
     def compile(self, source: str) -> Program:
         """A program; CelRefused where `source` is no expression."""
@@ -92,6 +93,12 @@ def _load(name: str) -> Engine:
 
 def checked_input(value: Any) -> Any:
     """`value` itself if both engines take it unchanged; CelFailed if one of them would bend it."""
+    checked_json(value)
+    return value
+
+
+def checked_json(value: Any) -> bytes:
+    """The value as JSON; CelFailed if an engine would bend it."""
     try:
         encoded = msgspec.json.encode(value)
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
@@ -99,7 +106,7 @@ def checked_input(value: Any) -> Any:
     # A digit run of 19 or an escaped NUL is rare, so the exact look, which is slow, is rare too.
     if len(encoded) >= 19 or b"\\u0000" in encoded:
         _refuse_bent(value, encoded)
-    return value
+    return encoded
 
 
 def _refuse_bent(value: Any, encoded: bytes) -> None:

@@ -86,6 +86,7 @@ class Google:
     """Compiles without static types: what a step prints has none."""
 
     name = "google"
+    copies_deeply = False
 
     def compile(self, source: str) -> _Program:
         try:

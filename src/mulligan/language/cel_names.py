@@ -23,10 +23,14 @@ _END = Token("end", "", -1)
 
 
 class Analysis(NamedTuple):
-    """`plain` is set where the whole expression is one path, with list indexes: then no engine is needed."""
+    """`plain` is set where the whole expression is one path, with list indexes: then no engine is needed.
+
+    `reads_around`: whether a macro reads more than the item that it binds.
+    """
 
     paths: tuple[Path, ...]
     plain: tuple[str | int, ...] | None
+    reads_around: bool
 
 
 class UnknownFunction(BadToken):
@@ -45,6 +49,7 @@ def analyse(found: list[Token]) -> Analysis:
     found = [*found, _END, _END, _END]
     scopes = _scopes(found, pairs)
     paths: dict[Path, None] = {}
+    reads_around = False
     for index, token in enumerate(found):
         if token.kind != "name":
             continue
@@ -53,9 +58,11 @@ def analyse(found: list[Token]) -> Analysis:
             _require_known(token, METHODS if before == "." else FUNCTIONS)
         elif after == "{" or (before == "." and not _ends_a_value(found[index - 2])):
             raise BadToken(f"'{token.text}' is not expected here", token.offset, len(token.text))
-        elif before != "." and _is_variable(token.text) and not _is_bound(token.text, index, scopes):
-            paths[_path(found, index)] = None
-    return Analysis(tuple(paths), _plain(found))
+        elif before != "." and _is_variable(token.text):
+            reads_around = reads_around or _is_from_around(token.text, index, scopes)
+            if not _is_bound(token.text, index, scopes):
+                paths[_path(found, index)] = None
+    return Analysis(tuple(paths), _plain(found), reads_around)
 
 
 def is_surely_valid(found: list[Token]) -> bool:
@@ -112,6 +119,12 @@ def _scopes(found: list[Token], pairs: dict[int, int]) -> list[tuple[str, int, i
 
 def _is_bound(name: str, index: int, scopes: list[tuple[str, int, int]]) -> bool:
     return any(bound == name and first <= index <= last for bound, first, last in scopes)
+
+
+def _is_from_around(name: str, index: int, scopes: list[tuple[str, int, int]]) -> bool:
+    """Whether it stands in a macro that does not bind it itself."""
+    inside = [(first, bound) for bound, first, last in scopes if first <= index <= last]
+    return bool(inside) and max(inside)[1] != name
 
 
 def _path(found: list[Token], index: int) -> Path:

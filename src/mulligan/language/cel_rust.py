@@ -70,12 +70,19 @@ def _timestamp(value: Any) -> datetime:
     raise TypeError("timestamp() does not take such values")
 
 
+def _join(value: Any, separator: str = "") -> str:
+    if not isinstance(value, list):
+        raise TypeError("join() does not take such values")
+    return separator.join(value)
+
+
 _RENAMED = {"size": "mulligan_size", "string": "mulligan_string"}
-_TEXT_FUNCTIONS = "charAt indexOf join lastIndexOf lowerAscii replace split substring trim upperAscii".split()
+_TEXT_FUNCTIONS = "charAt indexOf lastIndexOf lowerAscii replace split substring trim upperAscii".split()
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: stdlib.STDLIB_FUNCTIONS[name] for name in ["bool", *_TEXT_FUNCTIONS]},
     "mulligan_size": _size,
     "mulligan_string": _string,
+    "join": _join,
     "int": _int,
     "timestamp": _timestamp,
 }
@@ -119,6 +126,7 @@ class Rust:
     """Compiles as the crate does, after our own functions took the place of those that differ."""
 
     name = "rust"
+    copies_deeply = True
 
     def compile(self, source: str) -> _Program:
         _compiled(source)  # so that an error points into the source as it was written

@@ -19,9 +19,9 @@ import msgspec
 from mulligan.core.artifacts import INLINE_BYTES_MAX, Artifact, Format, holds_reference, is_artifact, reference
 from mulligan.core.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
-from mulligan.language import cel
+from mulligan.language import cel, cel_cost, cel_process
 from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.cel_names import Path, UnknownFunction, analyse, is_surely_valid, reads
+from mulligan.language.cel_names import Analysis, Path, UnknownFunction, analyse, is_surely_valid, reads
 from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing, closing_brace, tokens
 from mulligan.language.contents import Contents, plain_content
 from mulligan.language.patterns import pattern
@@ -323,20 +323,49 @@ def _member(value: Any, field: str | int, depth: int) -> Any:
 
 
 class _EngineProgram:
-    """An expression for the engine, which gets the paths that it reads and nothing beside them."""
+    """An expression for the engine, which gets the paths that it reads and nothing beside them.
 
-    def __init__(self, source: str, paths: tuple[Path, ...]) -> None:
-        self.expression = Expression(source, reads(paths))
+    One that may take long with what it reads is evaluated in a process of its own, within limits.
+    """
+
+    def __init__(self, source: str, analysis: Analysis) -> None:
+        self.expression = Expression(source, reads(analysis.paths))
         # The shortest first: what is taken whole is not entered again.
-        self.paths = tuple(sorted(paths, key=len))
+        self.paths = tuple(sorted(analysis.paths, key=len))
+        self._reads_around = analysis.reads_around
+        # With so many bytes of values, whatever they are, it does not take long. Less is not asked about again.
+        self._bytes_harmless = -1
 
     @cached_property
     def compiled(self) -> cel.Program:
         return cel.engine().compile(self.expression.source)
 
+    @cached_property
+    def _cost(self) -> cel_cost.Cost:
+        return cel_cost.cost(tokens(self.expression.source), reads_around=self._reads_around)
+
     def evaluate(self, names: Mapping[str, Any], contents: Contents | None) -> Any:
-        value = cel.plain(self.compiled.evaluate(cel.checked_input(_pruned(names, self.paths, contents))))
+        read = _pruned(names, self.paths, contents)
+        if self._may_take_long(read, cel.checked_json(read)):
+            value = cel_process.evaluate(self.compiled, read)
+        else:
+            value = cel.plain(self.compiled.evaluate(read))
         return value if contents is None else plain_content(value)
+
+    def _may_take_long(self, read: dict[str, Any], encoded: bytes) -> bool:
+        if len(encoded) <= self._bytes_harmless:
+            return False
+        # No value takes less than two bytes.
+        values = len(encoded) // 2 + 1
+        if not self._is_long(cel_cost.Size(len(encoded), values, values)):
+            self._bytes_harmless = len(encoded)
+            return False
+        rough = cel_cost.rough_size(encoded)
+        return self._is_long(rough) and self._is_long(cel_cost.close_size(read, rough))
+
+    def _is_long(self, size: cel_cost.Size) -> bool:
+        seconds = self._cost.seconds_max(size, copies_deeply=cel.engine().copies_deeply)
+        return seconds > cel_cost.DIRECT_SECONDS_MAX
 
 
 def _pruned(names: Mapping[str, Any], paths: tuple[Path, ...], contents: Contents | None) -> dict[str, Any]:
@@ -373,7 +402,7 @@ def _program(source: str) -> _PathProgram | _EngineProgram:
     analysis = analyse(found)
     if analysis.plain is not None:
         return _PathProgram(source, analysis.plain, analysis.paths)
-    program = _EngineProgram(source, analysis.paths)
+    program = _EngineProgram(source, analysis)
     if not is_surely_valid(found):
         _require_compiled(program, found)
     return program

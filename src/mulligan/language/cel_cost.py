@@ -1,0 +1,153 @@
+"""How long an expression may take at most, estimated before it is evaluated: from its tokens and what it reads.
+
+Neither engine has a limit that can be set, and both copy the list at each item that `map` or `filter` adds. The
+estimate is an upper bound, mostly far too high. What it says decides one thing only: whether an expression is
+evaluated at once, or in a process that can be ended (`cel_process`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from mulligan.language.cel import MACROS
+from mulligan.language.cel_tokens import Token
+
+# Above this an expression gets a process of its own, which costs some milliseconds.
+DIRECT_SECONDS_MAX = 0.1
+# Microseconds, as measured (docs/adr/0023). For a value that is handed to the engine.
+_VALUE_MICROS = 3.0
+# For each time round a loop, and there for each item of a list that is copied: alone, or with all that is in it; and
+# for each value of what is read from around the loop, which may be compared or come out of it each time.
+_ROUND_MICROS = 1.0
+_ITEM_MICROS = 0.06
+_DEEP_MICROS = 0.3
+_AROUND_MICROS = 1.5
+# For a character that is read, or matched against a pattern; for one of the expression, which a pattern may be.
+_CHAR_MICROS = 0.005
+_MATCH_MICROS = 1.0
+_PATTERN_MICROS = 5.0
+# Estimates stay below the largest float.
+_LOG_MAX = 300.0
+
+
+class Size(NamedTuple):
+    """At most so large is what an expression reads: as JSON, in values, and the most items of one list or map."""
+
+    bytes: int
+    values: int
+    items: int
+
+
+class Cost(NamedTuple):
+    """What of an expression decides how long it may take."""
+
+    # Its length, without blanks: no text or list that is written in it is longer.
+    chars: int
+    # How many macros it has, and how many of them stand inside each other: only those multiply.
+    macros: int
+    depth: int
+    # Whether one of them reads more than the item that it binds.
+    reads_around: bool
+    # How often `+` or a comma lets a value stand there once more.
+    copies: int
+    splits: bool
+    joins: bool
+    matches: bool
+    # How much longer texts become by those calls of `replace` that say it, and how many do not.
+    replaced: float
+    replaces: int
+
+    def seconds_max(self, size: Size, *, copies_deeply: bool) -> float:
+        """The longest that it may take to evaluate with values of this size, by an engine that copies so."""
+        chars = self._chars_max(size)
+        items = max(size.items, self.copies + 1, chars if self.splits else 1)
+        values = size.values + (chars if self.splits else 0)
+        char_micros = _MATCH_MICROS if self.matches else _CHAR_MICROS
+        pattern_micros = self.chars * _PATTERN_MICROS if self.matches else 0.0
+        micros = values * _VALUE_MICROS + (size.bytes + chars) * char_micros * (1 + self.macros) + pattern_micros
+        if self.macros:
+            once = _ROUND_MICROS + pattern_micros
+            once += values * _DEEP_MICROS if copies_deeply else items * _ITEM_MICROS
+            once += values * _AROUND_MICROS + chars * char_micros if self.reads_around else 0.0
+            micros += self.macros * _power(items, self.depth) * once
+        return micros * self._growth() / 1e6
+
+    def _chars_max(self, size: Size) -> float:
+        """All text that comes of it, but for what `+` adds."""
+        written = size.bytes + self.chars
+        chars = written * self.replaced * _power(written, self.replaces)
+        return chars + size.items * written if self.joins else chars
+
+    def _growth(self) -> float:
+        """How much larger a value becomes by its copies, if each macro copies what the one before it has made."""
+        return _power(1 + self.copies / max(1, self.macros), max(1, self.macros))
+
+
+def cost(found: list[Token], *, reads_around: bool) -> Cost:
+    """The cost of the expression that consists of these tokens."""
+    texts = [token.text if token.kind != "string" else "" for token in found]
+    macros, depth = _macros(texts)
+    replaced, replaces = _replacements(found)
+    return Cost(
+        chars=sum(len(token.text) for token in found),
+        macros=macros,
+        depth=depth,
+        reads_around=reads_around,
+        # A macro has a comma of its own.
+        copies=max(0, texts.count("+") + texts.count(",") - macros),
+        splits="split" in texts,
+        joins="join" in texts,
+        matches="matches" in texts,
+        replaced=replaced,
+        replaces=replaces,
+    )
+
+
+def rough_size(encoded: bytes) -> Size:
+    """The size of a value from its JSON: commas and brackets in texts are counted too."""
+    commas = encoded.count(b",")
+    return Size(len(encoded), 1 + commas + encoded.count(b":") + encoded.count(b"[") + encoded.count(b"{"), commas + 1)
+
+
+def close_size(value: Any, rough: Size) -> Size:
+    """The same, with the items of the longest list or map as they are: each list and map is looked at."""
+    most = 0
+    pending = [value]
+    for one in pending:
+        most = max(most, len(one))
+        inside = one.values() if isinstance(one, dict) else one
+        pending += [inner for inner in inside if isinstance(inner, dict | list | tuple)]
+    return rough._replace(items=most)
+
+
+def _macros(texts: list[str]) -> tuple[int, int]:
+    """How many there are, and how many stand inside each other at most."""
+    count = depth = 0
+    is_macro: list[bool] = []
+    for before, text in zip(["", *texts], texts, strict=False):
+        if text == "(":
+            is_macro.append(before in MACROS)
+            count += is_macro[-1]
+            depth = max(depth, sum(is_macro))
+        elif text == ")" and is_macro:
+            is_macro.pop()
+    return count, depth
+
+
+def _replacements(found: list[Token]) -> tuple[float, int]:
+    """How much longer a text becomes where what replaces is written there; how often it is not."""
+    known, unknown = 1.0, 0
+    for at, token in enumerate(found):
+        if token.kind != "name" or token.text != "replace":
+            continue
+        after = found[at + 1 : at + 6]
+        if [one.kind for one in after] == ["sign", "string", "sign", "string", "sign"] and after[4].text in "),":
+            known *= 1 + len(after[3].text)
+        else:
+            unknown += 1
+    return known, unknown
+
+
+def _power(base: float, exponent: int) -> float:
+    return math.exp(min(_LOG_MAX, exponent * math.log(base))) if base > 0 and exponent else 1.0
