@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -88,6 +91,50 @@ def test_a_message_that_was_made_to_keep_a_search_busy_does_not(expression: str)
     assert match(rules, failure("EXIT_NONZERO", "a" * (MESSAGE_CHARS_MAX - 1) + "!")) == 1
 
 
+def steps(expression: str, text: str) -> int:
+    """How many lines of the search are carried out, from making it to its end."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if frame.f_code.co_filename != searching.__file__:
+            return None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        Automaton(expression).is_in(text)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+# Each is made of so many parts that look and fork; in a text of x they begin anew at each character.
+WORST = {
+    r"(?:\Ba?){#}b": 4,
+    r"(?:\B|a){#}b": 5,
+    r"a?a?(?:\B){#}b": 1,
+    r"(?:\B?){#}x": 2,
+    r"(?:\b?\B?){#}b": 4,
+    "(?:a?b?c?){#}d": 6,
+    "(?:(?:a*)*){#}b": 6,
+    "(?:^?$?){#}b": 4,
+}
+
+
+@pytest.mark.parametrize("expression", WORST)
+@pytest.mark.parametrize("unit", ["x", "a", "x ", "a\n"])
+def test_a_search_takes_steps_for_the_parts_of_the_expression_times_the_length_of_the_text(
+    expression: str, unit: str
+) -> None:
+    places, chars = 120, 120
+    whole = expression.replace("#", str(places // WORST[expression]))
+
+    assert steps(whole, (unit * chars)[: chars - 1] + "!") < 5 * places * chars
+
+
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
@@ -98,6 +145,9 @@ def test_a_message_that_was_made_to_keep_a_search_busy_does_not(expression: str)
         ("(?>a+)b|c", "'(?>' has to go back in the text"),
         ("(a+|b) \\1", "'\\1' has to go back in the text"),
         ("(?P<n>a+|b)(?P=n)", "'(?P=' has to go back in the text"),
+        # With one choice too: for each place, each length of what is repeated is compared as a whole.
+        ("(a*)\\1b", "'\\1' has to go back in the text"),
+        ("(?P<n>a{2,})(?P=n)b", "'(?P=' has to go back in the text"),
         ("(a+)?(?(1)b|c)", "'(?(' has to go back in the text"),
         ("a++|b", "'++' gives nothing back once it has matched"),
         ("(?x)a+ b+", "'(?x)' lets blanks mean nothing"),
@@ -117,7 +167,9 @@ def test_what_has_to_go_back_or_is_too_large_is_refused(expression: str, reason:
     assert str(refused.value) == reason
 
 
-@pytest.mark.parametrize("expression", ["license .* unavailable", "(?=a)b", "(\\w+) \\1", "a++b", "(?x) a b # c"])
+@pytest.mark.parametrize(
+    "expression", ["license .* unavailable", "(?=a)b", "(a|b) \\1", "(a)\\1?", "a++b", "(?x) a b # c"]
+)
 def test_with_one_choice_all_of_pythons_dialect_is_there(expression: str) -> None:
     refuse_unsearchable(expression)
 
@@ -127,5 +179,6 @@ def test_with_one_choice_all_of_pythons_dialect_is_there(expression: str) -> Non
 
 
 def test_an_expression_of_a_run_that_began_before_is_found_as_it_was_then() -> None:
+    assert is_found("(\\w+) \\1", "ab ab")
     assert is_found("(?=.*b)a+|c", "aab")
     assert not is_found("(?=.*b)a+|c", "aa")

@@ -2,7 +2,8 @@
 
 Python's own search goes back and tries again: a few choices in an expression, such as `.*a.*b.*c`, and a message that
 was made for it takes hours, in which the engine does nothing else. What steps say is nobody's to trust. So where an
-expression has more than one choice, a set of places in it moves along the text, once, and never goes back.
+expression has more than one choice, a set of places in it moves along the text, once, and never goes back. Why no
+library does this: docs/adr/0024.
 
 The dialect is Python's, but for what needs to go back: backreferences, looking ahead or behind, conditions, possessive
 and atomic parts. A part that takes one character, or looks at a place, is still asked of Python, and means what it
@@ -86,9 +87,11 @@ def is_found(expression: str, text: str) -> bool:
 
 
 def refuse_unsearchable(expression: str) -> None:
-    """NotSearchable, where a valid expression has to go back to be found."""
+    """NotSearchable, where a valid expression has to go back to be found, and that may take long."""
     if _choices(expression) > 1:
         Automaton(expression)
+    elif reference := _reference_beside_a_repeat(expression):
+        raise NotSearchable(f"'{reference}' has to go back in the text")
 
 
 class Backtracking:
@@ -112,8 +115,10 @@ class Automaton:
         self._end = 1 << len(self._places)
         self._takes = _by_part(self._places, _Take)
         self._looks = _by_part(self._places, _Look)
-        self._forks = [(1 << at, _reached(self._places, at)) for at in _numbers(self._places, _Fork)]
         self._takers: dict[str, int] = {}
+        # By which places look and hold: each place that takes no character, with all that is reached from it. There
+        # are few: the beginning, the end, lines and words meet in a dozen ways.
+        self._ways: dict[int, list[tuple[int, int]]] = {}
 
     def is_in(self, text: str) -> bool:
         here = 0
@@ -126,15 +131,14 @@ class Automaton:
         return False
 
     def _spread(self, here: int, text: str, at: int) -> int:
-        """All places that are reached from these without taking a character."""
+        """All places that are reached from these without taking a character, each way looked at once."""
         holding = sum(places for part, places in self._looks if part.match(text, at))
-        before = -1
-        while here != before:
-            before = here
-            for fork, reached in self._forks:
-                if here & fork:
-                    here |= reached
-            here |= (here & holding) << 1
+        ways = self._ways.get(holding)
+        if ways is None:
+            ways = self._ways[holding] = _ways(self._places, holding)
+        for place, reached in ways:
+            if here & place:
+                here |= reached
         return here
 
     def _who_takes(self, char: str) -> int:
@@ -261,10 +265,6 @@ class _Reader:
         return re.compile(f"{self._global}{''.join(self._scopes)}{part}{')' * len(self._scopes)}")
 
 
-def _numbers(places: list[_Place], kind: type[_Place]) -> list[int]:
-    return [at for at, place in enumerate(places) if isinstance(place, kind)]
-
-
 def _by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.Pattern[str], int]]:
     """Each part of that kind, once, with the places where it stands."""
     found: dict[re.Pattern[str], int] = {}
@@ -274,16 +274,23 @@ def _by_part(places: list[_Place], kind: type[_Take | _Look]) -> list[tuple[re.P
     return list(found.items())
 
 
-def _reached(places: list[_Place], fork: int) -> int:
-    """All places that a fork leads to, by way of other forks too."""
-    reached, pending = 0, [fork]
-    while pending:
-        at = pending.pop()
-        if not reached >> at & 1:
-            reached |= 1 << at
-            place = places[at] if at < len(places) else None
-            pending += place.to if isinstance(place, _Fork) else ()
-    return reached
+def _ways(places: list[_Place], holding: int) -> list[tuple[int, int]]:
+    """Where one can go on without taking a character while these looks hold, and all places that it leads to.
+
+    Nearly all ways lead forward, so that they are gone through from the end; again for as long as a repeat, which leads
+    back, has found more. That is at most once for each depth of repeats.
+    """
+    leads = {at: place.to for at, place in enumerate(places) if isinstance(place, _Fork)}
+    leads |= {at: [at + 1] for at, place in enumerate(places) if isinstance(place, _Look) and holding >> at & 1}
+    reached = [1 << at for at in range(len(places) + 1)]
+    order = sorted(leads, reverse=True)
+    before: list[int] = []
+    while before != reached:
+        before = reached.copy()
+        for at in order:
+            for to in leads[at]:
+                reached[at] |= reached[to]
+    return [(1 << at, reached[at]) for at in sorted(leads)]
 
 
 def _repeated(node: _Node, part: re.Match[str]) -> _Node:
@@ -304,6 +311,14 @@ def _parts(expression: str) -> Iterator[re.Match[str]]:
 def _choices(expression: str) -> int:
     """How often there is more than one way to go on."""
     return sum(bool(part["or"] or part["times"]) for part in _parts(expression))
+
+
+def _reference_beside_a_repeat(expression: str) -> str:
+    """What refers to a group in an expression with a repeat: for each place, each length is compared, all of it."""
+    parts = list(_parts(expression))
+    if not any(part["times"] and part["times"] != "?" for part in parts):
+        return ""
+    return next((part[0] for part in parts if part["back"] and part["back"].startswith(("\\", "(?P="))), "")
 
 
 @lru_cache(_KEPT_MAX)
