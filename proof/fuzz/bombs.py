@@ -15,14 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from mulligan.core.failure import MESSAGE_CHARS_MAX
+from mulligan.core.searching import is_found
 from mulligan.errors import MulliganError
 from mulligan.formats import examine, json5_text
 from mulligan.formats.torc import kdl
+from mulligan.language.expressions import check, evaluate
 from mulligan.language.loading import load_text
 from mulligan.language.nodes import Refusal, Source
 
 from . import large_values
 from .seeds import PROJECT
+from .sentences import require
 
 CPU_SECONDS_MAX = 60
 MEMORY_BYTES_MAX = 1 << 30
@@ -30,11 +34,12 @@ ENDED_WELL = 0
 
 
 class Bomb(NamedTuple):
-    """What is done, and what must be said of it: "" where it is to be taken."""
+    """What is done, what must be said of it ("" where it is to be taken), and how long it may take."""
 
     name: str
     light: Callable[[], object]
     says: str
+    cpu_seconds: int = CPU_SECONDS_MAX
 
 
 def _laughs() -> str:
@@ -67,6 +72,11 @@ def _includes(**files: str) -> Callable[[], object]:
 
 def _calls(*names: str) -> str:
     return "steps:\n" + "".join(f"- {{step: s{number}, workflow: {name}.yaml}}\n" for number, name in enumerate(names))
+
+
+def _evaluated(source: str, **inputs: Callable[[], object]) -> Callable[[], object]:
+    """An expression, with inputs that are made when the bomb is lit."""
+    return lambda: evaluate(check(source), {"inputs": {name: make() for name, make in inputs.items()}})
 
 
 # Two names of one file: each holds a copy.
@@ -108,6 +118,23 @@ BOMBS = [
         "longer than 8192 characters",
     ),
     Bomb("an-expression-in-parentheses", _read(lambda: f"{_STEP}, when: '{'(' * 4000}1{')' * 4000}'}}]"), "nested"),
+    Bomb(
+        "an-expression-in-loops",
+        _evaluated(
+            "inputs.l.all(x, inputs.m == inputs.m)",
+            l=lambda: [0] * 1_000,
+            m=lambda: {str(n): n for n in range(100_000)},
+        ),
+        "it takes more than 1 s to evaluate",
+        cpu_seconds=5,
+    ),
+    Bomb("an-expression-that-doubles", _evaluated("['a']" + ".map(x, [x, x])" * 24), "to evaluate", cpu_seconds=5),
+    Bomb(
+        "a-pattern-that-looks-everywhere",
+        lambda: require(not is_found(r"(?:\B|a){240}b", "x" * MESSAGE_CHARS_MAX), "it is not there"),
+        "",
+        cpu_seconds=5,
+    ),
     Bomb("a-pattern-that-backtracks", _read(lambda: f"{_STEP}, retry: {{rules: [{{pattern: '(a+)+$'}}]}}}}]"), ""),
     Bomb(
         "a-pattern-of-a-million-parts",
@@ -135,7 +162,7 @@ def set_off(bomb: Bomb) -> str:
         command, cwd=PROJECT, env=environment, capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode == -signal.SIGXCPU:
-        return f"it takes more than {CPU_SECONDS_MAX} seconds"
+        return f"it takes more than {bomb.cpu_seconds} seconds"
     return "" if done.returncode == ENDED_WELL else done.stdout.strip()[-500:] or done.stderr.strip()[-500:]
 
 
@@ -154,8 +181,9 @@ def judged(bomb: Bomb) -> str:
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX + 1))
-    problem = judged(next(bomb for bomb in BOMBS if bomb.name == sys.argv[1]))
+    bomb = next(bomb for bomb in BOMBS if bomb.name == sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_CPU, (bomb.cpu_seconds, bomb.cpu_seconds + 1))
+    problem = judged(bomb)
     print(problem or "it ends as it should")
     sys.exit(1 if problem else ENDED_WELL)
 

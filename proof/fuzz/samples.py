@@ -11,6 +11,7 @@ PATTERNS = [
     "a.*b.*c",
     "^x{2,}(?!y)",
 ]
+PATTERNS += [r"(?:\B|a){200}b", r"(?:\Ba?){99}b", r"(?:^?\b?){9}(?:$|\B)*z", r"(a*)\1b", r"(a|b)\1"]
 PATTERNS += [r"\d+\s*%", "(?P<n>a)(?P=n)", "[^a-z]+?$", "(?>a|b)+", "a*a*a*b", r"(\w+\s?)*x", ".*.*=.*"]
 TEMPLATES = [
     "{{ inputs.x }}",
@@ -76,6 +77,16 @@ SCRIPTS += [
 ]
 CEL = "size has( inputs. steps.a.output .map(x, .filter(x, .exists(x, matches( ? : && ||"
 CEL += ' in null true " \' r" b" [0] . {"a": 1} 1u 0x1f .split(",") .join()'
+COSTLY = [
+    "inputs.many.map(x, inputs.many)",
+    "inputs.many.all(x, inputs.many.all(y, inputs.many == inputs.many))",
+    "inputs.many.filter(x, x.k > 1).map(x, string(x.k) + inputs.long)",
+    "inputs.long.split('').map(x, inputs.long)",
+    "inputs.long.replace('', inputs.long)",
+    "inputs.many.map(x, string(x.k)).join(inputs.long)",
+    "['a']" + ".map(x, [x, x])" * 24,
+    "['a']" + ".map(x, x + x)" * 24,
+]
 INCLUDING = [
     "steps: [{step: a, workflow: child.yaml}]\n%%%\n"
     "steps: [{step: b, workflow: {file: other.yaml, inputs: {x: 1}}}]\n%%%\n"

@@ -52,7 +52,11 @@ _ALL = [
         ["child.yaml", "other.yaml", "link.yaml", "loop.yaml", "../", "main.yaml"],
     ),
     Target(
-        "expression", texts.expression, seeds.expressions, [*samples.CEL.split(" "), "inputs.list", "inputs.n"], share=4
+        "expression",
+        texts.expression,
+        lambda: [*seeds.expressions(), *map(str.encode, samples.COSTLY)],
+        [*samples.CEL.split(" "), "inputs.list", "inputs.n", "inputs.many", "inputs.long", ".map(x, x + x)"],
+        share=4,
     ),
     Target(
         "shell_text",

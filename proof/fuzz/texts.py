@@ -15,7 +15,7 @@ from mulligan.cli.run import given_inputs
 from mulligan.core.credentials import HIDDEN, hide_credentials
 from mulligan.core.durations import duration, moment, wait_seconds
 from mulligan.core.searching import is_found
-from mulligan.language import cel, expressions, load_text, quantities, scalars
+from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.inputs import check_inputs, refuse_references
 from mulligan.language.nodes import Refusal, Scalar, Source
@@ -47,6 +47,11 @@ NAMES: dict[str, Any] = {
     "env": {"HOME": "/"},
     "error": {"message": "x" * 3000, "exit_code": 137},
 }
+# The same, with as much as a step may give: what takes long with it is ended, in words.
+MUCH: dict[str, Any] = {
+    **NAMES,
+    "inputs": {**NAMES["inputs"], "many": [{"k": n} for n in range(3_000)], "long": "ab, " * 50_000},
+}
 BOUND = frozenset({"item", "index"})
 # Where the engines are known to differ (see `mulligan.language.cel`).
 _KNOWN_TO_DIFFER = re.compile(r"matches|9223372036854775808|[eE]\+?\d{3}|\{")
@@ -64,10 +69,10 @@ def expression(data: bytes) -> None:
     """Text with holes: checked and evaluated, by whichever engine, with the same value."""
     text = data.decode("utf-8", "replace")
     with refusing():
-        expressions.render(expressions.template(text), NAMES)
+        expressions.render(expressions.template(text), MUCH)
     with refusing():
         checked = expressions.check(text)
-        expressions.condition(checked, NAMES)
+        expressions.condition(checked, MUCH)
     found = [value for value in map(_evaluated(text), ("google", "rust")) if value is not None]
     if len(found) == 2 and not _KNOWN_TO_DIFFER.search(text):
         require(found[0] == found[1], f"two engines, two values: {found!r:.300}")
@@ -77,8 +82,8 @@ def _evaluated(source: str) -> Callable[[str], bytes | None]:
     def by(engine: str) -> bytes | None:
         try:
             expressions.check(source)
-            value = cel.engine(engine).compile(source.strip()).evaluate(cel.checked_input(NAMES))
-            return msgspec.json.encode(cel.plain(value), order="sorted")
+            value = cel_process.evaluate(cel.engine(engine).compile(source.strip()), cel.checked_input(NAMES))
+            return msgspec.json.encode(value, order="sorted")
         except (CelFailed, CelRefused, expressions.ExpressionRefused):
             return None
 
@@ -148,7 +153,8 @@ def pattern(data: bytes) -> None:
 def _messages(text: str) -> list[str]:
     """As long as messages are, and nearly what the pattern looks for, again and again."""
     letters = _letters(text)
-    units = ["a", "ab", "a ", letters[:20], letters[:1], letters[-1:], text[:20] or "a"]
+    # The second to the fourth are for those that look at the edges of words, and begin anew at each character.
+    units = ["a", "x", "x ", "\n", "ab", "a ", letters[:20], letters[:1], letters[-1:], text[:20] or "a"]
     return [(unit * MESSAGE_CHARS_MAX)[: MESSAGE_CHARS_MAX - 1] + "\0" for unit in dict.fromkeys(units)]
 
 

@@ -19,6 +19,8 @@ INPUT_SECONDS_MAX = 10.0
 _DEEDS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen"})
 _DEEDS |= frozenset({"socket.connect", "ctypes.dlopen", "pty.spawn"})
 _MAY_RUN = ("shell", "includes")
+# An expression that may take long is evaluated in a process that is forked, in which the same is watched.
+_MAY_FORK = ("expression",)
 
 
 class TooLong(Wrong):
@@ -33,7 +35,7 @@ class Watch:
         self._seconds_max = seconds_max if threading.current_thread() is threading.main_thread() else None
 
     def __call__(self, data: bytes) -> None:
-        with _limited(self._seconds_max), _canary(self._target.name not in _MAY_RUN):
+        with _limited(self._seconds_max), _canary(_forbidden(self._target.name)):
             self._target.run(data)
 
 
@@ -41,10 +43,10 @@ class _Canary:
     """Notices what is done in this process. A hook cannot be taken off again: there is one for all watches."""
 
     def __init__(self) -> None:
-        self.is_watching = False
+        self.forbidden: frozenset[str] = frozenset()
 
     def notice(self, event: str, told: tuple[object, ...]) -> None:
-        if self.is_watching and event in _DEEDS:
+        if event in self.forbidden:
             raise Wrong(f"an input has led to {event} {told!r:.200}")
 
 
@@ -55,14 +57,21 @@ def _hooked() -> _Canary:
     return canary
 
 
+def _forbidden(target: str) -> frozenset[str]:
+    """What nothing that this target does may lead to."""
+    if target in _MAY_RUN:
+        return frozenset()
+    return _DEEDS - {"os.fork"} if target in _MAY_FORK else _DEEDS
+
+
 @contextmanager
-def _canary(is_wanted: bool) -> Iterator[None]:
+def _canary(forbidden: frozenset[str]) -> Iterator[None]:
     canary = _hooked()
-    canary.is_watching = is_wanted
+    canary.forbidden = forbidden
     try:
         yield
     finally:
-        canary.is_watching = False
+        canary.forbidden = frozenset()
 
 
 @contextmanager

@@ -114,6 +114,7 @@ def test_a_shrunk_input_has_nothing_that_could_go() -> None:
 SMALL_BOMBS = ["billion-laughs", "an-alias-of-itself", "deep-flow", "deep-json", "deep-kdl", "a-matrix-of-billions"]
 SMALL_BOMBS += ["an-expression-in-parentheses", "a-pattern-that-backtracks", "a-circle-of-files", "a-link-to-itself"]
 SMALL_BOMBS += ["a-link-back", "files-that-double", "files-without-end", "a-pattern-of-a-million-parts"]
+SMALL_BOMBS += ["an-expression-that-doubles", "a-pattern-that-looks-everywhere"]
 
 
 @pytest.mark.parametrize("bomb", [bomb for bomb in BOMBS if bomb.name in SMALL_BOMBS], ids=lambda bomb: bomb.name)
