@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -109,6 +110,24 @@ def test_a_process_that_says_nothing_is_ended() -> None:
 def test_a_process_that_dies_is_no_value() -> None:
     with pytest.raises(CelFailed, match="MiB of memory"):
         cel_process.evaluate(_Dies(), {})
+
+
+def test_a_value_that_was_not_written_to_its_end_is_none() -> None:
+    with pytest.raises(CelFailed, match="MiB of memory"):
+        cel_process._value(b"v[1, 2", -9, SHORT)
+
+
+def test_where_no_process_can_be_started_the_expression_fails_and_nothing_stays_open() -> None:
+    before = os.listdir("/proc/self/fd")
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
+    try:
+        with pytest.raises(CelFailed, match=r"^no process can be started to evaluate it: "):
+            cel_process.evaluate(_Dies(), {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_nothing_that_the_process_has_open_stays_open_and_no_process_is_left() -> None:

@@ -39,30 +39,37 @@ LIMITS = Limits()
 
 def evaluate(program: Program, names: Mapping[str, Any], limits: Limits = LIMITS) -> Any:
     """The value as JSON; CelFailed where there is none, also for want of time or memory."""
-    reader, writer = os.pipe()
     try:
-        pid = _forked()
-        if pid == 0:
-            _serve(program, names, writer, limits)
-        os.close(writer)
-        try:
-            told = _heard(reader, limits)
-        finally:
-            # It was not waited for yet, so that the id is its own.
-            os.kill(pid, signal.SIGKILL)
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        pid, reader = _started(program, names, limits)
+    except OSError as error:
+        raise CelFailed(f"no process can be started to evaluate it: {error.strerror}") from error
+    try:
+        told = _heard(reader, limits)
     finally:
         os.close(reader)
+        status = _ended(pid)
     if told is None:
         raise CelFailed(_took_too_long(limits))
     return _value(told, status, limits)
 
 
-def _forked() -> int:
-    with warnings.catch_warnings():
-        # Python warns where there are other threads: the new process asks nothing of them.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+def _started(program: Program, names: Mapping[str, Any], limits: Limits) -> tuple[int, int]:
+    """The id of the new process, and where to read what it says."""
+    reader, writer = os.pipe()
+    try:
+        with warnings.catch_warnings():
+            # Python warns where there are other threads: the new process asks nothing of them.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+    except OSError:
+        os.close(reader)
+        raise
+    else:
+        if pid == 0:
+            _serve(program, names, writer, limits)
+        return pid, reader
+    finally:
+        os.close(writer)
 
 
 def _heard(reader: int, limits: Limits) -> bytes | None:
@@ -84,11 +91,25 @@ def _heard(reader: int, limits: Limits) -> bytes | None:
     return b"".join(pieces)
 
 
+def _ended(pid: int) -> int:
+    """End it, if it has not ended, and say how it did: its exit code, or less than nought for a signal."""
+    try:
+        # Until it is waited for, nobody else is given its id.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        os.kill(pid, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return 0  # somebody else in this process waits for any child
+
+
 def _value(told: bytes, status: int, limits: Limits) -> Any:
     if len(told) > limits.value_bytes + 1:
         raise CelFailed(f"its value has more than {limits.value_bytes >> 20} MiB as JSON")
     if told[:1] == _VALUE and status in (0, -signal.SIGKILL):
-        return msgspec.json.decode(memoryview(told)[1:])
+        try:
+            return msgspec.json.decode(memoryview(told)[1:])
+        except msgspec.DecodeError:
+            raise CelFailed(_too_large(limits)) from None  # the kernel has killed it while it wrote
     if told[:1] == _REASON:
         raise CelFailed(told[1:].decode())
     if status in (-signal.SIGPROF, -signal.SIGALRM):
@@ -117,6 +138,8 @@ def _serve(program: Program, names: Mapping[str, Any], writer: int, limits: Limi
             told = _REASON + str(failed).encode("utf-8", "replace")
         except (MemoryError, SystemError):
             told = _REASON + _too_large(limits).encode()
+        except Exception as error:
+            told = _REASON + f"its engine failed: {error}".encode("utf-8", "replace")
         left = memoryview(told)
         while left:
             left = left[os.write(writer, left) :]
