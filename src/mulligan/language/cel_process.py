@@ -94,10 +94,12 @@ def _heard(reader: int, limits: Limits) -> bytes | None:
 def _ended(pid: int) -> int:
     """End it, if it has not ended, and say how it did: its exit code, or less than nought for a signal."""
     try:
-        # Until it is waited for, nobody else is given its id.
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        os.kill(pid, signal.SIGKILL)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            # Until it is waited for, nobody else is given its id.
+            os.kill(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status)
     except ChildProcessError:
         return 0  # somebody else in this process waits for any child
 
