@@ -13,7 +13,7 @@ from mulligan.language import shell_dangers as dangers
 from mulligan.language.patterns import pattern
 from mulligan.language.shell_dangers import Danger
 from mulligan.language.shell_holes import Names, Ours, ShellRefused, find
-from mulligan.language.shell_spots import Document, Place, Scan, Spot
+from mulligan.language.shell_spots import Document, Place, Quoting, Scan, Spot
 
 DEPTH_MAX = 64
 _PLAIN = pattern(r"[^\s;&|<>()\[\\'\"`$]+")
@@ -304,7 +304,7 @@ class _Scanner:
         end = start
         while end < len(self.text) and self.text[end] != closer[-1]:
             end += 2 if len(closer) == 2 and self.text[end] == closer[0] else 1
-        self._refuse_within(start, end, danger)
+        self._refuse_within(start, end, danger, "single" if len(closer) == 1 else "quoted")
         self._at = end + 1
 
     def _backticks(self) -> None:
@@ -314,7 +314,7 @@ class _Scanner:
         self._refuse_within(self._at + 1, end, dangers.BACKTICKS)
         self._at = end + 1
 
-    def _refuse_within(self, start: int, end: int, danger: Danger) -> None:
+    def _refuse_within(self, start: int, end: int, danger: Danger, quoting: Quoting = "quoted") -> None:
         """Holes of ours from `start` to `end` are in danger; a `$${` there loses its first `$`."""
         for match in _HOLE.finditer(self.text, start, end):
             offset = match.end() - 2
@@ -325,7 +325,7 @@ class _Scanner:
             if ours and len(match.group()) == 3:
                 self.escapes.append(match.start())
             elif ours:
-                self.spots.append(Spot(ours, "quoted", (), danger))
+                self.spots.append(Spot(ours, quoting, (), danger))
 
     # Expansions
 
@@ -409,6 +409,8 @@ class _Scanner:
             self._operator(place)
             return
         spot = Spot(ours, place.quoting, place.words[:2], self._danger(place, ours))
+        before = self.text[place.start : ours.offset]
+        spot.is_command = place.is_of_command and dangers.names_a_command(place.words, before)
         self.spots.append(spot)
         if dangers.is_printed(place.words):
             self._printed.append(spot)

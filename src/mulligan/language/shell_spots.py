@@ -10,14 +10,16 @@ import msgspec
 from mulligan.language.shell_dangers import Danger
 from mulligan.language.shell_holes import Ours
 
-# Outside quotes; within double quotes; in the body of a here-document; in a pattern within double quotes.
-Quoting = Literal["bare", "quoted", "document", "pattern"]
+# Outside quotes; within double quotes; in the body of a here-document; in a pattern within double quotes; within single
+# quotes, where the shell expands nothing.
+Quoting = Literal["bare", "quoted", "document", "pattern", "single"]
 
 
 class Spot(msgspec.Struct):
     """A hole of ours, and how it stands there: its quotes, the first words of its command, its danger.
 
-    `close` is where the `}` stands that ends it, where an operator of the shell's is kept.
+    `close` is where the `}` stands that ends it, where an operator of the shell's is kept. `is_command` says that the
+    word it is part of names the program that is run.
     """
 
     ours: Ours
@@ -25,6 +27,7 @@ class Spot(msgspec.Struct):
     words: Sequence[str]
     danger: Danger | None = None
     close: int | None = None
+    is_command: bool = False
 
 
 class Scan(NamedTuple):
