@@ -9,7 +9,18 @@ from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.conduct import conduct
 from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_to_the_end
-from mulligan.cli.options import AsJson, Follow, HomeFolder, Inputs, Reason, RunId, System, service_at, where
+from mulligan.cli.options import (
+    AsJson,
+    Follow,
+    HomeFolder,
+    Inputs,
+    Reason,
+    RunId,
+    System,
+    TrustTemplates,
+    service_at,
+    where,
+)
 from mulligan.cli.parameters import Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import show_table
@@ -157,6 +168,7 @@ def fork(
     inputs: Inputs = None,
     file: Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")] = None,
     system: System = None,
+    trust_templates: TrustTemplates = False,
     dry_run: DryRun = False,
     follows: Annotated[
         bool, Option("--follow/--no-follow", help="Run it to its end here, and show it.", show_default=True)
@@ -170,7 +182,7 @@ def fork(
     """
     with service_at(home) as service:
         given = given_inputs(inputs or [])
-        workflow = _corrected(file, system)
+        workflow = _corrected(file, system, trust_templates)
         if workflow is None:
             mention_changed_file(service, run, home)
         # Planned before anything is opened for it: a fork that makes no sense leaves nothing behind.
@@ -189,11 +201,12 @@ def fork(
         return go_on(service, new, is_wanted=False, as_json=as_json, home=home)
 
 
-def _corrected(file: Path | None, system: str | None) -> Workflow | None:
+def _corrected(file: Path | None, system: str | None, trust_templates: bool) -> Workflow | None:
     """The workflow in the file that was named, if one was."""
-    if file is None and system is not None:
-        raise UsageRefused("--format is about a file", hint="name it: --file FILE")
-    return load(file, named=system) if file else None
+    if file is None and (system is not None or trust_templates):
+        option = "--format" if system is not None else "--trust-templates"
+        raise UsageRefused(f"{option} is about a file", hint="name it: --file FILE")
+    return load(file, named=system, trust_templates=trust_templates) if file else None
 
 
 def _foretell_fork(planned: ForkPlan, *, as_json: bool) -> None:

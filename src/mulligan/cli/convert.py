@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.files import write_file
-from mulligan.cli.options import System
+from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
 from mulligan.cli.validate import problem_as_json
@@ -17,6 +17,7 @@ from mulligan.service.definitions import convert as converted
 def convert(
     file: Annotated[Path, Argument(metavar="FILE", help="A file of Torc, Prodigy, NoETL or Alphred.")],
     system: System = None,
+    trust_templates: TrustTemplates = False,
     out: Annotated[Path | None, Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")] = None,
     force: Annotated[bool, Option("--force", help="Write it though OUT is there already.")] = False,
     as_json: Annotated[
@@ -33,7 +34,7 @@ def convert(
     is_there = out is not None and (out.is_file() or (out.is_symlink() and not out.exists()))
     if is_there and not force:
         raise UsageRefused(f"'{out}' is there already, and may be more than a conversion by now", hint="say --force")
-    found = converted(file, named=system)
+    found = converted(file, named=system, trust_templates=trust_templates)
     _tell(file, found, as_json=as_json)
     data = found.text.encode("utf-8", "surrogateescape")
     if out is not None:

@@ -34,6 +34,10 @@ System = Annotated[
     str | None,
     Option("--format", metavar="SYSTEM", help="Whose file it is: torc, prodigy, noetl, alphred. Else it is told."),
 ]
+TrustTemplates = Annotated[
+    bool,
+    Option("--trust-templates", help="Of a NoETL file: let any value become part of a command or a query."),
+]
 Follow = Annotated[
     bool | None, Option("--follow/--no-follow", help="Drive the run on, and show it; by default on a terminal.")
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.conduct import conduct
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, service_at
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
@@ -27,6 +27,7 @@ def run(
     parallel: Parallel = None,
     wait: Wait = "10m",
     system: System = None,
+    trust_templates: TrustTemplates = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
@@ -36,7 +37,7 @@ def run(
     for a person, and 130 if it was interrupted: then `mulligan resume` goes on with it.
     """
     wait_seconds = duration(wait)
-    examined = examine(file, named=system)
+    examined = examine(file, named=system, trust_templates=trust_templates)
     for warning in examined.warnings:
         complain(warning.render())
     prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, System, service_at
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, System, TrustTemplates, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.terminal import UsageRefused, complain, show_json, show_written
@@ -54,6 +54,7 @@ def step(
         int | None, Option("--command", metavar="N", help="Which command: else the first with a handler.")
     ] = None,
     system: System = None,
+    trust_templates: TrustTemplates = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -64,7 +65,7 @@ def step(
     step is taken to have failed as --error says: its handler really runs, and what it would make of the step is told.
     The exit code is 1 if the failure climbs on.
     """
-    workflow = load(file, named=system)
+    workflow = load(file, named=system, trust_templates=trust_templates)
     kept = stand_ins(workflow, step, _results(results or ()))
     if handler:
         trial = _handler_trial(workflow, step, item, command)

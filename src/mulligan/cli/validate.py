@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.options import System
+from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import LanguageError, Problem
@@ -17,6 +17,7 @@ _SHOWN = ("message", "file", "line", "column", "hint")
 def validate(
     files: Annotated[list[Path], Argument(metavar="FILE...", help="Workflow files.")],
     system: System = None,
+    trust_templates: TrustTemplates = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object, or an array for several files.")] = False,
 ) -> int:
     """Check workflow files and say what is wrong, and where.
@@ -24,7 +25,7 @@ def validate(
     Nothing is run. Files of Torc, Prodigy, NoETL and Alphred are checked as they are.
     The exit code is 0 if all files are good, warnings or not, and 2 if any is refused.
     """
-    verdicts = [_verdict(path, system) for path in files]
+    verdicts = [_verdict(path, system, trust_templates) for path in files]
     if as_json:
         answers = [_as_json(path, verdict) for path, verdict in zip(files, verdicts, strict=True)]
         show_json(answers[0] if len(answers) == 1 else answers)
@@ -34,9 +35,9 @@ def validate(
     return 2 if any(isinstance(verdict, LanguageError) for verdict in verdicts) else 0
 
 
-def _verdict(path: Path, system: str | None) -> Examined | LanguageError:
+def _verdict(path: Path, system: str | None, trust_templates: bool) -> Examined | LanguageError:
     try:
-        return examine(path, named=system)
+        return examine(path, named=system, trust_templates=trust_templates)
     except LanguageError as refused:
         return refused
 

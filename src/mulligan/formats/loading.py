@@ -11,7 +11,7 @@ import msgspec
 
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
-from mulligan.formats.recognition import FORMATS, OURS, advice, checked, other_advice, recognised
+from mulligan.formats.recognition import FORMATS, NOETL, OURS, advice, checked, other_advice, recognised
 from mulligan.formats.translation import Translate, Translation, scalar
 from mulligan.language import loading, python_files
 from mulligan.language.document import decode, parse
@@ -26,22 +26,29 @@ _SYNTAXES = {
 }
 
 
-def examine(path: str | Path, *, named: str | None = None, text: str | None = None) -> Examined:
+def examine(
+    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
+) -> Examined:
     """The checked workflow in anybody's file, with its warnings; `text` stands for what is in it.
 
-    `named` is the system that it is of; else that is told by what is in it.
+    `named` is the system that it is of; else that is told by what is in it. With `trust_templates` any value may become
+    part of a command or a query of a NoETL file.
     """
-    reading = _reading(Path(path), named)
+    reading = _reading(Path(path), named, trust_templates)
     try:
-        return loading.examine(path, text=text, read=reading)
+        found = loading.examine(path, text=text, read=reading)
     except LanguageError as refused:
         first, *others = refused.problems
         raise LanguageError([reading.advised(first), *others]) from None
+    reading.refuse_idle_trust()
+    return found
 
 
-def load(path: str | Path, *, named: str | None = None, text: str | None = None) -> Workflow:
+def load(
+    path: str | Path, *, named: str | None = None, text: str | None = None, trust_templates: bool = False
+) -> Workflow:
     """The checked workflow in anybody's file."""
-    return examine(path, named=named, text=text).workflow
+    return examine(path, named=named, text=text, trust_templates=trust_templates).workflow
 
 
 class Converted(NamedTuple):
@@ -52,16 +59,16 @@ class Converted(NamedTuple):
     warnings: tuple[Problem, ...]
 
 
-def convert(path: str | Path, *, named: str | None = None) -> Converted:
+def convert(path: str | Path, *, named: str | None = None, trust_templates: bool = False) -> Converted:
     """A foreign file as one of ours, which runs the same. LanguageError where it is refused.
 
     A file of ours comes back as it is.
     """
     path = Path(path)
-    workflow, warnings = examine(path, named=named)
+    workflow, warnings = examine(path, named=named, trust_templates=trust_templates)
     if not workflow.origin:
         return Converted(decode(file_bytes(path), str(path)).text, "", warnings)
-    reading = _reading(path, named)
+    reading = _reading(path, named, trust_templates)
     with without_collections():
         _, root = read_tree(file_bytes(path), path, reading)
     _name(root, workflow.name)
@@ -83,19 +90,20 @@ def _name(root: Node, name: str) -> None:
         root.entries = {"name": (scalar("name", root), scalar(name, root)), **root.entries}
 
 
-def _reading(path: Path, named: str | None) -> _Reading:
+def _reading(path: Path, named: str | None, trust_templates: bool) -> _Reading:
     if named is not None and path.suffix == python_files.SUFFIX and checked(named) != OURS:
         message = f"this is a Python file, and {FORMATS[named]} has none"
         raise LanguageError([Problem("language.format", message, str(path))])
-    return _Reading(str(path), None if named is None else checked(named))
+    return _Reading(str(path), None if named is None else checked(named), trust_templates)
 
 
 class _Reading:
     """Reads a file and those it includes: each is asked whose it is, but for the first where that is said."""
 
-    def __init__(self, first: str, named: str | None) -> None:
+    def __init__(self, first: str, named: str | None, trusts_templates: bool) -> None:
         self._first = first
         self._named = named
+        self._trusts_templates = trusts_templates
         self._advice = ""
         self._translations: list[Translation] = []
 
@@ -129,9 +137,16 @@ class _Reading:
         said = f"{problem.hint} {self._advice}" if problem.hint.endswith("?") else f"{problem.hint}; {self._advice}"
         return msgspec.structs.replace(problem, hint=said if problem.hint else self._advice)
 
+    def refuse_idle_trust(self) -> None:
+        """Refuse to trust the templates of files that have none: whoever says so takes them for something else."""
+        if self._trusts_templates and not any(each.source.origin == NOETL for each in self._translations):
+            message = "--trust-templates is for the templates of NoETL files, and this is none"
+            raise LanguageError([Problem("language.format", message, self._first)])
+
     def _translated(self, root: Node, source: Source) -> Node:
         translate: Translate = import_module(f"mulligan.formats.{source.origin}").translate
-        translation = Translation(source, is_included=source.file != self._first)
+        is_included = source.file != self._first
+        translation = Translation(source, is_included=is_included, trusts_templates=self._trusts_templates)
         try:
             ours = translate(root, translation)
         except Refusal as refusal:

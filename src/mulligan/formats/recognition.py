@@ -9,6 +9,7 @@ from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 # What `--format` calls a system, and what the system calls itself.
 FORMATS = {"torc": "Torc", "prodigy": "Prodigy", "noetl": "NoETL", "alphred": "Alphred"}
 OURS = "mulligan"
+NOETL = "noetl"
 
 # Keys of a file that Torc has and nobody else: a file that lost its jobs is still Torc's.
 _TORC = frozenset({"failure_handlers", "slurm_schedulers", "resource_requirements", "use_pending_failed"})

@@ -17,8 +17,10 @@ Translate: TypeAlias = "Callable[[Node, Translation], Mapping]"
 class Translation:
     """One file being translated. What a reader makes stands where the thing stood that it was made of."""
 
-    def __init__(self, source: Source, *, is_included: bool = False) -> None:
+    def __init__(self, source: Source, *, is_included: bool = False, trusts_templates: bool = False) -> None:
         self.source = source
+        # Whether any value may become part of a command or a query, where the system has it so.
+        self.trusts_templates = trusts_templates
         # Whether another file calls it.
         self.is_included = is_included
         # By the identity of a node of the new tree: what `convert` writes above it.

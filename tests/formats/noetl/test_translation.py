@@ -142,8 +142,10 @@ def test_a_loop_is_a_list_a_map_and_what_gathers():
                         "value": "${item}",
                         "index": "${index}",
                         "length": "${size(steps.visit_items.output.result)}",
+                        "of": "cities",
                     },
                     "workload": "${inputs}",
+                    "defaults": {"cities": ["Oslo"]},
                 }
             }
         ],

@@ -33,6 +33,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
         raise Enough
     plan = Plan(playbook.steps, playbook.final, workload_of(playbook.workload), playbook.credentials, translation)
     plan.derived = derived(playbook.fields)
+    plan.defaults = playbook.fields.get("workload") or {}
     plan.must_match = bool(playbook.spec.get("no_next_is_error"))
     steps = plan.steps(playbook.entry)
     end = plan.end(playbook.final) if playbook.final is not None else None

@@ -18,14 +18,16 @@ from mulligan.formats.noetl.calls import Call, read_call
 from mulligan.formats.noetl.credentials import Credentials
 from mulligan.formats.noetl.routes import Router, written, written_cases
 from mulligan.formats.noetl.steps import Step
-from mulligan.formats.noetl.texts import foreign, has_templates, words
+from mulligan.formats.noetl.texts import foreign, has_templates, words, workload_name
 from mulligan.formats.translation import Translation, made
-from mulligan.language.nodes import Enough, Mapping, Node, Sequence, plain
+from mulligan.language.nodes import Enough, Mapping, Node, Scalar, Sequence, plain
 from mulligan.language.reach import Reach
 
 # Arcs that lead back go round until one leads on: pages, polls. This many times is a mistake.
 MAX_VISITS = 1000
 _ITEM = "item"
+# Tools that run text of the playbook in which templates may stand.
+_PROGRAMS = frozenset({"shell", "postgres", "duckdb"})
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -69,6 +71,8 @@ class Plan:
         self.must_match = False
         # What of the workload is a template of the file's own.
         self.derived: dict[str, Node] | None = None
+        # The workload as the file has it.
+        self.defaults: dict[str, Node] = {}
         self._calls = self._read_calls()
         self.names = self._named()
         self.places: list[Place] = []
@@ -177,6 +181,8 @@ class Plan:
         else:
             items = foreign(loop.over)
         item = {"name": loop.iterator, "value": f"${{{_ITEM}}}", "index": "${index}", "length": _length(items)}
+        if _writes_programs(step):
+            item |= self._origin_of_items(loop.over)
         commands, inner, reads = self._commands(step, item)
         mapped = {
             "over": f"${{{items}}}" if isinstance(items, str) else items,
@@ -187,6 +193,13 @@ class Plan:
         body = {**self._about(step), "map": mapped, "do": commands}
         self._put(names.own, step, body, inner, *reads, next=[names.route])
         self._add_gathering(step, names, loop=f"${{{self._results(step, names)}}}")
+
+    def _origin_of_items(self, over: Node) -> dict[str, Any]:
+        """Where the items of a loop come from, where that is the file: from the step itself, or from the workload."""
+        if _is_written_out(over):
+            return {"is_written": True}
+        name = workload_name(over.value) if isinstance(over, Scalar) and isinstance(over.value, str) else None
+        return {"of": name} if name in self.defaults else {}
 
     def _commands(
         self, step: Step, item: dict[str, Any]
@@ -270,6 +283,8 @@ class Plan:
         actions = (action,) if isinstance(action, dict) else action
         for one in actions:
             one["auth"] = self._auth(step, reads)
+            if one.get("tool") is not None or one.get("cases"):
+                one |= self._trust(step, reads, one.get("item"))
         self._at[name] = Place(name, step.at, body, actions, reads, next)
         self.places.append(self._at[name])
 
@@ -280,6 +295,7 @@ class Plan:
         action = self._action(final, END, tool=self._tool(final), input=_copied(final.input))
         reads = self._texts(final)
         action["auth"] = self._auth(final, reads)
+        action |= self._trust(final, reads, None)
         action["seen"] = _seen(list(self._sources(self._read_by(reads))))
         node = made({"description": final.description or None, "noetl": action, **self._life(final)}, final.at)
         assert isinstance(node, Mapping)
@@ -292,7 +308,8 @@ class Plan:
         order = ("tool", "render", "result", "loop", "failure", "input", "item", "workload", "derived", "seen", "auth")
         said |= {"workload": self._workload, "derived": self.derived}
         said["name"] = step.name if place != step.name else None
-        return {key: said.get(key) for key in ("name", *order, "set", "cases", "next")}
+        keys = ("name", *order, "set", "cases", "next", "defaults", "trust_templates")
+        return {key: said.get(key) for key in keys}
 
     def _tool(self, step: Step) -> Node | None:
         node = step.tools.node
@@ -306,6 +323,16 @@ class Plan:
             if name in named:
                 found |= self._credentials.fetched_by(tool.node)
         return found or None
+
+    def _trust(self, step: Step, reads: tuple[Node | None, ...], item: dict[str, Any] | None) -> dict[str, Any]:
+        """What may become part of a command or a query of the step: what the file says of the workload, or anything."""
+        if not _writes_programs(step):
+            return {}
+        if self._translation.trusts_templates:
+            return {"trust_templates": True}
+        named = words(*reads, *(self.derived or {}).values())
+        found = {key: foreign(node) for key, node in self.defaults.items() if key in {*named, (item or {}).get("of")}}
+        return {"defaults": {key: node for key, node in found.items() if not has_templates(node)} or None}
 
     def _texts(self, step: Step) -> tuple[Node | None, ...]:
         return (step.tools.node, step.input, step.set, *step.router.cases, *_conditions(step.router))
@@ -366,6 +393,16 @@ class Plan:
         odd = {step.name for step in self._odd if words(made(step.name, step.at)) <= named}
         found = self._always | odd | (named & self.names.keys())
         return sorted((self._by_name[name] for name in found), key=lambda step: self._order[step.name])
+
+
+def _writes_programs(step: Step) -> bool:
+    """Whether templates may stand in its commands or queries, or in the name of a table or a script."""
+    kinds = {tool.kind for tool in step.tools.all}
+    return not _PROGRAMS.isdisjoint(kinds) or not {"sink", "script"}.isdisjoint(words(*step.router.cases, *_keys(step)))
+
+
+def _keys(step: Step) -> tuple[Node | None, ...]:
+    return (step.tools.node, *step.item_cases)
 
 
 def _seen(before: list[tuple[str, str]]) -> dict[str, str] | None:

@@ -82,14 +82,23 @@ class Session:
         except psycopg.Error as error:
             raise _uncertain(error) if self._connection.broken else _failure(error) from None
 
+    def _encoded(self, text: str) -> bytes:
+        """The text as the server will read it: in another encoding it would see quotes where there are none."""
+        encoding = self._connection.info.encoding
+        try:
+            return text.encode(encoding)
+        except UnicodeEncodeError as error:
+            shown = ascii(text[error.start])
+            raise invalid(f"the query has {shown}, which the encoding '{encoding}' of the connection lacks") from None
+
     def _execute(self, text: str, bound: list[Any], is_kept: bool, is_reading: bool) -> Encoded | None:
         with self._connection.cursor() as cursor:
             if is_reading:
                 # Piece by piece: nobody knows how many there are.
                 size = _CHUNK_ROWS if capabilities.has_stream_chunked() else 1
-                rows = cursor.stream(text.encode(), bound or None, size=size)
+                rows = cursor.stream(self._encoded(text), bound or None, size=size)
                 return gathered(lambda: _columns(cursor), rows, is_kept)
-            cursor.execute(text.encode(), bound or None)
+            cursor.execute(self._encoded(text), bound or None)
             self.changed += _changed(cursor)
             if cursor.description is None:
                 return None

@@ -87,7 +87,7 @@ _COMMENTS = {
 }
 # A value never follows what could be its own operand: 'a[low:high]' is a slice, and "{'a':b}" has a key.
 _SPOT = r"(?<![\w'\"\])}:]):(?P<name>[^\W\d]\w*)|(?P<asked>\?\d*)"
-_TOKENS = {
+TOKENS = {
     dialect: re.compile(
         rf"(?P<comment>{'|'.join(_COMMENTS[dialect])})|(?P<quoted>{'|'.join(_QUOTED[dialect])})"
         rf"|::|{_SPOT}|(?P<word>[^\W\d][\w$]*)|\d\w*|[;()]",
@@ -104,16 +104,16 @@ _BODIED_WITHIN_WORDS = 4
 def statements(query: str, dialect: Dialect) -> list[Statement]:
     """The statements of the query, without those that say nothing."""
     splitter, at = _Splitter(query), 0
-    while token := _TOKENS[dialect].search(query, at):
+    while token := TOKENS[dialect].search(query, at):
         splitter.pass_over(query[at : token.start()])
         splitter.take(token)
-        at = _end(query, token)
+        at = token_end(query, token)
     splitter.pass_over(query[at:])
     splitter.end(len(query))
     return splitter.found
 
 
-def _end(query: str, token: re.Match[str]) -> int:
+def token_end(query: str, token: re.Match[str]) -> int:
     """Where it ends: a quote that no pattern finds the end of, further on."""
     groups = token.groupdict()
     if groups.get("nested"):

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from ...databases.values import as_json
+from .file_texts import FileText
 
 MISSING = object()
 ITEMS_MAX = 100_000
@@ -84,6 +85,8 @@ def _row(value: dict[str, Any], number: int) -> Any:
 
 def plain(value: Any) -> Any:
     """A value of a template as JSON has it: what is gone through is a list, what is no JSON is text."""
+    if isinstance(value, FileText):
+        return str(value)
     if isinstance(value, Answer | str) or value is None or isinstance(value, bool | int | float):
         return as_json(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     if isinstance(value, dict):

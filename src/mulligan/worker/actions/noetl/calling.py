@@ -86,7 +86,13 @@ def unsatisfied(context: Context) -> StepError:
 
 
 def _call(tool: dict[str, Any], context: Context, names: dict[str, Any]) -> tuple[Any, StepError | None]:
-    call = Call(context.step, names, context.credentials, context.given)
+    call = Call(
+        step=context.step,
+        names=names,
+        credentials=context.credentials,
+        given=context.given,
+        trusts_templates=context.trusts_templates,
+    )
     try:
         return all_pages(tool, call, context) if "pages" in tool else call_tool(tool, call), None
     except StepError as error:

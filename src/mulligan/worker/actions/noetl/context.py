@@ -11,8 +11,9 @@ from mulligan import StepError
 
 from . import versions
 from .answers import answer
-from .call import over
+from .call import filled_with_marks, over
 from .credentials import Credentials
+from .file_texts import FileText, of_file
 from .sandbox import Absent, Nothing
 from .templates import Names, filled
 from .tools import SECRET
@@ -36,18 +37,22 @@ class Context:
         item: dict[str, Any] | None = None,
         auth: dict[str, Any] | None = None,
         input: dict[str, Any] | None = None,
+        defaults: dict[str, Any] | None = None,
+        trust_templates: bool = False,
     ) -> None:
         self.step = name or os.environ.get("MULLIGAN_STEP", "")
         self.credentials = Credentials(auth or {})
-        self._workload = self._with_derived(workload or {}, derived or {})
+        self.trusts_templates = trust_templates
+        self._workload = self._with_derived(_marked(workload or {}, defaults or {}), derived or {})
         self._seen = seen or {}
-        self._item = item or {}
+        self._item = _marked_item(item or {}, defaults or {})
         before = versions.merged(_entries(envelope) for envelope in self._seen.values())
         self._settings = Settings(before, self.step, self._item.get("index", 0))
         self._iter = self._of_item()
         self._own: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
-        self.given = over(versions.values(before, ARGS).get(self.step, {}), filled(input or {}, self.names()))
+        handed = versions.values(before, ARGS).get(self.step, {})
+        self.given = over(handed, filled_with_marks(input or {}, self.names()))
 
     @property
     def set_here(self) -> versions.Entries:
@@ -118,7 +123,7 @@ class Context:
             names = {**self._of_run(), **found, "workload": found, "ctx": found, "payload": found}
             del found[key]
             try:
-                found[key] = filled(derived[key], names)
+                found[key] = filled_with_marks(derived[key], names)
             except StepError:
                 continue
         return found
@@ -151,8 +156,27 @@ class Context:
 
     def _of_run(self) -> dict[str, Any]:
         run_id = os.environ.get("MULLIGAN_RUN_ID", "")
+        if run_id.isdecimal():
+            run_id = FileText(run_id)
         job = {"uuid": run_id, "execution_id": run_id, "id": run_id}
         return {"execution_id": run_id, "job": job, "catalog_id": os.environ.get("MULLIGAN_WORKFLOW", "")}
+
+
+def _marked(workload: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The workload; what the run does not override is marked as the file's."""
+    are_same = {key for key, value in defaults.items() if key in workload and _is_same(workload[key], value)}
+    return {key: of_file(value) if key in are_same else value for key, value in workload.items()}
+
+
+def _marked_item(item: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The item of a loop; marked, where the file has the list, or the workload of the file."""
+    value, listed = item.get("value"), defaults.get(item.get("of", ""))
+    is_of_file = item.get("is_written") or (isinstance(listed, list) and any(_is_same(value, one) for one in listed))
+    return {**item, "value": of_file(value)} if is_of_file else item
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
 
 
 def _flat(said: Any) -> Iterator[tuple[str, Any]]:

@@ -26,6 +26,7 @@ from . import failures
 from .answers import plain
 from .call import Call
 from .credentials import named, refused
+from .file_texts import unmarked
 from .scripts import decoded, script_text
 from .templates import filled, parsed
 
@@ -44,7 +45,7 @@ _OF_CLOUDS = {
 
 def run(tool: dict[str, Any], call: Call) -> Any:
     """What the code gives, as JSON. EXCEPTION where it raises, or returns a status 'error' or 'failed'."""
-    given = {name: parsed(value) if isinstance(value, str) else value for name, value in call.given.items()}
+    given = {name: parsed(value) if isinstance(value, str) else value for name, value in unmarked(call.given).items()}
     code = _code(tool, call)
     program, is_wrapped = _program(code, _filename(call, code), given)
     names = {**_known(call), **_libraries(tool), "input_data": given, **_identifiers(given)}

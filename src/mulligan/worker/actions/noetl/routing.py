@@ -95,11 +95,15 @@ class Routes:
             self._collect(deed["collect"], self._names(event, now))
         names = self._names(event, now)
         if "sink" in deed:
-            put(deed["sink"], Call(self._context.step, names, self._context.credentials))
+            put(deed["sink"], self._call(names))
         if "fail" in deed:
             raise _refusal(deed["fail"], names)
         for arc in _arcs(deed.get("next")):
             yield self._follow(arc, names)
+
+    def _call(self, names: dict[str, Any]) -> Call:
+        context = self._context
+        return Call(context.step, names, context.credentials, trusts_templates=context.trusts_templates)
 
     def _collect(self, collect: dict[str, Any], names: dict[str, Any]) -> None:
         """Without pages: gathered over all that runs, as `ctx` under that name."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from .call import Call
 from .credentials import refused
+from .placeholders import marked
 from .templates import filled_text
 
 
@@ -25,7 +26,11 @@ def script_text(script: Any, call: Call) -> str:
     source = said.get("source") or {}
     if source.get("type") == "inline" or "code" in source:
         return str(source.get("code", ""))
-    path = filled_text(str(said.get("uri") or source.get("uri") or ""), call.names).removeprefix("file://")
+    uri = str(said.get("uri") or source.get("uri") or "")
+    if not call.trusts_templates:
+        for placeholder in marked(uri, call.names).placeholders.values():
+            raise placeholder.refused("names a script", "write its name in the file")
+    path = filled_text(uri, call.names).removeprefix("file://")
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -14,12 +15,15 @@ from mulligan import StepError
 
 from .call import Call
 from .credentials import refused
+from .placeholders import Command, marked
 from .policy import time_limit
-from .templates import filled, filled_text
+from .templates import filled, filled_text, is_template
 
 TIMEOUT_SECONDS = 600.0
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 _TOLD_CHARS = 2000
+# Variables that name a file which a shell runs, or that hold what it evaluates.
+_EVALUATED = frozenset("BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS3 PS4".split())
 
 
 def run(tool: dict[str, Any], call: Call) -> Any:
@@ -27,23 +31,47 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     said = next((tool[key] for key in ("cmds", "cmd", "command") if tool.get(key)), None)
     if said is None:
         raise refused("the tool 'shell' has no 'cmds'")
-    commands = [filled_text(str(text), call.names) for text in (said if isinstance(said, list) else [said])]
+    commands = [_command(str(text), call) for text in (said if isinstance(said, list) else [said])]
     limit = filled(tool.get("timeout_seconds", TIMEOUT_SECONDS), call.names)
     until = time.monotonic() + time_limit(limit, "timeout_seconds")
     environment, folder = _environment(tool, call), filled_text(str(tool.get("cwd") or "."), call.names)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         for command in commands:
-            status = _status(command, environment, folder, out, err, until)
+            status = _status(command.text, {**environment, **command.variables}, folder, out, err, until)
             if status != 0:
-                raise _failure(command, status, _read(out), _read(err))
+                raise _failure(status, _read(out), _read(err))
         printed, complained = _read(out), _read(err)
     _repeat(printed, complained)
     return {"status": "success", "exit_code": 0, "stdout": printed, "stderr": complained}
 
 
+def _command(text: str, call: Call) -> Command:
+    """The command with its values in variables; where templates are trusted, in its text."""
+    if call.trusts_templates or not is_template(text):
+        return Command(filled_text(text, call.names), {})
+    found = marked(text, call.names)
+    if not found.placeholders:
+        return Command(found.text, {})
+    # What reads a command costs a while to load, and most need none of it.
+    command: Command = importlib.import_module(f"{__package__}.shell_text").bound(found)
+    return command
+
+
 def _environment(tool: dict[str, Any], call: Call) -> dict[str, str]:
+    if not call.trusts_templates:
+        _refuse_names(tool.get("env") or {}, call)
     said = filled(tool.get("env") or {}, call.names)
     return {**os.environ, **{str(name): "" if value is None else str(value) for name, value in said.items()}}
+
+
+def _refuse_names(said: dict[str, Any], call: Call) -> None:
+    """Refuse values that would name a variable, or that a shell evaluates for the name of theirs."""
+    for name, value in said.items():
+        for placeholder in marked(str(name), call.names).placeholders.values():
+            raise placeholder.refused("names an environment variable", "write its name in the file")
+        if name in _EVALUATED and isinstance(value, str):
+            for placeholder in marked(value, call.names).placeholders.values():
+                raise placeholder.refused(f"is the value of '{name}', which a shell evaluates", "use another variable")
 
 
 def _status(
@@ -73,7 +101,7 @@ def _status(
             process.wait()
 
 
-def _failure(command: str, status: int | None, printed: str, complained: str) -> StepError:
+def _failure(status: int | None, printed: str, complained: str) -> StepError:
     _repeat(printed, complained)
     details: dict[str, Any] = {"stdout": printed[-_TOLD_CHARS:], "stderr": complained[-_TOLD_CHARS:]}
     if status is None:

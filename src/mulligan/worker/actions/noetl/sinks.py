@@ -7,6 +7,8 @@ from typing import Any
 from . import sql_tools
 from .call import Call
 from .credentials import refused
+from .placeholders import marked
+from .sql_text import Query
 from .templates import filled, filled_text
 from .tools import call_tool
 
@@ -51,9 +53,18 @@ def _rows(tool: dict[str, Any], call: Call) -> list[dict[str, Any]]:
     return rows
 
 
-def _statements(tool: dict[str, Any], rows: list[dict[str, Any]], call: Call) -> tuple[str, dict[str, Any]]:
+def _table(tool: dict[str, Any], call: Call) -> str:
+    """The name of the table. Which one it is the file says, not a value."""
+    said = str(tool["table"])
+    if not call.trusts_templates:
+        for placeholder in marked(said, call.names).placeholders.values():
+            raise placeholder.refused("names a table", "write its name in the file")
+    return filled_text(said, call.names)
+
+
+def _statements(tool: dict[str, Any], rows: list[dict[str, Any]], call: Call) -> tuple[Query, dict[str, Any]]:
     """One insert per row, its values bound; together they are one transaction."""
-    table, mode = filled_text(str(tool["table"]), call.names), str(tool.get("mode") or "insert")
+    table, mode = _table(tool, call), str(tool.get("mode") or "insert")
     if mode not in _MODES:
         raise refused(f"a sink has no mode '{mode}': there are {', '.join(_MODES)}")
     keys = _keys(tool, mode)
@@ -64,7 +75,7 @@ def _statements(tool: dict[str, Any], rows: list[dict[str, Any]], call: Call) ->
         columns, spots = ", ".join(map(_name, row)), ", ".join(f":{name}" for name in names.values())
         texts.append(f"insert into {_quoted(table)} ({columns}) values ({spots}){_conflict(row, keys)}")
         params |= {name: row[column] for column, name in names.items()}
-    return ";\n".join(texts), params
+    return Query(";\n".join(texts), {}), params
 
 
 def _keys(tool: dict[str, Any], mode: str) -> list[str]:

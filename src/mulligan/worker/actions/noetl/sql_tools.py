@@ -14,12 +14,14 @@ from mulligan import StepError
 
 from ...databases.address import Address, read_address
 from ...databases.parameters import named
-from ...databases.statements import Statement, statements
+from ...databases.statements import Dialect, Statement, statements
 from .. import sql
 from . import credentials
 from .call import Call
 from .credentials import database_address, refused
+from .placeholders import marked
 from .scripts import decoded, script_text
+from .sql_text import Query, bound
 from .templates import filled, filled_text
 
 _TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
@@ -32,7 +34,7 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     return ran(tool, call, _query(tool, call), filled(tool.get("params"), call.names))
 
 
-def ran(tool: dict[str, Any], call: Call, query: str, params: Any) -> Any:
+def ran(tool: dict[str, Any], call: Call, query: Query, params: Any) -> Any:
     """The same for a query that is ready, at the database of the tool."""
     address = read_address(_ADDRESSES[tool["kind"]](tool, call))
     try:
@@ -62,6 +64,7 @@ def _duckdb(tool: dict[str, Any], call: Call) -> str:
     return f"duckdb:///{place}"
 
 
+_DIALECTS = {"postgres": Dialect.POSTGRES, "duckdb": Dialect.DUCKDB}
 _ADDRESSES = {"postgres": _postgres, "duckdb": _duckdb}
 
 
@@ -76,28 +79,46 @@ def _turn(place: str) -> Iterator[None]:
         yield
 
 
-def _query(tool: dict[str, Any], call: Call) -> str:
-    """All commands as one text, with the values of its templates in it, as NoETL has it."""
+def _query(tool: dict[str, Any], call: Call) -> Query:
+    """All commands as one query. No value of its templates is text of it."""
+    texts = _texts(tool, call)
+    if call.trusts_templates:
+        return Query(";\n".join(filled_text(text, call.names) for text in texts), {})
+    found: list[Query] = []
+    count = 0
+    for text in texts:
+        with_marks = marked(text, call.names, first=count, is_query=True)
+        count += len(with_marks.placeholders)
+        found.append(bound(with_marks, _DIALECTS[tool["kind"]]))
+    values = {name: value for query in found for name, value in query.values.items()}
+    return Query(";\n".join(query.text for query in found), values)
+
+
+def _texts(tool: dict[str, Any], call: Call) -> list[str]:
     if "script" in tool:
-        return filled_text(script_text(tool["script"], call), call.names)
+        return [script_text(tool["script"], call)]
     for key in _TEXTS:
         if f"{key}_b64" in tool:
-            return filled_text(decoded(tool[f"{key}_b64"], f"{key}_b64"), call.names)
+            return [decoded(tool[f"{key}_b64"], f"{key}_b64")]
         if key in tool:
             said = tool[key] if isinstance(tool[key], list) else [tool[key]]
-            return ";\n".join(filled_text(str(text).strip().rstrip(";"), call.names) for text in said)
+            return [str(text).strip().rstrip(";") for text in said]
     raise refused(f"the tool '{tool.get('kind')}' has no 'command'")
 
 
-def _executed(address: Address, query: str, params: Any) -> list[dict[str, Any]]:
-    """What each statement gave. All of it is kept, or nothing. Only `params` are bound."""
+def _executed(address: Address, query: Query, params: Any) -> list[dict[str, Any]]:
+    """What each statement gave. All of it is kept, or nothing. Only `params` and values of templates are bound."""
     database = sql.database_of(address.kind)
-    found = statements(query, database.DIALECT)
+    found = statements(query.text, database.DIALECT)
     sql.refuse_odd(found)
-    if params is None:
-        for statement in found:
-            statement.spots = []  # a ':name' is the query's own
-    values = named(found, params, database.DIALECT)
+    own = [[spot for spot in statement.spots if spot.name in query.values] for statement in found]
+    for statement in found:
+        # Without `params` a ':name' is the query's own.
+        others = [spot for spot in statement.spots if spot.name not in query.values]
+        statement.spots = [] if params is None else others
+    values = {**named(found, params, database.DIALECT), **query.values}
+    for statement, spots in zip(found, own, strict=True):
+        statement.spots = sorted([*statement.spots, *spots], key=lambda spot: spot.start)
     with database.opened(address.place, False) as session:
         given = [_given(session, statement, values) for statement in found]
         session.commit()

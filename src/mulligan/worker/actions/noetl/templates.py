@@ -55,7 +55,7 @@ def filled_text(text: str, names: Names) -> str:
         return text
     template = _template(text)
     with_names = dict(names)
-    return _carefully(text, lambda: _joined(template.generate(with_names)))
+    return carefully(text, lambda: joined(template.generate(with_names)))
 
 
 def is_template(text: str) -> bool:
@@ -70,9 +70,9 @@ def holds(condition: Any, names: Names) -> bool:
     expression = _only_expression(source) or (source if not is_template(source) else "")
     known = {**{name: Absent(obj=None, name=name) for name in _OPTIONAL}, **names}
     if expression:
-        found = _carefully(condition, lambda: _is_true(_condition(condition, expression)(known)))
+        found = carefully(condition, lambda: _is_true(_condition(condition, expression)(known)))
     else:
-        found = _carefully(condition, lambda: _is_true(_joined(_conditional(source).generate(known))))
+        found = carefully(condition, lambda: _is_true(joined(_conditional(source).generate(known))))
     return bool(found)
 
 
@@ -92,7 +92,7 @@ def _value(text: str, names: Names) -> Any:
     if not expression:
         return _told(filled_text(text, names), text)
     compiled = _expression(text, expression)
-    value = _carefully(text, lambda: _defined(compiled(dict(names))))
+    value = carefully(text, lambda: _defined(compiled(dict(names))))
     return value if _PATH.fullmatch(expression) else _told(value, text)
 
 
@@ -132,7 +132,7 @@ def parsed(text: str) -> Any:
 # -- Jinja2 at work
 
 
-def _carefully(text: str, work: Callable[[], Any]) -> Any:
+def carefully(text: str, work: Callable[[], Any]) -> Any:
     """What the work gives; whatever it raises is a failure that shows the template, and nothing that was in it."""
     try:
         return work()
@@ -163,7 +163,7 @@ def _lowered(error: Exception) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _joined(pieces: Iterator[str]) -> str:
+def joined(pieces: Iterator[str]) -> str:
     found, size = [], 0
     for piece in pieces:
         size += len(piece)
@@ -179,32 +179,32 @@ def _only_expression(text: str) -> str:
     found = _ONE_EXPRESSION.fullmatch(text.strip())
     if found is None:
         return ""
-    body = _compiled(text, lambda: VALUES.parse(text.strip())).body
+    body = compiled(text, lambda: VALUES.parse(text.strip())).body
     is_one = len(body) == 1 and isinstance(body[0], nodes.Output) and len(body[0].nodes) == 1
     return found[1].strip() if is_one and not isinstance(body[0].nodes[0], nodes.TemplateData) else ""
 
 
 @lru_cache(maxsize=1024)
 def _template(text: str) -> Template:
-    return _compiled(text, lambda: VALUES.from_string(text))
+    return compiled(text, lambda: VALUES.from_string(text))
 
 
 @lru_cache(maxsize=1024)
 def _conditional(text: str) -> Template:
-    return _compiled(text, lambda: CONDITIONS.from_string(text))
+    return compiled(text, lambda: CONDITIONS.from_string(text))
 
 
 @lru_cache(maxsize=1024)
 def _expression(text: str, source: str) -> TemplateExpression:
-    return _compiled(text, lambda: VALUES.compile_expression(source, undefined_to_none=False))
+    return compiled(text, lambda: VALUES.compile_expression(source, undefined_to_none=False))
 
 
 @lru_cache(maxsize=1024)
 def _condition(text: str, source: str) -> TemplateExpression:
-    return _compiled(text, lambda: CONDITIONS.compile_expression(source, undefined_to_none=False))
+    return compiled(text, lambda: CONDITIONS.compile_expression(source, undefined_to_none=False))
 
 
-def _compiled(text: str, work: Callable[[], Any]) -> Any:
+def compiled(text: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except TemplateError as error:

@@ -1,0 +1,215 @@
+"""Queries in which no value becomes text of the query.
+
+A value within a string literal stays within it: its quotes are doubled. A value that stands by itself, in the place of
+a value, is a bound parameter. Anywhere else (as a name, as a whole statement) it is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from ...databases.statements import TOKENS, Dialect, token_end
+from .answers import plain
+from .credentials import refused
+from .placeholders import MARK, Marked, Placeholder
+from .templates import shown
+
+_PARAMETER = "mulligan_template_"
+_QUOTES = "write '{{ … }}' in quotes if it is a value, or its text in the file if it is part of the query"
+_NAMES = "write the name in the file, in the query or as a default of the workload that no run overrides"
+_LIST = "write IN ({% for x in … %}'{{ x }}'{{ ', ' if not loop.last }}{% endfor %}) for a list"
+# Before a value that stands by itself: a sign of these, or a word of those.
+_SIGNS = frozenset("=<>~|@#?&+-/%^[{:")
+_WORDS = frozenset("LIMIT OFFSET LIKE ILIKE BETWEEN ESCAPE WHEN THEN ELSE".split())
+# What follows such a word is a name.
+_NAMING = frozenset("FROM JOIN INTO UPDATE TABLE VIEW INDEX SCHEMA DATABASE COLUMN ONLY BY AS USE EXISTS".split())
+# In parentheses after such a word stand values; in those with such a word within, or shortly before, stand names.
+_LISTS = frozenset("VALUES IN ANY ALL SOME".split())
+_NAMED_WITHIN = frozenset("SELECT FROM BY DISTINCT RETURNING".split())
+_NAMED_AFTER = frozenset("CONFLICT USING BY OVER KEY REFERENCES UNIQUE".split())
+_NAMED_SHORTLY_AFTER = frozenset("INTO TABLE VIEW".split())
+_SHORTLY = 3
+_BETWEEN_WORDS = 4
+# What makes one token of a value and what stands beside it.
+_BOUND_BEFORE = re.compile(r"(?:[\w$.'\"\]\U000f0001]|::)\Z")
+_BOUND_AFTER = re.compile(r"[\w$.'\"(\U000f0000]")
+_UNICODE = re.compile(r"(?<![\w$])[uU]&\Z")
+
+
+class Query(NamedTuple):
+    """A query, and the values that its parameters are bound to."""
+
+    text: str
+    values: dict[str, Any]
+
+
+def bound(marked: Marked, dialect: Dialect) -> Query:
+    """The query with a parameter, or a part of a literal, for each mark. INPUT_INVALID where a value has no place."""
+    if not marked.placeholders:
+        return Query(marked.text, {})
+    for placeholder in marked.placeholders.values():
+        _refuse_unwritable(placeholder)
+    return _Binder(marked, dialect).query()
+
+
+class _Binder:
+    """Goes through the tokens of a query, and puts values into it where they may stand."""
+
+    def __init__(self, marked: Marked, dialect: Dialect) -> None:
+        self._text = marked.text
+        self._placeholders = marked.placeholders
+        self._dialect = dialect
+        self._written: list[str] = []
+        self._values: dict[str, Any] = {}
+        # Outside of quotes: the last sign or word, the words of the statement so far, and for each open parenthesis
+        # whether values stand in it.
+        self._last = ""
+        self._words: list[str] = []
+        self._open: list[bool] = []
+
+    def query(self) -> Query:
+        at = 0
+        while at < len(self._text):
+            token, mark = TOKENS[self._dialect].search(self._text, at), MARK.search(self._text, at)
+            # There is a number in a mark, which is no token of the query.
+            is_mark = mark is not None and (token is None or mark.start() < token.start())
+            found = mark if is_mark else token
+            if found is None:
+                break
+            self._pass_over(self._text[at : found.start()])
+            at = found.end() if is_mark else token_end(self._text, found)
+            self._written.append(self._value(found) if is_mark else self._token(found, self._text[found.start() : at]))
+        self._written.append(self._text[at:])
+        return Query("".join(self._written), self._values)
+
+    # -- outside of quotes
+
+    def _pass_over(self, text: str) -> None:
+        """What stands between tokens: signs."""
+        self._written.append(text)
+        for sign in text:
+            if sign in "[{":
+                self._open.append(True)
+            elif sign in "]}":
+                self._close()
+        self._last = text.strip()[-1:] or self._last
+
+    def _token(self, token: re.Match[str], text: str) -> str:
+        if token["comment"] is not None:
+            return MARK.sub("", text)
+        if token["quoted"] is not None:
+            self._last = "'"
+            return self._quoted(token.start(), text) if MARK.search(text) else text
+        self._note(token, text)
+        return text
+
+    def _note(self, token: re.Match[str], text: str) -> None:
+        if token["word"] is not None:
+            self._words.append(text.upper())
+            if self._open and text.upper() in _NAMED_WITHIN:
+                self._open[-1] = False
+        elif text == "(":
+            self._open.append(self._are_values())
+        elif text == ")":
+            self._close()
+        elif text == ";" and not self._open:
+            self._words.clear()
+            text = ""
+        self._last = text.upper()
+
+    def _close(self) -> None:
+        if self._open:
+            self._open.pop()
+
+    def _are_values(self) -> bool:
+        """Whether values stand in the parentheses that open here."""
+        if self._last in _LISTS:
+            return True
+        return self._last not in _NAMED_AFTER and _NAMED_SHORTLY_AFTER.isdisjoint(self._words[-_SHORTLY:])
+
+    def _value(self, mark: re.Match[str]) -> str:
+        """A parameter in the place of a mark that stands by itself."""
+        placeholder = self._placeholders[int(mark[1])]
+        if placeholder.is_harmless:
+            is_null = placeholder.value is None and self._is_for_value()
+            self._last = "0"
+            return " NULL " if is_null else f" {placeholder.text}"
+        before, after = self._text[: mark.start()], self._text[mark.end() :]
+        if not self._last:
+            raise placeholder.refused("is a statement or its beginning", "write the query in the file")
+        if self._last in _NAMING:
+            raise placeholder.refused("stands for a name", _NAMES)
+        if _BOUND_BEFORE.search(before[-2:]) or _BOUND_AFTER.match(after):
+            raise placeholder.refused("is a part of a name or a word of the query", _NAMES)
+        if not self._is_for_value():
+            raise placeholder.refused("stands where the query has its own text", _QUOTES)
+        if placeholder.written.separator is not None:
+            raise placeholder.refused("is a list that was joined to one text", _LIST)
+        self._last = "'"
+        name = f"{_PARAMETER}{mark[1]}"
+        self._values[name] = plain(placeholder.value)
+        return f" :{name} "
+
+    def _is_for_value(self) -> bool:
+        if self._last in ("(", ","):
+            return bool(self._open) and self._open[-1]
+        is_end = self._last == "AND" and "BETWEEN" in self._words[-_BETWEEN_WORDS:]
+        return is_end or self._last in _WORDS or self._last in _SIGNS
+
+    # -- in quotes
+
+    def _quoted(self, start: int, text: str) -> str:
+        """A quoted token with the values in it."""
+        all_found = [self._placeholders[int(number)] for number in MARK.findall(text)]
+        found = [placeholder for placeholder in all_found if not placeholder.is_harmless]
+        if not found:
+            return MARK.sub(lambda mark: self._placeholders[int(mark[1])].text, text)
+        is_escaped = text[0] in "eE"
+        if not is_escaped and text[0] != "'":
+            kind, way = ("a name", _NAMES) if text[0] == '"' else ("a text between dollars", "use single quotes")
+            raise found[0].refused(f"is part of {kind}", way)
+        if _UNICODE.search(self._text[max(0, start - 3) : start]):
+            raise found[0].refused("is part of a literal with escapes of its own", "write it without U&")
+        for placeholder in found:
+            if "'" in (placeholder.written.separator or ""):
+                raise placeholder.refused("is a list that was joined to one text", _LIST)
+        return self._literal(text, is_escaped)
+
+    def _literal(self, text: str, is_escaped: bool) -> str:
+        """The literal with each value in it as it is: its quotes doubled, its backslashes where they mean something.
+
+        In PostgreSQL a setting of the server says whether they do. An E-literal does not depend on it.
+        """
+        pieces = MARK.split(text)
+        own, values = pieces[::2], [self._placeholders[int(number)] for number in pieces[1::2]]
+        said = [value.text.replace("'", "''") for value in values]
+        if is_escaped:
+            _refuse_escaped(own, values)
+            said = [*map(_with_backslashes, said)]
+        elif self._dialect is Dialect.POSTGRES and any("\\" in piece for piece in (*own, *said)):
+            own, said = [*map(_with_backslashes, own)], [*map(_with_backslashes, said)]
+            own[0] = f" E{own[0]}"
+        return own[0] + "".join(value + after for value, after in zip(said, own[1:], strict=True))
+
+
+def _with_backslashes(text: str) -> str:
+    """A text as an E-literal has it."""
+    return text.replace("\\", "\\\\")
+
+
+def _refuse_escaped(own: list[str], values: list[Placeholder]) -> None:
+    """Refuse a value whose first character the text before it would escape."""
+    for before, placeholder in zip(own, values, strict=False):
+        if (len(before) - len(before.rstrip("\\"))) % 2:
+            raise placeholder.refused("follows a '\\', which changes what it means", "leave that out")
+
+
+def _refuse_unwritable(placeholder: Placeholder) -> None:
+    source = shown(placeholder.written.source)
+    if "\0" in placeholder.text:
+        raise refused(f"the value of '{source}' has a NUL, which no query can hold")
+    try:
+        placeholder.text.encode()
+    except UnicodeEncodeError:
+        raise refused(f"the value of '{source}' is no text: half of a character is in it") from None
