@@ -27,6 +27,7 @@ class ActionPlugin:
 
     The function gets the keys that the file has as keyword arguments. It is imported by workers alone, in a process of
     its own, so whatever it needs costs nobody else anything. `text_key` is the key that a plain text stands for.
+    `program_keys` are those whose texts the function evaluates itself: a `${…}` is refused there.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class ActionPlugin:
         keys: Mapping[str, str],
         required: Iterable[str] = (),
         text_key: str | None = None,
+        program_keys: Iterable[str] = (),
         about: str = "",
     ) -> None:
         self.call = call
         self.keys = dict(keys)
         self.required = tuple(required)
         self.text_key = text_key
+        self.program_keys = tuple(program_keys)
         self.about = about
         if problem := self._problem():
             raise ValueError(problem)
@@ -55,6 +58,8 @@ class ActionPlugin:
                 return f"{key!r} cannot be the name of an argument"
         if unknown := [key for key in self.required if key not in self.keys]:
             return f"{unknown[0]!r} is required, and none of its keys"
+        if unknown := [key for key in self.program_keys if key not in self.keys]:
+            return f"{unknown[0]!r} is evaluated by the action, and none of its keys"
         if self.text_key is not None and self.text_key not in self.keys:
             return f"{self.text_key!r} is what a text stands for, and none of its keys"
         if self.text_key is not None and (others := [key for key in self.required if key != self.text_key]):

@@ -48,6 +48,30 @@ def test_a_key_that_it_does_not_have_is_refused():
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        "tool: {kind: shell, cmds: ['echo ${run.id}']}",
+        "tool: [{kind: noop}, {kind: duckdb, query: 'select ${run.id}'}]",
+        "render: {a: ['${run.id}']}",
+        "input: {x: '${run.id}'}",
+        "set: {ctx.x: '${run.id}'}",
+        "cases: [{when: '${run.id}', then: {}}]",
+        "next: {arcs: [{step: a, when: '${run.id}'}]}",
+        "derived: {x: '${run.id}'}",
+        "defaults: {x: '${run.id}'}",
+    ],
+)
+def test_no_value_is_filled_in_where_the_action_evaluates_a_text(said: str):
+    with pytest.raises(LanguageError) as refused:
+        action(f"{{step: one, noetl: {{{said}}}}}")
+
+    (problem,) = refused.value.problems
+    assert problem.code == "language.plugin"
+    assert problem.hint == "hand it over under another key; for the characters themselves write '$${'"
+    assert action(f"{{step: one, noetl: {{{said.replace('${', '$${')}}}}}").bindings == {}
+
+
+@pytest.mark.parametrize(
     ("step", "loaded"),
     [("{step: one, noetl: {}}", "True False False"), ("{step: one, shell: 'true'}", "False False False")],
 )

@@ -20,7 +20,7 @@ from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes
 from mulligan.language.shapes import Deferred, Fields, Record
 from mulligan.language.shell import ROOTS, ShellRefused, UnknownName, reads_variables, rewrite
 from mulligan.language.slips import warn_unbound_items
-from mulligan.language.values import HOLE, holed
+from mulligan.language.values import HOLE, holed, refuse_filled
 from mulligan.language.words import listed
 from mulligan.plugins import Unusable
 
@@ -345,6 +345,9 @@ def _plugin(node: Node, fields: Fields, scope: Scope) -> Action:
     form = plugin.shape.read(node, f"'{kind}'", scope.source)
     bindings: Bindings = {}
     if isinstance(form, Fields):
+        for key in plugin.definition.program_keys:
+            if key in form:
+                refuse_filled(form.at(key), f"'{key}' of '{kind}'", scope)
         args = {key: _shaped(form, key, plugin.record, scope, bindings) for key in form.values}
     else:
         args = {str(plugin.definition.text_key): holed(node, scope, bindings)}

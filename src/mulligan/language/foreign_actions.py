@@ -28,6 +28,7 @@ NOETL = ActionPlugin(
         "trust_templates": "true: any value may be part of a command or a query, as in NoETL",
         "failure": "of a step that a failure led to: ${failure}. It fails in turn where no arc takes it up",
     },
+    program_keys=("tool", "render", "input", "set", "cases", "next", "derived", "defaults"),
 )
 
 ACTIONS = {"noetl": NOETL}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from mulligan.core.workflow import Expression, Template
@@ -35,6 +36,23 @@ def _holed(node: Node, scope: Scope, bindings: dict[str, Template]) -> Any:
     name = f"b{len(bindings)}"
     bindings[name] = found
     return {HOLE: name}
+
+
+def refuse_filled(node: Node, label: str, scope: Scope) -> None:
+    """Refuse a `${…}` anywhere in `node`, whose texts an action evaluates itself: it would evaluate the value, too."""
+    if isinstance(node, Sequence):
+        inner: Iterable[Node] = node.items
+    elif isinstance(node, Mapping):
+        inner = (value for _, value in node.entries.values())
+    else:
+        inner = ()
+        for hole in holes(node, scope) if isinstance(node.value, str) and "${" in node.value else ():
+            if isinstance(hole, Hole):
+                message = f"{label} is evaluated by the action, and a value in it would be evaluated, too"
+                hint = "hand it over under another key; for the characters themselves write '$${'"
+                raise scope.source.refuse_in("plugin", message, node, hole.offset, hole.length, hint=hint)
+    for one in inner:
+        refuse_filled(one, label, scope)
 
 
 def literal(value: Any) -> str:
