@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .playbooks import mulligan, newer, ran, statuses, translated, written
+from .playbooks import mulligan, newer, ran, refused, statuses, translated, written
 
 SHELL = newer("""
     workload: {name: world, command: "echo ran"}
@@ -201,3 +201,16 @@ def test_a_step_alone_may_trust_its_templates():
     assert mulligan("step", file, "run", "-i", "command=echo hi").code == 1
     said = mulligan("step", file, "run", "-i", "command=echo hi", "--trust-templates")
     assert (said.code, said.out) == (0, "hi\n")
+
+
+def test_a_command_that_is_what_a_step_gave_is_refused_when_the_file_is_read():
+    text = newer("""
+        workflow:
+          - {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}
+          - {step: b, INPUT tool: {kind: shell, cmds: ["{{ a.command }}"]}}
+        """)
+
+    assert "is a command as a whole" in refused(text.replace("INPUT", ""))
+    # another name that is called so: known when it runs
+    assert mulligan("validate", written(text.replace("INPUT", "input: {a: {command: ls}},"))).code == 0
+    assert mulligan("validate", written(text.replace("INPUT", "")), "--trust-templates").code == 0

@@ -13,6 +13,7 @@ from mulligan.formats.expressions import output_of
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
+from mulligan.formats.noetl.programs import refuse_given_programs
 from mulligan.formats.noetl.unreadable import refuse_unreadable
 from mulligan.formats.noetl.workload import derived, inputs, workload_of
 from mulligan.formats.translation import Translation, mapping
@@ -29,6 +30,9 @@ def translate(root: Node, translation: Translation) -> Mapping:
     if playbook is not None:
         for key in ("workflow", "workbook"):
             refuse_unreadable(playbook.fields.get(key, ()), translation.source)
+        if not translation.trusts_templates:
+            final = () if playbook.final is None else (playbook.final,)
+            refuse_given_programs((*playbook.steps, *final), translation.source)
     if playbook is None or translation.source.problems:
         raise Enough
     plan = Plan(playbook.steps, playbook.final, workload_of(playbook.workload), playbook.credentials, translation)
