@@ -233,6 +233,11 @@ DANGERS = [
     ("f() { eval @; }", evaluated_by("eval"), THE_COMMAND),
     ("if true; then A=1 command -p eval @; fi", evaluated_by("eval"), THE_COMMAND),
     ("case a in a) eval @;; esac", evaluated_by("eval"), THE_COMMAND),
+    # A process substitution runs commands wherever bash expands one.
+    ("[[ a = <(eval @) ]]", evaluated_by("eval"), THE_COMMAND),
+    ("[[ ( a = b ) || -e >(eval @) ]]", evaluated_by("eval"), THE_COMMAND),
+    ("echo ${y:-<(eval @)}", evaluated_by("eval"), THE_COMMAND),
+    ('echo "${y#<(eval @)}"', evaluated_by("eval"), THE_COMMAND),
     ('trap "rm @" EXIT', evaluated_by("trap"), THE_COMMAND),
     ("alias a=@", evaluated_by("alias"), THE_COMMAND),
     ('bash -c "echo @"', script_of("bash -c"), as_argument("bash")),

@@ -390,7 +390,10 @@ class _Scanner:
     def _expanded_or_passed(self, place: Place) -> None:
         char = self.text[self._at]
         is_quote = char in "'\"" and place.quoting in ("bare", "pattern")
-        if is_quote or char in "\\`":
+        if place.quoting in ("bare", "pattern") and self.text.startswith(("<(", ">("), self._at):
+            self._at += 2
+            self._within(place.danger)
+        elif is_quote or char in "\\`":
             self._quoted_or_expanded(char, place)
         elif char == '"' and place.quoting == "quoted" and place.danger is None:
             self._at += 1
@@ -477,7 +480,10 @@ class _Scanner:
         operands: list[tuple[str, list[Spot]]] = []
         while self._at < len(self.text):
             char = self.text[self._at]
-            if char in " \t\r\n()<>!&|;":
+            if self.text.startswith(("<(", ">("), self._at):
+                self._at += 2
+                self._within()
+            elif char in " \t\r\n()<>!&|;":
                 self._at += 1
             elif not self._skip_blank(char):
                 words: list[str] = []
