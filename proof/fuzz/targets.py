@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from . import paths, reading, records, samples, seeds, shells, texts
+from . import paths, playbooks, reading, records, samples, seeds, shells, texts
 
 Run = Callable[[bytes], None]
 Seeds = Callable[[], Sequence[bytes]]
@@ -73,6 +73,17 @@ _ALL = [
     ),
     Target("sql", shells.sql, lambda: [bytes([place, 2, 1]) for place in range(len(shells.PLACES))]),
     Target("path", paths.path, paths.seeds, paths.WORDS, share=2),
+    Target(
+        "playbook_shell",
+        playbooks.shell,
+        lambda: [bytes([kind % 2, kind, 2, context, 3, 1]) for kind in range(17) for context in range(0, 70, 5)],
+        share=2,
+    ),
+    Target(
+        "playbook_sql",
+        playbooks.sql,
+        lambda: [bytes([kind, place, 2, 1]) for kind in range(17) for place in range(len(playbooks.PLACES))],
+    ),
     Target(
         "query",
         texts.query,

@@ -15,10 +15,10 @@ from .targets import Target
 
 # Of the processor, not of the wall: the machine may have other things to do.
 INPUT_SECONDS_MAX = 10.0
-# Nothing that is read may lead there. The programs that `shells` asks are its own.
+# Nothing that is read may lead there. The programs that `shells` and `playbooks` ask are their own.
 _DEEDS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen"})
 _DEEDS |= frozenset({"socket.connect", "ctypes.dlopen", "pty.spawn"})
-_MAY_RUN = ("shell", "includes")
+_MAY_RUN = ("shell", "playbook_shell", "includes")
 # An expression that may take long is evaluated in a process that is forked, in which the same is watched.
 _MAY_FORK = ("expression",)
 

@@ -23,7 +23,17 @@ from proof.fuzz.watching import Watch
 
 FOUND = sorted((Path(__file__).parent / "found").iterdir())
 # Of each target: what is dear to try is tried less.
-INPUTS = {"shell": 12, "template": 20, "expression": 25, "pattern": 25, "includes": 15, "command_line": 25, "path": 40}
+INPUTS = {
+    "shell": 12,
+    "playbook_shell": 12,
+    "playbook_sql": 12,
+    "template": 20,
+    "expression": 25,
+    "pattern": 25,
+    "includes": 15,
+    "command_line": 25,
+    "path": 40,
+}
 INPUTS_MAX = 80
 
 
