@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mulligan.formats.loading import Converted, convert, examine, load
-    from mulligan.formats.recognition import FORMATS, OURS, checked
+    from mulligan.formats.recognition import FORMATS, NOETL, OURS, checked
     from mulligan.language.loading import Examined
 
-__all__ = ["FORMATS", "OURS", "Converted", "Examined", "checked", "convert", "examine", "load"]
+__all__ = ["FORMATS", "NOETL", "OURS", "Converted", "Examined", "checked", "convert", "examine", "load"]
 _ELSEWHERE = {
     **dict.fromkeys(("Converted", "convert", "examine", "load"), "mulligan.formats.loading"),
-    **dict.fromkeys(("FORMATS", "OURS", "checked"), "mulligan.formats.recognition"),
+    **dict.fromkeys(("FORMATS", "NOETL", "OURS", "checked"), "mulligan.formats.recognition"),
     "Examined": "mulligan.language.loading",
 }
 

@@ -22,7 +22,7 @@ from ..core.views import run_json
 from ..core.workflow import Workflow, decode, encode, version
 from ..engine.integrity import differing_columns
 from ..errors import MulliganError, UnknownRun, UnknownStep
-from ..formats import OURS, load
+from ..formats import NOETL, OURS, load
 from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
 from ..worker.folders import opened
@@ -110,9 +110,12 @@ class Reading:
         started = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
         if not isinstance(started, e.RunStarted) or digest_of(started.file) in ("", started.digest):
             return ""
-        origin = self._workflow(run_id).origin or OURS
+        pinned = self._workflow(run_id)
+        # Of a NoETL file that was read with --trust-templates; a text has no such quotes in JSON.
+        is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
         try:
-            return started.file if version(encode(load(started.file, named=origin))) != started.version else ""
+            today = load(started.file, named=pinned.origin or OURS, trust_templates=is_trusting)
+            return started.file if version(encode(today)) != started.version else ""
         except MulliganError:
             # In the middle of being corrected: nothing that could be run.
             return ""

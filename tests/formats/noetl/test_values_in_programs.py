@@ -46,9 +46,8 @@ def test_a_whole_command_that_an_input_says_is_not_run(folder: Path):
     assert statuses(run) == {"run": "failed"}
     assert run["steps"]["run"]["failure"]["code"] == "INPUT_INVALID"
     assert run["steps"]["run"]["failure"]["message"] == (
-        "'{{ workload.command }}' stands where a command is named, and its value comes from an input or a step: write "
-        "the command in the file, and templates for its arguments, or run it with --trust-templates if you trust "
-        "whoever gives such values"
+        "'{{ workload.command }}' names a command, and its value comes from an input or a step: "
+        "write the command in the file, or run with --trust-templates"
     )
     assert not (folder / "pwned").exists()
 
@@ -214,3 +213,16 @@ def test_a_command_that_is_what_a_step_gave_is_refused_when_the_file_is_read():
     # another name that is called so: known when it runs
     assert mulligan("validate", written(text.replace("INPUT", "input: {a: {command: ls}},"))).code == 0
     assert mulligan("validate", written(text.replace("INPUT", "")), "--trust-templates").code == 0
+
+
+def test_a_file_that_was_trusted_is_compared_as_one_that_is():
+    failing = WHOLE.replace("echo ran", "exit 3")
+    mulligan("run", written(failing), "--trust-templates")
+
+    written("# the same again\n" + failing)
+    same = mulligan("retry", 1, "--dry-run")
+    written(WHOLE)
+    changed = mulligan("retry", 1, "--dry-run")
+
+    assert "has changed" not in same.err
+    assert "has changed" in changed.err

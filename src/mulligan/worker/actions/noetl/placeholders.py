@@ -24,7 +24,7 @@ from .templates import Names, carefully, compiled, is_template, joined, shown
 # Private characters of Unicode: no program and no value in a text has a meaning for them.
 _OPEN, _CLOSE = "\U000f0000", "\U000f0001"
 MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
-TRUST = "run it with --trust-templates if you trust whoever gives such values"
+TRUST = "run with --trust-templates"
 _FUNCTION = "mulligan_placeholder"
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _ONE_NUMBER = re.compile(_NUMBER, re.ASCII)

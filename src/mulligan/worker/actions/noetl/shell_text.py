@@ -19,7 +19,7 @@ from .templates import shown
 # To the scanner a mark is a field of this name, as a value of a workflow of ours is one of `inputs`.
 _ROOT = "template"
 _RESERVED = Reserved(frozenset(), frozenset({_ROOT}))
-_COMMAND = "write the command in the file, and templates for its arguments"
+_COMMAND = "write the command in the file"
 # Where the way of a workflow of ours is not that of a template.
 _WAYS = {
     dangers.ARITHMETIC: "make a number of it, as in {{ … | int }}",
@@ -62,7 +62,7 @@ def _with_fields(marked: Marked) -> str:
 
 def _refuse(spot: Spot, placeholder: Placeholder) -> None:
     if spot.is_command:
-        raise placeholder.refused("stands where a command is named", _COMMAND)
+        raise placeholder.refused("names a command", _COMMAND)
     if spot.danger is not None:
         raise placeholder.refused(spot.danger.reason, _WAYS.get(spot.danger, spot.danger.hint))
     written = placeholder.written
