@@ -40,6 +40,8 @@ TEMPLATES += [
     "${y:-{{ x }}}",
     "${{ x }}",
     "\\{{ x }}",
+    '{{ x | replace("\'", "\'\'") }}',
+    '{{ "\'" ~ x ~ "\'" }}',
 ]
 PLACES = ["select {}", "select '{}' as v", "select 'a {} b' as v", "select '{}{}' as v", "select E'{}' as v"]
 PLACES += [

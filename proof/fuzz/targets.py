@@ -76,13 +76,13 @@ _ALL = [
     Target(
         "playbook_shell",
         playbooks.shell,
-        lambda: [bytes([kind % 2, kind, 2, context, 3, 1]) for kind in range(17) for context in range(0, 70, 5)],
+        lambda: [bytes([kind % 2, kind, 2, context, 3, 1]) for kind in range(19) for context in range(0, 70, 5)],
         share=2,
     ),
     Target(
         "playbook_sql",
         playbooks.sql,
-        lambda: [bytes([kind, place, 2, 1]) for kind in range(17) for place in range(len(playbooks.PLACES))],
+        lambda: [bytes([kind, place, 2, 1]) for kind in range(19) for place in range(len(playbooks.PLACES))],
     ),
     Target(
         "query",

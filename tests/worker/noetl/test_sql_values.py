@@ -67,6 +67,12 @@ POSITIONS = {
     "select 'b' as v /* {{ x }} */": "b",
     "select '{{ x }}' as \"v\"": "{}",
     "select '{{ {'k': x} | tojson }}' is not null as v": True,
+    # as playbooks do it
+    "select '{{ x | replace(\"'\", \"''\") }}' as v": "{}",
+    "select '{{ x.replace(\"'\", \"''\") }}' as v": "{}",
+    "select '{{ [x] | tojson | replace(\"'\", \"''\") }}'::json ->> 0 as v": "{}",
+    "select $${{ x }}$$ as v": "{}",
+    "select $tag$it's {{ x }}$tag$ as v": "it's {}",
 }
 
 
@@ -158,7 +164,11 @@ def test_no_value_changes_how_a_query_is_read(value: str, position: str) -> None
         ("select * from a where b = {{ x }}(1)", "is a part of a name"),
         ("select * from a where b = {{ x }}{{ x }}", "is a part of a name"),
         ('select "{{ x }}" from a', "is part of a name"),
-        ("select $${{ x }}$$", "is part of a text between dollars"),
+        ("do $${{ x }}$$", "is part of a program between dollars"),
+        ("create function f() returns int as $${{ x }}$$", "is part of a program between dollars"),
+        ("select $${{ x }}", "is part of a program between dollars"),
+        ('select coalesce({{ "\'" ~ x ~ "\'" }})', "writes quotes itself"),
+        ("select '{{ x | replace(\"'\", \"''\") | upper }}'", "doubles quotes itself"),
         ("select U&'{{ x }}'", "is part of a literal with escapes of its own"),
         ("select E'\\{{ x }}'", "follows a '\\'"),
         ("select {{ x }} from a", "stands where the query has its own text"),
@@ -214,6 +224,29 @@ def test_lists_and_mappings_are_bound_as_what_they_are() -> None:
     assert rows("select unnest({{ xs }}) as v", workload=workload) == [{"v": "a"}, {"v": "it's"}]
     assert rows("select ({{ d }}::json ->> 'k') as v", workload=workload) == [{"v": "it's"}]
     assert rows("select ('{{ d | tojson }}'::json ->> 'k') as v", workload=workload) == [{"v": "it's"}]
+
+
+def test_rows_that_a_loop_writes_are_values_whatever_their_number() -> None:
+    many = [{"a": f"it's {number}", "n": -number} for number in range(3000)]
+    commands = [
+        "create table t (a text, n integer, b text)",
+        "insert into t values {% for r in rows %}('{{ r.a }}', {{ r.n }}, {{ r.a }})"
+        "{{ ', ' if not loop.last }}{% endfor %}",
+        "select count(*) as rows, sum(n)::int as n, count(distinct b) as b from t where a = b",
+    ]
+
+    found = result(tool={"kind": "duckdb", "database": ":memory:", "commands": commands}, seen={"rows": seen(many)})
+
+    assert found["rows"] == [{"rows": 3000, "n": -sum(range(3000)), "b": 3000}]
+
+
+def test_quotes_that_the_file_doubles_are_doubled_once() -> None:
+    query = "select '{{ x | replace(\"'\", \"''\") }}' as v"
+
+    assert rows(query, workload={"x": "it's"}) == [{"v": "it's"}]
+    assert rows(query, workload={"x": "it's"}, defaults={"x": "it's"}) == [{"v": "it's"}]
+    assert rows(query, workload={"x": "it's"}, trust_templates=True) == [{"v": "it's"}]
+    assert rows("select '{{ x or \"it's\" }}' as v", workload={"x": "'"}) == [{"v": "'"}]
 
 
 def test_params_are_bound_beside_the_values_of_templates() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from jinja2 import Template, nodes
@@ -38,13 +38,17 @@ _STATEMENTS = (
 class Written(NamedTuple):
     """One `{{ … }}` as it stands in the text. `separator` is what it joins a list by, where it does.
 
-    `is_repeated` says that it stands in a `{% for %}`, once for each of several values.
+    `is_repeated` says that it stands in a `{% for %}`, once for each of several values; `quotes` are the constants in
+    it that have single quotes. In a query `is_doubled` says that its last filter is `replace("'", "''")`, which is left
+    out of the value: quotes are doubled where it becomes part of a literal.
     """
 
     source: str
     paths: frozenset[Path] = frozenset()
     separator: str | None = None
     is_repeated: bool = False
+    quotes: tuple[str, ...] = ()
+    is_doubled: bool = False
 
 
 class Placeholder(NamedTuple):
@@ -84,16 +88,18 @@ def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False) -
     _refuse_marks(text)
     if not is_template(text):
         return Marked(text, {})
-    template, written = _prepared(text)
+    template, written = _prepared(text, is_query)
     found: dict[int, Placeholder] = {}
+    # Asked once for each that stands in a loop: what is read does not change meanwhile.
+    is_of_file = cache(lambda number: are_of_file(written[number].paths, names))
 
     def put(number: int, value: Any) -> str:
         said, shows = written[number], str(value)
         is_harmless = _is_harmless(value, shows, said)
         is_marked = is_query and is_harmless and (value is None or shows.startswith("-"))
-        if (is_harmless or are_of_file(said.paths, names)) and not is_marked:
+        if (is_harmless or is_of_file(number)) and not is_marked:
             _refuse_marks(shows)
-            return shows
+            return shows.replace("'", "''") if said.is_doubled else shows
         mark = first + len(found)
         found[mark] = Placeholder(said, value, shows, is_harmless)
         return f"{_OPEN}{mark}{_CLOSE}"
@@ -120,7 +126,7 @@ def _is_harmless(value: Any, shows: str, written: Written) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _prepared(text: str) -> tuple[Template, tuple[Written, ...]]:
+def _prepared(text: str, is_query: bool) -> tuple[Template, tuple[Written, ...]]:
     tree = compiled(text, lambda: VALUES.parse(text))
     _refuse_others(tree, text)
     local, sources = Locals(tree), [*_sources(text)]
@@ -130,9 +136,17 @@ def _prepared(text: str) -> tuple[Template, tuple[Written, ...]]:
         for at, expression in enumerate(output.nodes):
             if id(expression) in numbered:
                 number = numbered[id(expression)]
-                separator = _separator(expression)
-                written[number] = Written(sources[number], local.paths(expression), separator, is_repeated)
-                output.nodes[at] = _call(number, expression)
+                inner = _undoubled(expression) if is_query else None
+                value = inner or expression
+                written[number] = Written(
+                    source=sources[number],
+                    paths=local.paths(value),
+                    separator=_separator(value),
+                    is_repeated=is_repeated,
+                    quotes=_quotes(value),
+                    is_doubled=inner is not None,
+                )
+                output.nodes[at] = _call(number, value)
     tree.set_environment(VALUES)
     return compiled(text, lambda: VALUES.from_string(tree)), tuple(written)
 
@@ -187,3 +201,20 @@ def _separator(expression: nodes.Node | None) -> str | None:
             return str(said.value) if isinstance(said, nodes.Const) else ""
         expression = expression.node
     return None
+
+
+def _undoubled(expression: nodes.Expr) -> nodes.Expr | None:
+    """What quotes are doubled in, where that is what the expression does in the end; else None."""
+    if isinstance(expression, nodes.Filter) and expression.name == "replace":
+        inner = expression.node
+    elif isinstance(expression, nodes.Call) and isinstance(expression.node, nodes.Getattr):
+        inner = expression.node.node if expression.node.attr == "replace" else None
+    else:
+        return None
+    said = [argument.value for argument in expression.args if isinstance(argument, nodes.Const)]
+    return inner if said == ["'", "''"] else None
+
+
+def _quotes(expression: nodes.Expr) -> tuple[str, ...]:
+    constants = [one.value for one in expression.find_all(nodes.Const) if isinstance(one.value, str)]
+    return tuple(text for text in constants if "'" in text)

@@ -47,7 +47,7 @@ def bound(marked: Marked) -> Command:
 def _with_fields(marked: Marked) -> str:
     """The command with a field for each mark. In single quotes nothing is expanded: there they are closed around it."""
     for mark in MARK.finditer(marked.text):
-        before = marked.text[: mark.start()][-1:]
+        before = marked.text[max(0, mark.start() - 1) : mark.start()]
         if before in ("$", "\\"):
             raise marked.placeholders[int(mark[1])].refused(f"follows a '{before}'", "write it in another place")
     if f"${{{_ROOT}." in marked.text:

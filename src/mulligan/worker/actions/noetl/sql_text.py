@@ -17,6 +17,7 @@ from .templates import shown
 
 _PARAMETER = "mulligan_template_"
 _QUOTES = "write '{{ … }}' in quotes if it is a value, or its text in the file if it is part of the query"
+_OWN_QUOTES = "write '{{ … }}' in quotes of the query, with the value alone"
 _NAMES = "write the name in the file, in the query or as a default of the workload that no run overrides"
 _LIST = "write IN ({% for x in … %}'{{ x }}'{{ ', ' if not loop.last }}{% endfor %}) for a list"
 # Before a value that stands by itself: a sign of these, or a word of those.
@@ -30,6 +31,8 @@ _NAMED_WITHIN = frozenset("SELECT FROM BY DISTINCT RETURNING".split())
 _NAMED_AFTER = frozenset("CONFLICT USING BY OVER KEY REFERENCES UNIQUE".split())
 _NAMED_SHORTLY_AFTER = frozenset("INTO TABLE VIEW".split())
 _SHORTLY = 3
+# Statements in which a text between dollars is a literal. In others (do, create function) it may be a program.
+_WITH_LITERALS = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES")
 _BETWEEN_WORDS = 4
 # What makes one token of a value and what stands beside it.
 _BOUND_BEFORE = re.compile(r"(?:[\w$.'\"\]\U000f0001]|::)\Z")
@@ -70,8 +73,11 @@ class _Binder:
 
     def query(self) -> Query:
         at = 0
+        mark = MARK.search(self._text)
         while at < len(self._text):
-            token, mark = TOKENS[self._dialect].search(self._text, at), MARK.search(self._text, at)
+            token = TOKENS[self._dialect].search(self._text, at)
+            if mark is not None and mark.start() < at:
+                mark = MARK.search(self._text, at)
             # There is a number in a mark, which is no token of the query.
             is_mark = mark is not None and (token is None or mark.start() < token.start())
             found = mark if is_mark else token
@@ -124,8 +130,8 @@ class _Binder:
 
     def _are_values(self) -> bool:
         """Whether values stand in the parentheses that open here."""
-        if self._last in _LISTS:
-            return True
+        if self._words and self._words[-1] in _LISTS:
+            return True  # also those after the first: values (1), (2)
         return self._last not in _NAMED_AFTER and _NAMED_SHORTLY_AFTER.isdisjoint(self._words[-_SHORTLY:])
 
     def _value(self, mark: re.Match[str]) -> str:
@@ -135,17 +141,20 @@ class _Binder:
             is_null = placeholder.value is None and self._is_for_value()
             self._last = "0"
             return " NULL " if is_null else f" {placeholder.text}"
-        before, after = self._text[: mark.start()], self._text[mark.end() :]
+        before = self._text[max(0, mark.start() - 2) : mark.start()]
+        after = self._text[mark.end() : mark.end() + 1]
         if not self._last:
             raise placeholder.refused("is a statement or its beginning", "write the query in the file")
         if self._last in _NAMING:
             raise placeholder.refused("stands for a name", _NAMES)
-        if _BOUND_BEFORE.search(before[-2:]) or _BOUND_AFTER.match(after):
+        if _BOUND_BEFORE.search(before) or _BOUND_AFTER.match(after):
             raise placeholder.refused("is a part of a name or a word of the query", _NAMES)
         if not self._is_for_value():
             raise placeholder.refused("stands where the query has its own text", _QUOTES)
         if placeholder.written.separator is not None:
             raise placeholder.refused("is a list that was joined to one text", _LIST)
+        if placeholder.written.quotes:
+            raise placeholder.refused("writes quotes itself", _OWN_QUOTES)
         self._last = "'"
         name = f"{_PARAMETER}{mark[1]}"
         self._values[name] = plain(placeholder.value)
@@ -165,16 +174,29 @@ class _Binder:
         found = [placeholder for placeholder in all_found if not placeholder.is_harmless]
         if not found:
             return MARK.sub(lambda mark: self._placeholders[int(mark[1])].text, text)
+        if text[0] == "$":
+            text = self._undollared(text, found[0])
         is_escaped = text[0] in "eE"
         if not is_escaped and text[0] != "'":
-            kind, way = ("a name", _NAMES) if text[0] == '"' else ("a text between dollars", "use single quotes")
-            raise found[0].refused(f"is part of {kind}", way)
+            raise found[0].refused("is part of a name", _NAMES)
         if _UNICODE.search(self._text[max(0, start - 3) : start]):
             raise found[0].refused("is part of a literal with escapes of its own", "write it without U&")
         for placeholder in found:
             if "'" in (placeholder.written.separator or ""):
                 raise placeholder.refused("is a list that was joined to one text", _LIST)
+            if "''" in placeholder.written.quotes:
+                raise placeholder.refused("doubles quotes itself, which is done for it", "leave out the 'replace'")
         return self._literal(text, is_escaped)
+
+    def _undollared(self, text: str, placeholder: Placeholder) -> str:
+        """A text between dollars as a literal with quotes, which no value can end."""
+        tag = text[: text.index("$", 1) + 1]
+        is_whole = len(text) >= 2 * len(tag) and text.endswith(tag)
+        if not is_whole or self._words[:1] not in ([word] for word in _WITH_LITERALS):
+            raise placeholder.refused(
+                "is part of a program between dollars", "use single quotes, or write it in the file"
+            )
+        return "'" + text[len(tag) : -len(tag)].replace("'", "''") + "'"
 
     def _literal(self, text: str, is_escaped: bool) -> str:
         """The literal with each value in it as it is: its quotes doubled, its backslashes where they mean something.
