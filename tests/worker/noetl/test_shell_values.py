@@ -147,6 +147,7 @@ def test_the_shell_sees_exactly_any_value(tmp_path_factory: pytest.TempPathFacto
         ("for y in {{ x }}; do true; done", "stands for several words of a command"),
         ("cp {{ xs | join(' ') }} there", "stands for several words of a command"),
         ("trap '{{ x }}' EXIT", "is an argument of 'trap'"),
+        ('echo {{ "\'" ~ x ~ "\'" }}', "writes quotes itself"),
     ],
 )
 def test_a_value_that_would_be_part_of_the_program_is_refused(tmp_path: Path, command: str, said: str) -> None:

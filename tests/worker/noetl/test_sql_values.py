@@ -131,6 +131,18 @@ def test_postgres_sees_exactly_the_value_where_backslashes_escape(schema_url: st
     assert values == [expected(*case) for case in cases]
 
 
+def test_postgres_sees_exactly_the_value_in_the_encoding_of_the_connection(schema_url: str) -> None:
+    """In this one a backslash is the second half of some characters."""
+    url = f"{schema_url}{'&' if '?' in schema_url else '?'}client_encoding=SJIS"
+    cases = [("select '{{ x }}' as v", "\u3042\\' || 'pwned"), ("select ('a' || {{ x }}) as v", "\u30bd\\")]
+
+    values = found({"kind": "postgres", "auth": "pg"}, cases, auth={"pg": url})
+
+    assert values == ["\u3042\\' || 'pwned", "a\u30bd\\"]
+    lacking = {"kind": "postgres", "auth": "pg", "query": "select '{{ x }}'"}
+    assert reported(tool=lacking, auth={"pg": url}, workload={"x": "\U0001f600"})["code"] == "INPUT_INVALID"
+
+
 @settings(max_examples=200)
 @given(value=st.text(st.sampled_from("'\"\\$;-/*:? \nabE1")), position=st.sampled_from(list(POSITIONS)))
 def test_no_value_changes_how_a_query_is_read(value: str, position: str) -> None:

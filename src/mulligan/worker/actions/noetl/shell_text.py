@@ -69,6 +69,8 @@ def _refuse(spot: Spot, placeholder: Placeholder) -> None:
     is_loop = spot.words[:1] == ["for"] and not written.is_repeated
     if spot.quoting == "bare" and (is_loop or written.separator is not None):
         raise placeholder.refused("stands for several words of a command", _WORDS)
+    if "'" in written.quotes:
+        raise placeholder.refused("writes quotes itself", "write '{{ … }}' in quotes of the command")
 
 
 def _placeholder(spot: Spot, marked: Marked) -> Placeholder:
