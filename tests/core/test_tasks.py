@@ -67,7 +67,7 @@ def test_a_step_with_everything_is_told_everything():
         place="build",
         attempt=1,
         kind="shell",
-        params={"text": 'make TARGET="${_inputs_target}"', "stdin": "prod!"},
+        params={"text": 'make TARGET="${_inputs_target}"', "strict": True, "stdin": "prod!"},
         workflow="release",
         version="",
         step="build",
@@ -117,7 +117,7 @@ def test_what_fills_the_parameters_of_python_is_not_in_its_environment():
 def test_a_value_that_is_fed_to_stdin_is_not_in_the_environment():
     run = run_of("{name: w, inputs: {x: {type: string}}, steps: [{step: a, shell: cat, stdin: '${inputs.x}'}]}", x="v")
 
-    assert told(run, "a").params == {"text": "cat", "stdin": "v"}
+    assert told(run, "a").params == {"text": "cat", "strict": True, "stdin": "v"}
     assert told(run, "a").env == {}
 
 
@@ -135,7 +135,11 @@ def test_a_secret_stays_a_reference_and_the_values_beside_it_are_told_apart_from
 
     run = run_of(text, user="me")
 
-    assert told(run, "a").params == {"text": 'curl -H "${_secrets_token}" "${_inputs_user}"', "stdin": {"${}": "b2"}}
+    assert told(run, "a").params == {
+        "text": 'curl -H "${_secrets_token}" "${_inputs_user}"',
+        "strict": True,
+        "stdin": {"${}": "b2"},
+    }
     assert (told(run, "a").env, told(run, "a").cwd) == ({}, "")
     assert told(run, "a").bound == {"_inputs_user": "me", "env.LEVEL": "3"}
     assert told(run, "a").late == {

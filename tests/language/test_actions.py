@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.core.workflow import Action, Expression, Template
+from mulligan.core.workflow import Action, Command, Expression, Step, Template
+from mulligan.language.shell import strict_options
 
 from .reading import step, steps
 
@@ -18,20 +19,24 @@ def hole(source: str, *reads: str) -> Template:
 def test_shell_text_without_holes_stays_as_it_is() -> None:
     found = step("shell: echo $HOME ${HOME} | wc")
 
-    assert found.action == Action("shell", {"text": "echo $HOME ${HOME} | wc"})
+    assert found.action == Action("shell", {"text": "echo $HOME ${HOME} | wc", "strict": True})
 
 
 def test_a_value_in_shell_text_is_an_environment_variable() -> None:
     found = step("shell: echo ${inputs.x}", INPUTS)
 
-    assert found.action == Action("shell", {"text": 'echo "${_inputs_x}"'}, {"_inputs_x": hole("inputs.x", "inputs")})
+    assert found.action == Action(
+        "shell", {"text": 'echo "${_inputs_x}"', "strict": True}, {"_inputs_x": hole("inputs.x", "inputs")}
+    )
 
 
 def test_stdin_may_be_any_value_with_holes() -> None:
     found = step("shell: cat\nstdin: {a: '${inputs.x}', b: 1}", INPUTS)
 
     assert found.action == Action(
-        "shell", {"text": "cat", "stdin": {"a": {"${}": "b0"}, "b": 1}}, {"b0": hole("inputs.x", "inputs")}
+        "shell",
+        {"text": "cat", "strict": True, "stdin": {"a": {"${}": "b0"}, "b": 1}},
+        {"b0": hole("inputs.x", "inputs")},
     )
 
 
@@ -40,7 +45,7 @@ def test_the_interpreter_comes_from_the_defaults() -> None:
         "- {step: a, shell: make}\n- {step: b, python: {call: 'm:f'}}", "defaults: {shell: bash, python: pypy3}"
     )
 
-    assert found["a"].action == Action("shell", {"text": "make", "interpreter": "bash"})
+    assert found["a"].action == Action("shell", {"text": "make", "interpreter": "bash", "strict": True})
     assert found["b"].action == Action("python", {"call": "m:f", "interpreter": "pypy3"})
 
 
@@ -57,14 +62,66 @@ def test_a_step_may_name_its_own_interpreter() -> None:
 
     assert found["a"].action == Action(
         "shell",
-        {"text": 'make "${_inputs_x}"', "interpreter": "/bin/dash"},
+        {"text": 'make "${_inputs_x}"', "interpreter": "/bin/dash", "strict": True},
         {"_inputs_x": hole("inputs.x", "inputs")},
     )
     assert found["b"].action == Action("python", {"call": "m:f", "interpreter": "python3.13"})
     assert found["c"].action == Action(
         "python", {"args": {"x": 1}, "code": "def main(x): pass", "interpreter": ".venv/bin/python"}
     )
-    assert found["d"].action == Action("shell", {"text": "make", "interpreter": "bash"})
+    assert found["d"].action == Action("shell", {"text": "make", "interpreter": "bash", "strict": True})
+
+
+STRICT = """
+- {step: by_default, shell: make, undo: make, on_failure: make}
+- {step: off, strict: false, shell: make, undo: make, on_failure: make, retry: {recovery_script: make}}
+- {step: on_in_handler, strict: false, shell: make, on_failure: {shell: make, strict: true}}
+- {step: off_in_long_form, shell: {text: make, strict: false}, on_failure: make}
+- {step: off_in_script, shell: make, retry: {recovery_script: {shell: make, strict: false}}}
+- {step: mapped, strict: false, map: {over: {shell: ls}}, do: [make, {shell: make, strict: true}]}
+"""
+
+
+def test_shell_text_is_strict_unless_the_nearest_strict_says_otherwise() -> None:
+    found = steps(STRICT)
+
+    def is_strict(*commands: Command | Step | None) -> list[bool]:
+        actions = [command.action for command in commands if command is not None]
+        return [bool(action and action.params.get("strict")) for action in actions]
+
+    def handled(step: Step) -> Command:
+        assert step.on_failure is not None
+        return step.on_failure.commands[0]
+
+    by_default, off, mapped = found["by_default"], found["off"], found["mapped"]
+    assert is_strict(by_default, by_default.undo, handled(by_default)) == [True, True, True]
+    assert is_strict(off, off.undo, handled(off), off.rules[0].recovery_script) == [False, False, False, False]
+    assert is_strict(found["on_in_handler"], handled(found["on_in_handler"])) == [False, True]
+    assert is_strict(found["off_in_long_form"], handled(found["off_in_long_form"])) == [False, True]
+    assert is_strict(found["off_in_script"], found["off_in_script"].rules[0].recovery_script) == [True, False]
+    assert mapped.map is not None
+    assert is_strict(mapped.map.lister, *mapped.do) == [False, False, True]
+
+
+def test_defaults_turn_strictness_off_for_the_whole_file() -> None:
+    found = steps("- {step: a, shell: make}\n- {step: b, shell: make, strict: true}", "defaults: {strict: false}")
+
+    assert [found[name].action for name in "ab"] == [
+        Action("shell", {"text": "make"}),
+        Action("shell", {"text": "make", "strict": True}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        *((name, "-e -u -o pipefail") for name in ("bash", "/usr/bin/bash", "bash-5.2", "zsh", "ksh93", "mksh")),
+        *((name, "-e -u") for name in ("sh", "/bin/sh", "dash", "ash", "yash")),
+        *((name, "") for name in ("fish", "python3", "/opt/tool.sh/run")),
+    ],
+)
+def test_each_shell_gets_the_strict_options_that_it_knows(program: str, options: str) -> None:
+    assert " ".join(strict_options(program)) == options
 
 
 @pytest.mark.parametrize("program", ["bash", "sh", "/bin/dash", "ash", "ksh93", "mksh", "zsh-5.9", "yash", "bash-5.2"])
@@ -79,7 +136,7 @@ def test_a_shell_reads_values_as_variables(program: str) -> None:
 def test_the_text_of_another_program_is_its_own(text: str) -> None:
     found = step(f"shell: {{text: {text!r}, shell: fish}}", INPUTS)
 
-    assert found.action == Action("shell", {"text": text, "interpreter": "fish"})
+    assert found.action == Action("shell", {"text": text, "interpreter": "fish", "strict": True})
 
 
 def test_code_for_another_interpreter_may_be_written_in_its_own_python() -> None:

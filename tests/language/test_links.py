@@ -292,7 +292,7 @@ def test_what_no_worker_carries_out_has_a_check_that_looks_for_its_files(does: s
 
     checks = {name: step.validator for name, step in found.items()}
     assert checks["plain"] == Command(action=Action("shell", {"text": ":"}), writes=("f",))
-    assert checks["checked"] == Command(action=Action("shell", {"text": "make"}), writes=("g",))
+    assert checks["checked"] == Command(action=Action("shell", {"text": "make", "strict": True}), writes=("g",))
     assert checks["quiet"] is None
 
 

@@ -8,7 +8,7 @@ from mulligan.core.workflow import Action, Command, Expression, Map, Need, Resou
 
 from .reading import sources, step, steps, workflow
 
-MAKE = Action("shell", {"text": "make"})
+MAKE = Action("shell", {"text": "make", "strict": True})
 
 
 def test_a_map_says_everything_about_its_items() -> None:
@@ -212,7 +212,7 @@ def test_matrix_values_become_constants_of_their_types() -> None:
     assert first.when == Expression("0.5 > 1 && inputs.go", ("inputs",))
     assert first.action == Action(
         "shell",
-        {"text": './run "${_matrix_a}" "${_matrix_name}"'},
+        {"text": './run "${_matrix_a}" "${_matrix_name}"', "strict": True},
         {"_matrix_a": Template((Expression("0.5"),)), "_matrix_name": Template(("x y",))},
     )
     assert sources(first.env["A"]) == ["${0.5}"]

@@ -33,7 +33,7 @@ greet = ActionPlugin(
     required=["whom"],
     text_key="whom",
 )
-strict = ActionPlugin("greeting.run:main", keys={"whom": "who", "how": "how"}, required=["whom", "how"])
+polite = ActionPlugin("greeting.run:main", keys={"whom": "who", "how": "how"}, required=["whom", "how"])
 other = "no plugin"
 """
 BROKEN = """
@@ -138,27 +138,27 @@ def test_python_says_it_in_the_same_way(install: Install) -> None:
 
 
 def test_its_keys_are_checked_as_ours_are(install: Install) -> None:
-    install(greet="greet", strict="strict")
+    install(greet="greet", polite="polite")
 
-    assert refused("steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, strict: you}]") == (
+    assert refused("steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, polite: you}]") == (
         "error[language.unknown_key]: w.yaml:1:27: 'wohm' is not a key of 'greet'\n"
-        "  1 | steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, strict: you}]\n"
+        "  1 | steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, polite: you}]\n"
         "    |                           ^^^^ did you mean 'whom'?\n"
         "error[language.type]: w.yaml:1:57: 'greet' is a list, a text, or a mapping with 'whom' is expected\n"
-        "  1 | steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, strict: you}]\n"
+        "  1 | steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, polite: you}]\n"
         "    |                                                         ^\n"
-        "error[language.type]: w.yaml:1:83: 'strict' is 'you', a mapping with keys such as 'whom' is expected\n"
-        "  1 | steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, strict: you}]\n"
+        "error[language.type]: w.yaml:1:83: 'polite' is 'you', a mapping with keys such as 'whom' is expected\n"
+        "  1 | steps: [{step: a, greet: {wohm: you}}, {step: b, greet: [you]}, {step: c, polite: you}]\n"
         "    |                                                                                   ^^^"
     )
 
 
 def test_what_it_requires_must_be_there(install: Install) -> None:
-    install(strict="strict")
+    install(polite="polite")
 
-    assert refused("steps: [{step: a, strict: {whom: you}}]") == (
-        "error[language.missing_key]: w.yaml:1:27: 'strict' has no 'how'\n"
-        "  1 | steps: [{step: a, strict: {whom: you}}]\n"
+    assert refused("steps: [{step: a, polite: {whom: you}}]") == (
+        "error[language.missing_key]: w.yaml:1:27: 'polite' has no 'how'\n"
+        "  1 | steps: [{step: a, polite: {whom: you}}]\n"
         "    |                           ^ add 'how: …'"
     )
 

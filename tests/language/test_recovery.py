@@ -18,7 +18,7 @@ from mulligan.core.workflow import (
 
 from .reading import step, steps
 
-MAKE = Action("shell", {"text": "make"})
+MAKE = Action("shell", {"text": "make", "strict": True})
 RETRIES = [
     # a number
     ("3", (Rule(any=True, max_retries=3),)),
@@ -129,7 +129,7 @@ def test_a_recovery_script_runs_where_the_step_runs_and_knows_the_error() -> Non
     assert script == Command(
         action=Action(
             "shell",
-            {"text": './clear.sh "${_error_code}"'},
+            {"text": './clear.sh "${_error_code}"', "strict": True},
             {"_error_code": Template((Expression("error.code", ("error",)),))},
         ),
         timeout=300.0,
@@ -180,7 +180,9 @@ def test_a_recovery_script_may_be_any_action(script: str, action: str) -> None:
 def test_a_recovery_script_may_have_its_own_time() -> None:
     found = step("shell: make\nretry: {recovery_script: {shell: ./clear.sh, timeout: 10s}}")
 
-    assert found.rules[0].recovery_script == Command(action=Action("shell", {"text": "./clear.sh"}), timeout=10.0)
+    assert found.rules[0].recovery_script == Command(
+        action=Action("shell", {"text": "./clear.sh", "strict": True}), timeout=10.0
+    )
 
 
 HANDLERS = [
@@ -294,7 +296,9 @@ def test_a_failing_check_and_a_success_have_commands_of_their_own() -> None:
 
     assert found["a"].validate == Expression("output != ''", ("output",))
     assert found["a"].on_success[1].action == Action(
-        "shell", {"text": 'echo "${_output}"'}, {"_output": Template((Expression("output", ("output",)),))}
+        "shell",
+        {"text": 'echo "${_output}"', "strict": True},
+        {"_output": Template((Expression("output", ("output",)),))},
     )
     assert found["b"].validator == Command(action=MAKE)
     assert found["b"].validate is None

@@ -24,7 +24,7 @@ from mulligan.language import load_text
 from .reading import sources, step, steps, workflow
 
 ONE = "\nsteps:\n  - {step: a, shell: make}\n"
-MAKE = Action("shell", {"text": "make"})
+MAKE = Action("shell", {"text": "make", "strict": True})
 
 
 def test_a_small_workflow_has_an_end_and_the_defaults() -> None:
@@ -205,7 +205,9 @@ def test_undo_is_a_command_that_knows_what_was_put_out() -> None:
 
     assert found.undo == Command(
         action=Action(
-            "shell", {"text": 'rm "${_output}"'}, {"_output": Template((Expression("output", ("output",)),))}
+            "shell",
+            {"text": 'rm "${_output}"', "strict": True},
+            {"_output": Template((Expression("output", ("output",)),))},
         ),
         rules=(Rule(any=True, max_retries=2),),
         timeout=300.0,

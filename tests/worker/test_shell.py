@@ -85,6 +85,26 @@ def test_another_shell_reads_the_text(work: Work) -> None:
     assert work.run_shell("echo $0", interpreter="sh").output == "sh"
 
 
+@pytest.mark.parametrize("text", ["false\necho on", "echo $not_set\necho on", "false | cat\necho on"])
+def test_strict_text_stops_at_the_first_command_that_fails(work: Work, text: str) -> None:
+    strict, lenient = work.run_shell(text, strict=True), work.run_shell(text)
+
+    assert (strict.outcome.exit_code, strict.output) == (1, None)
+    assert (lenient.outcome.exit_code, lenient.output.strip()) == (0, "on")
+
+
+def test_sh_is_strict_as_far_as_it_can_be(work: Work) -> None:
+    failed, unset = (
+        work.run_shell(f"{text}; echo on", interpreter="sh", strict=True) for text in ("false", "echo $no")
+    )
+
+    assert (failed.outcome.exit_code, unset.outcome.exit_code) == (1, 2)
+
+
+def test_a_value_that_is_null_is_an_empty_variable_to_a_strict_shell(work: Work) -> None:
+    assert work.run_shell('echo "<${_x}>"', strict=True, env={"_x": None}).output == "<>"
+
+
 def test_a_task_finds_who_it_is_in_its_environment(work: Work) -> None:
     lease = work.shell(
         "env -0 | grep -z ^MULLIGAN_ | sort -z | tr '\\0' '\\n'",

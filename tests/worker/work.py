@@ -42,7 +42,7 @@ class Work:
         return Lease(Task(kind=kind, params=params, **{**known, **fields}), self.name, self._token)
 
     def shell(self, text: str, **fields: Any) -> Lease:
-        params = {name: fields.pop(name) for name in ("stdin", "interpreter") if name in fields}
+        params = {name: fields.pop(name) for name in ("stdin", "interpreter", "strict") if name in fields}
         return self.lease("shell", {"text": text, **params}, **fields)
 
     def python(self, code: str, args: dict[str, Any] | None = None, **fields: Any) -> Lease:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.language.durations import DURATION, LIMIT
+from mulligan.language.nodes import Node, Source
 from mulligan.language.patterns import pattern
 from mulligan.language.shapes import (
     FLAG,
@@ -120,11 +121,30 @@ CHILD = Record(
         "inputs": Key(as_node(MapOf(TEMPLATED)), "the inputs of the child run"),
     },
 )
+STRICT = Key(
+    FLAG, "false: shell text goes on after a command that fails; else it runs under 'bash -euo pipefail', 'sh -eu'"
+)
+
+
+class ShellProgram(Value, frozen=True):
+    """The name or path of a shell. Options are refused: the usual ones are what `strict` is about."""
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        program = super().read(node, label, source)
+        name, *words = program.split()
+        if any(word.startswith("-") for word in words):
+            hint = f"write '{name}': shell text stops at the first command that fails, unless 'strict: false' is set"
+            raise source.refuse("shell", f"{label} takes a program without options", node, hint=hint)
+        return program
+
+
+SHELL_PROGRAM = ShellProgram(PLAIN.expected, PLAIN.convert, PLAIN.json_schema)
 SHELL = Record(
     "shell",
     {
         "text": Key(as_node(Template("a shell command")), "what it runs", is_required=True),
-        "shell": Key(PLAIN, "the program that is started with '-c' and the text (default bash)"),
+        "shell": Key(SHELL_PROGRAM, "the program that is started with '-c' and the text (default bash)"),
+        "strict": STRICT,
     },
 )
 PYTHON = Record(
@@ -168,4 +188,5 @@ ACTION_KEYS = {
     "approve": Key(as_node(ACTION_SHAPES["approve"]), "waits for a person's yes"),
     "args": Key(as_node(MapOf(TEMPLATED)), "the arguments of a python action, by name"),
     "stdin": Key(as_node(TEMPLATED), "what a shell action reads"),
+    "strict": STRICT,
 }

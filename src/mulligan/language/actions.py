@@ -85,6 +85,8 @@ def shell_action(node: Node, scope: Scope, interpreter: str | None = None) -> Ac
     params: dict[str, Any] = {"text": node.text}
     if named := interpreter or scope.draft.shell_interpreter:
         params["interpreter"] = named
+    if scope.is_shell_strict:
+        params["strict"] = True
     bindings: Bindings = {}
     if "${" in node.text and reads_variables(named):
         params["text"], bindings = _rewritten(node, scope)
@@ -127,7 +129,7 @@ def _shell(node: Node, fields: Fields, scope: Scope) -> Action:
     if form is None:
         action = shell_action(node, scope)
     elif "text" in form:
-        action = shell_action(form.at("text"), scope, form.get("shell"))
+        action = shell_action(form.at("text"), scope.within(form), form.get("shell"))
     else:
         return Action("shell", {"text": ""})  # that it is missing was noted
     if "stdin" in fields:

@@ -33,6 +33,7 @@ def read_command(node: Node, label: str, scope: Scope, settings: Settings) -> Co
     if isinstance(node, Sequence):
         raise scope.source.refuse("type", f"{label} is a list, one command is expected", node)
     fields: Fields = COMMAND.read(node, label, scope.source)
+    scope = scope.within(fields)
     return Command(**acting(fields, label, scope), **command_fields(fields, scope, settings))
 
 
@@ -48,6 +49,7 @@ def read_command_of_item(node: Node, label: str, scope: Scope, settings: Setting
     if not isinstance(node, Mapping):
         return read_command(node, label, scope, settings)
     fields: Fields = DO_COMMAND.read(node, label, scope.source)
+    scope = scope.within(fields)
     said = {**acting(fields, label, scope), **command_fields(fields, scope, settings)}
     if "when" in fields:
         with scope.noting:
@@ -212,6 +214,7 @@ def _handler_commands(form: Fields, scope: Scope, settings: Settings) -> tuple[C
         only = Fields(form.node, {key: form[key] for key in _COMMAND_ONLY if key in form})
         if _is_format(form):
             only.values["capture"] = CAPTURE.read(form.at("capture"), "'capture'", scope.source)
+        scope = scope.within(form)
         return (Command(**acting(form, "'on_failure'", scope), **command_fields(only, scope, settings)),)
     own = (*_COMMAND_ONLY, *form.added)
     strays = [key for key in form.values if key in own or (key == "capture" and _is_format(form))]

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from mulligan.core.workflow import MAX_RETRIES_DEFAULT, MAX_VISITS_DEFAULT
-from mulligan.language.action_keys import ACTION_KEYS, ACTIONS, ANY_TEXT, TEMPLATED, as_node
+from mulligan.language.action_keys import (
+    ACTION_KEYS,
+    ACTIONS,
+    ANY_TEXT,
+    SHELL_PROGRAM,
+    STRICT,
+    TEMPLATED,
+    as_node,
+)
 from mulligan.language.clear_secrets import SecretShape
 from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
@@ -342,7 +350,10 @@ DEFAULTS = Record(
     "defaults",
     {
         **{key: COMMAND_KEYS[key] for key in _DEFAULTED},
-        "shell": Key(PLAIN, "the program that is started with '-c' and the text of a shell action (default bash)"),
+        "shell": Key(
+            SHELL_PROGRAM, "the program that is started with '-c' and the text of a shell action (default bash)"
+        ),
+        "strict": STRICT,
         "python": Key(PLAIN, "the interpreter of python actions: a name, or a path from where 'run' was called"),
         "agent": Key(STEP_NAME, "the provider of agent actions (default claude)"),
     },

@@ -129,7 +129,7 @@ def _script(node: Node, scope: Scope, settings: Settings) -> Command | None:
     if not isinstance(node, Mapping):
         return Command(action=shell_action(node, inner), timeout=SCRIPT_TIMEOUT_SECONDS, env=own.env, cwd=own.cwd)
     form: Fields = SCRIPT.read(node, "'recovery_script'", scope.source)
-    own = own.merged(form, inner)
+    own, inner = own.merged(form, inner), inner.within(form)
     timeout = SCRIPT_TIMEOUT_SECONDS if own.timeout is None else own.timeout
     action = read_action(form, "'recovery_script'", inner)
     return Command(action=action, timeout=timeout, env=own.env, cwd=own.cwd) if action else None

@@ -11,6 +11,7 @@ from mulligan.core.workflow import END, Breaker, Expression, Input, Secret, Temp
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Hole
 from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
+from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 
 # Names that every expression may read, and those that exist in some places only.
@@ -87,6 +88,7 @@ class Draft(msgspec.Struct):
     # Names that some map of the file binds: anywhere else they are a slip.
     item_names: frozenset[str] = frozenset()
     shell_interpreter: str | None = None
+    is_shell_strict: bool = True
     python_interpreter: str | None = None
     agent_provider: str | None = None
     uses: list[Use] = []
@@ -115,6 +117,8 @@ class Scope(msgspec.Struct, frozen=True):
     matrix: frozenset[str] = frozenset()
     may_read_itself: bool = False
     open_handlers: tuple[str, ...] = ()
+    # What the nearest `strict` says; None where there is none, and `defaults` decides.
+    strict: bool | None = None
 
     @property
     def source(self) -> Source:
@@ -123,6 +127,15 @@ class Scope(msgspec.Struct, frozen=True):
     def knowing(self, *names: str) -> Scope:
         """The same place once more is known: after a failure, after a success."""
         return msgspec.structs.replace(self, names=self.names | set(names), may_read_itself=True)
+
+    @property
+    def is_shell_strict(self) -> bool:
+        """Whether shell text of this place runs under `-euo pipefail`."""
+        return self.draft.is_shell_strict if self.strict is None else self.strict
+
+    def within(self, fields: Fields) -> Scope:
+        """The scope of everything that stands in a step or command: `strict` holds for all shell text in it."""
+        return msgspec.structs.replace(self, strict=fields["strict"]) if "strict" in fields else self
 
     @property
     def in_attempt(self) -> Scope:

@@ -29,6 +29,7 @@ __all__ = [
     "environment_value",
     "reads_variables",
     "rewrite",
+    "strict_options",
     "value_too_large",
 ]
 
@@ -39,6 +40,8 @@ _NAME_CHARS_MAX = 48
 _WORD = pattern(r"[A-Za-z_]\w*", re.A)
 # Programs that take `-c TEXT` and in it `${NAME}`, also with their version.
 _SHELLS = pattern(r"(?:ba|rba|da|a|k|mk|ya|z)?sh(?:93)?(?:-?[\d.]+)?")
+# Of those, the ones that need not know `pipefail`: `sh` is dash on many systems.
+_WITHOUT_PIPEFAIL = pattern(r"(?:da|a|ya)?sh")
 
 
 class ShellText(NamedTuple):
@@ -52,6 +55,14 @@ class ShellText(NamedTuple):
 def reads_variables(program: str | None) -> bool:
     """Whether a program (bash, where none is named) is a shell in which `${NAME}` is a variable."""
     return program is None or _SHELLS.fullmatch(program.rpartition("/")[2]) is not None
+
+
+def strict_options(program: str) -> tuple[str, ...]:
+    """The options under which a shell stops at the first command that fails; none for what is not a shell."""
+    name = program.rpartition("/")[2]
+    if not _SHELLS.fullmatch(name):
+        return ()
+    return ("-e", "-u") if _WITHOUT_PIPEFAIL.match(name) else ("-e", "-u", "-o", "pipefail")
 
 
 def rewrite(text: str, bound: frozenset[str] = frozenset(), roots: frozenset[str] = ROOTS) -> ShellText:

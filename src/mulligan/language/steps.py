@@ -87,7 +87,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     name = name_node.text
     label = f"step '{shorten(name)}'"
     fields: Fields = STEP.read(node, label, source)
-    scope = Scope(draft, label, reader=name)
+    scope = Scope(draft, label, reader=name).within(fields)
     name, names, combinations = _named(name_node, fields, scope)
     if "matrix" in fields:
         values = combinations[0] if combinations else written_names(fields.at("matrix"))
@@ -281,7 +281,7 @@ def read_end(node: Node, draft: Draft, settings: Settings) -> Step:
     own = Mapping(node.line, node.column)
     own.entries = {key: entry for key, entry in node.entries.items() if END_SHAPE.known(key)}
     fields: Fields = END_SHAPE.read(own, "'end'", source)
-    scope = Scope(draft, "'end'", reader=None)
+    scope = Scope(draft, "'end'", reader=None).within(fields)
     calm = msgspec.structs.replace(settings, timeout=END_TIMEOUT_SECONDS, retry=None, resources=None, logs={})
     said = {**acting(fields, "'end'", scope), **command_fields(fields, scope, calm)}
     return Step(name=END, **said)

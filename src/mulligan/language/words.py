@@ -95,7 +95,7 @@ _ELSEWHERE = {
     },
     "defaults": {
         **dict.fromkeys(
-            "retry env cwd capture on_lost resources logs shell python agent".split(), "put it under 'defaults'"
+            "retry env cwd capture on_lost resources logs shell strict python agent".split(), "put it under 'defaults'"
         ),
         **dict.fromkeys("requirements resource_requirements".split(), "put it under 'defaults' as 'resources'"),
         **dict.fromkeys(

@@ -159,6 +159,7 @@ def _settings(fields: Fields, draft: Draft) -> Settings:
     with draft.source.noting:
         form: Fields = DEFAULTS.read(fields.at("defaults"), "'defaults'", draft.source)
         draft.shell_interpreter = form.get("shell")
+        draft.is_shell_strict = form.get("strict", True)
         draft.python_interpreter = form.get("python")
         draft.agent_provider = form.get("agent")
         settings = Settings().merged(form, scope)

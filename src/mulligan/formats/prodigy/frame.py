@@ -34,7 +34,7 @@ def framed(
     head = {
         "inputs": surroundings.inputs,
         "secrets": surroundings.secrets or None,
-        "defaults": {"shell": SHELL, "env": surroundings.env or None},
+        "defaults": {"shell": SHELL, "strict": False, "env": surroundings.env or None},
         "end": told(run, at, translation),
     }
     return head, steps

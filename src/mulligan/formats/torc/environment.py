@@ -34,9 +34,9 @@ RECOVERY_ENV: dict[str, Any] = {"TORC_RETURN_CODE": "${error.code == 'OUTPUT_MIS
 
 
 def add(torc: Torc) -> None:
-    """Give every step of the workflow what Torc gives a job."""
+    """Give every step of the workflow what Torc gives a job: also its shell, which goes on after a failed command."""
     torc.inputs[OUTPUT_DIR] = _INPUT
-    torc.defaults |= {"env": _ENV, "logs": {"stdout": f"{_STEM}.o", "stderr": f"{_STEM}.e"}}
+    torc.defaults |= {"strict": False, "env": _ENV, "logs": {"stdout": f"{_STEM}.o", "stderr": f"{_STEM}.e"}}
     for job in torc.jobs.things.values():
         if job.name != job.step:
             job.entries["env"] = made({"TORC_JOB_NAME": literal(job.name)}, job.name_node)

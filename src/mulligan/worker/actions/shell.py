@@ -13,6 +13,7 @@ from ...core.classify import Outcome
 from ...core.reports import TaskEnded
 from ...core.tasks import Task
 from ...language.expressions import as_text
+from ...language.shell import strict_options
 from ...ports import Lease
 from .. import outputs
 from ..ended import Ended, NotFound, report, with_problem
@@ -72,7 +73,8 @@ def _program(task: Task, environment: dict[str, str], folder: str, programs: Pro
     found = programs.interpreter(interpreter, environment)
     if found is None:
         raise NotFound(interpreter)
-    return found, [interpreter, "-c", text], False
+    options = strict_options(interpreter) if task.params.get("strict") else ()
+    return found, [interpreter, *options, "-c", text], False
 
 
 def captured(task: Task, logs: Logs | Sides, sides: Sides) -> Any:
