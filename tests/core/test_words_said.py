@@ -276,6 +276,7 @@ def test_whoever_has_more_room_says_more_names() -> None:
         (("TIMEOUT", "CONNECTION"), (), "TIMEOUT, CONNECTION"),
         ((), (10,), "exit code 10"),
         ((), (10, 11), "exit codes 10, 11"),
+        ((), (1, *range(128, 256), 10, 12, 11), "exit codes 1, 10-12, 128-255"),
         (("TIMEOUT",), (10,), "TIMEOUT and exit code 10"),
         ((), (), ""),
     ],

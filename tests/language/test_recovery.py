@@ -85,6 +85,9 @@ def test_a_rule_alone_that_bounds_its_attempts_has_a_retry_for_each(written: str
 @pytest.mark.parametrize(
     ("written", "rule"),
     [
+        ("{exit_codes: 10-12}", Rule(exit_codes=(10, 11, 12))),
+        ("{exit_codes: ['>=254', 2, '<= 1', 1-3]}", Rule(exit_codes=(254, 255, 2, 0, 1, 3))),
+        ("{exit_codes: ['>253', '<1', 7 - 7]}", Rule(exit_codes=(254, 255, 0, 7))),
         ("{exit_codes: [1], max_attempts: 5}", Rule(exit_codes=(1,), max_retries=4, max_attempts=5)),
         ("{any: true, max_attempts: 1}", Rule(any=True, max_retries=0, max_attempts=1)),
         ("{any: true, max_attempts: 5, max_retries: 2}", Rule(any=True, max_retries=2, max_attempts=5)),

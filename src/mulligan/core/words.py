@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from .classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
@@ -141,9 +141,20 @@ def quoted(names: Sequence[str], names_max: int = NAMES_MAX) -> str:
     return f"{shown} and {len(names) - names_max} more" if len(names) > names_max else shown
 
 
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """Numbers with three or more in a row as a range: `1`, `10-19`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return [text for row in found for text in ([f"{row[0]}-{row[-1]}"] if len(row) > 2 else map(str, row))]
+
+
 def looked_for(codes: Sequence[str], exit_codes: Sequence[int]) -> str:
-    """What a rule with codes, or an edge with a filter, is for: `TIMEOUT, CONNECTION`, `exit codes 10, 11`."""
-    exits = f"exit code{'s' if len(exit_codes) > 1 else ''} {', '.join(map(str, exit_codes))}" if exit_codes else ""
+    """What a rule with codes, or an edge with a filter, is for: `TIMEOUT, CONNECTION`, `exit codes 10, 20-29`."""
+    exits = f"exit code{'s' if len(exit_codes) > 1 else ''} {', '.join(ranges(exit_codes))}" if exit_codes else ""
     return " and ".join(filter(None, (", ".join(codes), exits)))
 
 

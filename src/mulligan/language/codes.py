@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -11,9 +12,11 @@ import msgspec
 from mulligan.core.failure import CODES
 from mulligan.language.nodes import Node, Scalar, Source
 from mulligan.language.patterns import pattern
-from mulligan.language.shapes import Value
+from mulligan.language.shapes import ListOf, Value
 
 _CODE = pattern(r"[A-Z][A-Z0-9_]*")
+EXIT_CODE_MAX = 255
+_RANGE = pattern(r"([0-9]{1,3}) ?- ?([0-9]{1,3})|(>=?|<=?) ?([0-9]{1,3})")
 _STATUS = pattern(r"HTTP_([45])\d\d")
 # So near that a code of a step's own (DB_TIMEOUT, CONNECTION_LOST) is not taken for one of ours.
 _NEARNESS = 0.88
@@ -44,10 +47,30 @@ class ExitCodeShape(Value, frozen=True):
         )
 
 
-def _exit_code(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= 255:
+class ExitCodes(ListOf, frozen=True):
+    """Exit codes, one by one or as ranges: each as its number, since there are only 256."""
+
+    def read(self, node: Node, label: str, source: Source) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(chain.from_iterable(super().read(node, label, source))))
+
+
+def _exit_codes(value: Any) -> range:
+    """The codes that one entry stands for: `11`, `10-19`, `>=128`."""
+    if type(value) is int and 0 <= value <= EXIT_CODE_MAX:
+        return range(value, value + 1)
+    found = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
         raise ValueError(value)
-    return value
+    first, last, sign, bound = found.groups()
+    if sign is None:
+        codes = range(int(first), int(last) + 1)
+    elif sign.startswith(">"):
+        codes = range(int(bound) + (sign == ">"), EXIT_CODE_MAX + 1)
+    else:
+        codes = range(int(bound) + (sign == "<="))
+    if not codes or codes[-1] > EXIT_CODE_MAX:
+        raise ValueError(value)
+    return codes
 
 
 def _code(value: Any) -> str:
@@ -73,4 +96,14 @@ CODE = CodeShape(
 )
 # Where exit codes may stand beside it.
 MATCHED_CODE = msgspec.structs.replace(CODE, number_hint="a number belongs to 'exit_codes'")
-EXIT_CODE = ExitCodeShape("a whole number from 0 to 255", _exit_code, {"type": "integer", "minimum": 0, "maximum": 255})
+EXIT_CODE = ExitCodeShape(
+    "a whole number from 0 to 255, a range such as 10-19, or a bound such as '>=128'",
+    _exit_codes,
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 0, "maximum": EXIT_CODE_MAX},
+            {"type": "string", "pattern": f"^(?:{_RANGE.pattern})$"},
+        ]
+    },
+)
+EXIT_CODE_LIST = ExitCodes(EXIT_CODE, or_one=True, at_least=1)

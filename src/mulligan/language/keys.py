@@ -13,7 +13,7 @@ from mulligan.language.action_keys import (
     as_node,
 )
 from mulligan.language.clear_secrets import SecretShape
-from mulligan.language.codes import CODE, EXIT_CODE, MATCHED_CODE
+from mulligan.language.codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
 from mulligan.language.plugins import ActionRecord
 from mulligan.language.quantities import duration
@@ -47,7 +47,7 @@ FINISH = "finish"
 INPUT_TYPES = ("string", "integer", "number", "boolean", "array", "object", "any")
 
 CODES = Key(ListOf(MATCHED_CODE, or_one=True, at_least=1), "error codes that match, such as [TIMEOUT, EXIT_NONZERO]")
-EXIT_CODES = Key(ListOf(EXIT_CODE, or_one=True, at_least=1), "exit codes that match")
+EXIT_CODES = Key(EXIT_CODE_LIST, "exit codes that match, such as [1, 10-19, '>=128']")
 CONDITION = Template("a condition", ("string", "boolean"))
 EXPRESSION = Template("an expression")
 CAPTURE = Choice(("text", "json", "lines"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mulligan.core.graph import Graph
+from mulligan.core.words import ranges
 from mulligan.core.workflow import END, Edge, Need, Step, Then, Workflow
 
 Shape = Literal["action", "map", "workflow", "wait", "approve", "triage", "group", "end"]
@@ -159,7 +160,7 @@ def _need_label(need: Need) -> str:
 def _edge_label(edge: Edge, is_loop: bool) -> str:
     words = ["loop"] if is_loop else []
     if edge.on == "failure":
-        exits = [f"exit {code}" for code in edge.exit_codes]
+        exits = [f"exit {codes}" for codes in ranges(edge.exit_codes)]
         words.append(shortened(", ".join([*edge.codes, *exits])) or "failure")
     if edge.on == "always":
         words.append("always")
