@@ -11,6 +11,7 @@ from mulligan.core.workflow import END, Breaker, Expression, Input, Secret, Temp
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Hole
 from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
+from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 
@@ -41,6 +42,11 @@ OWN_STEP_FIELDS = ("name", "number")
 RUN_FIELDS = ("id", "workflow", "round")
 # `end` and `outputs` look back on the whole run.
 END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
+
+
+# Strings in an expression, and the braces of other systems around a part of it.
+_STRINGS = pattern(r"""\"[^\"]*\"|'[^']*'""")
+_BRACES = pattern(r"\$\{([^{}]*)\}|\{\{([^{}]*)\}\}")
 
 
 class Place(NamedTuple):
@@ -180,8 +186,25 @@ def condition(node: Node, scope: Scope) -> Expression:
     if not isinstance(node, Scalar) or not isinstance(node.value, str | bool):
         raise scope.source.refuse("type", f"a condition is expected, and this is {describe(node)}", node)
     source, offset = expressions.condition_source(node.text)
+    _refuse_braces(source, node, offset, scope)
     expression = checked(source, node, offset, scope)
     return without_secrets(expression, node, scope)
+
+
+def _refuse_braces(source: str, node: Scalar, offset: int, scope: Scope) -> None:
+    """A condition is one expression: `${…}` or `{{ … }}` around a part of it is a habit from other systems."""
+    without_strings = _STRINGS.sub(lambda text: " " * len(text[0]), source)
+    found = list(_BRACES.finditer(without_strings))
+    if not found:
+        return
+    bare = source
+    for part in reversed(found):
+        start, end = part.span(part.lastindex or 0)
+        bare = bare[: part.start()] + source[start:end].strip() + bare[part.end() :]
+    braces = "${…}" if found[0][0].startswith("$") else "{{ … }}"
+    message = f"conditions take no {braces}: names stand in them as they are"
+    start, end = found[0].span()
+    raise scope.source.refuse_in("expression", message, node, offset + start, end - start, hint=f"write {bare.strip()}")
 
 
 def without_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:

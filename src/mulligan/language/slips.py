@@ -1,4 +1,4 @@
-"""Lawful texts that are most likely a slip: another system's `{{ … }}`, `{i}`, an item's name without an item."""
+"""Texts that are most likely a slip: another system's `{{ … }}`, `{i}`, an item's name without an item."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from mulligan.language.shell_scan import scan
 _PLACEHOLDER = pattern(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?!\})", re.A)
 # What names steps, and the matrix itself.
 _NAMING = frozenset({"step", "needs", "next", "matrix", "python"})
+_WITH_BRACES = frozenset({"python", "noetl"})
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
 _FOREIGN = pattern(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
 
@@ -75,15 +76,15 @@ def _setting(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w$]){word}\+?=|\b(?:{commands})\b[^;\n|&]*?(?<![\w$.{{]){word}(?!\w)", re.A)
 
 
-def warn_foreign_templates(root: Mapping, source: Source) -> None:
-    """Warn about `{{ inputs.x }}`: where other systems fill in a value, we take it for text."""
+def refuse_foreign_templates(root: Mapping, source: Source) -> None:
+    """Refuse `{{ inputs.x }}`: where other systems fill in a value, it would be text here."""
     if "{{" not in source.text:
         return
     items = item_names(root)
     for key, value in root.items():
         if not key.text.startswith("x-"):
             for scalar in _texts(value):
-                _warn_foreign(scalar, items, source)
+                _refuse_foreign(scalar, items, source)
 
 
 def warn_placeholders(root: Mapping, source: Source) -> None:
@@ -106,18 +107,34 @@ def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) ->
 
 
 def _texts(node: Node) -> Iterator[Scalar]:
-    """Every text but for Python code, in which `{{` is a brace."""
+    """Every text but for Python code, in which `{{` is a brace, and NoETL's steps, whose templates they are."""
     if isinstance(node, Scalar):
         yield node
         return
-    inner = node.items if isinstance(node, Sequence) else [each for key, each in node.items() if key.text != "python"]
+    inner = (
+        node.items
+        if isinstance(node, Sequence)
+        else [each for key, each in node.items() if key.text not in _WITH_BRACES]
+    )
     for each in inner:
         yield from _texts(each)
 
 
-def _warn_foreign(scalar: Scalar, items: frozenset[str], source: Source) -> None:
+def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source) -> None:
     for match in _FOREIGN.finditer(scalar.text):
-        if match["root"] in (items | ROOTS | LOCAL_ROOTS if match["fields"] else items):
-            message = f"'{match[0]}' is taken for text, and nothing is filled in"
-            hint = f"write ${{{match['path']}}}"
-            source.warn_in("foreign_template", message, scalar, match.start(), len(match[0]), hint=hint)
+        is_ours = match["root"] in (items | ROOTS | LOCAL_ROOTS if match["fields"] else items)
+        if is_ours and not _is_quoted(scalar.text, match.start()):
+            message = f"'{match[0]}' is not filled in: values stand in ${{…}}"
+            hint = f"write ${{{match['path']}}}, or '{match[0]}' in single quotes for the text itself"
+            refusal = source.refuse_in("foreign_template", message, scalar, match.start(), len(match[0]), hint=hint)
+            # In a condition that was said already.
+            if all(
+                (known.line, known.column) != (refusal.problem.line, refusal.problem.column)
+                for known in source.problems
+            ):
+                source.note(refusal)
+
+
+def _is_quoted(text: str, offset: int) -> bool:
+    """Whether this stands in single quotes, as a shell and CEL have them: then it is meant as text."""
+    return text.count("'", 0, offset) % 2 == 1

@@ -29,7 +29,7 @@ from mulligan.language.resolve import Resolved, resolve
 from mulligan.language.scope import NOBODY, Draft, Includes, Scope
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
-from mulligan.language.slips import item_names, warn_foreign_templates, warn_placeholders
+from mulligan.language.slips import item_names, refuse_foreign_templates, warn_placeholders
 from mulligan.language.steps import StepDraft, default_end, read_end, read_step
 from mulligan.language.unused import warn_unused
 from mulligan.language.values import value_template
@@ -73,7 +73,7 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
     outputs = _outputs(fields, draft)
     warn_unused(fields, draft)
     if not source.origin:
-        warn_foreign_templates(root, source)
+        refuse_foreign_templates(root, source)
         warn_placeholders(root, source)
     _check_unused(draft, settings)
     workflow = Workflow(
