@@ -319,7 +319,7 @@ def test_a_map_with_a_lost_worker_a_failed_item_and_an_undo_is_told():
         "m: 2 items",
         "m[0].0: attempt 1 lost: its worker is gone",
         "m[0].0: runs again as attempt 2: a lost worker spends no retry",
-        "m[1]: item failed, SIGNALED: killed by signal 9",
+        "m[1]: item failed, SIGNALED by SIGKILL (signal 9)",
         "m: failed, ITEMS_FAILED: 1 of 2 items failed",
         "a: its undo runs",
         "a.undo@1: attempt 1 failed, EXIT_NONZERO 1",

@@ -38,7 +38,8 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize(
     ("code", "message", "said"),
     [
-        # What a command wrote says most in its last line, an exception in its first.
+        # What a command wrote is searched for its most useful line; an exception says most in its first.
+        ("EXIT_NONZERO", "a.c:1:2: error: no\n  | ^~~", "EXIT_NONZERO: a.c:1:2: error: no"),
         ("EXIT_NONZERO", "first\nlast", "EXIT_NONZERO: last"),
         ("EXCEPTION", "first\nlast", "EXCEPTION: first"),
         # Lines that say nothing are no lines, and blanks around one are none of it.
@@ -56,6 +57,14 @@ def test_a_failure_is_its_code_and_the_line_that_says_most(code: str, message: s
 def test_a_message_that_only_says_the_exit_code_is_not_said_beside_it() -> None:
     assert what(failure("EXIT_NONZERO", "exit code 7", exit_code=7)) == "EXIT_NONZERO 7"
     assert what(failure("EXIT_NONZERO", "exit code 8", exit_code=7)) == "EXIT_NONZERO 7: exit code 8"
+
+
+def test_what_was_printed_is_said_where_stderr_said_nothing() -> None:
+    said = {"exit_code": 2, "details": {"stdout": "2 tests\nE  assert 1 == 2\n"}}
+
+    assert what(failure("EXIT_NONZERO", "exit code 2", **said)) == "EXIT_NONZERO 2: E  assert 1 == 2"
+    assert what(failure("EXIT_NONZERO", "no disk", **said)) == "EXIT_NONZERO 2: no disk"
+    assert what(failure("SIGNALED", "killed by signal 9", signal=9)) == "SIGNALED by SIGKILL (signal 9)"
 
 
 @pytest.mark.parametrize("length", [99, 100])
@@ -86,8 +95,11 @@ def test_what_would_deceive_a_reader_is_spelled_out_in_the_line() -> None:
         ("EXIT_NONZERO", {"exit_code": 7}, "EXIT_NONZERO 7"),
         ("EXIT_NONZERO", {"exit_code": 0}, "EXIT_NONZERO 0"),
         ("EXIT_NONZERO", {}, "EXIT_NONZERO"),
+        ("SIGNALED", {"exit_code": 139, "signal": 11}, "SIGNALED by SIGSEGV (signal 11)"),
+        ("SIGNALED", {"exit_code": 137, "signal": 9}, "SIGNALED by SIGKILL (signal 9)"),
+        ("SIGNALED", {"exit_code": 192, "signal": 64}, "SIGNALED by signal 64"),
         # Only where the code says that the figure is what counts.
-        ("SIGNALED", {"exit_code": 137, "signal": 9}, "SIGNALED"),
+        ("SIGNALED", {"exit_code": 137}, "SIGNALED"),
         ("TIMEOUT", {"details": {"timeout": 5}}, "TIMEOUT after 5s"),
         ("TIMEOUT", {"details": {"timeout": 0.5}}, "TIMEOUT after 0.5s"),
         ("TIMEOUT", {"details": {"timeout": "long"}}, "TIMEOUT"),

@@ -44,6 +44,12 @@ def test_an_exit_code_is_what_it_is(work: Work, code: int) -> None:
     assert outcome == Outcome(exit_code=code, stderr_tail="no\n")
 
 
+def test_what_it_printed_is_told_where_it_failed_and_stderr_is_empty(work: Work) -> None:
+    silent, loud, well = (work.run_shell(text) for text in ("echo why; exit 2", "echo a; echo b >&2; exit 2", "echo a"))
+
+    assert [report.outcome.stdout_tail for report in (silent, loud, well)] == ["why\n", "", ""]
+
+
 @pytest.mark.parametrize("signal", [6, 9, 11, 15])
 def test_death_by_a_signal_is_told_as_such(work: Work, signal: int) -> None:
     outcome = work.run_shell(f"kill -{signal} $$").outcome

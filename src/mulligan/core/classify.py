@@ -26,6 +26,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str = ""
     message: str = ""
     stderr_tail: str = ""
+    # What it printed last, where it wrote nothing to stderr.
+    stdout_tail: str = ""
     trace: str = ""
     details: dict[str, Any] = {}
     # What the step wrote to $MULLIGAN_ERROR, and why that could not be read.
@@ -120,12 +122,14 @@ def _believed(code: str) -> str:
 def _filled(outcome: Outcome, code: str, in_words: str, cause: tuple[Failure, ...]) -> Failure:
     """The tail of stderr where there is any, else what happened in words."""
     speaks = code in ("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY") and outcome.stderr_tail.strip()
+    printed = outcome.stdout_tail.strip() if not speaks else ""
+    details = {**outcome.details, "stdout": printed} if printed else outcome.details
     return failure(
         code,
         outcome.stderr_tail.strip() if speaks else in_words,
         exit_code=_exit_code(outcome),
         signal=outcome.signal,
-        details=outcome.details,
+        details=details,
         trace=outcome.trace[-TRACE_CHARS_MAX:],
         cause=cause,
     )

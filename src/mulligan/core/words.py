@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from .classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
 from .events import Adjusted
 from .failure import Failure
+from .failure_line import telling_line
 from .workflow import Rule
 
 # Of a failure's message, and of how many names a sentence has room for.
@@ -24,11 +25,16 @@ _UNLOGGED_CHARS_MAX = 400
 def what(failure: Failure) -> str:
     """A failure in a few words: its code, the figure that says more, and one line of its message.
 
-    What a command wrote says most in its last line, an exception in its first.
+    An exception says most in its first line. A command that wrote nothing to stderr may have told stdout.
     """
-    lines = [line.strip() for line in plain(failure.message).splitlines() if line.strip()] or [""]
-    line = lines[0] if failure.code == "EXCEPTION" else lines[-1]
-    is_news = line and line not in (f"exit code {failure.exit_code}", failure.code) and not _is_figure(failure, line)
+    message = plain(failure.message)
+    if failure.code == "EXCEPTION":
+        line = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    else:
+        line = telling_line(message)
+    if _says_nothing(failure, line) and isinstance(printed := failure.details.get("stdout"), str):
+        line = telling_line(plain(printed))
+    is_news = line and not _says_nothing(failure, line)
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
     return f"{label(failure)}: {spelled(shown)}" if is_news else label(failure)
@@ -75,6 +81,8 @@ def label(failure: Failure) -> str:
 def _figure(failure: Failure) -> str:
     """` 7` of an exit code, ` after 5s` of a timeout, ` at 310MiB of 256MiB` of memory, ` by ann` of a refusal."""
     details = failure.details
+    if failure.code == "SIGNALED" and failure.signal is not None:
+        return f" by {signal_name(failure.signal)}"
     if failure.code == "EXIT_NONZERO" and failure.exit_code is not None:
         return f" {failure.exit_code}"
     if failure.code == "TIMEOUT" and isinstance(limit := details.get("timeout"), int | float):
@@ -88,9 +96,28 @@ def _figure(failure: Failure) -> str:
     return ""
 
 
-def _is_figure(failure: Failure, line: str) -> bool:
-    """Whether the line says no more than the figure beside the code does."""
+def _says_nothing(failure: Failure, line: str) -> bool:
+    """Whether the line says no more than the code and the figure beside it do."""
+    if line in (f"exit code {failure.exit_code}", f"killed by signal {failure.signal}", failure.code):
+        return True
     return bool(_figure(failure)) and line.startswith((TOO_LONG, TOO_LARGE))
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV (signal 11)`; the number alone where it has no name."""
+    name = _SIGNALS.get(number)
+    return f"{name} (signal {number})" if name else f"signal {number}"
+
+
+# As Linux numbers them, on all machines but Alpha, MIPS and SPARC.
+_SIGNALS = {
+    number: f"SIG{name}"
+    for number, name in enumerate(
+        "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN TTOU "
+        "URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS".split(),
+        start=1,
+    )
+}
 
 
 def span(seconds: float) -> str:

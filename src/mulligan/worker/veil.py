@@ -20,7 +20,17 @@ from .forms import Form, forms_of
 HIDDEN = b"***"
 # What of an outcome is text of the task's, or of whoever spoke for it.
 _TOLD = (
-    *("message", "stderr_tail", "trace", "details", "reported", "report_error", "missing_outputs", "output_error"),
+    *(
+        "message",
+        "stderr_tail",
+        "stdout_tail",
+        "trace",
+        "details",
+        "reported",
+        "report_error",
+        "missing_outputs",
+        "output_error",
+    ),
     "log_warning",
 )
 # So many bytes of a form are reason enough to look closer. No form is shorter.

@@ -26,6 +26,8 @@ from ..programs import Programs, located
 from ..timing import is_past_deadline, seconds_left
 
 INTERPRETER = "bash"
+# Of what a command printed, where it failed and wrote nothing to stderr.
+STDOUT_TAIL_CHARS = 500
 _WELL = Outcome()
 _STOPPED = Outcome(is_stopped=True)
 
@@ -102,12 +104,14 @@ def read_end(
     if is_well and not (reports or report_error or gone):
         return _with_output(task, given, ended, _STOPPED if is_stopped else _WELL)
     is_timed_out = ended.why == "timeout"
+    stderr = outputs.tail(logs.err)
     outcome = Outcome(
         exit_code=ended.exit_code,
         signal=ended.signal,
         is_timed_out=is_timed_out,
         is_out_of_memory=is_out_of_memory,
-        stderr_tail=outputs.tail(logs.err),
+        stderr_tail=stderr,
+        stdout_tail="" if is_well or stderr.strip() else outputs.tail(logs.out)[-STDOUT_TAIL_CHARS:],
         reported=reports,
         report_error=report_error,
         missing_outputs=gone,
