@@ -335,7 +335,7 @@ def is_taken(command: str, words: list[str]) -> bool:
 
 def test_a_command_that_there_is_not_would_be_found() -> None:
     assert not is_taken("run", ["nightly.yaml", "--no-such-option"])
-    assert not is_taken("retry", [])
+    assert not is_taken("fork", [])
     assert not is_taken("list", ["one", "too", "many"])
 
 

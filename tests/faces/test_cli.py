@@ -137,6 +137,13 @@ def test_without_a_command_the_help_goes_to_stderr_and_it_is_no_success():
 USAGE = {
     # a slip of the finger
     ("validat", "x.yaml"): "error[usage]: no such command 'validat'\n  did you mean 'validate'?\n",
+    # a word of other programs
+    ("status",): "error[usage]: no such command 'status'\n  did you mean 'mulligan show'?\n",
+    ("stop", "1"): "error[usage]: no such command 'stop'\n  did you mean 'mulligan cancel'?\n",
+    # an input without its option
+    ("run", "x.yaml", "n=a b"): (
+        "error[usage]: got unexpected extra argument(s) (n=a b)\n  inputs are given with -i: mulligan run … -i n=a\n"
+    ),
     # nothing like it
     ("zzz",): "error[usage]: no such command 'zzz'\n  how it is used: mulligan --help\n",
     ("--bogus",): "error[usage]: no such option: --bogus\n  how it is used: mulligan --help\n",

@@ -347,12 +347,57 @@ def test_a_store_whose_tables_are_not_ours_is_refused_and_not_waited_for(words: 
     ) in err
 
 
+CALLS_HELLO = """\
+name: calling
+steps:
+  - {step: call, workflow: hello.yaml}
+"""
+
+
+def test_where_no_run_is_named_the_newest_that_nobody_called_is_meant(folder: Path):
+    (folder / "hello.yaml").write_text(HELLO)
+    ran(BROKEN)
+    ran(CALLS_HELLO)
+
+    assert mulligan("show", "--json").json["run_id"] == 2
+    assert mulligan("show", "latest", "--json").json["run_id"] == 2
+    assert mulligan("events").out == mulligan("events", 2).out
+    assert mulligan("explain", "call").out == mulligan("explain", 2, "call").out
+    assert mulligan("report", "--json").json["run_id"] == 2
+
+
+def test_a_step_alone_names_its_logs_in_the_newest_run():
+    ran(HELLO)
+    ran(BROKEN)
+
+    assert mulligan("logs", "fetch").err == "-- run 2, 'fetch', attempt 1\nno route\n"
+    assert mulligan("logs", 1, "greet").out == "hello\n"
+    assert mulligan("logs", 1).plain == (
+        2,
+        "",
+        "error[usage]: missing argument 'STEP'\n  the steps of the run: mulligan show 1\n",
+    )
+
+
+def test_retry_without_a_run_gives_the_newest_another_round():
+    ran(BROKEN)
+
+    assert "run 1 would have round 2" in mulligan("retry", "--dry-run").err
+
+
+@pytest.mark.parametrize("verb", ["show", "logs", "explain", "events", "report", "retry"])
+def test_where_nothing_was_run_there_is_no_newest_run(verb: str):
+    said = mulligan(verb, *(["step"] if verb == "logs" else []))
+
+    assert (said.code, said.err.split(":")[0]) == (2, "error[run.unknown]")
+
+
 def test_a_run_is_named_by_its_number():
     assert mulligan("show", "hello") == (
         2,
         "",
-        "error[usage]: invalid value for 'RUN': 'hello' is not a whole number\n"
-        "  how it is used: mulligan show --help\n",
+        "error[run.unknown]: 'hello' is not the number of a run\n"
+        "  write the number of a run, or 'latest': mulligan list\n",
     )
 
 

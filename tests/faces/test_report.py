@@ -148,8 +148,8 @@ def test_a_folder_that_is_not_there_is_refused():
 
 def test_a_number_that_is_none_is_refused():
     assert mulligan("report", "last").err == (
-        "error[usage]: invalid value for 'RUN': 'last' is not a whole number\n"
-        "  how it is used: mulligan report --help\n"
+        "error[run.unknown]: 'last' is not the number of a run\n"
+        "  write the number of a run, or 'latest': mulligan list\n"
     )
 
 

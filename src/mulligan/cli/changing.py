@@ -10,12 +10,14 @@ from typing import Annotated, Any, NamedTuple
 from mulligan.cli.conduct import conduct
 from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_to_the_end
 from mulligan.cli.options import (
+    LATEST,
     AsJson,
     Follow,
     HomeFolder,
     Inputs,
+    NewestRun,
     Reason,
-    RunId,
+    RunName,
     System,
     TrustTemplates,
     service_at,
@@ -40,7 +42,7 @@ _NAMES_MAX, _MAPS_MAX = 10, 3
 
 
 def cancel(
-    run: RunId,
+    run: RunName,
     now: Annotated[bool, Option("--now", help="Run no cleanup and no undo: only `end`.")] = False,
     reason: Reason = "",
     home: HomeFolder = None,
@@ -51,22 +53,24 @@ def cancel(
     What runs gets its grace. Where no process drives the run, this one sees it to its end.
     """
     with service_at(home) as service:
-        service.cancel(run, now=now, reason=reason)
-        return see_to_the_end(service, run, as_json=as_json, home=home)
+        run_id = service.find_run(run)
+        service.cancel(run_id, now=now, reason=reason)
+        return see_to_the_end(service, run_id, as_json=as_json, home=home)
 
 
-def pause(run: RunId, reason: Reason = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
+def pause(run: RunName, reason: Reason = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Let what runs end, and start nothing more until you resume it."""
     with service_at(home) as service:
-        running = service.pause(run, reason)
+        run_id = service.find_run(run)
+        running = service.pause(run_id, reason)
         if as_json:
-            show_json(service.show(run))
+            show_json(service.show(run_id))
     still = f"; {counted(running, 'command')} still {'runs' if running == 1 else 'run'} and may end" if running else ""
-    complain(f"run {run} is paused{still}; to let it go on: mulligan resume {run}{where(home)}")
+    complain(f"run {run_id} is paused{still}; to let it go on: mulligan resume {run_id}{where(home)}")
 
 
 def retry(
-    run: RunId,
+    run: NewestRun = LATEST,
     from_step: FromStep = "",
     adjust: Adjusting = False,
     reason: Reason = "",
@@ -82,7 +86,7 @@ def retry(
     `mulligan fork RUN --from STEP --file FILE`.
     """
     with service_at(home) as service:
-        chosen = Chosen(run, from_step, None, adjust)
+        chosen = Chosen(service.find_run(run), from_step, None, adjust)
         return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
@@ -163,7 +167,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def fork(
-    run: RunId,
+    run: RunName,
     from_step: FromStep,
     inputs: Inputs = None,
     file: Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")] = None,
@@ -181,22 +185,23 @@ def fork(
     It may have other inputs, or a corrected workflow. The exit codes are those of `mulligan run`.
     """
     with service_at(home) as service:
+        run_id = service.find_run(run)
         given = given_inputs(inputs or [])
         workflow = _corrected(file, system, trust_templates)
         if workflow is None:
-            mention_changed_file(service, run, home)
+            mention_changed_file(service, run_id, home)
         # Planned before anything is opened for it: a fork that makes no sense leaves nothing behind.
-        planned = service.plan_fork(run, from_step, given, workflow)
+        planned = service.plan_fork(run_id, from_step, given, workflow)
         if dry_run:
             _foretell_fork(planned, as_json=as_json)
             return 0
-        begin = partial(service.fork, run, from_step, given, workflow, file=str(file.absolute()) if file else "")
+        begin = partial(service.fork, run_id, from_step, given, workflow, file=str(file.absolute()) if file else "")
         if follows:
-            complain(f"a fork of run {run} from '{from_step}': {_fork_sizes(planned)}")
+            complain(f"a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
             _tell_changes(planned)
             return conduct(service, begin, as_json=as_json, home=home)
         new = begin()
-        complain(f"run {new} is a fork of run {run} from '{from_step}': {_fork_sizes(planned)}")
+        complain(f"run {new} is a fork of run {run_id} from '{from_step}': {_fork_sizes(planned)}")
         _tell_changes(planned)
         return go_on(service, new, is_wanted=False, as_json=as_json, home=home)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from mulligan.cli.files import read_file
 from mulligan.cli.onward import ENDED, go_on, is_following
-from mulligan.cli.options import AsJson, By, Follow, HomeFolder, Reason, RunId, StepName, service_at, where, with_home
+from mulligan.cli.options import AsJson, By, Follow, HomeFolder, Reason, RunName, StepName, service_at, where, with_home
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, length
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
@@ -155,7 +155,7 @@ def classify(
             return 0
         service.classify(one.run_id, one.step, one.verdict, one.reason, memory=one.memory, timeout=one.timeout)
         complain(_recorded(one))
-        return go_on(service, run, is_wanted=is_following(follows), as_json=as_json, home=home)
+        return go_on(service, one.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 
 
 def _recorded(one: Decision) -> str:
@@ -257,7 +257,7 @@ def _decided_json(service: Service, decided: Decided, home: str | None) -> dict[
 
 
 def approve(
-    run: RunId,
+    run: RunName,
     step: StepName,
     no: Annotated[bool, Option("--no", help="Refuse it: the step fails with APPROVAL_REFUSED.")] = False,
     reason: Reason = "",
@@ -271,7 +271,8 @@ def approve(
     It is recorded with who said it, and why.
     """
     with service_at(home, by) as service:
-        place = waiting_approval(service, run, step)
-        service.approve(run, place, not no, reason)
-        complain(f"run {run}: '{place}' is {'refused' if no else 'approved'}")
-        return go_on(service, run, is_wanted=is_following(follows), as_json=as_json, home=home)
+        run_id = service.find_run(run)
+        place = waiting_approval(service, run_id, step)
+        service.approve(run_id, place, not no, reason)
+        complain(f"run {run_id}: '{place}' is {'refused' if no else 'approved'}")
+        return go_on(service, run_id, is_wanted=is_following(follows), as_json=as_json, home=home)

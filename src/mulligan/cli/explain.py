@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.showing import question, until
 from mulligan.cli.tables import tinted
@@ -23,7 +23,7 @@ _LINES_AT_ONCE = 1000
 
 
 def explain(
-    run: RunId,
+    run: NewestRun = LATEST,
     step: Annotated[str | None, Argument(metavar="STEP", help="One step, or a part of one; else all of it.")] = None,
     tree: Annotated[bool, Option("--tree", help="With the stories of the runs that it called, where it did.")] = False,
     home: HomeFolder = None,
@@ -35,8 +35,9 @@ def explain(
     made of it, why an edge was taken and the others were not.
     """
     with service_at(home) as service:
-        story = tell_run(service, run, step or "", is_tree=tree)
-        asked = waits(service, run, step or "")
+        run_id, place = find_run_and_step(service, run, step)
+        story = tell_run(service, run_id, place, is_tree=tree)
+        asked = waits(service, run_id, place)
         if as_json:
             show_json([*map(_as_json, story), *map(_wait_as_json, asked)])
             return

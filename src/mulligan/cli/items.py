@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
 from mulligan.cli.changing import Adjusting, Chosen, DryRun, another_round
-from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunId, StepName, service_at
+from mulligan.cli.options import AsJson, Follow, HomeFolder, Reason, RunName, StepName, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import cut, show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
@@ -26,7 +26,7 @@ _HELP = {
 
 
 def list_items(
-    run: RunId,
+    run: RunName,
     step: StepName,
     failed: Annotated[bool, Option("--failed", help="Only those that have failed.")] = False,
     item: Annotated[
@@ -48,13 +48,14 @@ def list_items(
     of_retry = {"--adjust": adjust, "--reason": reason, "--dry-run": dry_run, "--follow": follows is not None}
     _refuse_senseless(failed, item, retry, of_retry)
     with service_at(home) as service:
+        run_id = service.find_run(run)
         if retry:
-            chosen = Chosen(run, step, item or (), adjust)
+            chosen = Chosen(run_id, step, item or (), adjust)
             return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
         if item:
-            _show_some(service, run, step, item, as_json)
+            _show_some(service, run_id, step, item, as_json)
         else:
-            _show_all(service, run, step, failed, as_json)
+            _show_all(service, run_id, step, failed, as_json)
         return 0
 
 

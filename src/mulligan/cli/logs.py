@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, HomeFolder, RunId, StepName, service_at
-from mulligan.cli.parameters import Option
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
+from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import cut
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json, show_written
 from mulligan.service.logs import event_lines, step_logs
@@ -26,8 +26,8 @@ _LONG = ("inputs", "outputs", "bindings", "failure", "kept", "items", "usage", "
 
 
 def logs(
-    run: RunId,
-    step: StepName,
+    run: NewestRun = LATEST,
+    step: Annotated[str | None, Argument(metavar="STEP", help="The name of a step.")] = None,
     item: Annotated[int | None, Option("--item", metavar="I", help="Of one item of a map step.")] = None,
     attempt: Annotated[
         int | None, Option("--attempt", metavar="N", help="Of this attempt; by default of the last.")
@@ -45,12 +45,17 @@ def logs(
         raise UsageRefused("--handler and --script are two questions", hint="ask one of them")
     part: Any = "handler" if handler else "script" if script else "own"
     with service_at(home) as service:
-        found = step_logs(service, run, step, item=item, attempt=attempt, part=part)
+        run_id, named = find_run_and_step(service, run, step)
+        if not named:
+            raise UsageRefused(
+                "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
+            )
+        found = step_logs(service, run_id, named, item=item, attempt=attempt, part=part)
     if as_json:
-        show_json([_as_json(run, step, log) for log in found])
+        show_json([_as_json(run_id, named, log) for log in found])
         return
     for log in found:
-        complain(f"-- run {run}, '{log.place}', attempt {log.attempt}{_silence(log)}")
+        complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_silence(log)}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
 
@@ -67,7 +72,7 @@ def _as_json(run_id: int, step: str, log: AttemptLog) -> dict[str, Any]:
 
 
 def events(
-    run: RunId,
+    run: NewestRun = LATEST,
     named_as: Annotated[
         str | None, Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl.")
     ] = None,
@@ -81,10 +86,11 @@ def events(
     if named_as not in (None, _NOETL):
         raise UsageRefused(f"events have no names of '{named_as}'", hint=f"there is '{_NOETL}'")
     with service_at(home) as service:
+        run_id = service.find_run(run)
         if named_as:
-            lines = (json.dumps(line, ensure_ascii=False) for line in noetl_events(service.events(run)))
+            lines = (json.dumps(line, ensure_ascii=False) for line in noetl_events(service.events(run_id)))
         else:
-            lines = (line.decode() if as_json else _told(json.loads(line)) for line in event_lines(service, run))
+            lines = (line.decode() if as_json else _told(json.loads(line)) for line in event_lines(service, run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):
             show("\n".join(some))
 

@@ -12,12 +12,14 @@ from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
 from mulligan.errors import MulliganError
 from mulligan.service.home import find_home
+from mulligan.service.reading import LATEST as LATEST
 from mulligan.service.verbs import Service
 
 # Commands that look at no run.
 _WITHOUT_HOME = frozenset({"validate", "graph", "convert", "schema", "demo"})
 
-RunId = Annotated[int, Argument(metavar="RUN", help="The number of a run: see `mulligan list`.")]
+RunName = Annotated[str, Argument(metavar="RUN", help="The number of a run, or 'latest': see `mulligan list`.")]
+NewestRun = Annotated[str, Argument(metavar="RUN", help="The number of a run; by default the newest, 'latest'.")]
 StepName = Annotated[str, Argument(metavar="STEP", help="The name of a step.")]
 HomeFolder = Annotated[
     str | None, Option("--home", metavar="DIR", help="Where runs are kept: else $MULLIGAN_HOME, else .mulligan.")
@@ -41,6 +43,13 @@ TrustTemplates = Annotated[
 Follow = Annotated[
     bool | None, Option("--follow/--no-follow", help="Drive the run on, and show it; by default on a terminal.")
 ]
+
+
+def find_run_and_step(service: Service, run: str, step: str | None) -> tuple[int, str]:
+    """The run and the step that two words name. One word that is no run names a step of the newest run."""
+    if step is None and run != LATEST and not run.isdecimal():
+        return service.find_run(LATEST), run
+    return service.find_run(run), step or ""
 
 
 @contextmanager

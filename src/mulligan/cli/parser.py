@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import wraps
@@ -109,8 +111,40 @@ def usage_refusal(error: TyperException) -> UsageRefused:
     sentence = sentence.rstrip(".").replace(": Value error, ", ": ", 1)
     context = getattr(error, "ctx", None)
     path = context.command_path if context else PROGRAM
-    hint = f"did you mean {advice}" if advice else f"how it is used: {path} --help"
+    hint = _habit(sentence, path) or (f"did you mean {advice}" if advice else f"how it is used: {path} --help")
     return UsageRefused(sentence[:1].lower() + sentence[1:], hint=hint)
+
+
+def _habit(sentence: str, path: str) -> str:
+    """What to write for a word that other programs have, and for an input without its option."""
+    if unknown := re.search(r"No such command '([^']*)'", sentence):
+        meant = _OTHER_WORDS.get(unknown[1].lower(), "")
+        return f"did you mean '{PROGRAM} {meant}'?" if meant else ""
+    extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((\w+=[^)]*)\)", sentence)
+    return f"inputs are given with -i: {path} … -i {shlex.quote(extra[1].split()[0])}" if extra else ""
+
+
+# Verbs of other systems, and what they are called here.
+_OTHER_WORDS = {
+    word: ours
+    for ours, words in {
+        "show": "status describe get inspect info",
+        "list": "ls ps runs",
+        "run": "start submit exec execute trigger apply",
+        "resume": "continue unpause restart",
+        "retry": "rerun redo",
+        "cancel": "stop kill abort terminate",
+        "logs": "log tail output",
+        "explain": "why history trace",
+        "validate": "check lint verify",
+        "graph": "dag draw plot",
+        "gc": "clean prune delete rm remove purge",
+        "worker": "agent serve",
+        "doctor": "diagnose health",
+        "pending": "todo waiting approvals",
+    }.items()
+    for word in words.split()
+}
 
 
 app = typer.Typer(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
+from mulligan.cli.options import AsJson, HomeFolder, RunName, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.words import counted
 
 
 def replay(
-    run: RunId,
+    run: RunName,
     verify: Annotated[bool, Option("--verify", help="Compare what the log gives with what the store has.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -23,13 +23,14 @@ def replay(
     if not verify:
         raise UsageRefused("a replay runs nothing: it can only be compared", hint="say so: --verify")
     with service_at(home) as service:
-        found = service.verify(run)
+        run_id = service.find_run(run)
+        found = service.verify(run_id)
     if as_json:
         differing = list(found.differing)
-        show_json({"run_id": run, "ok": not differing, "events": found.events, "differing": differing})
+        show_json({"run_id": run_id, "ok": not differing, "events": found.events, "differing": differing})
     elif found.differing:
         why = "somebody has changed the store, or this is a bug of ours"
-        complain(f"run {run} differs from its log in {', '.join(found.differing)}: {why}")
+        complain(f"run {run_id} differs from its log in {', '.join(found.differing)}: {why}")
     else:
-        show(f"run {run}: {counted(found.events, 'event')} replayed, all as the store has it")
+        show(f"run {run_id}: {counted(found.events, 'event')} replayed, all as the store has it")
     return 1 if found.differing else 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.files import write_file
-from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show_bytes, show_json
 from mulligan.service.page import page
@@ -15,7 +15,7 @@ from mulligan.service.report import drawing, gather, report_json
 
 
 def report(
-    run: RunId,
+    run: NewestRun = LATEST,
     out: Annotated[
         str | None,
         Option(
@@ -31,7 +31,8 @@ def report(
     With --json, what is in it as one JSON object.
     """
     with service_at(home) as service:
-        found = gather(service, run, datetime.now(UTC))
+        run_id = service.find_run(run)
+        found = gather(service, run_id, datetime.now(UTC))
         if as_json:
             show_json(report_json(found))
             return
@@ -39,7 +40,7 @@ def report(
     if out == "-":
         show_bytes(data)
         return
-    file = Path(out or f"mulligan-report-{run}.html")
+    file = Path(out or f"mulligan-report-{run_id}.html")
     # It has outputs and logs in it: who may read it, its owner says.
     write_file(file, data, is_private=True, follows=bool(out))
     complain(f"wrote {file}")

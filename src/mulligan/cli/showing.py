@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
 from mulligan.cli.listing import driven
-from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at, where
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json, show_written
@@ -24,7 +24,7 @@ _INDENT = "  "
 
 
 def show_run(
-    run: RunId,
+    run: NewestRun = LATEST,
     attempts: Annotated[
         bool, Option("--attempts", help="Every attempt at its steps, and at what their failures set off.")
     ] = False,
@@ -39,14 +39,15 @@ def show_run(
     Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
     """
     with service_at(home) as service:
+        run_id = service.find_run(run)
         if output:
-            _show_output(service.output(run, output), as_json=as_json)
+            _show_output(service.output(run_id, output), as_json=as_json)
             return
         if as_json:
-            show_json(overview_with_tries(service, run))
+            show_json(overview_with_tries(service, run_id))
             return
-        found = overview(service, run)
-        tried = tries_by_step(service.events(run)) if attempts else {}
+        found = overview(service, run_id)
+        tried = tries_by_step(service.events(run_id)) if attempts else {}
     show(_headline(found))
     if attempts:
         show_attempts(one for step in tried.values() for one in step)

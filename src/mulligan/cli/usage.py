@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mulligan.cli.options import AsJson, HomeFolder, RunId, service_at
+from mulligan.cli.options import AsJson, HomeFolder, RunName, service_at
 from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service.usage import usage
@@ -14,19 +14,20 @@ from mulligan.service.words import memory
 _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 
 
-def show_usage(run: RunId, home: HomeFolder = None, as_json: AsJson = False) -> None:
+def show_usage(run: RunName, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Compare what steps asked for with what they used.
 
     Better values are proposed, as the file would say them. Time is that of the longest attempt that ended well. All
     items of a map are told in one line, and all steps of a matrix: what they ask for is written in one place.
     """
     with service_at(home) as service:
-        found = usage(service, run)
+        run_id = service.find_run(run)
+        found = usage(service, run_id)
     if as_json:
         show_json(found)
         return
     if not found:
-        complain(f"nothing was measured in run {run} yet")
+        complain(f"nothing was measured in run {run_id} yet")
     has_tokens = any(line["used"]["tokens"] is not None for line in found)
     show_table((*_HEADS, *(("TOKENS",) if has_tokens else ()), ""), [_row(line, has_tokens) for line in found])
     _propose(found)

@@ -32,6 +32,8 @@ from .home import Home
 
 # How many entries are read from the store at once.
 PAGE = 5_000
+# Names the newest run.
+LATEST = "latest"
 # What a database can count.
 RUN_IDS = range(1, 2**63)
 
@@ -84,6 +86,20 @@ class Reading:
         except UnknownRun:
             pass
         raise UnknownRun(f"there is no run {run_id}", hint="those that there are: mulligan list", run_id=run_id)
+
+    def find_run(self, named: str) -> int:
+        """The run that a person means: by its number, or the newest that no other run has called, `latest`."""
+        if named.isascii() and named.isdecimal():
+            return self.record(int(named)).run_id
+        if named != LATEST:
+            hint = f"write the number of a run, or '{LATEST}': mulligan list"
+            raise UnknownRun(f"'{named}' is not the number of a run", hint=hint)
+        before = None
+        while some := self.runs(before=before):
+            if found := next((record for record in some if record.parent_run_id is None), None):
+                return found.run_id
+            before = some[-1].run_id
+        raise UnknownRun(f"there is no run yet in '{self.home.folder}'", hint="start one: mulligan run FILE")
 
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         """The newest runs first; none where nothing was ever run."""
