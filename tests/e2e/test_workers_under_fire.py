@@ -180,9 +180,11 @@ TROUBLES = (
 @contextmanager
 def stopped(*pids: int) -> Iterator[None]:
     """Others may end a supervisor that does not: what it ran is theirs to run."""
-    send(list(pids), signal.SIGSTOP)
+    now = snapshot()
+    processes = [now[pid] for pid in pids if pid in now]
+    send(processes, signal.SIGSTOP)
     yield
-    send(list(pids), signal.SIGCONT)
+    send(processes, signal.SIGCONT)
 
 
 def children_of(pid: int) -> list[int]:

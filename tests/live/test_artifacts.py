@@ -315,6 +315,27 @@ def test_an_agent_is_told_what_is_in_it(live: Live, monkeypatch: pytest.MonkeyPa
     assert "$artifact" not in told
 
 
+@pytest.mark.parametrize(("switch", "is_told"), [("", False), ("hide_credentials: false", True)])
+def test_a_credential_in_a_large_output_is_hidden_from_an_agent_that_reads_it(
+    live_file: Live, monkeypatch: pytest.MonkeyPatch, switch: str, is_told: bool
+):
+    monkeypatch.setenv("MULLIGAN_AGENT_ECHO", "cat")
+
+    ran = live_file.run(f"""
+        name: briefed
+        {switch}
+        steps:
+          - {{step: text, shell: '{NUMBERS}; echo password=correct-horse-battery'}}
+          - step: ask
+            needs: [text]
+            agent: {{provider: echo, prompt: "${{steps.text.output}}", upstream: false}}
+    """)
+
+    told = fetched(live_file, ran.steps["ask"]["output"])["content"]
+    assert "\n1999\n" in told
+    assert ("correct-horse" in told) is is_told
+
+
 def test_end_may_say_much(live_file: Live):
     ran = live_file.run("""
         name: ends

@@ -433,7 +433,7 @@ def test_a_step_that_no_failure_led_to_has_no_context(live_file: Live):
     ran = live_file.run("""
         name: untold
         steps:
-          - {step: a, shell: 'echo "[${failure.context}] [${failure.code}] [$MULLIGAN_FAILURE_CONTEXT]"'}
+          - {step: a, shell: 'echo "[${failure.context}] [${failure.code}] [${MULLIGAN_FAILURE_CONTEXT:-}]"'}
     """)
 
     assert ran.steps["a"]["output"] == "[] [] []"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan import StepError
-from mulligan.cli.main import exit_code
+from mulligan.cli.dispatch import exit_code
 from mulligan.core.database_urls import url_problem
 from mulligan.errors import MulliganError
 from mulligan.store import open_store

@@ -140,7 +140,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 missing, *words = sys.argv[1:]
-from mulligan.cli.main import exit_code
+from mulligan.cli.dispatch import exit_code
 sys.argv[1:] = [missing]
 sys.exit(exit_code(words))
 """

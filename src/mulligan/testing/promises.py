@@ -16,6 +16,7 @@ import msgspec
 
 from ..core import events as e
 from ..core.codec import decode_log, encode_log
+from ..core.end_status import said_by_end
 from ..core.graph import Graph
 from ..core.state import STATE_TABLES, State
 from ..core.transitions import RUN_ENDED
@@ -78,8 +79,8 @@ def promise_1_the_status_follows_from_the_round(seen: Seen, entry: e.Entry) -> N
 def promise_1_end_returns_a_status_that_a_run_can_have(seen: Seen, entry: e.Entry) -> None:
     fact = entry.fact
     assert isinstance(fact, e.StepCompleted)
-    if fact.step == END and isinstance(fact.output, dict):
-        status = fact.output.get("status")
+    if fact.step == END:
+        status = said_by_end(fact.output).get("status")
         if status not in (None, "completed", "failed"):
             raise seen.broken("promise 1", f"'end' returned the status {status!r}, and has completed", entry)
 

@@ -41,10 +41,15 @@ def fetched(task: Task, artifacts: Artifacts, *, is_called: bool) -> Task:
 
 def is_large(task: Task) -> bool:
     """Whether there is more behind the references of its parameters, and of what it is told, than the loop may read."""
-    values = [task.params, [one.output for one in task.told.heard] if task.told else []]
+    values = values_of(task)
     # What an agent is told is searched for credentials, which takes longer than to read it: all that is in artifacts.
     bytes_max = LOOP_BYTES_MAX_VEILED if task.told and task.told.hides else LOOP_BYTES_MAX
     return KEY_AS_JSON in _encode(values) and size_behind(values) > bytes_max
+
+
+def values_of(task: Task) -> list[Any]:
+    """The parameters of a task, and the outputs that an agent is told: what may hold references."""
+    return [task.params, *((one.output for one in task.told.heard) if task.told else ())]
 
 
 def size_behind(value: Any) -> int:

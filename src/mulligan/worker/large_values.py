@@ -13,7 +13,7 @@ from . import outputs
 from .actions.kinds import SPAWNED
 from .children import Answer
 from .desk import Desk
-from .fetching import is_large
+from .fetching import is_large, values_of
 from .jobs import Jobs
 from .large_outputs import MAKE_READY, order_arguments, read_answer, with_value
 from .lookups import NotYet
@@ -80,7 +80,7 @@ class LargeValues:
             spooled.append(self._jobs.write(data))
             return spooled[-1]
 
-        running.files = self._passage.files([task.params, task.told], spool)
+        running.files = self._passage.files(values_of(task), spool)
 
     def give_up(self, running: Running) -> None:
         """The task is over before it was started."""
