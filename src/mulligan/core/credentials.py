@@ -15,6 +15,7 @@ import re
 from typing import Any, NamedTuple
 
 from .artifacts import is_artifact
+from .patterns import pattern as compiled_later
 
 HIDDEN = "[hidden]"
 
@@ -51,7 +52,7 @@ class Credential(NamedTuple):
 
 
 def _row(name: str, needles: str, pattern: str, example: str, flags: int = 0) -> Credential:
-    return Credential(name, tuple(needles.split()), re.compile(pattern, flags), example)
+    return Credential(name, tuple(needles.split()), compiled_later(pattern, flags), example)
 
 
 def _token(name: str, needles: str, pattern: str) -> Credential:
@@ -147,15 +148,15 @@ CREDENTIALS: tuple[Credential, ...] = (
 )
 
 # The name of a value in an object, and what is no value of it.
-_NAME = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
-_MASK = re.compile(rf"(?!{_NO_VALUE}.)", re.IGNORECASE)
+_NAME = compiled_later(rf"(?:{_NAMES})$", re.IGNORECASE)
+_MASK = compiled_later(rf"(?!{_NO_VALUE}.)", re.IGNORECASE)
 
-_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_END = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BEGIN = compiled_later(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = compiled_later(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 # A key whose end was cut away goes on for so long at most.
 _KEY_CHARS_MAX = 16_384
-_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{16,80}")
-_KEY_LINE_CUT = re.compile(r"[A-Za-z0-9+/=]{1,80}")
+_KEY_LINE = compiled_later(r"[A-Za-z0-9+/=]{16,80}")
+_KEY_LINE_CUT = compiled_later(r"[A-Za-z0-9+/=]{1,80}")
 
 
 def hide_credentials(text: str) -> str:

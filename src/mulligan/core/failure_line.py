@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 
+from .patterns import pattern
+
 # A pointer below another line (`   |   ^~~`), a rule (`-----`), a progress bar, `45% [###   ]`.
-_NOISE = re.compile(r"[\W_]*|[\W\d_]*\d{1,3}(?:\.\d+)?\s?%(?:[\W\d_]|[kKMG]i?B(?:/s)?|eta|ETA)*")
+_NOISE = pattern(r"[\W_]*|[\W\d_]*\d{1,3}(?:\.\d+)?\s?%(?:[\W\d_]|[kKMG]i?B(?:/s)?|eta|ETA)*")
 # A compiler's own word about a place of a file: the first is the cause, the others often follow from it.
-_OF_COMPILER = re.compile(r"[^\s:]+:\d+:(?:\d+:)? (?:fatal )?error\b|error(?:\[\w+\])?: ", re.I)
+_OF_COMPILER = pattern(r"[^\s:]+:\d+:(?:\d+:)? (?:fatal )?error\b|error(?:\[\w+\])?: ", re.I)
 # What says that something went wrong, as programs of most kinds say it.
-_OF_ERROR = re.compile(
+_OF_ERROR = pattern(
     r"\b(?:error|fatal|panic(?:ked)?|exception|failed|failure|denied|cannot|can't|unable|invalid|undefined|unexpected|"
     r"refused|not found|no such|no space|out of memory|timed out|too many|segmentation fault|abort(?:ed)?)\b"
     r"|[a-z](?:Error|Exception|Warning)\b|^E\s",
     re.I,
 )
 # Programs that only say that a program they started has failed, and lines that say where to read on.
-_OF_CALLER = re.compile(
+_OF_CALLER = pattern(
     r"g?make(?:\[\d+\])?: \*\*\*|ninja: build stopped|compilation terminated"
     r"|npm (?:ERR!|error) (?:A complete|code|path)|subprocess\.CalledProcessError"
     r"|error: process didn't exit|error: aborting due to|error: could not compile"

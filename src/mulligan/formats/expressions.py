@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from mulligan.core.patterns import pattern
 from mulligan.language.cel_tokens import RESERVED
-from mulligan.language.patterns import pattern
 
 _IDENTIFIER = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from mulligan.core.patterns import pattern
 from mulligan.formats.scanner import Scanner, put
 from mulligan.language import document as yaml
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
-from mulligan.language.patterns import pattern
 
 _HALF = pattern(r"\\u[dD][89abAB]")
 _BLANK = pattern(r"(?:[\s\ufeff]++|//[^\n\r\u2028\u2029]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from mulligan.core.patterns import pattern
 from mulligan.core.workflow import END
-from mulligan.language.patterns import pattern
 
 _UNFIT = pattern(r"[^A-Za-z0-9_-]")
 _UNFIT_FOR_FILES = pattern(r"[^A-Za-z0-9_]|^(?=\d)")

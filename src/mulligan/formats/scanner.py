@@ -8,9 +8,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
+from mulligan.core.patterns import pattern
 from mulligan.language.document import DEPTH_MAX, UNFIT, refuse_unprintable
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Source, shorten
-from mulligan.language.patterns import pattern
 from mulligan.language.scalars import INTEGER_MAX, INTEGER_MIN
 
 # As `Source` tells lines apart.

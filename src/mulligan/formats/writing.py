@@ -14,9 +14,9 @@ from typing import Any
 
 from yaml.resolver import Resolver
 
+from mulligan.core.patterns import pattern
 from mulligan.language import scalars
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
-from mulligan.language.patterns import pattern
 
 WIDTH = 120
 _REMARK_WIDTH = 118

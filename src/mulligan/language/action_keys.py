@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.core.patterns import pattern
 from mulligan.language.durations import DURATION, LIMIT
 from mulligan.language.nodes import Node, Source
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import (
     FLAG,
     PLAIN,

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from mulligan.core.patterns import pattern
 from mulligan.core.workflow import ENGINE_ACTIONS, Action, Template
 from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE, HTTP, SQL, WAIT
 from mulligan.language.child_inputs import refuse_bad_inputs
 from mulligan.language.durations import DURATION
 from mulligan.language.expressions import Hole
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
-from mulligan.language.patterns import pattern
 from mulligan.language.plugins import Plugin, find
 from mulligan.language.python_code import check_code
 from mulligan.language.scope import Scope, checked, hint_for_name, hole, holes

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 
-from mulligan.language.patterns import pattern
+from mulligan.core.patterns import pattern
 
 # Letters that every match begins with. What a quantifier follows may be missing, or be there twice.
 _PLAIN = pattern(r"[A-Za-z0-9_-]+(?![A-Za-z0-9_?*+{-])")

@@ -13,8 +13,8 @@ from typing import Any
 from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_strings  # type: ignore[import-untyped]
 
+from mulligan.core.patterns import pattern
 from mulligan.language.cel import CelFailed, CelRefused
-from mulligan.language.patterns import pattern
 
 _ENVIRONMENT = cel.NewEnv(extensions=[ext_strings.ExtStrings()])
 _ERROR = cel.Type.ERROR

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mulligan.core.patterns import pattern
 from mulligan.language.cel import FUNCTIONS, MACROS, METHODS
 from mulligan.language.cel_tokens import KEYWORDS, RESERVED, TYPE_NAMES, BadToken, Token, closing, literal
-from mulligan.language.patterns import pattern
 
 Path = tuple[str, ...]
 # One letter per token: l(iteral), n(ame), o(perator), a bracket or dot as it is, and x for all else.

@@ -14,9 +14,9 @@ from typing import Any
 
 from cel import cel, stdlib
 
+from mulligan.core.patterns import pattern
 from mulligan.language.cel import CelFailed, CelRefused, plain
 from mulligan.language.cel_tokens import tokens
-from mulligan.language.patterns import pattern
 
 _WHERE = pattern(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
 _UNKNOWN = pattern(r"Undefined variable or function: '(.*?)'")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mulligan.language.patterns import pattern
+from mulligan.core.patterns import pattern
 
 KEYWORDS = frozenset({"true", "false", "null", "in"})
 # Words of CEL that name types: never a variable, so no item may be called by one of them.

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from mulligan.core.failure import CODES
+from mulligan.core.patterns import pattern
 from mulligan.language.nodes import Node, Scalar, Source
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import ListOf, Value
 
 _CODE = pattern(r"[A-Z][A-Z0-9_]*")

@@ -24,10 +24,10 @@ from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.scanner import Scanner
 
+from mulligan.core.patterns import pattern
 from mulligan.language import scalars
 from mulligan.language.flow_holes import unquoted_hole
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, Source, shorten
-from mulligan.language.patterns import pattern
 from mulligan.language.words import did_you_mean
 
 try:

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
+from mulligan.core.patterns import pattern
 from mulligan.core.workflow import END, Edge, NeedOn
 from mulligan.language.keys import EDGE, NEED
 from mulligan.language.nodes import Node, Scalar, Sequence
-from mulligan.language.patterns import pattern
 from mulligan.language.policies import read_backoff
 from mulligan.language.scope import Scope, condition
 from mulligan.language.shapes import STEP_NAME, Fields

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mulligan.core.artifacts import INLINE_BYTES_MAX, Artifact, Format, holds_reference, is_artifact, reference
+from mulligan.core.patterns import pattern
 from mulligan.core.workflow import Expression, Template
 from mulligan.errors import ExpressionFailed, MulliganError, StoreRefused
 from mulligan.language import cel, cel_cost, cel_process
@@ -24,7 +25,6 @@ from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.cel_names import Analysis, Path, UnknownFunction, analyse, is_surely_valid, reads
 from mulligan.language.cel_tokens import STRING, TOO_DEEP, BadToken, Token, closing, closing_brace, tokens
 from mulligan.language.contents import Contents, plain_content
-from mulligan.language.patterns import pattern
 
 # `${any_path(…)}` in a path: its value may lead anywhere.
 ANY_PATH = "any_path"

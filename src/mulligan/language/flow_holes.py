@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mulligan.core.patterns import pattern
 from mulligan.language.cel_tokens import closing_brace
-from mulligan.language.patterns import pattern
 
 # Quotes and comments are passed over; brackets open and close collections; all else begins a text.
 _PART = pattern(

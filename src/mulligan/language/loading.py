@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from mulligan.core.patterns import pattern
 from mulligan.core.workflow import Workflow
 from mulligan.errors import LanguageError, Problem
 from mulligan.language import python_files
 from mulligan.language.document import decode, parse
 from mulligan.language.nodes import Mapping, Node, Refusal, Source
-from mulligan.language.patterns import pattern
 from mulligan.language.workflows import read_workflow
 
 INCLUDE_DEPTH_MAX = 16

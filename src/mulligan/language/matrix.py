@@ -8,10 +8,10 @@ import re
 from collections import Counter
 from typing import Any
 
+from mulligan.core.patterns import pattern
 from mulligan.language.expressions import as_text
 from mulligan.language.keys import MATRIX_LISTS, MATRIX_PRODUCT, MATRIX_ZIP, RANGE_MAX, RANGE_STEP_MIN
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, plain, refuse_not_json
-from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope
 from mulligan.language.shapes import NAME, Fields
 from mulligan.language.words import did_you_mean

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mulligan.core.artifacts import KEY as ARTIFACT
+from mulligan.core.patterns import pattern
 from mulligan.errors import WARNING, Problem
-from mulligan.language.patterns import pattern
 
 PROBLEMS_MAX = 100
 # What is shown for what nobody may see.

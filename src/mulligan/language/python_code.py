@@ -6,8 +6,8 @@ import ast
 import warnings
 from functools import lru_cache
 
+from mulligan.core.patterns import pattern
 from mulligan.language.nodes import Mapping, Refusal, Scalar
-from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope
 from mulligan.language.words import did_you_mean
 

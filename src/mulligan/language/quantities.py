@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from mulligan.core.durations import DURATION, duration, is_number
-from mulligan.language.patterns import pattern
+from mulligan.core.patterns import pattern
 
 __all__ = ["DURATION_PATTERN", "FACTOR_PATTERN", "SIZE_PATTERN", "duration", "factor", "meant_duration", "size"]
 

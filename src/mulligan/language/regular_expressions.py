@@ -13,9 +13,9 @@ import re
 import warnings
 from typing import Any
 
+from mulligan.core.patterns import pattern
 from mulligan.core.searching import NotSearchable, refuse_unsearchable
 from mulligan.language.nodes import Node, Source, describe
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Value
 
 _PART = pattern(

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from mulligan.core.patterns import pattern
 from mulligan.core.workflow import END, Breaker, Expression, Input, Secret, Template, Workflow
 from mulligan.language import expressions
 from mulligan.language.expressions import ExpressionRefused, Hole
 from mulligan.language.nodes import Mapping, Node, Noting, Refusal, Scalar, Source, describe, shorten
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean, listed
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mulligan.core.patterns import pattern
 from mulligan.language import quantities
 from mulligan.language.nodes import (
     Mapping,
@@ -27,7 +28,6 @@ from mulligan.language.nodes import (
     refuse_not_json,
     shorten,
 )
-from mulligan.language.patterns import pattern
 from mulligan.language.words import closest_choice, closest_key, did_you_mean, key_hint, listed
 
 Schema = dict[str, Any]

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from mulligan.core.patterns import pattern
 from mulligan.errors import InputInvalid
 from mulligan.language.expressions import Hole, as_text
-from mulligan.language.patterns import pattern
 from mulligan.language.shell_holes import ROOTS, Names, ShellRefused, UnknownName
 from mulligan.language.shell_scan import scan
 from mulligan.language.shell_spots import Spot

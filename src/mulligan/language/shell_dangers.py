@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from mulligan.language.patterns import pattern
+from mulligan.core.patterns import pattern
 
 
 class Danger(NamedTuple):

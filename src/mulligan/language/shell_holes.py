@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from mulligan.core.patterns import pattern
 from mulligan.language.cel_tokens import closing_brace
 from mulligan.language.expressions import ExpressionRefused, check
-from mulligan.language.patterns import pattern
 
 ROOTS = frozenset("inputs steps error failure output outputs run env secrets files".split())
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from mulligan.core.patterns import pattern
 from mulligan.language import shell_dangers as dangers
-from mulligan.language.patterns import pattern
 from mulligan.language.shell_dangers import Danger
 from mulligan.language.shell_holes import Names, Ours, ShellRefused, find
 from mulligan.language.shell_spots import Document, Place, Quoting, Scan, Spot

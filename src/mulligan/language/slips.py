@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from mulligan.core.patterns import pattern
 from mulligan.language import shell_holes
 from mulligan.language.matrix import written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
-from mulligan.language.patterns import pattern
 from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope
 from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
 from mulligan.language.shell_holes import Names, ShellRefused

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mulligan.core.patterns import pattern
 from mulligan.core.workflow import Expression, Template
 from mulligan.language.expressions import Hole
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, plain, refuse_not_json
-from mulligan.language.patterns import pattern
 from mulligan.language.scope import Scope, hole, holes, template
 
 HOLE = "${}"

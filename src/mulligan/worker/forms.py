@@ -12,7 +12,7 @@ from binascii import b2a_base64
 from collections.abc import Iterator
 from itertools import groupby, product
 
-from ..language.patterns import pattern
+from ..core.patterns import pattern
 
 # A line of a secret is one itself from so many characters on.
 LINE_CHARS_MIN = 8

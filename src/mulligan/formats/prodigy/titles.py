@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.language.patterns import pattern
+from mulligan.core.patterns import pattern
 
 _WORDS_MAX = 3
 # What a script begins with before it does anything.

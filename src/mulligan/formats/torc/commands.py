@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from mulligan.core.patterns import pattern
 from mulligan.formats.torc.job import Job, Thing
 from mulligan.formats.torc.matching import Known
 from mulligan.formats.translation import scalar
 from mulligan.language.nodes import Node, Scalar, Source
-from mulligan.language.patterns import pattern
 from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
 from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
 from mulligan.language.shell_scan import scan

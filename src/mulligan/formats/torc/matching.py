@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic, TypeVar
 
+from mulligan.core.patterns import pattern
 from mulligan.formats.torc.rust_expressions import NotUnderstood, as_python
 from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.nodes import Node, Scalar, Source, shorten
-from mulligan.language.patterns import pattern
 from mulligan.language.regular_expressions import PATTERN
 from mulligan.language.words import did_you_mean
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from mulligan.core.patterns import pattern
 from mulligan.formats.torc.records import PARAMETER_VALUE
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, refuse_not_json, shorten
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.durations import duration
+from mulligan.core.patterns import pattern
 from mulligan.formats.torc.job import Job
 from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Node, Scalar, Source, describe, plain
-from mulligan.language.patterns import pattern
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mulligan.language.patterns import pattern
+from mulligan.core.patterns import pattern
 
 _PART = pattern(
     r"""

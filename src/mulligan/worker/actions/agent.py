@@ -17,12 +17,12 @@ import msgspec
 from ...core.artifacts import is_artifact
 from ...core.briefing import Briefing
 from ...core.credentials import hide_in
+from ...core.patterns import pattern
 from ...core.reports import TaskEnded
 from ...core.tasks import Task
 from ...errors import InputInvalid
 from ...language.expressions import as_text
 from ...language.nodes import shorten
-from ...language.patterns import pattern
 from ...language.shapes import NAME
 from ...language.shell import environment_value
 from ...ports import Lease
