@@ -46,13 +46,21 @@ NPM = """
 npm error code ENOENT
 npm error path /app/package.json
 npm error enoent Could not read package.json: Error: ENOENT: no such file or directory
-npm error A complete log of this run can be found in: /root/.npm/_logs/x.log
+npm error A complete log of this run can be found in:
+npm error     /root/.npm/_logs/x.log
 """
 CURL = "curl: (7) Failed to connect to localhost port 1: Connection refused\n"
 PROGRESS = (
     "  % Total    % Received\n  0 1024    0     0\r 45 1024   45\rcurl: (18) transfer closed with 3 bytes remaining\n"
 )
 BAR = "loading model\n 12%|#         | 3/25 [00:01]\r 48%|####      | 12/25 [00:05]\n"
+PYTEST = """
+=================================== FAILURES ===================================
+E       assert 2 == 3
+=========================== short test summary info ============================
+FAILED test_x.py::test_a - assert (1 + 1) == 3
+========================= 1 failed, 1 passed in 0.03s ==========================
+"""
 MPI = "Segmentation fault\n------------------------------\nrank 3 left the job\n------------------------------\n"
 
 
@@ -67,6 +75,8 @@ MPI = "Segmentation fault\n------------------------------\nrank 3 left the job\n
         (CURL, "curl: (7) Failed to connect to localhost port 1: Connection refused"),
         (PROGRESS, "curl: (18) transfer closed with 3 bytes remaining"),
         (MPI, "Segmentation fault"),
+        (PYTEST, "FAILED test_x.py::test_a - assert (1 + 1) == 3"),
+        ("real problem: disk gone\nwarning: x is deprecated, this may be an error\n", "real problem: disk gone"),
         ("no key\n   ^^^^\n\n", "no key"),
         ("first\r\nlast\r\n", "last"),
         ("make: *** [all] Error 2\n", "make: *** [all] Error 2"),

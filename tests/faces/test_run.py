@@ -388,7 +388,7 @@ def test_a_home_that_cannot_be_made_is_told():
     assert (said.code, said.out) == (1, "")
     assert said.err == (
         f"error[home.unusable]: '{Path.cwd()}/flow.yaml/runs' cannot be made: not a directory\n"
-        "  choose another place with --home DIR or MULLIGAN_HOME, or get the right to read and write this one\n"
+        "  choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one\n"
     )
 
 

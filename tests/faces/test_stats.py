@@ -169,8 +169,8 @@ def test_where_nothing_was_tried_it_says_so(words: tuple[object, ...], said: str
         (
             ("one",),
             2,
-            "error[usage]: invalid value for 'RUN': 'one' is not a whole number\n"
-            "  how it is used: mulligan stats --help\n",
+            "error[run.unknown]: 'one' is not the number of a run\n"
+            "  write the number of a run, or 'latest': mulligan list\n",
         ),
     ],
 )

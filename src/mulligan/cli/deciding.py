@@ -123,9 +123,9 @@ def _default(one: dict[str, Any]) -> str:
 
 
 def classify(
-    run: Annotated[int | None, Argument(metavar="[RUN]", help="The number of a run: see `mulligan pending`.")] = None,
-    step: Annotated[str, Argument(metavar="[STEP]", help="The name of a step.")] = "",
-    verdict: Annotated[str, Argument(metavar="[retry|fail]", help="Whether it is tried again, or has failed.")] = "",
+    run: Annotated[str | None, Argument(metavar="RUN", help="A run: see `mulligan pending`.")] = None,
+    step: Annotated[str, Argument(metavar="STEP", help="The name of a step.")] = "",
+    verdict: Annotated[str, Argument(metavar="retry|fail", help="Whether it is tried again, or has failed.")] = "",
     reason: Reason = "",
     memory: Annotated[str, Option("--memory", metavar="SIZE", help="What the next attempt gets: 4GiB.")] = "",
     timeout: Annotated[str, Option("--timeout", metavar="TIME", help="How long it may take: 30m.")] = "",
@@ -148,8 +148,8 @@ def classify(
         return _classify_many(read_decisions(_content(file)), dry_run=dry_run, by=by, home=home, as_json=as_json)
     if run is None or not step or not verdict:
         raise UsageRefused("which step, and what becomes of it?", hint="say RUN STEP retry or RUN STEP fail, or --file")
-    one = decision(run, step, verdict, reason, memory or None, timeout or None)
     with service_at(home, by) as service:
+        one = decision(service.find_run(run), step, verdict, reason, memory or None, timeout or None)
         if dry_run:
             _show_foreseen(foresee_one(service, one), as_json=as_json)
             return 0

@@ -34,7 +34,11 @@ Inputs = Annotated[
 ]
 System = Annotated[
     str | None,
-    Option("--format", metavar="SYSTEM", help="Whose file it is: torc, prodigy, noetl, alphred. Else it is told."),
+    Option(
+        "--format",
+        metavar="SYSTEM",
+        help="Whose file it is: torc, prodigy, noetl, alphred. By default it is recognised.",
+    ),
 ]
 TrustTemplates = Annotated[
     bool,

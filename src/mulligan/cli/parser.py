@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from functools import wraps
@@ -121,7 +120,8 @@ def _habit(sentence: str, path: str) -> str:
         meant = _OTHER_WORDS.get(unknown[1].lower(), "")
         return f"did you mean '{PROGRAM} {meant}'?" if meant else ""
     extra = re.search(r"unexpected extra arguments?(?:\(s\))? \((\w+=[^)]*)\)", sentence)
-    return f"inputs are given with -i: {path} … -i {shlex.quote(extra[1].split()[0])}" if extra else ""
+    given = " ".join(f"-i {word}" for word in extra[1].split() if "=" in word) if extra else ""
+    return f"inputs are given with -i: {path} … {given}" if given else ""
 
 
 # Verbs of other systems, and what they are called here.

@@ -14,7 +14,7 @@ from mulligan.service.definitions import duration
 
 
 def resume(
-    run: Annotated[int | None, Argument(metavar="RUN", help="The run: else the newest that nobody drives.")] = None,
+    run: Annotated[str | None, Argument(metavar="RUN", help="The run: else the newest that nobody drives.")] = None,
     home: HomeFolder = None,
     parallel: Parallel = None,
     wait: Wait = "10m",
@@ -26,7 +26,7 @@ def resume(
     """
     wait_seconds = duration(wait)
     with service_at(home) as service:
-        run_id = service.resumable(run)
+        run_id = service.resumable(None if run is None else service.find_run(run))
         mention_changed_file(service, run_id, home)
         if service.record(run_id).status == "paused":
             service.lift_pause(run_id)

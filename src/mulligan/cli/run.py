@@ -32,7 +32,7 @@ def run(
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
 
-    Files of Torc, Prodigy, NoETL and Alphred run as they are: which it is is told by what is in it, or by --format.
+    Files of Torc, Prodigy, NoETL and Alphred run as they are. The kind is recognised, or given by --format.
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits
     for a person, and 130 if it was interrupted: then `mulligan resume` goes on with it.
     """

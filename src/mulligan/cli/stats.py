@@ -19,7 +19,7 @@ TRIED_NOTHING = "no retry, handler, triage or route was tried"
 
 
 def show_stats(
-    run: Annotated[int | None, Argument(metavar="RUN", help="One run; else all of them.")] = None,
+    run: Annotated[str | None, Argument(metavar="RUN", help="One run; else all of them.")] = None,
     workflow: Annotated[str | None, Option("--workflow", metavar="NAME", help="Only runs of this workflow.")] = None,
     since: Annotated[
         str | None,
@@ -36,12 +36,13 @@ def show_stats(
         raise UsageRefused(f"run {run} is one run: --workflow and --since choose among many")
     begun = datetime.now(UTC) - timedelta(seconds=duration(since)) if since is not None else None
     with service_at(home) as service:
-        found = stats(service, run, workflow=workflow, since=begun)
+        run_id = None if run is None else service.find_run(run)
+        found = stats(service, run_id, workflow=workflow, since=begun)
     if as_json:
         show_json(found)
         return
     if not found:
-        complain(_nothing(run, workflow, since))
+        complain(_nothing(run_id, workflow, since))
     show_table(HEADS, [_row(line) for line in found])
 
 

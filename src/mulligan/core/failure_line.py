@@ -22,6 +22,7 @@ _OF_CALLER = pattern(
     r"g?make(?:\[\d+\])?: \*\*\*|ninja: build stopped|compilation terminated"
     r"|npm (?:ERR!|error) (?:A complete|code|path)|subprocess\.CalledProcessError"
     r"|error: process didn't exit|error: aborting due to|error: could not compile"
+    r"|^={3,} .* ={3,}$|_logs/|\bwarning:"
     r"|exit status \d+$|for more information|\d+ errors? (?:generated|found)|note: |hint: ",
     re.I,
 )

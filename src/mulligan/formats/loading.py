@@ -140,7 +140,7 @@ class _Reading:
     def refuse_idle_trust(self) -> None:
         """Refuse to trust the templates of files that have none: whoever says so takes them for something else."""
         if self._trusts_templates and not any(each.source.origin == NOETL for each in self._translations):
-            message = "--trust-templates is for the templates of NoETL files, and this is none"
+            message = "--trust-templates is for NoETL files, and this is not one"
             raise LanguageError([Problem("language.format", message, self._first)])
 
     def _translated(self, root: Node, source: Source) -> Node:

@@ -26,6 +26,7 @@ from mulligan.language.shapes import (
     Value,
     whole,
 )
+from mulligan.language.shell import strict_options
 
 ACTIONS = ("shell", "python", "http", "sql", "agent", "workflow", "wait", "approve")
 ANY_TEXT = Template(types=("string", "number", "boolean", "null"))
@@ -133,7 +134,12 @@ class ShellProgram(Value, frozen=True):
         program = super().read(node, label, source)
         name, *words = program.split()
         if any(word.startswith("-") for word in words):
-            hint = f"write '{name}': shell text stops at the first command that fails, unless 'strict: false' is set"
+            text = "put its options into the text"
+            if options := " ".join(strict_options(name)):
+                text = (
+                    f"it runs with '{options}' unless 'strict: false' is set; other options go into the text (set -x)"
+                )
+            hint = f"write '{name}'; {text}"
             raise source.refuse("shell", f"{label} takes a program without options", node, hint=hint)
         return program
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,7 +207,7 @@ class Files:
 
 
 def _no_workflow(path: Path, file: str, node: Node, source: Source) -> Refusal:
-    hint = f"a workflow has 'steps:'; what is wrong with this file: mulligan validate '{path}'"
+    hint = f"a workflow has 'steps:'; what is wrong with this file: mulligan validate {shlex.quote(str(path))}"
     return source.refuse("include", f"'{file}' is not a workflow", node, hint=hint)
 
 

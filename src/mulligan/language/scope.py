@@ -47,6 +47,10 @@ END_RUN_FIELDS = (*RUN_FIELDS, "steps", "failures", "stopping")
 # Strings in an expression, and the braces of other systems around a part of it.
 _STRINGS = pattern(r"""\"[^\"]*\"|'[^']*'""")
 _BRACES = pattern(r"\$\{([^{}]*)\}|\{\{([^{}]*)\}\}")
+# A string that is a name in braces and nothing else; for one with more in it nobody can say what was meant.
+_QUOTED_BRACES = pattern(
+    r"""(?P<quote>['"])(?:\$\{|\{\{)\s*(?P<inner>(?P<root>[A-Za-z_]\w*)(?:[.\[][^{}'"]*)?)\s*\}\}?(?P=quote)"""
+)
 
 
 class Place(NamedTuple):
@@ -192,19 +196,33 @@ def condition(node: Node, scope: Scope) -> Expression:
 
 
 def _refuse_braces(source: str, node: Scalar, offset: int, scope: Scope) -> None:
-    """A condition is one expression: `${…}` or `{{ … }}` around a part of it is a habit from other systems."""
+    """A condition is one expression: braces around a part of it, or around a name in a string, are a habit from
+    other systems. In a string they would be text, and the condition most likely always false.
+    """
     without_strings = _STRINGS.sub(lambda text: " " * len(text[0]), source)
     found = list(_BRACES.finditer(without_strings))
-    if not found:
+    quoted = [part for part in _QUOTED_BRACES.finditer(source) if part["root"] in scope.known]
+    if not found and not quoted:
         return
+    first = min([*found, *quoted], key=lambda part: part.start())
     bare = source
-    for part in reversed(found):
-        start, end = part.span(part.lastindex or 0)
-        bare = bare[: part.start()] + source[start:end].strip() + bare[part.end() :]
-    braces = "${…}" if found[0][0].startswith("$") else "{{ … }}"
-    message = f"conditions take no {braces}: names stand in them as they are"
-    start, end = found[0].span()
-    raise scope.source.refuse_in("expression", message, node, offset + start, end - start, hint=f"write {bare.strip()}")
+    for part in sorted([*found, *quoted], key=lambda part: part.start(), reverse=True):
+        inner = part["inner"] if part in quoted else source[slice(*part.span(part.lastindex or 0))]
+        bare = bare[: part.start()] + inner.strip() + bare[part.end() :]
+    braces = "${…}" if "$" in first[0] else "{{ … }}"
+    message = f"expressions take no {braces} inside: names stand in them as they are"
+    start, end = first.span()
+    hint = f"write {_in_cel(bare.strip())}"
+    raise scope.source.refuse_in("expression", message, node, offset + start, end - start, hint=hint)
+
+
+def _in_cel(source: str) -> str:
+    """The words of other languages as operators, where no string could hold them."""
+    if "'" in source or '"' in source:
+        return source
+    for word, operator in ((r"\bnot\s+", "!"), (r"\band\b", "&&"), (r"\bor\b", "||")):
+        source = re.sub(word, operator, source)
+    return source
 
 
 def without_secrets(expression: Expression, node: Node, scope: Scope) -> Expression:

@@ -19,6 +19,8 @@ _PLACEHOLDER = pattern(r"(?<![$\w{\\])\{(?P<name>[A-Za-z_]\w*)(?::[^{}\s]*)?\}(?
 # What names steps, and the matrix itself.
 _NAMING = frozenset({"step", "needs", "next", "matrix", "python"})
 _WITH_BRACES = frozenset({"python", "noetl"})
+# Below these keys no text is run by a shell.
+_WITHOUT_SHELL = frozenset("http sql agent env args stdin cwd logs inputs outputs wait approve when validate".split())
 # A path of names alone: what begins otherwise (`{{.Names}}`) or does more is a language that we do not know.
 _FOREIGN = pattern(r"(?<!\$)\{\{-?\s*(?P<path>(?P<root>[A-Za-z_]\w*)(?P<fields>(?:\.\w+)*))\s*-?\}\}", re.A)
 
@@ -83,8 +85,8 @@ def refuse_foreign_templates(root: Mapping, source: Source) -> None:
     items = item_names(root)
     for key, value in root.items():
         if not key.text.startswith("x-"):
-            for scalar in _texts(value):
-                _refuse_foreign(scalar, items, source)
+            for scalar, is_shell in _texts_with_shells(value, is_shell=True):
+                _refuse_foreign(scalar, items, source, is_shell=is_shell)
 
 
 def warn_placeholders(root: Mapping, source: Source) -> None:
@@ -106,6 +108,19 @@ def _warn_placeholder(scalar: Scalar, names: tuple[str, ...], source: Source) ->
             source.warn_in("matrix_placeholder", message, scalar, match.start(), len(match[0]), hint=hint)
 
 
+def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, bool]]:
+    """Every text, as `_texts`, and whether it may be shell text: that is known by what it is not."""
+    if isinstance(node, Scalar):
+        yield node, is_shell
+    elif isinstance(node, Sequence):
+        for each in node.items:
+            yield from _texts_with_shells(each, is_shell=is_shell)
+    else:
+        for key, each in node.items():
+            if key.text not in _WITH_BRACES:
+                yield from _texts_with_shells(each, is_shell=is_shell and key.text not in _WITHOUT_SHELL)
+
+
 def _texts(node: Node) -> Iterator[Scalar]:
     """Every text but for Python code, in which `{{` is a brace, and NoETL's steps, whose templates they are."""
     if isinstance(node, Scalar):
@@ -120,21 +135,27 @@ def _texts(node: Node) -> Iterator[Scalar]:
         yield from _texts(each)
 
 
-def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source) -> None:
+def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is_shell: bool) -> None:
     for match in _FOREIGN.finditer(scalar.text):
         is_ours = match["root"] in (items | ROOTS | LOCAL_ROOTS if match["fields"] else items)
-        if is_ours and not _is_quoted(scalar.text, match.start()):
+        if is_ours and not _is_quoted(scalar.text, match.start(), is_shell=is_shell):
             message = f"'{match[0]}' is not filled in: values stand in ${{…}}"
-            hint = f"write ${{{match['path']}}}, or '{match[0]}' in single quotes for the text itself"
+            text = f"'{match[0]}' in single quotes" if is_shell else f"${{'{match[0]}'}}"
+            hint = f"write ${{{match['path']}}}, or {text} for the text itself"
             refusal = source.refuse_in("foreign_template", message, scalar, match.start(), len(match[0]), hint=hint)
-            # In a condition that was said already.
+            # In a condition that was said already, there or just before.
             if all(
-                (known.line, known.column) != (refusal.problem.line, refusal.problem.column)
+                known.line != refusal.problem.line
+                or known.column > refusal.problem.column + 1
+                or known.column + known.length < refusal.problem.column
                 for known in source.problems
             ):
                 source.note(refusal)
 
 
-def _is_quoted(text: str, offset: int) -> bool:
-    """Whether this stands in single quotes, as a shell and CEL have them: then it is meant as text."""
-    return text.count("'", 0, offset) % 2 == 1
+def _is_quoted(text: str, offset: int, *, is_shell: bool) -> bool:
+    """Whether this is meant as text: it stands in the single quotes of a shell, or in a string in `${…}`."""
+    if is_shell and text.count("'", 0, offset) % 2 == 1:
+        return True
+    opened = text.rfind("${", 0, offset)
+    return opened >= 0 and "}" not in text[opened:offset]

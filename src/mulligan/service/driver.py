@@ -7,6 +7,7 @@ away for a while, and an operator who presses Ctrl-C once or twice.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -383,7 +384,7 @@ class Driver:
         remove_folder(Folders(found).worker(self.name))
         raise HomeMoved(
             f"the home '{home}' was moved to '{found}' while this process used it; all that it ran was stopped",
-            hint=f"to go on there: mulligan resume --home '{found}'",
+            hint=f"to go on there: mulligan resume --home {shlex.quote(str(found))}",
             moved_to=str(found),
         )
 

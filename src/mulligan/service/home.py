@@ -21,7 +21,7 @@ from ..worker.folders import Folders, make_private, write_side
 
 HOME = ".mulligan"
 DATABASE = "mulligan.db"
-_ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get the right to read and write this one"
+_ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A shorter one would be missed by a machine that is busy.
 LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
 

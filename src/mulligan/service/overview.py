@@ -141,7 +141,13 @@ def listed(service: Service, record: RunRecord) -> dict[str, Any]:
 def in_a_line(failure: Mapping[str, Any]) -> str:
     """A failure that is shown as data, in a few words."""
     return what(
-        Failure(failure["code"], failure["message"] or "", exit_code=failure["exit_code"], details=failure["details"])
+        Failure(
+            failure["code"],
+            failure["message"] or "",
+            exit_code=failure["exit_code"],
+            signal=failure["signal"],
+            details=failure["details"],
+        )
     )
 
 
