@@ -6,6 +6,7 @@ A move returns False where there was nothing to do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from ..core import events as e
@@ -55,6 +56,7 @@ _MEANWHILE = ("step", "step", "step", "end_task", "cancel", "pause", "resume", "
 
 # How wrong the clock on a wall may be set: by a little, by an hour or two, right again.
 _CLOCK_STEPS = (-7200.0, -50.0, -1.0, 0.0, 0.0, 2.0, 600.0, 3600.0)
+_BEFORE_ALL_CLOCKS = START + timedelta(seconds=min(_CLOCK_STEPS))
 
 
 class Moves:
@@ -233,8 +235,8 @@ class Moves:
         if not timers:
             return False
         run_id, kind, place, number = self.rng.choice(timers)
-        # Not from a clock that is ahead: that would make it due.
-        self._put(run_id, r.TimerFired(START, kind, place, number))
+        # From a clock that is behind all others: one that is ahead would make it due.
+        self._put(run_id, r.TimerFired(_BEFORE_ALL_CLOCKS, kind, place, number))
         return True
 
     # -- people ------------------------------------------------------------------------------------------------------
