@@ -14,7 +14,7 @@ from subprocess import PIPE, STDOUT
 import pytest
 
 from mulligan.core.reports import LeaseExpired
-from mulligan.worker.hands import kill_leftovers
+from mulligan.worker.leftovers import kill_leftovers
 from mulligan.worker.lock import hold, look
 from mulligan.worker.supervision import Supervision
 

@@ -32,7 +32,8 @@ from ..store.clock import PROCESS_CLOCK, ProcessClock
 from ..worker import lock
 from ..worker.cgroups import memory_limit
 from ..worker.folders import Folders, remove_folder
-from ..worker.hands import LocalHands, kill_leftovers
+from ..worker.hands import LocalHands
+from ..worker.leftovers import kill_leftovers
 from ..worker.room import VISIBLE, visible_gpus
 from .held import held_up
 from .home import Home, log_bytes_max, this_host

@@ -35,12 +35,12 @@ from .folders import Folders, name_also, remove_folder
 from .inside import check_paths
 from .jobs import Jobs
 from .large_values import LargeValues
+from .leftovers import kill_leftovers
 from .listening import forget, listen
 from .lookups import NotYet
 from .outputs import Large
 from .passage import Passage
 from .pool import Pool
-from .processes import kill_marked
 from .programs import Programs
 from .room import Lookahead, Room
 from .running import Running
@@ -398,7 +398,7 @@ class LocalHands:
         self._supervisor.close()
         jobs = self._children.jobs()
         self._children.forget_all()
-        kill_marked(b"MULLIGAN_WORKER", os.fsencode(self.name))
+        kill_leftovers(self.name)
         for token in list(self._running):
             self._end(token, self._endings.lost(self._running[token].lease.task))
         self._supervisor = self._launch()
@@ -593,8 +593,3 @@ _HEARD: dict[str, Callable[..., None]] = {
     "swept": LocalHands._on_swept,
     "dropped": LocalHands._on_dropped,
 }
-
-
-def kill_leftovers(worker: str) -> bool:
-    """Kill whatever a dead worker of this host has left: for when it and its supervisor were killed at once."""
-    return kill_marked(b"MULLIGAN_WORKER", os.fsencode(worker))
