@@ -272,6 +272,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds since some moment: for how long things take. It never jumps, whatever the time of day does."""
 
+    def elapsed(self) -> float:
+        """Seconds since some moment, with those for which the host was suspended. Nobody sets it."""
+
 
 class Store(Protocol):
     """Keeps runs, their logs, inboxes, tasks and timers. `commit` is the only writer of a run's state.

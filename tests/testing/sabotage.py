@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from mulligan.core import effects
 from mulligan.engine import drive, engine, rescue
 from mulligan.engine.at_work import AtWork
+from mulligan.engine.contact import Contact
 from mulligan.errors import StaleLease
 from mulligan.ports import Commit
 from mulligan.store import gate, memory, sqlite_commit
@@ -379,7 +380,7 @@ def _(real: Any) -> Any:
     return lambda *args, may_expire_others: real(*args, may_expire_others=True)
 
 
-@defect(engine.Engine, "may_expire_others")
+@defect(Contact, "may_expire_others")
 def _(real: Any) -> Any:
     """an old heartbeat says nothing to anybody"""
     return property(lambda self: False)

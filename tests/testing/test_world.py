@@ -231,12 +231,13 @@ def test_one_that_does_not_come_back_after_an_outage_is_given_up_a_lease_later()
 
 def test_a_worker_that_alone_was_cut_off_is_given_up_by_those_that_were_not() -> None:
     world = make("shared")
-    other, cut_off = started(world), started(world)
+    other, cut_off, sky = started(world), world.start(4), Sky("")
+    cut_off.store = weathered(cut_off.store, sky)
+    world.act(cut_off)
     name = cut_off.name
-    cut_off.store = weathered(cut_off.store, Sky("lost_call"))
-    assert cut_off.engine is not None
-    cut_off.engine.store = cut_off.store
+    assert name in world.database.look().workers
 
+    sky.kind = "lost_call"
     world.let_pass(LEASE_SECONDS + 1)
     run_for(world, other, 2)
 

@@ -8,8 +8,6 @@ that has just started: it does not know what was before. One that was never cut 
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
 # Heartbeats are sent six times in a lease. Where two of ours lie further apart than this share of it, we were cut off.
@@ -18,33 +16,27 @@ import msgspec
 _GAP_SHARE_MAX = 1 / 2
 
 
-class Instant(msgspec.Struct, frozen=True):
-    """A moment by the two clocks of a host. The monotonic one stands still while the host is suspended."""
+class Series(msgspec.Struct, frozen=True):
+    """Heartbeats without a gap: when the first one was accepted, and when the last one was sent.
 
-    monotonic: float
-    wall: datetime
-
-    def seconds_since(self, earlier: Instant) -> float:
-        """By the clock that shows more: too long a gap costs patience, too short a one costs work."""
-        return max(self.monotonic - earlier.monotonic, (self.wall - earlier.wall).total_seconds())
-
-
-class Contact(msgspec.Struct, frozen=True):
-    """A series of heartbeats without a gap: when it began, and when its last one was sent."""
+    All moments are by `Clock.elapsed`: a suspended host sends no heartbeats, and a clock that is set makes no gap.
+    """
 
     began: float
-    last_sent: Instant
+    last_sent: float
 
-    def after_heartbeat(self, sent: Instant, accepted: Instant, lease_seconds: float) -> Contact:
+    def after_heartbeat(self, sent: float, accepted: float, lease_seconds: float) -> Series:
         """The series with one more heartbeat, or a new one where the last heartbeat was too long ago."""
-        is_unbroken = accepted.seconds_since(self.last_sent) <= lease_seconds * _GAP_SHARE_MAX
-        return Contact(self.began if is_unbroken else accepted.monotonic, sent)
+        return Series(self.began if self._is_unbroken(accepted, lease_seconds) else accepted, sent)
 
     def may_expire_others(self, now: float, lease_seconds: float) -> bool:
-        """Whether we had contact for a whole lease, so that a heartbeat we do not see was not sent."""
-        return now - self.began > lease_seconds
+        """Whether we have had contact for a whole lease until now, so that a heartbeat we do not see was not sent."""
+        return now - self.began > lease_seconds and self._is_unbroken(now, lease_seconds)
+
+    def _is_unbroken(self, now: float, lease_seconds: float) -> bool:
+        return now - self.last_sent <= lease_seconds * _GAP_SHARE_MAX
 
 
-def first_contact(registered: Instant) -> Contact:
+def first_contact(registered: float) -> Series:
     """Of a worker that has just been registered."""
-    return Contact(registered.monotonic, registered)
+    return Series(registered, registered)

@@ -12,7 +12,6 @@ from itertools import islice
 
 from ..core import reports as r
 from ..core.breaker import Guard
-from ..core.heartbeats import Instant, first_contact
 from ..core.scope import Evaluator
 from ..core.snapshot import restore
 from ..core.state import State
@@ -20,6 +19,7 @@ from ..core.tasks import Task
 from ..errors import CodecError, Conflict, MulliganError, StaleLease, StoreRefused, StoreUnavailable
 from ..ports import Clock, Commit, Committed, Hands, Message, NewRun, RunRecord, Store, Turn, fault
 from .at_work import AtWork
+from .contact import Contact
 from .drive import NOT_AHEAD, REPORTS_PER_TURN_MAX, Drive, Told, new_record
 from .integrity import refuse_damaged
 from .known import Known
@@ -39,12 +39,6 @@ CRASHES_MAX = 3
 TURNS_AT_ONCE_MAX = 500
 # How many runs are asked in a round whether a task of theirs fits: there may be thousands.
 CLAIMS_MAX = 200
-
-
-class Buried(MulliganError):
-    """This worker was taken for dead: its leases and turns are others' now."""
-
-    code = "worker.buried"
 
 
 class LeftAlone(MulliganError):
@@ -92,10 +86,9 @@ class Engine:
         self._turned_away: Task | None = None
         # Runs that this process cannot drive: a bug of ours.
         self._given_up: set[int] = set()
-        self._at_work = AtWork(hands, clock, self.beat)
-        self._lease_seconds = lease_seconds
         # The worker was registered just now.
-        self._contact = first_contact(self._instant())
+        self.contact = Contact(store, clock, name, hands, lease_seconds)
+        self._at_work = AtWork(hands, clock, self.contact.beat)
         self._next_due: datetime | None = None
         # Where the clock is our own: of the runs whose time is ahead of it, how far. And how far the wall clock was
         # stepped when we last looked.
@@ -568,30 +561,13 @@ class Engine:
 
     # -- trouble -----------------------------------------------------------------------------------------------------
 
-    def beat(self) -> None:
-        """Say that we are alive. `Buried` if nobody believed it any more."""
-        sent = self._instant()
-        if not self.store.beat(self.name):
-            raise Buried(f"worker '{self.name}' was taken for dead: it did not answer in time")
-        self._contact = self._contact.after_heartbeat(sent, self._instant(), self._lease_seconds)
-        if self.hands is not None:
-            self.hands.renewed(sent.monotonic)
-
-    @property
-    def may_expire_others(self) -> bool:
-        """Whether an old heartbeat says that its worker is dead: not where ours did not reach the store either."""
-        return self._contact.may_expire_others(self.clock.monotonic(), self._lease_seconds)
-
-    def _instant(self) -> Instant:
-        return Instant(self.clock.monotonic(), self.clock.now())
-
     def wait(self, seconds: float) -> None:
         """Let time pass while the store does not answer. What ends meanwhile is kept."""
         self._at_work.wait(seconds)
 
     def recover(self) -> None:
         """The store is back. What it says is true: what was written though we saw an error is not done again."""
-        self.beat()
+        self.contact.beat()
         self._listen()
         self._at_work.keep(self._unsent())
         run_ids = self.run_ids

@@ -21,8 +21,9 @@ import msgspec
 from ..core.transitions import RUN_ENDED
 from ..core.views import waits_for_people
 from ..core.workflow import CANCEL_GRACE_SECONDS
+from ..engine.contact import Buried
 from ..engine.drive import Drive
-from ..engine.engine import Buried, Engine
+from ..engine.engine import Engine
 from ..engine.rescue import bury_the_dead
 from ..engine.watching import Unwatched, Watcher
 from ..errors import HomeMoved, MulliganError, StoreUnavailable
@@ -125,8 +126,9 @@ class Driver:
         self._home_stat = os.stat(self.home.folder)
         try:
             self.hands = self._hands(self.lock.fd)
-            self.store.register(self._record(self.lock.path))
             self.clock.set_by(self.store.now)
+            # Right before the engine: its heartbeats count from here.
+            self.store.register(self._record(self.lock.path))
             self.engine = Engine(
                 self.store,
                 self.clock,
@@ -196,7 +198,7 @@ class Driver:
 
     def rescue(self) -> None:
         """Bury workers that died, and end and remove what they left on this machine."""
-        may_expire_others = self.engine.may_expire_others or not self.store.is_shared
+        may_expire_others = self.engine.contact.may_expire_others or not self.store.is_shared
         for worker in bury_the_dead(
             self.store, self._locks.look_again, kill_leftovers, may_expire_others=may_expire_others
         ):
@@ -329,7 +331,7 @@ class Driver:
         if not others_matter or not self._is_time_to_beat():
             return
         if is_shared:
-            self.engine.beat()
+            self.engine.contact.beat()
             self.clock.set_by(self.store.now)
         self.rescue()
         if self._has_not_its_run():
@@ -348,7 +350,7 @@ class Driver:
     def _say_alive(self) -> None:
         """What is given its grace needs its lease for so long."""
         if self.store.is_shared and self._is_time_to_beat():
-            self.engine.beat()
+            self.engine.contact.beat()
 
     def _is_time_to_beat(self) -> bool:
         """Whether the last time was long enough ago: then this is the next one."""

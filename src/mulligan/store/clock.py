@@ -38,14 +38,14 @@ class ProcessClock:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read_wall = wall
-        self._elapsed = elapsed
+        self.elapsed = elapsed
         self.monotonic = monotonic
         # How wrong it may be, where it goes by the clock of a store.
         self.error_seconds: float | None = None
         self.follow_wall()
 
     def now(self) -> datetime:
-        return self._base + timedelta(seconds=self._elapsed() - self._base_elapsed)
+        return self._base + timedelta(seconds=self.elapsed() - self._base_elapsed)
 
     def stepped(self) -> timedelta:
         """How far the wall clock was stepped since we were set."""
@@ -58,7 +58,7 @@ class ProcessClock:
 
     def set(self, moment: datetime) -> None:
         """It is `moment` now."""
-        self._base, self._base_elapsed = moment, self._elapsed()
+        self._base, self._base_elapsed = moment, self.elapsed()
 
     def set_by(self, ask: Callable[[], datetime | None]) -> None:
         """Go by another clock, that of a store, if it has one: `ask` gives its time.
@@ -68,20 +68,20 @@ class ProcessClock:
         """
         best: tuple[float, datetime] | None = None
         for _ in range(ANSWERS_MAX):
-            asked_at = self._elapsed()
+            asked_at = self.elapsed()
             moment = ask()
             if moment is None:
                 return
-            seconds = self._elapsed() - asked_at
+            seconds = self.elapsed() - asked_at
             answered = moment + timedelta(seconds=seconds / 2)
             if seconds <= ANSWER_SECONDS_MAX:
                 self.set(answered)
                 self.error_seconds = seconds / 2
                 return
             if best is None or seconds < best[0]:
-                best = seconds, answered - timedelta(seconds=self._elapsed())
+                best = seconds, answered - timedelta(seconds=self.elapsed())
         if best is not None and self.error_seconds is None:
-            self.set(best[1] + timedelta(seconds=self._elapsed()))
+            self.set(best[1] + timedelta(seconds=self.elapsed()))
             self.error_seconds = best[0] / 2
 
 

@@ -14,7 +14,8 @@ from ..core.graph import Graph
 from ..core.scope import Evaluator
 from ..core.transitions import RUN_ENDED
 from ..core.workflow import Workflow
-from ..engine.engine import Buried, Engine
+from ..engine.contact import Buried
+from ..engine.engine import Engine
 from ..engine.known import Known
 from ..engine.rescue import bury_the_dead
 from ..engine.watching import Unwatched
@@ -116,7 +117,7 @@ class Process:
         """Say that it lives, and do nothing else. Whether it was buried it finds out when it acts."""
         if self.engine is not None:
             with suppress(StoreUnavailable, Buried):
-                self.engine.beat()
+                self.engine.contact.beat()
 
     # -- one life under one name -------------------------------------------------------------------------------------
 
@@ -129,8 +130,8 @@ class Process:
         self.lock = f"locks/{self.name}"
         self.hands = self._hands() if self.slots else None
         try:
-            self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
             self.clock.set_by(self.store.now)
+            self.store.register(WorkerRecord(self.name, self.host, 1, self.lock, float(self.slots)))
             engine = self._engine()
             self._beaten_at = self.clock.monotonic()
             self._rescue(engine)
@@ -193,7 +194,7 @@ class Process:
             self.store,
             self._look_at_lock,
             self._end_leftovers,
-            may_expire_others=engine.may_expire_others or not self.store.is_shared,
+            may_expire_others=engine.contact.may_expire_others or not self.store.is_shared,
         ):
             engine.call()
         around.witness.has_searched(search)
@@ -245,7 +246,7 @@ class Process:
             return
         self._beaten_at = self.clock.monotonic()
         if is_shared:
-            engine.beat()
+            engine.contact.beat()
             self.clock.set_by(self.store.now)
         self._rescue(engine)
         if self._has_not_its_run(engine):

@@ -215,14 +215,15 @@ class _Overheard:
 class Heartbeats:
     """Passes every call on, and notes how long the heartbeats of one process have been accepted without a gap.
 
-    Written apart from `core.heartbeats`, which it is held against: what the process could see, by its own clocks.
+    Written apart from `core.heartbeats`, which it is held against: what the process could see, by its own clock.
     """
 
     def __init__(self, store: Store, clock: Clock, lease_seconds: float) -> None:
         self._store = store
         self._clock = clock
         self._lease = lease_seconds
-        self._times: list[tuple[float, datetime]] = []
+        # When the first one of the series was accepted, and when the last one was sent.
+        self._times: list[float] = []
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
@@ -231,28 +232,28 @@ class Heartbeats:
 
     def register(self, worker: WorkerRecord) -> None:
         self._store.register(worker)
-        self._times = [self._now()]
+        self._times = [self._clock.elapsed()]
 
     def beat(self, name: str) -> bool:
-        sent = self._now()
+        sent = self._clock.elapsed()
         is_known = self._store.beat(name)
         if is_known and self._times:
-            if max(_apart(self._times[-1], self._now())) > self._lease * GAP_SHARE_MAX:
-                self._times = [self._now()]
+            if self._is_cut_off:
+                self._times = [self._clock.elapsed()]
             self._times = [self._times[0], sent]
         return is_known
 
     @property
     def are_steady(self) -> bool:
-        """Whether they have been accepted for longer than a lease."""
-        return bool(self._times) and _apart(self._times[0], self._now())[0] > self._lease
+        """Whether they have been accepted for longer than a lease until now."""
+        if not self._times or self._is_cut_off:
+            return False
+        return self._clock.elapsed() - self._times[0] > self._lease
 
-    def _now(self) -> tuple[float, datetime]:
-        return self._clock.monotonic(), self._clock.now()
-
-
-def _apart(first: tuple[float, datetime], then: tuple[float, datetime]) -> tuple[float, float]:
-    return then[0] - first[0], (then[1] - first[1]).total_seconds()
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether the last one was sent too long ago."""
+        return self._clock.elapsed() - self._times[-1] > self._lease * GAP_SHARE_MAX
 
 
 _CLOSED = HeldBreaker("", "closed", None)
