@@ -76,10 +76,13 @@ class Timekeeper:
             if whose == self._whose(clock) and early > _TOLERANCE_SECONDS:
                 self.complaints.append(f"promise 7: timer {key} was set for {seconds:g}s and fired {early:g}s early")
 
-    def waiting(self, timers: Mapping[TimerKey, datetime], nows: Mapping[int, datetime]) -> None:
-        """These timers wait, and it is so late for the engines that have their runs. The wall clocks are right."""
+    def waiting(self, timers: Mapping[TimerKey, datetime], nows: Mapping[int, datetime], wall: datetime) -> None:
+        """These timers wait, and it is so late for the engines that have their runs. All wall clocks show `wall`.
+
+        A wait until a time of day goes by the wall clock, whatever the time of its run is.
+        """
         for key, due in timers.items():
-            now = nows.get(key[0])
+            now = wall if key[1] == "until" else nows.get(key[0])
             if now is not None and due - now > timedelta(seconds=TIMER_SECONDS_MAX):
                 self.complaints.append(f"promise 10: timer {key} fires in {(due - now).total_seconds():g}s only")
 

@@ -233,7 +233,7 @@ class World:
         """How long the engines wait for the next timer; None where there is none."""
         found = ((run_id, one.time_of(run_id)) for one in self.processes for run_id in self.held.runs)
         nows = {run_id: now for run_id, now in found if now is not None}
-        self.timekeeper.waiting(self.held.timers, nows)
+        self.timekeeper.waiting(self.held.timers, nows, self.clock.now())
         dues = ((one.clock.now(), one.engine.next_due()) for one in self.processes if one.engine is not None)
         return min(((due - now).total_seconds() for now, due in dues if due is not None), default=None)
 
