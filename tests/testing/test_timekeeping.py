@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from mulligan.core.effects import SetTimer
+from mulligan.ports import Commit, Turn
 from mulligan.testing.clock import START, JumpingClock
-from mulligan.testing.timekeeping import TIMER_SECONDS_MAX, Timekeeper
+from mulligan.testing.timekeeping import CLOCKS_APART_SECONDS_MAX, TIMER_SECONDS_MAX, CountedClock, Timekeeper
 
 BEHIND = START - timedelta(hours=2)
 SOON = timedelta(seconds=60)
@@ -29,5 +31,28 @@ def test_a_wait_until_a_time_of_day_goes_by_the_wall_clock_and_others_by_their_r
     keeper = Timekeeper(JumpingClock().monotonic, is_shared=False)
 
     keeper.waiting({(1, kind, "s", 1): due}, {1: BEHIND}, START)
+
+    assert (keeper.complaints == []) == is_fine
+
+
+class Driving:
+    """A process that drives every run, by the common time."""
+
+    def __init__(self, common: JumpingClock) -> None:
+        self.clock = CountedClock(common.now, common.monotonic)
+
+    def time_of(self, run_id: int) -> datetime | None:
+        return self.clock.now()
+
+
+@pytest.mark.parametrize(("stretched", "is_fine"), [(0, True), (2 * CLOCKS_APART_SECONDS_MAX, False)])
+def test_a_timer_that_was_set_for_long_may_wait_for_so_long(stretched: float, is_fine: bool) -> None:
+    common = JumpingClock()
+    keeper = Timekeeper(common.monotonic, is_shared=False)
+    due = START + 2 * TOO_LATE
+    timer = SetTimer("loop", due, "s", 2)
+    keeper.written([Commit(Turn(1, "w", 1), 0, [], [], "running", 1, START, timers=[timer])], Driving(common))
+
+    keeper.waiting({(1, "loop", "s", 2): due + timedelta(seconds=stretched)}, {1: START}, START)
 
     assert (keeper.complaints == []) == is_fine
