@@ -167,10 +167,30 @@ ROWS = Size(bytes=10_000, values=900, items=100)
         "a.map(x, x.name + ':' + x.kind).join(',')",
         "a.exists(x, x.tags.exists(y, y == 'z'))",
         "a.replace(' ', '_').lowerAscii()",
+        "a.contains(b) || a.indexOf(b) > 0 || size(a.split(b)) > 1",
+        "a.matches('^v[0-9]+$')",
+        "a.filter(x, x.name.matches('^v[0-9]+$'))",
     ],
 )
 def test_what_is_ordinary_is_evaluated_at_once(source: str) -> None:
     assert seconds(source, SMALL) < DIRECT_SECONDS_MAX / 5
+
+
+@pytest.mark.parametrize(
+    ("source", "size"),
+    [
+        ("a.matches(r'^\\d{4}-\\d{2}-\\d{2}$')", SMALL),
+        ("a.matches('(?i)^v[0-9]+[a-z]$')", SMALL),
+        ("a.matches('^v[0-9]+$')", SMALL._replace(bytes=10_000)),
+        ("a.contains(b)", SMALL._replace(bytes=10_000)),
+        ("a.matches('^[0-9a-f]{40}$')", SMALL),
+        ("a.contains('error') || a.indexOf('--') > 3", SMALL._replace(bytes=1_000_000)),
+        # A field that has the name of a function is not a call.
+        ("a.matches == 1 && a.contains > b.indexOf", SMALL._replace(bytes=1_000_000)),
+    ],
+)
+def test_short_patterns_and_short_searches_are_evaluated_at_once(source: str, size: Size) -> None:
+    assert seconds(source, size) < DIRECT_SECONDS_MAX
 
 
 def test_a_filter_over_a_hundred_maps_is_evaluated_at_once() -> None:
@@ -196,6 +216,32 @@ def test_a_filter_over_a_hundred_maps_is_evaluated_at_once() -> None:
         ("s.replace('', s)", Size(50_000, 2, 1)),
         ("a.join(s)", Size(50_000, 2_000, 2_000)),
         ("s.matches(t)", Size(500_000, 3, 2)),
+        # To compile a pattern may take 0.3 s: one that is not written there, or is computed, may be like that.
+        ("a.all(x, !x.matches(p))", Size(300, 45, 40)),
+        ("a.matches(p)", SMALL),
+        ("a.matches('x' + p)", SMALL),
+        ("[r'\\pL{150}'].all(p, a.matches(p))", SMALL),
+        (r"a.matches(r'(?i)\pL{15}\pN')", SMALL),
+        (r"a.matches('\\pL')", SMALL),
+        (r"a.matches('(a|b)\x7b900}')", SMALL),
+        (r"a.matches(r'(?i)[\x{100}-\x{10ff00}]')", SMALL),
+        ("a.matches('(?i)[\u0100-\U0010ff00]')", SMALL),
+        ("a.matches('((a{9}){99}){99}')", SMALL),
+        (r"a.matches(r'(?i)" + r"[\S]" * 20 + "')", SMALL),
+        ("a.all(x, x.matches('(?i)[b[^a]]'))", ROWS),
+        ("a.all(x, x.matches('^[0-9a-f]{40}$'))", ROWS),
+        ("s.matches('(a|b)*a(a|b){900}c')", Size(60_000, 2, 1)),
+        ("s.matches('(a|b)*a........................................c')", Size(60_000, 2, 1)),
+        # A search compares all of what it searches for at each place of the text.
+        ("s.contains(t)", Size(1_500_000, 3, 2)),
+        ("s.indexOf(t)", Size(150_000, 3, 2)),
+        ("s.lastIndexOf(t) > 0", Size(150_000, 3, 2)),
+        ("s.split(t)[0]", Size(150_000, 3, 2)),
+        ("s.replace(t, '')", Size(150_000, 3, 2)),
+        ("s.contains('" + "a" * 4_000 + "b')", Size(1_000_000, 2, 1)),
+        ("(s + s + s + s + s + s + s + s).contains(s + s + s + s + 'b')", Size(10_000, 2, 1)),
+        ("a.all(x, s.contains(t))", Size(10_000, 103, 100)),
+        ("a.all(x, '" + "a" * 5_000 + "'.contains('" + "a" * 2_500 + "b'))", Size(400, 101, 100)),
         # To hand it over alone takes as long.
         ("size(a)", Size(2_000_000, 1_000_000, 1_000_000)),
     ],
@@ -205,7 +251,15 @@ def test_what_may_take_long_is_known_before(source: str, size: Size) -> None:
 
 
 def test_more_of_anything_never_takes_less() -> None:
-    sources = ("a", "a.map(x, x)", "a.map(x, a)", "s.split(',').join(s)", "s.replace('a', s) + s", "s.matches(s)")
+    sources = (
+        "a",
+        "a.map(x, x)",
+        "a.map(x, a)",
+        "s.split(',').join(s)",
+        "s.replace('a', s) + s",
+        "s.matches(s)",
+        "s.contains(s)",
+    )
     sizes = [Size(n, n // 2 + 1, n // 2 + 1) for n in (0, 1, 10, 1_000, 100_000, 10**9)]
 
     for source in sources:
@@ -261,3 +315,18 @@ def test_a_long_list_is_gone_through_in_time() -> None:
 
     assert evaluate(check("inputs.l.map(x, x + 1)"), {"inputs": {"l": numbers}}) == [n + 1 for n in numbers]
     assert seconds("l.map(x, x + 1)", Size(10_000, 2_500, 2_500)) > DIRECT_SECONDS_MAX
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs"),
+    [
+        ("inputs.l.all(x, !x.matches(inputs.p))", {"l": ["short"] * 40, "p": r"(?i)\pL{150}\pN"}),
+        ("inputs.s.contains(inputs.t)", {"s": "a" * 200_000, "t": "a" * 100_000 + "b"}),
+        ("inputs.s.matches('(a|b)*a(a|b){900}c')", {"s": "ab" * 30_000}),
+    ],
+)
+def test_a_slow_pattern_or_search_gets_a_process(source: str, inputs: dict[str, Any]) -> None:
+    read = {"inputs": inputs}
+    size = close_size(read, rough_size(cel.checked_json(read)))
+
+    assert seconds(source, size) > DIRECT_SECONDS_MAX

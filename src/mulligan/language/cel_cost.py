@@ -8,8 +8,10 @@ evaluated at once, or in a process that can be ended (`cel_process`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from mulligan.core.patterns import pattern
 from mulligan.language.cel import MACROS
 from mulligan.language.cel_tokens import Token
 
@@ -23,10 +25,27 @@ _ROUND_MICROS = 1.0
 _ITEM_MICROS = 0.06
 _DEEP_MICROS = 0.3
 _AROUND_MICROS = 1.5
-# For a character that is read, or matched against a pattern; for one of the expression, which a pattern may be.
+# For a character that is read, or matched: against any pattern, and for each character of the pattern.
 _CHAR_MICROS = 0.005
 _MATCH_MICROS = 1.0
-_PATTERN_MICROS = 5.0
+_MATCH_STATE_MICROS = 0.04
+# For a character of a text that is compared with one of the text that is searched for in it.
+_PAIR_MICROS = 0.0001
+# To compile one character of a pattern. A call takes as long as some characters, and so does a class such as `\w`.
+_PATTERN_MICROS = 10.0
+_PATTERN_CALL_CHARS = 10
+_PATTERN_ESCAPE_CHARS = 60
+# A class in brackets, where case is ignored: both cases of nearly all Unicode may be added to it.
+_PATTERN_FOLDED_CHARS = 800
+_IGNORES_CASE = pattern(r"\(\\?\?[^:)]*i")
+# A pattern that is not known before takes longer than any expression that is evaluated at once.
+_PATTERN_UNKNOWN_CHARS = 1e6
+# A class of Unicode compiles slowly, and escapes by number may hide one, or a count. So do characters beyond ASCII.
+_SLOW_IN_PATTERN = pattern(r"\\[pPxXuU0-7]|[^\x00-\x7f]")
+_DIGITS = pattern("[0-9]+")
+_SEARCHES = frozenset("contains indexOf lastIndexOf replace split".split())
+# Longer texts are not told apart, so that their square stays below the largest float.
+_SEARCHED_CHARS_MAX = 1e15
 # Estimates stay below the largest float.
 _LOG_MAX = 300.0
 
@@ -53,7 +72,12 @@ class Cost(NamedTuple):
     copies: int
     splits: bool
     joins: bool
-    matches: bool
+    # The characters of all its patterns with their repeats, as they are compiled and as they are matched.
+    patterns: float
+    states: float
+    # The characters of all texts that are searched for and written there, and how many are not written there.
+    needles: int
+    needles_unknown: int
     # How much longer texts become by those calls of `replace` that say it, and how many do not.
     replaced: float
     replaces: int
@@ -63,15 +87,25 @@ class Cost(NamedTuple):
         chars = self._chars_max(size)
         items = max(size.items, self.copies + 1, chars if self.splits else 1)
         values = size.values + (chars if self.splits else 0)
-        char_micros = _MATCH_MICROS if self.matches else _CHAR_MICROS
-        pattern_micros = self.chars * _PATTERN_MICROS if self.matches else 0.0
-        micros = values * _VALUE_MICROS + (size.bytes + chars) * char_micros * (1 + self.macros) + pattern_micros
+        char_micros = max(_MATCH_MICROS, self.states * _MATCH_STATE_MICROS) if self.patterns else _CHAR_MICROS
+        pattern_micros = self.patterns * _PATTERN_MICROS
+        growth = self._growth()
+        search_micros = self._search_micros(chars * growth)
+        micros = values * _VALUE_MICROS + pattern_micros
+        micros += ((size.bytes + chars) * char_micros + search_micros) * (1 + self.macros)
         if self.macros:
-            once = _ROUND_MICROS + pattern_micros
+            # Texts that are written in the loop are searched and matched each time.
+            once = _ROUND_MICROS + pattern_micros + self.chars * char_micros + self._search_micros(self.chars)
             once += values * _DEEP_MICROS if copies_deeply else items * _ITEM_MICROS
-            once += values * _AROUND_MICROS + chars * char_micros if self.reads_around else 0.0
+            once += values * _AROUND_MICROS + chars * char_micros + search_micros if self.reads_around else 0.0
             micros += self.macros * _power(items, self.depth) * once
-        return micros * self._growth() / 1e6
+        return micros * growth / 1e6
+
+    def _search_micros(self, chars: float) -> float:
+        """To search texts of so many characters: at each place all that is searched for may have to be compared."""
+        chars = min(chars, _SEARCHED_CHARS_MAX)
+        # Something half as long as the text takes longest: what is longer fits in fewer places.
+        return (chars * self.needles + self.needles_unknown * chars * chars / 4) * _PAIR_MICROS
 
     def _chars_max(self, size: Size) -> float:
         """All text that comes of it, but for what `+` adds."""
@@ -89,6 +123,8 @@ def cost(found: list[Token], *, reads_around: bool) -> Cost:
     texts = [token.text if token.kind != "string" else "" for token in found]
     macros, depth = _macros(texts)
     replaced, replaces = _replacements(found)
+    patterns, states = _patterns(found)
+    needles, needles_unknown = _needles(found)
     return Cost(
         chars=sum(len(token.text) for token in found),
         macros=macros,
@@ -98,7 +134,10 @@ def cost(found: list[Token], *, reads_around: bool) -> Cost:
         copies=max(0, texts.count("+") + texts.count(",") - macros),
         splits="split" in texts,
         joins="join" in texts,
-        matches="matches" in texts,
+        patterns=patterns,
+        states=states,
+        needles=needles,
+        needles_unknown=needles_unknown,
         replaced=replaced,
         replaces=replaces,
     )
@@ -133,6 +172,40 @@ def _macros(texts: list[str]) -> tuple[int, int]:
         elif text == ")" and is_macro:
             is_macro.pop()
     return count, depth
+
+
+def _patterns(found: list[Token]) -> tuple[float, float]:
+    """How many characters the patterns have with their repeats: to be compiled, and to be matched."""
+    compiled = matched = 0.0
+    for written in _first_arguments(found, frozenset({"matches"}), ")"):
+        if written is None or _SLOW_IN_PATTERN.search(written.text):
+            compiled += _PATTERN_UNKNOWN_CHARS
+            continue
+        # Repeats may stand inside each other. Digits behind the first brace may all be counts.
+        _, _, counts = written.text.partition("{")
+        repeats = math.prod(max(1.0, float(digits)) for digits in _DIGITS.findall(counts))
+        length = len(written.text)
+        slow = written.text.count("\\") * _PATTERN_ESCAPE_CHARS
+        if _IGNORES_CASE.search(written.text):
+            slow += written.text.count("[") * _PATTERN_FOLDED_CHARS
+        compiled += _PATTERN_CALL_CHARS + (length + slow) * repeats
+        matched += length * repeats
+    return min(compiled, _PATTERN_UNKNOWN_CHARS), min(matched, _PATTERN_UNKNOWN_CHARS)
+
+
+def _needles(found: list[Token]) -> tuple[int, int]:
+    """How long the texts are that are searched for and written there; how many are not."""
+    needles = list(_first_arguments(found, _SEARCHES, "),"))
+    return sum(len(one.text.encode(errors="surrogatepass")) for one in needles if one is not None), needles.count(None)
+
+
+def _first_arguments(found: list[Token], functions: frozenset[str], ends: str) -> Iterator[Token | None]:
+    """For each call of one of the functions, its first argument where that is a written text, and else None."""
+    for at, token in enumerate(found):
+        after = found[at + 1 : at + 4]
+        if token.kind == "name" and token.text in functions and after and after[0].text == "(":
+            kinds = [one.kind for one in after]
+            yield after[1] if kinds == ["sign", "string", "sign"] and after[2].text in ends else None
 
 
 def _replacements(found: list[Token]) -> tuple[float, int]:
