@@ -51,6 +51,13 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx7\nabcdefghijklmnopqrst
         ("AccountKey=abc+/def==;EndpointSuffix=x", "AccountKey=[hidden];EndpointSuffix=x"),
         ("https://store/x?sig=abc123def456&y=1", "https://store/x?sig=[hidden]&y=1"),
         (f"before\n{KEY}\nafter", "before\n[hidden]\nafter"),
+        (r'{"password": "a\"hunter2"}', '{"password": "[hidden]"}'),
+        ('login with password="hunter2', 'login with password="[hidden]'),
+        ('password="hunter2\nnext', 'password="[hidden]\nnext'),
+        ("password=none-of-yours", "password=[hidden]"),
+        ("DB_PASS=hunter2", "DB_PASS=[hidden]"),
+        ('deploy --password "s3cr3tvalue"', 'deploy --password "[hidden]"'),
+        ("<password>hunter2</password>", "<password>[hidden]</password>"),
         # A cut has taken the beginning, or the end.
         (f"before\n{KEY[40:]}\nafter", "before\n[hidden]\nafter"),
         (f"before\n{KEY[:80]}", "before\n[hidden]"),
@@ -59,6 +66,11 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx7\nabcdefghijklmnopqrst
 def test_a_credential_is_hidden_and_its_name_stays(text: str, shown: str) -> None:
     assert hide_credentials(text) == shown
     assert hide_credentials(shown) == shown
+
+
+@pytest.mark.parametrize("text", ["PWD=/home/me/build12", "OLDPWD=/srv/app2", 'pwd: "/home/me/x1"', "3 pass=12 fail=4"])
+def test_a_folder_and_a_count_are_no_passwords(text: str) -> None:
+    assert hide_credentials(text) == text
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,16 @@ HIDDEN = "[hidden]"
 # Words that are the name of a credential, at the end of a longer name too: DB_PASSWORD, my-api-key, clientSecret.
 # Whatever is assigned to one of the first is hidden; of the others it must look like a token.
 _PLAIN_NAMES = (
-    r"passw(?:or)?d|passwd|passphrase|pwd|secret|(?:api|access|account|private|shared|secret|encryption)[_-]?key"
+    # `PWD=/home/me` is a folder.
+    r"passw(?:or)?d|passwd|passphrase|[_-]pass(?=\s{0,2}=)|pwd(?![\"']?\s{0,4}[:=]\s{0,4}[\"']?[/~])|secret|(?:api|access|account|private|shared|secret|encryption)[_-]?key"
 )
 _NAMES = rf"{_PLAIN_NAMES}|token|credentials?|x-amz-signature"
-_NEEDLES = "passw passphrase pwd secret key token credential x-amz-signature sig="
+_NEEDLES = "passw passphrase _pass -pass pwd secret key token credential x-amz-signature sig="
 _SCHEMES = r"bearer|basic|digest|token|negotiate|apikey|aws4-hmac-sha256"
 # What stands in the place of a value: a variable, a template, a type, a mask.
 _NO_VALUE = (
     r"(?!\$|\{\{|\$\{|<|\*|\.\.\.|%[({sA-Za-z_]|\[hidden\]"
-    r"|(?:null|none|nil|true|false|undefined|empty|required|missing|invalid|unset|str|string|bytes|text)\b"
+    r"|(?:null|none|nil|true|false|undefined|empty|required|missing|invalid|unset|str|string|bytes|text)(?![\w-])"
     # Code: `password=self.password`, `token=get_token()`, `os.environ["KEY"]`, `password=password`.
     rf"|[A-Za-z_]{{1,60}}(?:\.[A-Za-z_]{{1,60}}){{1,8}}(?![\w.])|[A-Za-z_][\w.]{{0,100}}[(\[]|(?:{_NAMES})(?:[\s,;)\]}}]|$))"
 )
@@ -100,7 +101,8 @@ CREDENTIALS: tuple[Credential, ...] = (
         "quoted value",
         _NEEDLES,
         rf"(?<!unexpected )(?:{_NAMES})(?:\\?[\"'])?\s{{0,8}}(?:=>?|:)\s{{0,8}}(?P<quote>\\?[\"'])"
-        rf"{_NO_VALUE}(?P<hidden>[^\"'\\\r\n]{{1,1024}})(?P=quote)",
+        # An escaped quote is a part of it, and a text that was cut has no closing quote.
+        rf"{_NO_VALUE}(?P<hidden>(?:[^\"'\\\r\n]|\\[^\r\n]){{1,1024}}?)(?:(?P=quote)|(?=[\r\n])|\Z)",
         f'"password": "{HIDDEN}"',
         re.IGNORECASE,
     ),
@@ -122,8 +124,15 @@ CREDENTIALS: tuple[Credential, ...] = (
     _row(
         "value of an option",
         _NEEDLES,
-        rf"(?<![A-Za-z0-9-])--[A-Za-z0-9-]{{0,40}}?(?:{_NAMES})\s{{1,2}}{_NO_VALUE}(?P<hidden>{_ODD})",
+        rf"(?<![A-Za-z0-9-])--[A-Za-z0-9-]{{0,40}}?(?:{_NAMES})\s{{1,2}}[\"']?{_NO_VALUE}(?P<hidden>{_ODD})",
         f"--password {HIDDEN}",
+        re.IGNORECASE,
+    ),
+    _row(
+        "element",
+        _NEEDLES,
+        rf"<[A-Za-z0-9_:-]{{0,40}}?(?:{_NAMES})>(?P<hidden>[^<>\s]{{1,512}})</",
+        f"<password>{HIDDEN}</password>",
         re.IGNORECASE,
     ),
     _token("AWS access key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}"),

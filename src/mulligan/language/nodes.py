@@ -5,6 +5,7 @@ Lines and columns count from 0 here, as the parser's do; a `Problem` counts from
 
 from __future__ import annotations
 
+import re
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -113,6 +114,15 @@ class Noting:
             raise Enough
 
 
+# The password of an address, also of one that is written wrong: `scheme://user:PASSWORD@host`, `password=PASSWORD`.
+_PASSWORD = pattern(r"""(?<=:)[^\s:@'"${}]+(?=@[\w\[.-])|(?<=\bpassword=)[^\s&'"${}]+""", re.IGNORECASE)
+
+
+def _without_passwords(line: str) -> str:
+    """A line as it is shown: everything else stays in its column."""
+    return _PASSWORD.sub(lambda found: "*" * len(found[0]), line) if "@" in line or "password=" in line else line
+
+
 class Source:
     """A file's text and the problems found in it so far."""
 
@@ -154,7 +164,7 @@ class Source:
         return self.refuse_at(code, message, *place, length, hint=hint)
 
     def refuse_at(self, code: str, message: str, line: int, column: int, length: int = 1, *, hint: str = "") -> Refusal:
-        shown = self.line(line)
+        shown = _without_passwords(self.line(line))
         length = max(1, min(length, len(shown) - column))
         return Refusal(Problem(f"language.{code}", message, self.file, line + 1, column + 1, length, shown, hint))
 
