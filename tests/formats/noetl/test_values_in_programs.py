@@ -182,7 +182,7 @@ def test_only_templates_of_noetl_can_be_trusted(verb: str):
     said = mulligan(verb, "ours.yaml", "--trust-templates")
 
     assert said.code == 2
-    assert "error[language.format]: ours.yaml: --trust-templates is for the templates of NoETL files" in said.err
+    assert "error[language.format]: ours.yaml: --trust-templates is for NoETL files, and this is not one" in said.err
 
 
 def test_a_fork_may_trust_the_file_that_it_is_given():
