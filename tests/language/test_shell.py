@@ -151,6 +151,17 @@ QUOTE_COMMAND = "put the $(…) in double quotes, or write the command itself"
 THE_COMMAND = "write the command itself"
 
 
+IN_A_FILE = "write the command in a file, which takes the value from a variable"
+IS_SPLIT = "is split into the words of a command by 'env -S'"
+AS_WORDS = "write the command itself, and the value as its argument"
+IS_ENV = "is assigned to 'ENV', which names the file that sh runs when it starts"
+OTHER_VARIABLE = "use another variable, or write the name of the file itself"
+
+
+def joined_by(name: str) -> str:
+    return f"is part of the command that '{name}' gives to a shell, which evaluates the value again"
+
+
 def evaluated_by(name: str) -> str:
     return f"is an argument of '{name}', which evaluates the value again"
 
@@ -278,6 +289,36 @@ DANGERS = [
     ("ssh -p 22 host <<EOF\n@\nEOF", IS_FED.replace("bash", "ssh"), FEED),
     ("ssh -p 22 host rm @", IS_FAR, QUOTE_FAR),
     ('ssh host "rm @"', IS_FAR, QUOTE_FAR),
+    # Programs that give an argument to a shell, however its option is written.
+    ("flock F -c @", script_of("flock -c"), as_argument("sh")),
+    ("flock -w 5 F --command @", script_of("flock --command"), as_argument("sh")),
+    ("flock F --command=@", script_of("flock --command="), as_argument("sh")),
+    ("script --command=@", script_of("script --command="), as_argument("sh")),
+    ('su bob "--command=ls @"', script_of("su --command="), as_argument("sh")),
+    ("su bob -c@", script_of("su -c"), as_argument("sh")),
+    ("$SHELL -c @", script_of("$SHELL -c"), as_argument("$SHELL")),
+    ('"$BASH" -c @', script_of('"$BASH" -c'), as_argument('"$BASH"')),
+    ("${SHELL:-/bin/sh} -c @", script_of("${SHELL:-/bin/sh} -c"), as_argument("${SHELL:-/bin/sh}")),
+    ("watch @", joined_by("watch"), IN_A_FILE),
+    ('sudo watch -n 5 "ls @"', joined_by("watch"), IN_A_FILE),
+    ("watch timeout 5 ls @", joined_by("watch"), IN_A_FILE),
+    ("parallel rm @/{} ::: a b", joined_by("parallel"), IN_A_FILE),
+    ("parallel ::: @", joined_by("parallel"), IN_A_FILE),
+    ("env -S @", IS_SPLIT, AS_WORDS),
+    ('env -i -S"ls @"', IS_SPLIT, AS_WORDS),
+    ("env --split-string=@", IS_SPLIT, AS_WORDS),
+    # What a shell reads from any descriptor, and what it reads by way of xargs.
+    ("bash 0<<<@", IS_FED, FEED),
+    ("bash /dev/fd/3 3<<<@", IS_FED, FEED),
+    ("bash /proc/self/fd/3 3<<EOF\n@\nEOF", IS_FED, FEED),
+    ("echo @ | $SHELL", IS_FED.replace("bash", "$SHELL"), FEED),
+    ("echo @ | xargs -0 bash -c", IS_FED, FEED),
+    ("echo @ | xargs -I{} bash -c '{}'", IS_FED, FEED),
+    ('echo @ | xargs -I % bash -c "rm %"', IS_FED, FEED),
+    ("echo @ | parallel", IS_FED.replace("bash", "parallel"), FEED),
+    ("ENV=@ sh -i", IS_ENV, OTHER_VARIABLE),
+    ('export ENV="@"\n/bin/dash -i', IS_ENV, OTHER_VARIABLE),
+    ("ENV=$(echo @) sh -i", IS_ENV, OTHER_VARIABLE),
     ("echo $(case a\nin a) echo '@';; esac)", IN_QUOTES, USE_DOUBLE),
     (
         "cat <<EOF\n${x/@/b}\nEOF",
@@ -285,6 +326,33 @@ DANGERS = [
         "put the result in a variable first",
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flock F tar -c @",
+        "flock -w @ F ls",
+        "watch -n @ date",
+        "watch -x ls @",
+        "timeout 5 @",
+        "nice -n 5 @",
+        "env @ -S",
+        "env A=@ ls",
+        "su @ -c ls",
+        "xargs @",
+        "find . -exec @ {} +",
+        ". @",
+        "parallel echo ::: @",
+        "echo @ | xargs bash -c 'ls \"$1\"' _",
+        "echo @ | xargs -I{} bash -c 'ls \"$1\"' _ {}",
+        "cat 0<<<@",
+        "bash run.sh 3<<<@",
+        "ENV=@ make deploy.sh",
+    ],
+)
+def test_a_program_that_runs_another_may_be_given_a_value(text: str) -> None:
+    assert rewrite(text.replace("@", "${item}"), BOUND).text == text.replace("@", '"${_item}"')
 
 
 @pytest.mark.parametrize(("text", "reason", "hint"), DANGERS)

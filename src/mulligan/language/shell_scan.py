@@ -215,6 +215,7 @@ class _Scanner:
             self._at += 2
             self._within(self._outer or dangers.sourced(words))
             return
+        self._drop_descriptor(words)
         match = _REDIRECTION.match(self.text, self._at)
         sign = match.group() if match else "&"
         self._at += len(sign)
@@ -224,6 +225,13 @@ class _Scanner:
             self._document(sign, words)
         elif not self.text.startswith(("(", "<(", ">("), self._at):
             self._word([sign], dangers.fed(words) if sign == "<<<" else None)
+
+    def _drop_descriptor(self, words: list[str]) -> None:
+        """Take away the number directly before a redirection: it is no argument of the command."""
+        if words and words[-1].isdecimal() and self.text.endswith(words[-1], 0, self._at):
+            number = words.pop()
+            if self._line_words[-1:] == [number]:
+                self._line_words.pop()
 
     def _document(self, sign: str, words: list[str]) -> None:
         match = _DELIMITER.match(self.text, self._at)
@@ -348,6 +356,7 @@ class _Scanner:
         """Read `$(…)`. Where what it prints is evaluated, a value that it prints is in danger."""
         before = self.text[place.start : self._at]
         danger = dangers.inherited(place.words, before, self._integers, place.danger)
+        danger = danger or dangers.at_start(before, self.text)
         is_bare = place.is_of_command and place.quoting == "bare"
         self._at += 2
         self._within(self._outer or danger, is_run=is_bare and dangers.names_a_command(place.words, before))
@@ -413,7 +422,7 @@ class _Scanner:
             return
         spot = Spot(ours, place.quoting, place.words[:2], self._danger(place, ours))
         before = self.text[place.start : ours.offset]
-        spot.is_command = place.is_of_command and dangers.names_a_command(place.words, before)
+        spot.is_command = place.is_of_command and dangers.is_program(place.words, before)
         self.spots.append(spot)
         if dangers.is_printed(place.words):
             self._printed.append(spot)
@@ -471,7 +480,9 @@ class _Scanner:
         if self._is_run and (is_document or dangers.is_printed(place.words)):
             return dangers.COMMAND
         before = self.text[place.start : ours.offset]
-        return None if is_document else dangers.misuses(place.words, before, self._integers)
+        if is_document:
+            return None
+        return dangers.misuses(place.words, before, self._integers) or dangers.at_start(before, self.text)
 
     # [[ … ]]
 
