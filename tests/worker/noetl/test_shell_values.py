@@ -130,6 +130,20 @@ def test_the_shell_sees_exactly_any_value(tmp_path_factory: pytest.TempPathFacto
         ("true; {{ x }}", "names a command"),
         ("echo $({{ x }})", "names a command"),
         ("if {{ x }}; then true; fi", "names a command"),
+        *(
+            (f"{runner} {{{{ x }}}}", "names a command")
+            for runner in (
+                *(".", "xargs", "xargs -n 1", "timeout 5", "timeout -k 1 --signal TERM 5", "nice -n 5", "setsid"),
+                *("stdbuf -o0", "ionice -c 3", "taskset -c 0", "chroot /", "nohup", "flock F", "flock -w 5 F", "doas"),
+                *("parallel", "gosu nobody", "sudo -u nobody", "env", "env A=1", "watch", "watch -x", "find . -exec"),
+                *("find . -name a -execdir", "sudo timeout 5 nice", "2>/dev/null", "time -p"),
+            )
+        ),
+        ('. "./{{ x }}.sh"', "names a command"),
+        ("source {{ x }}", "names a command"),
+        ("flock F -c {{ x }}", "names a command"),
+        ("watch ls {{ x }}", "is part of the command that 'watch' gives to a shell"),
+        ("env -S {{ x }}", "names a command"),
         ("eval echo {{ x }}", "is an argument of 'eval'"),
         ("eval 'echo {{ x }}'", "is an argument of 'eval'"),
         ("sh -c 'echo {{ x }}'", "is part of the script of 'sh -c'"),
@@ -260,6 +274,27 @@ def test_numbers_and_nothing_are_put_in_as_they_are() -> None:
     assert out("for i in {{ many | join(' ') }}; do printf '<%s>' $i; done", workload=workload) == "<1><2.5><-3>"
 
 
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("printf '[%s]' --user {{ empty }} --admin no", "[--user][][--admin][no]"),
+        ("printf '[%s]' a{{ empty }}b '{{ empty }}' \"{{ empty }}\" 'c{{ empty }}'", "[ab][][][c]"),
+        ("{{ empty }} printf '[%s]' {% for y in many %}{{ y }} {% endfor %}", "[a][][b]"),
+        ("cat <<EOF\n<{{ empty }}>{{ n }}>\nEOF", "<>2>\n"),
+        ("sh -c 'echo {{ empty }}.'", ".\n"),
+        # the file itself says that there may be no word
+        ("printf '[%s]' {{ '-v' if empty else '' }} {{ workload.a | default('') }} {{ '' }} a", "[a]"),
+        ("for y in {{ empty }} {{ nobody | join(' ') }} a; do printf '[%s]' $y; done", "[a]"),
+        ("{ echo {{ n }}>&2; echo {{ n }}\\\n>&2; } 2>&1", "2\n2\n"),
+        ("echo $(( {{ n }}>1 )) '{{ n }}>f' {{ n }} 1{{ n }}", "1 2>f 2 12\n"),
+    ],
+)
+def test_an_empty_value_is_a_word_and_a_number_is_no_descriptor(command: str, printed: str) -> None:
+    workload = {"empty": "", "n": 2, "nobody": [], "many": ["a", "", "b"]}
+
+    assert out(command, workload=workload) == printed
+
+
 def test_trusted_templates_are_text_of_the_command_as_in_noetl() -> None:
     workload = {"x": "a; printf b"}
 
@@ -280,6 +315,17 @@ def test_a_value_names_no_variable_and_is_in_none_that_a_shell_evaluates(env: di
     report = reported(tool={"kind": "shell", "cmds": "true", "env": env}, workload={"x": "$(touch pwned)"})
 
     assert report["code"] == "INPUT_INVALID"
+
+
+def test_a_template_for_all_variables_is_the_files_own_or_refused() -> None:
+    tool = {"kind": "shell", "cmds": "echo $A", "env": "{{ workload.e }}"}
+    workload = {"e": {"A": "1"}}
+
+    assert result(tool=tool, workload=workload, defaults=workload)["stdout"] == "1\n"
+    assert result(tool=tool, workload=workload, trust_templates=True)["stdout"] == "1\n"
+    assert reported(tool=tool, workload=workload)["code"] == "INPUT_INVALID"
+    text = {"e": "A=1"}
+    assert reported(tool=tool, workload=text, defaults=text)["code"] == "INPUT_INVALID"
 
 
 def test_code_of_the_playbook_meets_plain_texts() -> None:

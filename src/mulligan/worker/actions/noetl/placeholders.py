@@ -18,12 +18,14 @@ from mulligan import StepError
 
 from .credentials import refused
 from .sandbox import VALUES
-from .template_reads import Locals, Path, are_of_file
+from .template_reads import Locals, Path, are_given_empty, are_of_file
 from .templates import Names, carefully, compiled, is_template, joined, shown
 
 # Private characters of Unicode: no program and no value in a text has a meaning for them.
 _OPEN, _CLOSE = "\U000f0000", "\U000f0001"
 MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
+# A redirection, before which a number would be its descriptor.
+_REDIRECTION = re.compile(r"(?:\\\n)*[<>]")
 TRUST = "run with --trust-templates"
 _FUNCTION = "mulligan_placeholder"
 _NUMBER = r"-?\d+(?:\.\d+)?"
@@ -40,7 +42,8 @@ class Written(NamedTuple):
 
     `is_repeated` says that it stands in a `{% for %}`, once for each of several values; `quotes` are the constants in
     it that have single quotes. In a query `is_doubled` says that its last filter is `replace("'", "''")`, which is left
-    out of the value: quotes are doubled where it becomes part of a literal.
+    out of the value: quotes are doubled where it becomes part of a literal. `may_be_nothing` says that it is a choice
+    between something and nothing: `'-v' if x else ''`.
     """
 
     source: str
@@ -49,6 +52,7 @@ class Written(NamedTuple):
     is_repeated: bool = False
     quotes: tuple[str, ...] = ()
     is_doubled: bool = False
+    may_be_nothing: bool = False
 
 
 class Placeholder(NamedTuple):
@@ -79,11 +83,12 @@ class Command(NamedTuple):
     variables: dict[str, str]
 
 
-def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False) -> Marked:
+def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False, is_command: bool = False) -> Marked:
     """The text with all filled in that is harmless, and a mark for each other value. Marks are counted from `first`.
 
     In a query there is a mark for null as well, which is written otherwise there, and for what begins with '-': after
-    another one it would begin a comment.
+    another one it would begin a comment. In a command there is one for an empty text, which would take its word away,
+    and for a number before a redirection, which would be its descriptor.
     """
     _refuse_marks(text)
     if not is_template(text):
@@ -97,7 +102,10 @@ def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False) -
         said, shows = written[number], str(value)
         is_harmless = _is_harmless(value, shows, said)
         is_marked = is_query and is_harmless and (value is None or shows.startswith("-"))
-        if (is_harmless or is_of_file(number)) and not is_marked:
+        is_word = is_command and is_harmless and said.separator is None
+        if is_word and not shows:
+            is_word = not said.may_be_nothing and are_given_empty(said.paths, names)
+        if (is_harmless or is_of_file(number)) and not (is_marked or is_word):
             _refuse_marks(shows)
             return shows.replace("'", "''") if said.is_doubled else shows
         mark = first + len(found)
@@ -106,7 +114,22 @@ def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False) -
 
     with_names = {**names, _FUNCTION: put}
     filled = carefully(text, lambda: joined(template.generate(with_names)))
-    return Marked(filled, found)
+    return _with_numbers(Marked(filled, found)) if is_command else Marked(filled, found)
+
+
+def _with_numbers(command: Marked) -> Marked:
+    """The command with its numbers filled in, except directly before a redirection."""
+    kept: dict[int, Placeholder] = {}
+
+    def put(mark: re.Match[str]) -> str:
+        placeholder = command.placeholders[int(mark[1])]
+        is_number = placeholder.is_harmless and bool(placeholder.text)
+        if is_number and not _REDIRECTION.match(command.text, mark.end()):
+            return placeholder.text
+        kept[int(mark[1])] = placeholder
+        return mark[0]
+
+    return Marked(MARK.sub(put, command.text), kept)
 
 
 def _refuse_marks(text: str) -> None:
@@ -145,6 +168,7 @@ def _prepared(text: str, is_query: bool) -> tuple[Template, tuple[Written, ...]]
                     is_repeated=is_repeated,
                     quotes=_quotes(value),
                     is_doubled=inner is not None,
+                    may_be_nothing=_may_be_nothing(value),
                 )
                 output.nodes[at] = _call(number, value)
     tree.set_environment(VALUES)
@@ -213,6 +237,13 @@ def _undoubled(expression: nodes.Expr) -> nodes.Expr | None:
         return None
     said = [argument.value for argument in expression.args if isinstance(argument, nodes.Const)]
     return inner if said == ["'", "''"] else None
+
+
+def _may_be_nothing(expression: nodes.Expr) -> bool:
+    if not isinstance(expression, nodes.CondExpr):
+        return False
+    branches = (expression.expr1, expression.expr2)
+    return any(one is None or (isinstance(one, nodes.Const) and one.value in ("", None)) for one in branches)
 
 
 def _quotes(expression: nodes.Expr) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def bound(marked: Marked) -> Command:
     if not marked.placeholders:
         return Command(marked.text, {})
     try:
-        text = _with_fields(marked)
+        text = _with_harmless(_with_fields(marked), marked)
         for spot in scan(text, _RESERVED).spots:
             _refuse(spot, _placeholder(spot, marked))
         found = rewrite(text, roots=_RESERVED.roots)
@@ -58,6 +58,23 @@ def _with_fields(marked: Marked) -> str:
             field = text[spot.ours.offset : spot.ours.end]
             text = f"{text[: spot.ours.offset]}'\"{field}\"'{text[spot.ours.end :]}"
     return text
+
+
+def _with_harmless(text: str, marked: Marked) -> str:
+    """The command with what is empty or a number as text, except where it is a word or part of one outside quotes."""
+    while True:
+        spots = [spot for spot in scan(text, _RESERVED).spots if _placeholder(spot, marked).is_harmless]
+        spots = [spot for spot in spots if not _is_word(spot)]
+        # Where it was the name of the command, the next word is that: the others are judged anew.
+        command = next((spot for spot in spots if spot.is_command), None)
+        for spot in [command] if command else reversed(spots):
+            text = f"{text[: spot.ours.offset]}{_placeholder(spot, marked).text}{text[spot.ours.end :]}"
+        if command is None:
+            return text
+
+
+def _is_word(spot: Spot) -> bool:
+    return spot.quoting == "bare" and not (spot.danger or spot.is_command or spot.words[:1] == ["for"])
 
 
 def _refuse(spot: Spot, placeholder: Placeholder) -> None:

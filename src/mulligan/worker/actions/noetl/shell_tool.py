@@ -49,7 +49,7 @@ def _command(text: str, call: Call) -> Command:
     """The command with its values in variables; where templates are trusted, in its text."""
     if call.trusts_templates or not is_template(text):
         return Command(filled_text(text, call.names), {})
-    found = marked(text, call.names)
+    found = marked(text, call.names, is_command=True)
     if not found.placeholders:
         return Command(found.text, {})
     # What reads a command costs a while to load, and most need none of it.
@@ -58,14 +58,21 @@ def _command(text: str, call: Call) -> Command:
 
 
 def _environment(tool: dict[str, Any], call: Call) -> dict[str, str]:
+    env = tool.get("env") or {}
     if not call.trusts_templates:
-        _refuse_names(tool.get("env") or {}, call)
-    said = filled(tool.get("env") or {}, call.names)
+        _refuse_names(env, call)
+    said = filled(env, call.names) or {}
+    if not isinstance(said, dict):
+        raise refused("'env' is not a mapping of names to values")
     return {**os.environ, **{str(name): "" if value is None else str(value) for name, value in said.items()}}
 
 
-def _refuse_names(said: dict[str, Any], call: Call) -> None:
+def _refuse_names(said: Any, call: Call) -> None:
     """Refuse values that would name a variable, or that a shell evaluates for the name of theirs."""
+    if not isinstance(said, dict):
+        for placeholder in marked(str(said), call.names).placeholders.values():
+            raise placeholder.refused("names environment variables", "write their names in the file")
+        return
     for name, value in said.items():
         for placeholder in marked(str(name), call.names).placeholders.values():
             raise placeholder.refused("names an environment variable", "write its name in the file")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jinja2 import nodes
 
 from .answers import MISSING, looked_up
-from .file_texts import is_of_file
+from .file_texts import FileText, is_of_file
 from .sandbox import VALUES
 
 
@@ -110,6 +110,23 @@ def reads(text: str) -> frozenset[Path]:
 def are_of_file(paths: frozenset[Path], names: Mapping[str, Any]) -> bool:
     """Whether all that is read is the file's own: then so is whatever a template makes of it."""
     return all(is_of_file(_found(path, names)) for path in paths if path.root in names)
+
+
+def are_given_empty(paths: frozenset[Path], names: Mapping[str, Any]) -> bool:
+    """Whether a text that is read is not the file's: an empty one, too, which is harmless elsewhere."""
+    read = [_found(path, names) for path in paths if path.root in names and not _leads_nowhere(path, names)]
+    return any((value == "" and not isinstance(value, FileText)) or not is_of_file(value) for value in read)
+
+
+def _leads_nowhere(path: Path, names: Mapping[str, Any]) -> bool:
+    """Whether a mapping on the way does not have the key: what stands there then is a default of the template."""
+    value = names[path.root]
+    for key in path.keys:
+        inner = looked_up(value, key) if isinstance(key, str | int) else MISSING
+        if inner is MISSING:
+            return isinstance(value, Mapping)
+        value = inner
+    return False
 
 
 def _found(path: Path, names: Mapping[str, Any]) -> Any:
