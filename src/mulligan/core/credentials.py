@@ -22,7 +22,7 @@ HIDDEN = "[hidden]"
 # Words that are the name of a credential, at the end of a longer name too: DB_PASSWORD, my-api-key, clientSecret.
 # Whatever is assigned to one of the first is hidden; of the others it must look like a token.
 _PLAIN_NAMES = (
-    # `PWD=/home/me` is a folder.
+    # `PWD=/srv/app` is a folder.
     r"passw(?:or)?d|passwd|passphrase|[_-]pass(?=\s{0,2}=)|pwd(?![\"']?\s{0,4}[:=]\s{0,4}[\"']?[/~])|secret|(?:api|access|account|private|shared|secret|encryption)[_-]?key"
 )
 _NAMES = rf"{_PLAIN_NAMES}|token|credentials?|x-amz-signature"
