@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from mulligan.core.patterns import pattern
+from mulligan.errors import Problem
 from mulligan.language import shell_holes
 from mulligan.language.matrix import written_names
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source
@@ -123,16 +124,7 @@ def _texts_with_shells(node: Node, *, is_shell: bool) -> Iterator[tuple[Scalar, 
 
 def _texts(node: Node) -> Iterator[Scalar]:
     """Every text but for Python code, in which `{{` is a brace, and NoETL's steps, whose templates they are."""
-    if isinstance(node, Scalar):
-        yield node
-        return
-    inner = (
-        node.items
-        if isinstance(node, Sequence)
-        else [each for key, each in node.items() if key.text not in _WITH_BRACES]
-    )
-    for each in inner:
-        yield from _texts(each)
+    return (scalar for scalar, _ in _texts_with_shells(node, is_shell=True))
 
 
 def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is_shell: bool) -> None:
@@ -143,14 +135,14 @@ def _refuse_foreign(scalar: Scalar, items: frozenset[str], source: Source, *, is
             text = f"'{match[0]}' in single quotes" if is_shell else f"${{'{match[0]}'}}"
             hint = f"write ${{{match['path']}}}, or {text} for the text itself"
             refusal = source.refuse_in("foreign_template", message, scalar, match.start(), len(match[0]), hint=hint)
-            # In a condition that was said already, there or just before.
-            if all(
-                known.line != refusal.problem.line
-                or known.column > refusal.problem.column + 1
-                or known.column + known.length < refusal.problem.column
-                for known in source.problems
-            ):
+            if not any(_covers(known, refusal.problem) for known in source.problems):
                 source.note(refusal)
+
+
+def _covers(known: Problem, problem: Problem) -> bool:
+    """Whether a problem was reported for the same place: a condition refuses braces by itself, with their quotes."""
+    end = known.column + known.length
+    return known.line == problem.line and known.column <= problem.column + 1 and problem.column <= end
 
 
 def _is_quoted(text: str, offset: int, *, is_shell: bool) -> bool:
