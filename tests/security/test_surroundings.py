@@ -129,7 +129,7 @@ def test_no_secret_is_a_word_of_a_command_line(outside: Outside) -> None:
         secrets: {token: {env: TOKEN}}
         steps:
           - step: looks
-            shell: cat /proc/[0-9]*/cmdline > words 2> /dev/null; test "$MINE" = "${secrets.token}"
+            shell: cat /proc/[0-9]*/cmdline > words 2> /dev/null || true; test "$MINE" = "${secrets.token}"
             env: {MINE: "${secrets.token}"}
           - step: warm
             python: |

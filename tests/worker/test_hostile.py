@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -442,10 +444,24 @@ def test_a_result_that_is_as_large_as_it_may_be_arrives(work: Work) -> None:
     ],
 )
 def test_a_step_that_does_not_want_to_end_ends_when_its_time_is_up(tmp_path: Path, code: str) -> None:
-    work = Work(tmp_path, grace_seconds=0.05)
+    with closing(Work(tmp_path, grace_seconds=0.05)) as work:
+        report = work.run_python(code, timeout=0.5)
 
-    report = work.run_python(code, timeout=0.5)
+        assert told(report) == ("TIMEOUT", "it took longer than its timeout")
+        expect_the_next_to_be_well(work)
 
-    assert told(report) == ("TIMEOUT", "it took longer than its timeout")
-    expect_the_next_to_be_well(work)
-    work.close()
+
+def test_a_signal_after_the_last_instruction_of_a_step_is_not_told_as_a_broken_process(work: Work) -> None:
+    """It arrives when the step has returned and its process has not yet noted that."""
+    report = work.run_python(
+        """
+import os, signal, sys
+def main():
+    def signal_at_exit(frame, event, _):
+        if (event, frame.f_code.co_name) == ("call", "__exit__"):
+            os.kill(os.getpid(), signal.SIGTERM)
+    sys.setprofile(signal_at_exit)
+"""
+    )
+
+    assert (report.outcome.signal, report.outcome.stderr_tail) == (signal.SIGTERM, "")

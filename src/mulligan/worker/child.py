@@ -463,6 +463,10 @@ def main(slot_out: str, slot_err: str, slot_result: str, inline_max: str) -> Non
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         Child(sock, slot_out, slot_err, slot_result, int(inline_max)).serve()
+    except Terminated:
+        # The signal came between the step's last instruction and the end of `Termination`.
+        _flush()
+        _die_of_sigterm()
     except BaseException as error:
         try:
             os.write(2, f"the step has broken the process that ran it: {type(error).__name__}: {error}\n".encode())
