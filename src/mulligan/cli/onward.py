@@ -27,7 +27,7 @@ def mention_changed_file(service: Service, run_id: int, home: str | None) -> Non
         shown = os.path.relpath(file)
         complain(
             f"note: '{shown}' has changed since run {run_id} was started, and is run as it was then\n"
-            f"  to run the new one: mulligan fork {run_id} --from STEP --file {shlex.quote(shown)}{where(home)}"
+            f"  to go on with the new one: mulligan retry {run_id} --file {shlex.quote(shown)}{where(home)}"
         )
 
 

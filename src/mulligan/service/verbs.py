@@ -23,7 +23,6 @@ from ..core.events import Kept
 from ..core.fork import Fork, plan_fork
 from ..core.graph import Graph
 from ..core.lives import is_engines_own
-from ..core.rounds import plan_round
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.usage import peaks
@@ -48,6 +47,7 @@ from ..language.expressions import Cel
 from ..language.words import did_you_mean
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.processes import is_running
+from .correcting import Corrected, planned, revised
 from .driver import Capacity, Driver
 from .home import Home, this_host
 from .locks import Locks
@@ -244,23 +244,37 @@ class Service(Reading):
         reason: str = "",
         items: Sequence[int] | None = None,
         adjust: bool = False,
+        corrected: Corrected | None = None,
     ) -> RoundPlan:
         """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
 
         `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
+        `corrected`: a file to go on with; what changed in it runs again, and what is behind that.
         """
-        report, planned = self._planned_round(run_id, from_step, reason, items, adjust=adjust)
+        report, planned = self._planned_round(run_id, from_step, reason, items, adjust, corrected)
         self.tell(run_id, report)
         return planned
 
     def plan_retry(
-        self, run_id: int, *, from_step: str = "", items: Sequence[int] | None = None, adjust: bool = False
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        corrected: Corrected | None = None,
     ) -> RoundPlan:
         """What `retry` would run again; refused where `retry` would be. Changes nothing."""
-        return self._planned_round(run_id, from_step, "", items, adjust=adjust)[1]
+        return self._planned_round(run_id, from_step, "", items, adjust, corrected)[1]
 
     def _planned_round(
-        self, run_id: int, from_step: str, reason: str, items: Sequence[int] | None, *, adjust: bool
+        self,
+        run_id: int,
+        from_step: str,
+        reason: str,
+        items: Sequence[int] | None,
+        adjust: bool,
+        corrected: Corrected | None,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.record(run_id), "retry")
         state = self.state(run_id)
@@ -272,9 +286,11 @@ class Service(Reading):
             None if items is None else tuple(items),
             adjust,
             peaks(self.events(run_id)) if adjust else {},
+            None if corrected is None else revised(state, corrected, self.store),
         )
-        with _meaning(from_step, state.graph.nodes):
-            return report, round_plan(state, plan_round(state, report))
+        steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
+        with _meaning(from_step, steps):
+            return report, round_plan(planned(state, report))
 
     def classify(
         self,
