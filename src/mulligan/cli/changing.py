@@ -142,7 +142,7 @@ def another_round(
 ) -> int:
     """Open a round and go on with the run where that is wanted; or only say what it would be."""
     if chosen.corrected is None:
-        mention_changed_file(service, chosen.run_id, home)
+        mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
         _foretell_round(service.plan_retry(chosen.run_id, **chosen.words), as_json=as_json)
         return 0

@@ -132,9 +132,9 @@ def _revised(teller: Teller, fact: e.RunRevised, at: datetime) -> _Said:
     changes = [f"changed {quoted(list(fact.changed))}"] if fact.changed else []
     changes += [f"added {quoted(fact.added)}"] if fact.added else []
     changes += [f"removed {quoted(fact.removed)}"] if fact.removed else []
-    changes += [f"of the workflow itself {', '.join(fact.settings)}"] if fact.settings else []
+    changes += [f"changed the workflow itself: {', '.join(fact.settings)}"] if fact.settings else []
     what_changed = f": {'; '.join(changes)}" if changes else ""
-    return "", f"corrected definition {fact.version}{_by(fact)}{what_changed}", "try"
+    return "", f"goes on with a corrected definition, {fact.version}{_by(fact)}{what_changed}", "try"
 
 
 def _changed_keys(teller: Teller, fact: e.RunRevised, at: datetime) -> Iterator[_Sentence]:
