@@ -127,7 +127,10 @@ def test_an_input_that_the_file_needs_is_given_beside_it_and_one_that_the_run_ha
     given = corrected(needing, "-i", "who=me", "--follow")
     other = mulligan("retry", 1, "--file", workflow(needing.replace("echo counted", "exit 1")), "-i", "who=you")
 
-    assert (missing.code, missing.err) == (2, "error[input.invalid]: input 'who' is missing\n  give it with -i who=VALUE\n")
+    assert (missing.code, missing.err) == (
+        2,
+        "error[input.invalid]: input 'who' is missing\n  give it with -i who=VALUE\n",
+    )
     assert (given.code, given.json) == (0, {"said": "told me"})
     assert (other.code, other.err.splitlines()[0]) == (2, "error[input.invalid]: run 1 has the input 'who' already: me")
 

@@ -107,16 +107,26 @@ class Service(Reading):
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def start(
-        self, prepared: Prepared, driver: Driver | None = None, *, times: int = 1, kept: Sequence[Kept] = ()
+        self,
+        prepared: Prepared,
+        driver: Driver | None = None,
+        *,
+        times: int = 1,
+        kept: Sequence[Kept] = (),
+        key: str = "",
     ) -> list[int]:
         """New runs (usually one), all or none. With a driver they are its own at once; else whoever serves has them.
 
-        `kept`: results that steps are said to have had already.
+        `kept`: results that steps are said to have had already. `key`: `KeyUsed` where a run of this workflow was
+        started under it, however many ask at once.
         """
         if driver is not None and not self.store.is_shared:
             refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
-        return self._create([self._new(prepared, request) for _ in range(times)], prepared.workflow, driver)
+        new = [self._new(prepared, request) for _ in range(times)]
+        if key:
+            new = [msgspec.structs.replace(one, key=f"{prepared.workflow.name}: {key}") for one in new]
+        return self._create(new, prepared.workflow, driver)
 
     def start_once(self, prepared: Prepared, key: str) -> int:
         """The run under this key: a new one, unless there is one already.
