@@ -7,6 +7,7 @@ from typing import Annotated
 
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, service_at
 from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.previewing import DryRun, foretell
 from mulligan.cli.starting import Detach, Key, start
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
@@ -30,6 +31,7 @@ def run(
     trust_templates: TrustTemplates = False,
     key: Key = "",
     detach: Detach = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
@@ -42,6 +44,9 @@ def run(
     examined = examine(file, named=system, trust_templates=trust_templates)
     for warning in examined.warnings:
         complain(warning.render())
+    if dry_run:
+        given = given_inputs(inputs or [])
+        return foretell(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
     prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
     with service_at(home) as service:
         return start(
