@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.words import counted, flat, quoted, spelled
+from ..core.words import counted, flat, quoted, span, spelled
 from ..core.words import size as memory
+from ..language.inputs import shown as as_given
 
-__all__ = ["counted", "flat", "memory", "quoted", "spelled"]
+__all__ = ["as_given", "counted", "flat", "memory", "quoted", "span", "spelled"]
