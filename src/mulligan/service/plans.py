@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..core.events import Adjusted
+from ..core.file_records import StaleFile
 from ..core.fork import Fork
 from ..core.rounds import Round, items_again, why_again
 from ..core.state import State
@@ -26,6 +27,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     adjusted: dict[str, Adjusted]
     # The same in words, by step.
     adjustments: dict[str, list[str]]
+    # Files of steps that would have been kept, and that are gone or have changed: these steps run again.
+    stale: tuple[StaleFile, ...] = ()
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -39,6 +42,8 @@ class ForkPlan(msgspec.Struct, frozen=True):
     changed: tuple[str, ...]
     # Steps of the old run that the file no longer has.
     dropped: tuple[str, ...]
+    # Files of steps that would have been kept, and that are gone or have changed: these steps run.
+    stale: tuple[StaleFile, ...] = ()
 
 
 def as_json_of(plan: RoundPlan | ForkPlan) -> dict[str, Any]:
@@ -49,7 +54,7 @@ def as_json_of(plan: RoundPlan | ForkPlan) -> dict[str, Any]:
 
 def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
     kept = tuple(one.step for one in fork.kept)
-    return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped)
+    return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped, fork.stale)
 
 
 def round_plan(state: State, planned: Round) -> RoundPlan:
@@ -64,6 +69,7 @@ def round_plan(state: State, planned: Round) -> RoundPlan:
         tuple(name for name in state.graph.nodes if name not in again),
         adjusted(planned.proposals),
         _in_words(planned.proposals),
+        planned.stale,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.words import counted, flat, quoted, spelled
+from ..core.words import counted, flat, quoted, spelled, up_to_date_since
 from ..core.words import size as memory
 
-__all__ = ["counted", "flat", "memory", "quoted", "spelled"]
+__all__ = ["counted", "flat", "memory", "quoted", "spelled", "up_to_date_since"]

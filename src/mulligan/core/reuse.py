@@ -1,0 +1,63 @@
+"""Whether a step may take over the result of an earlier run, and what a worker has to know to find one."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from .scope import CACHE_KEY
+from .state import Place, State
+from .workflow import AGENT, END, Command
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Reuse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker is told of a step whose result may be found again."""
+
+    # A hash of what the step is to do, as the workflow says it.
+    definition: str
+    # Whether an earlier result is looked for: else this one is only recorded.
+    looks: bool = False
+    # The paths of the files that it reads, by name.
+    reads: dict[str, str] = {}
+    # What `cache: {key: …}` came to.
+    key: Any = None
+    # It can be taken back: its result counts when its run has ended.
+    has_undo: bool = False
+
+
+def reuse_of(state: State, place: Place) -> Reuse | None:
+    """What a worker is told of the place's present attempt; None where its result is not to be found again.
+
+    An earlier result is looked for at the first visit alone: a loop goes back to do something again, and so does a
+    round. Nothing is looked for or recorded of what was told of a failure: that is different each time.
+    """
+    spec = place.spec
+    if spec.cache is False or place.role != "step" or place.key == END or (place.key, place.visit) in state.informed:
+        return None
+    is_wanted = spec.cache or (state.run.changed_only and spec.action is not None and spec.action.kind != AGENT)
+    if not (is_wanted or spec.reads or spec.writes):
+        return None
+    step = state.step(place.key)
+    is_forced = place.key in state.run.forced or step.sweep in state.run.forced
+    return Reuse(
+        definition=_definition(spec, has_undo=step.undo is not None),
+        looks=bool(is_wanted) and place.visit == 1 and place.climb.tries == 0 and not is_forced,
+        reads={name: path_of(state, place, name) for name in spec.reads},
+        key=place.bindings.get(CACHE_KEY),
+        has_undo=step.undo is not None,
+    )
+
+
+def path_of(state: State, step: Place, name: str) -> str:
+    """Where a file of a step is: what its path with values came to, what is declared, else the name itself."""
+    return step.paths.get(f"file.{name}") or state.workflow.files.get(name, name)
+
+
+def _definition(spec: Command, *, has_undo: bool) -> str:
+    """What decides what the step gives, and whether that is accepted. Not how often and how long it is tried."""
+    said = (spec.action, spec.capture, spec.validate, spec.validator, spec.on_success, has_undo)
+    return hashlib.sha256(_encode(said)).hexdigest()
