@@ -145,6 +145,7 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
 
 def _items(counts: dict[str, int]) -> str:
     told = [f"{counts[status]} {status}" for status in ("failed", "running", "cancelled") if counts[status]]
+    told += [f"{counts['up_to_date']} up to date"] if counts["up_to_date"] else []
     return ", ".join([f"{counts['completed']} of {counted(counts['total'], 'item')} done", *told])
 
 

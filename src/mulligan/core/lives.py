@@ -92,10 +92,11 @@ def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, ent
 
 def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None:
     """What was written is the step's, whoever has looked for it: its check, or the last command of its handler."""
-    step = state.touch(state.step_of(place).key)
-    names = {record.name for record in fact.files}
-    step.files = (*(record for record in step.files if record.name not in names), *fact.files)
-    if place.role == "step":
+    if fact.files:
+        step = state.touch(state.step_of(place).key)
+        names = {record.name for record in fact.files}
+        step.files = (*(record for record in step.files if record.name not in names), *fact.files)
+    if fact.fingerprint:
         place.fingerprint, place.reused_run_id = fact.fingerprint, fact.reused_run_id
 
 
@@ -256,6 +257,9 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.climb = _replace(parent.climb, handler_output=fact.output)
     elif fact.role == "do":
         _tell_item(parent, fact)
+        # Only of a command that is all of an item the result may be found again.
+        is_whole = isinstance(fact, e.CommandCompleted)
+        parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)
 
 
 def _advice(place: Place, script: Place, fact: Any) -> Any:
@@ -318,6 +322,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
     if fact.place in state.places:
         place = enter(state, fact.place, fact)
         place.failure, place.recovered_by, place.output = None, "", None
+        place.fingerprint, place.reused_run_id = "", 0
     else:
         place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
         state.add(place)

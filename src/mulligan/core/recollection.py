@@ -41,6 +41,7 @@ class Recollection:
         self.reason_of_end = ""
         # The runs whose results steps have taken over, until these end.
         self._reused: dict[str, int] = {}
+        self._reused_items: dict[str, int] = {}
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -63,6 +64,10 @@ class Recollection:
     def reused_run(self, place: str) -> int:
         """The run whose result a place has taken over; 0 where it ran itself."""
         return self._reused.get(place, 0)
+
+    def reused_items(self, step: str) -> int:
+        """How many items of a map have taken over what another run had done."""
+        return self._reused_items.get(step, 0)
 
     def carried(self, step: str, visit: int) -> list[str]:
         """The steps whose failures a visit was to deal with."""
@@ -112,8 +117,10 @@ class Recollection:
         self._failures[fact.place] = fact.failure
 
     def _attempt_succeeded(self, fact: e.AttemptSucceeded) -> None:
-        if fact.reused_run_id:
-            self._reused[fact.place] = fact.reused_run_id
+        if fact.reused_run_id and (step := step_name(fact.place)) == fact.place:
+            self._reused[step] = fact.reused_run_id
+        elif fact.reused_run_id:
+            self._reused_items[step] = self._reused_items.get(step, 0) + 1
 
     def _step_entered(self, fact: e.StepEntered) -> None:
         self._undone.pop(fact.step, None)
@@ -124,6 +131,7 @@ class Recollection:
     def _step_completed(self, fact: e.StepCompleted) -> None:
         self._failures.pop(fact.step, None)
         self._reused.pop(fact.step, None)
+        self._reused_items.pop(fact.step, None)
         if fact.step == END:
             self.reason_of_end = str(said_by_end(fact.output).get("reason") or "")
         for handled in self._sent.pop((fact.step, fact.visit), ()):

@@ -35,21 +35,31 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
     An earlier result is looked for at the first visit alone: a loop goes back to do something again, and so does a
     round. Nothing is looked for or recorded of what was told of a failure: that is different each time.
     """
-    spec = place.spec
-    if spec.cache is False or place.role != "step" or place.key == END or (place.key, place.visit) in state.informed:
+    above = place if place.role == "step" else _map_of(state, place)
+    if above is None or above.key == END or above.spec.cache is False or (above.key, above.visit) in state.informed:
         return None
-    is_wanted = spec.cache or (state.run.changed_only and spec.action is not None and spec.action.kind != AGENT)
-    if not (is_wanted or spec.reads or spec.writes):
+    step, spec = state.step(above.key), place.spec
+    is_wanted = above.spec.cache or (state.run.changed_only and not (spec.action and spec.action.kind == AGENT))
+    if not (is_wanted or above.spec.reads or above.spec.writes):
         return None
-    step = state.step(place.key)
-    is_forced = place.key in state.run.forced or step.sweep in state.run.forced
+    is_forced = step.name in state.run.forced or step.sweep in state.run.forced
     return Reuse(
         definition=_definition(spec, has_undo=step.undo is not None),
-        looks=bool(is_wanted) and place.visit == 1 and place.climb.tries == 0 and not is_forced,
-        reads={name: path_of(state, place, name) for name in spec.reads},
-        key=place.bindings.get(CACHE_KEY),
+        looks=bool(is_wanted) and above.visit == 1 and place.climb.tries == 0 and not is_forced,
+        reads={name: path_of(state, above, name) for name in above.spec.reads},
+        key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
     )
+
+
+def _map_of(state: State, place: Place) -> Place | None:
+    """The map whose items are found again one by one: what each does is one command.
+
+    None for a map that writes files, or can be undone: that is done for all of its items together.
+    """
+    step = state.step_of(place)
+    is_whole_item = place.role == "do" and len(state.step(step.key).do) == 1 and place.spec.when is None
+    return step if is_whole_item and not step.spec.writes and state.step(step.key).undo is None else None
 
 
 def path_of(state: State, step: Place, name: str) -> str:

@@ -212,6 +212,8 @@ def _completed(teller: Teller, fact: e.StepCompleted, at: datetime) -> _Said:
     handles = f"; that handles {_failures_of(carried)}" if carried else ""
     since = teller.memory.reused_run(fact.step)
     how = up_to_date_since(since) if since else _how(fact.recovered_by)
+    if items := teller.memory.reused_items(fact.step):
+        how += f", {counted(items, 'item')} up to date"
     return fact.step, f"{how}{no_route}{handles}", "good"
 
 

@@ -151,7 +151,7 @@ def task(state: State, key: str) -> Task:
         {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
         _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
-        reuse_of(state, place) if is_step and (state.run.changed_only or _is_found_again(spec)) else None,
+        reuse_of(state, place) if state.run.changed_only or _is_found_again(step.spec) else None,
     )
 
 

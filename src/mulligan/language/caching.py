@@ -14,7 +14,6 @@ _NEVER = {
     "wait": "waiting has no result",
     "approve": "a person is asked each time",
     "workflow": "each of its own steps is up to date or not",
-    "map": "its items are not kept apart from it",
 }
 
 
@@ -23,7 +22,7 @@ def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
     said = fields["cache"]
     if said is False:
         return {"cache": False}
-    stray = next((word for word in ("map", *sorted(ENGINE_ACTIONS)) if word in fields.node.entries), None)
+    stray = next((word for word in sorted(ENGINE_ACTIONS) if word in fields.node.entries), None)
     if stray is not None:
         message = f"'{stray}' is never taken over from an earlier run: {_NEVER[stray]}"
         hint = "say 'cache' in the steps of that workflow" if stray == "workflow" else "remove it"
