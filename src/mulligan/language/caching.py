@@ -27,8 +27,8 @@ def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
         message = f"'{stray}' is never taken over from an earlier run: {_NEVER[stray]}"
         hint = "say 'cache' in the steps of that workflow" if stray == "workflow" else "remove it"
         raise scope.source.refuse("stray_key", message, fields.key("cache"), hint=hint)
-    if said is True:
-        return {"cache": True}
+    if said is True or "key" not in said:
+        return {"cache": True}  # without its key it is refused already
     key = template(said["key"], scope)
     if reads_secrets(key):
         message = "a secret is no part of a cache key: workers alone know it, and results are found by the engine"

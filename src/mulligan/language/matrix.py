@@ -163,7 +163,7 @@ def format_name(written: str, values: Values, node: Node, scope: Scope) -> str:
 def format_path(written: str, values: Values, node: Node, scope: Scope) -> str:
     """A path as a matrix step writes it: `out/part_{i:03d}.csv`."""
     _refuse_bad_parameter(written, node, values, scope)
-    return _formatted(written, values, {}, node, scope)
+    return _filled(written, values, {}, node, scope)
 
 
 def _refuse_bad_pattern(written: str, node: Node, values: Values, scope: Scope) -> None:
@@ -194,6 +194,10 @@ def _positions(combinations: list[Values]) -> dict[str, dict[str, int]]:
 
 
 def _formatted(written: str, values: Values, numbers: dict[str, dict[str, int]], node: Node, scope: Scope) -> str:
+    return _UNLAWFUL.sub("_", _filled(written, values, numbers, node, scope))
+
+
+def _filled(written: str, values: Values, numbers: dict[str, dict[str, int]], node: Node, scope: Scope) -> str:
     def one(found: re.Match[str]) -> str:
         name, spec = found.group(1), found.group(2) or ""
         value = values[name]
@@ -206,4 +210,4 @@ def _formatted(written: str, values: Values, numbers: dict[str, dict[str, int]],
                 "matrix", f"the value {value!r} does not take the format '{spec}'", node
             ) from None
 
-    return _UNLAWFUL.sub("_", _PARAMETER.sub(one, written))
+    return _PARAMETER.sub(one, written)
