@@ -1,4 +1,4 @@
-"""Earlier results, at the worker: found by what goes in, recorded with what was written, and read by a child if large."""
+"""Earlier results, at the worker: found by what goes in, and recorded with what was written."""
 
 from __future__ import annotations
 
