@@ -114,10 +114,9 @@ def test_a_file_that_it_reads_has_other_content(live_file: Live):
     first_run(live_file)
     live_file.write("base.txt", "another\nbase\n")
 
-    second = live_file.run(MESH, changed_only=True)
+    live_file.run(MESH, changed_only=True)
 
-    assert done(live_file) == ["mesh", "solve"]
-    assert second.steps["report"]["up_to_date_since"] == 1
+    assert done(live_file) == ["mesh", "report", "solve"]
 
 
 def test_a_file_that_was_only_touched_has_not_changed(live_file: Live):
@@ -133,8 +132,8 @@ def test_a_file_that_was_only_touched_has_not_changed(live_file: Live):
 @pytest.mark.parametrize(
     ("inputs", "expected"),
     [
-        # The mesh is another one, and so all that reads it.
-        ({"n": 4}, ["mesh", "solve"]),
+        # The mesh is another one, and so all that reads it; and what comes after that without a word of what it reads.
+        ({"n": 4}, ["mesh", "report", "solve"]),
         # An environment variable of one step.
         ({"unit": "km"}, ["solve"]),
     ],
@@ -182,6 +181,50 @@ def test_a_key_adds_to_what_must_be_the_same(live_file: Live):
     live_file.run(workflow, inputs={"day": "mon", "note": "again"})
 
     assert (same_day, next_day, done(live_file)) == ([], ["fetch "], ["fetch again"])
+
+
+# -- steps that do not say what they read ----------------------------------------------------------------------------
+
+SILENT = """
+    name: silent
+    inputs: {n: {type: integer, default: 1}}
+    steps:
+      - {step: make, shell: "echo make >> trace; echo ${inputs.n} > hidden.txt"}
+      - {step: between, needs: make, shell: "echo between >> trace"}
+      - {step: use, needs: between, shell: "echo use >> trace; cat hidden.txt"}
+"""
+
+
+def test_a_step_that_says_nothing_of_what_it_reads_runs_where_a_step_before_it_had_something_to_do(live: Live):
+    first_run(live, SILENT)
+
+    same = live.run(SILENT, changed_only=True)
+    forced = live.run(SILENT, changed_only=True, forced=["make"])
+    ran = done(live)
+    other = live.run(SILENT, inputs={"n": 2}, changed_only=True)
+
+    assert since(same) == dict.fromkeys(("make", "between", "use"), 1)
+    # It was given the same as ever.
+    assert (since(forced), ran) == ({"make": None, "between": 1, "use": 1}, ["make"])
+    assert (done(live), other.steps["use"]["output"]) == (["between", "make", "use"], "2")
+
+
+def test_behind_a_step_that_always_runs_only_those_are_taken_over_that_say_what_they_read(live_file: Live):
+    workflow = """
+        name: asks
+        steps:
+          - {step: ask, shell: "echo ask >> trace", cache: false}
+          - {step: silent, needs: ask, shell: "echo silent >> trace"}
+          - {step: declared, needs: ask, shell: "echo declared >> trace", reads: base.txt}
+          - {step: claimed, needs: ask, shell: "echo claimed >> trace", cache: true}
+          - {step: pause, wait: 0s}
+          - {step: after_wait, needs: pause, shell: "echo waited >> trace"}
+    """
+    first_run(live_file, workflow)
+
+    live_file.run(workflow, changed_only=True)
+
+    assert done(live_file) == ["ask", "silent"]
 
 
 # -- what is never reused --------------------------------------------------------------------------------------------

@@ -7,14 +7,13 @@ their names alone: nothing of their values is in a fingerprint.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from .artifacts import KEY_AS_JSON, referred, replaced
 from .file_records import FileRecord
+from .reuse import contents_of, digest_of
 from .snapshot import place_alone
 from .tasks import Task
 from .transitions import RUN_ENDED
@@ -22,7 +21,6 @@ from .transitions import RUN_ENDED
 # Part of every fingerprint: another number where it is made in another way, and no old result is found any more.
 _VERSION = 1
 FINGERPRINT_CHARS = 32
-_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -39,16 +37,8 @@ def fingerprint(task: Task, contents: Mapping[str, str]) -> str:
     assert about is not None, f"'{task.place}' is not to be found again"
     values = [task.params, task.env, task.cwd, task.late, task.bound, about.key]
     values += [(one.step, one.output) for one in task.told.heard] if task.told else []
-    known_by = (_VERSION, task.workflow, task.step, task.home, task.kind, about.definition, contents)
-    return hashlib.sha256(_encode((*known_by, _contents(values)))).hexdigest()[:FINGERPRINT_CHARS]
-
-
-def _contents(values: Any) -> Any:
-    """Where a value is in an artifact its contents count: the artifact of each run has another name."""
-    data = _encode(values)
-    if KEY_AS_JSON not in data:
-        return values
-    return replaced(msgspec.json.decode(data), lambda one: ["artifact", referred(one).sha256, referred(one).format])
+    known_by = (_VERSION, task.workflow, task.step, task.home, task.kind, about.definition, about.after, contents)
+    return digest_of((*known_by, contents_of(values)))[:FINGERPRINT_CHARS]
 
 
 def result_of(run_id: int, status: str, key: str, data: bytes, task: Task) -> Result | None:

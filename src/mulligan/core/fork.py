@@ -93,13 +93,7 @@ def _rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
 
 def _gained(old: State, graph: Graph, name: str) -> set[str]:
     """The steps that lie right before this one now, and did not in the old run."""
-    return _before(graph, name) - _before(old.graph, name) if name in old.graph.nodes else set()
-
-
-def _before(graph: Graph, name: str) -> set[str]:
-    node = graph.nodes[name]
-    needed = {source for source, _ in node.needs} | {member for barrier in node.waits for member in barrier.members}
-    return needed | {arc.source for arc in node.arrivals}
+    return graph.before(name) - old.graph.before(name) if name in old.graph.nodes else set()
 
 
 def _runs(old: State, again: set[str], name: str) -> bool:

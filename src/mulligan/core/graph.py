@@ -101,6 +101,12 @@ class Graph:
         """Every step reachable from one of `starts`, themselves included, as for `region`."""
         return frozenset(vertex for vertex in self._walk(starts) if vertex in self.nodes)
 
+    def before(self, name: str) -> set[str]:
+        """The steps that lie right before this one: those that it needs, and those with edges to it."""
+        node = self.nodes[name]
+        needed = {source for source, _ in node.needs} | {member for one in node.waits for member in one.members}
+        return needed | {arc.source for arc in node.arrivals}
+
     def between(self, sources: Iterable[str], targets: Collection[str]) -> set[str]:
         """The steps on a way from one of `sources` to one of `targets`, over needs and edges that are no loops."""
         leads: dict[str, bool] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from .artifacts import KEY_AS_JSON, referred, replaced
 from .scope import CACHE_KEY
 from .state import Place, State
 from .workflow import AGENT, END, Command
@@ -27,6 +28,8 @@ class Reuse(msgspec.Struct, frozen=True, omit_defaults=True):
     key: Any = None
     # It can be taken back: its result counts when its run has ended.
     has_undo: bool = False
+    # Of a step that does not say what it depends on: what the steps before it have done, as hashes by name.
+    after: dict[str, str] = {}
 
 
 def reuse_of(state: State, place: Place) -> Reuse | None:
@@ -49,7 +52,46 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         reads={name: path_of(state, above, name) for name in above.spec.reads},
         key=above.bindings.get(CACHE_KEY),
         has_undo=step.undo is not None,
+        after=_done_before(state, above),
     )
+
+
+def _done_before(state: State, step: Place) -> dict[str, str]:
+    """What the steps right before this one have done, where it says nothing of what it depends on.
+
+    It may read what they wrote. With `reads`, or with `cache`, the author has said what counts.
+    """
+    if step.spec.reads or step.spec.cache is not None:
+        return {}
+    return {name: _trace_of(state, state.places[name]) for name in sorted(state.graph.before(step.key))}
+
+
+def _trace_of(state: State, place: Place) -> str:
+    """What a step has done: the same again where the same was done, another for each run where nobody can say."""
+    spec = place.spec
+    if place.status == "completed" and spec.writes and {one.name for one in place.files} == set(spec.writes):
+        # What it gave, and what it wrote: so nothing behind it runs where these are the same.
+        return digest_of((contents_of(place.output), [(one.name, one.sha256) for one in place.files]))
+    if place.status == "completed" and not place.recovered_by and place.fingerprint:
+        return place.fingerprint
+    if place.status == "completed" and spec.action is not None and spec.action.kind in ("wait", "approve"):
+        return spec.action.kind
+    items = [item.fingerprint if item is not None else "" for item in state.items_of(place)]
+    if place.status == "completed" and items and all(items):
+        return digest_of(items)
+    return place.status if place.status in ("skipped", "waiting") else f"{place.status} in {state.run.uid}"
+
+
+def contents_of(value: Any) -> Any:
+    """The value; where it is in an artifact its contents count, since the artifact of each run has another name."""
+    data = _encode(value)
+    if KEY_AS_JSON not in data:
+        return value
+    return replaced(msgspec.json.decode(data), lambda one: ["artifact", referred(one).sha256, referred(one).format])
+
+
+def digest_of(value: Any) -> str:
+    return hashlib.sha256(_encode(value)).hexdigest()
 
 
 def _map_of(state: State, place: Place) -> Place | None:
@@ -70,4 +112,4 @@ def path_of(state: State, step: Place, name: str) -> str:
 def _definition(spec: Command, *, has_undo: bool) -> str:
     """What decides what the step gives, and whether that is accepted. Not how often and how long it is tried."""
     said = (spec.action, spec.capture, spec.validate, spec.validator, spec.on_success, has_undo)
-    return hashlib.sha256(_encode(said)).hexdigest()
+    return digest_of(said)
