@@ -135,7 +135,7 @@ def _tell_round(planned: RoundPlan, *, adjust: bool) -> None:
 def _tell_stale(planned: RoundPlan | ForkPlan) -> None:
     """Which steps run again although they had completed, and for which files."""
     for one in planned.stale[:_NAMES_MAX]:
-        complain(f"'{one.step}' runs again: it wrote {one.text.replace(' ', ', which ', 1)}")
+        complain(f"'{one.step}' runs again: it wrote {one.path}, which {one.state}")
     if len(planned.stale) > _NAMES_MAX:
         complain(f"and {counted(len(planned.stale) - _NAMES_MAX, 'more file')} that steps had written")
 

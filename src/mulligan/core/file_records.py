@@ -30,8 +30,12 @@ class StaleFile(msgspec.Struct, frozen=True):
     problem: Problem
 
     @property
+    def state(self) -> str:
+        return "is gone" if self.problem == "gone" else "has changed"
+
+    @property
     def text(self) -> str:
-        return f"{self.path} is gone" if self.problem == "gone" else f"{self.path} has changed"
+        return f"{self.path} {self.state}"
 
 
 def last_writers(written: Iterable[tuple[int, str, FileRecord]]) -> Iterator[tuple[str, FileRecord]]:
