@@ -37,6 +37,8 @@ class Outcome(msgspec.Struct, frozen=True):
     waits: list[tuple[int, Wait]]
     outputs: dict[str, Any]
     is_cut: bool = False
+    # Steps that took over what an earlier run had done.
+    up_to_date: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -70,6 +72,7 @@ def outcome(
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         located(service.store.artifacts, run.outputs),
         following.is_cut,
+        sum(place.reused_run_id > 0 for place in state.steps()),
     )
 
 

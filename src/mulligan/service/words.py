@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.words import counted, flat, quoted, span, spelled
+from ..core.words import counted, flat, quoted, span, spelled, up_to_date_since
 from ..core.words import size as memory
 from ..language.inputs import shown as as_given
 
-__all__ = ["as_given", "counted", "flat", "memory", "quoted", "span", "spelled"]
+__all__ = ["as_given", "counted", "flat", "memory", "quoted", "span", "spelled", "up_to_date_since"]

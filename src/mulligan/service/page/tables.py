@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...core.words import counted, size
+from ...core.words import counted, size, up_to_date_since
 from ..report import Report
 from ..report.attempts import Attempt
 from ..report.gathering import StepLine, Value
@@ -77,6 +77,7 @@ def _remarks(step: StepLine) -> str:
     words = [f"{step.visits} visits"] if step.visits > 1 else []
     words += ["recovered"] if step.recovered else []
     words += ["undone"] if step.undone else []
+    words += [up_to_date_since(step.up_to_date_since)] if step.up_to_date_since else []
     if step.items:
         words.append(counted(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))
     return ", ".join(words)
