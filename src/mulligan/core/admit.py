@@ -67,6 +67,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.uid,
         report.file,
         report.digest,
+        report.labels,
     )
 
 

@@ -92,6 +92,7 @@ class RunStarted(Fact):
     uid: str = ""
     file: str = ""
     digest: str = ""
+    labels: dict[str, str] = {}
 
 
 class RunPaused(Fact):

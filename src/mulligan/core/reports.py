@@ -35,6 +35,8 @@ class RunRequested(Report):
     # The file it was started from, and what its bytes were: only to notice that it has changed since.
     file: str = ""
     digest: str = ""
+    # What people call it, to find it again.
+    labels: dict[str, str] = {}
 
 
 class TaskStarted(Report):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..core.codec import encode
 from ..core.events import AttemptScheduled
+from ..core.run_lists import attributes
 from ..core.tasks import Task
 from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
 from .encoding import encoded, micros
@@ -164,6 +165,14 @@ def inserted(runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[in
     yield "insert_workflows", arrays((Texts, Blobs), bodies.items())
     both = list(zip(runs, turns, parents, strict=True))
     yield "insert_runs", arrays(_NEW_RUN, [_new_run(run, turn, parent) for run, turn, parent in both])
+    found = [
+        (turn.run_id, *one)
+        for run, turn, parent in both
+        if parent is None
+        for one in attributes(run.request.inputs, run.request.labels)
+    ]
+    if found:
+        yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), found)
     requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
     yield "tell", arrays(TOLD, requests)
 
