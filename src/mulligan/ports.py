@@ -275,11 +275,14 @@ class RunLists(Protocol):
     def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
         """At most `limit` rows of one kind of each of these runs, but the run's own: run id, key, data."""
 
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        """The rows of these places, each by its run and its key, where they are there."""
+
     def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
         """Tasks below these roots, in runs that have not ended, by worker and breaker."""
 
     def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
-        """Timers below these roots, in runs that have not ended, by kind."""
+        """Timers that let something below these roots go on, by kind: retries, waits, loops. No limits."""
 
     def leased(self) -> list[LeasedTask]:
         """Every task that a worker has, by worker, the oldest lease first."""

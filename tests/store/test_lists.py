@@ -120,7 +120,7 @@ def test_the_attributes_of_a_run_are_removed_with_it(store: Store) -> None:
 
 
 def test_what_was_run_before_the_index_of_attributes_is_found_by_its_inputs(place: Place) -> None:
-    """The migration reads the first event of each run. A log that cannot be read keeps nobody from opening the store."""
+    """The migration reads the first event of each run. A log that cannot be read does not stop it."""
     if not isinstance(place, SqliteFolder | PostgresSchema):
         pytest.skip("a store in memory is never older than the program")
     store = place.open()
@@ -179,6 +179,7 @@ def test_rows_of_one_kind_are_read_for_many_runs_and_no_more_than_asked_for(stor
         (run_id, key, key.encode()) for run_id in (first, second) for key in ("0", "1")
     ]
     assert store.lists.rows([first], "inputs", 2) == []
+    assert store.lists.places([(second, "build"), (first, "0")]) == [(second, "build", b"p")]
 
 
 def test_open_tasks_are_counted_by_worker_and_breaker_with_the_oldest_named(store: Store) -> None:
@@ -197,15 +198,28 @@ def test_open_tasks_are_counted_by_worker_and_breaker_with_the_oldest_named(stor
     ]
 
 
-def test_open_timers_are_counted_by_kind_with_the_first_that_is_due(store: Store) -> None:
+def test_timers_that_let_a_run_go_on_are_counted_by_kind_and_limits_are_not(store: Store) -> None:
     turn = started(store)
     run_id = turn.run_id
     timers = [SetTimer("retry", T0 + HOUR, "b", 2), SetTimer("retry", T0, "a", 2), SetTimer("run", T0 + 2 * HOUR)]
-    store.commit([commit(turn, 0, timers=timers)])
+    timers += [SetTimer("attempt", T0, place, 1) for place in ("task", "call", "gate")]
+    timers += [SetTimer("attempt", T0 + HOUR, "nap", 1)]
+    store.commit(
+        [
+            commit(
+                turn,
+                0,
+                timers=timers,
+                queued=[task(run_id, "task")],
+                children=[replace(run_of("child"), parent_place="call", parent_attempt=1)],
+                rows=[("places", "gate", "approval", b"")],
+            )
+        ]
+    )
 
     assert sorted(store.lists.open_timers([run_id]), key=lambda one: one.kind) == [
+        OpenTimer(run_id, run_id, "attempt", "nap", T0 + HOUR, 1),
         OpenTimer(run_id, run_id, "retry", "a", T0, 2),
-        OpenTimer(run_id, run_id, "run", "", T0 + 2 * HOUR, 1),
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.conduct import conduct
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, service_at
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
@@ -28,6 +28,10 @@ def run(
     wait: Wait = "10m",
     system: System = None,
     trust_templates: TrustTemplates = False,
+    label: Annotated[
+        list[str] | None,
+        Option("--label", metavar="KEY=VALUE", help="To find the run by: `mulligan list --label`; several times."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
@@ -40,7 +44,8 @@ def run(
     examined = examine(file, named=system, trust_templates=trust_templates)
     for warning in examined.warnings:
         complain(warning.render())
-    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
+    labels = pairs(label, "label", "--label name=value")
+    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()), labels)
     with service_at(home) as service:
         return conduct(
             service,

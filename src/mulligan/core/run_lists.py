@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+
+from .state import FailureRecord
+from .workflow import END
 
 # What a run can be found by, besides its workflow, its status and its time.
 AttributeKind = Literal["input", "label"]
@@ -45,7 +48,7 @@ class OpenTasks(msgspec.Struct, frozen=True):
 
 
 class OpenTimer(msgspec.Struct, frozen=True):
-    """The timers of one kind in one tree of runs: the first that is due, and how many there are."""
+    """Timers of one kind that let a tree of runs go on: the first that is due, and how many there are."""
 
     root_run_id: int
     run_id: int
@@ -78,7 +81,7 @@ def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Att
 
 
 def attribute_text(value: Any) -> str | None:
-    """A value as people write it in a filter: `3`, `true`, `null`, a text as it is; None for one that is not indexed."""
+    """A value as people write it in a filter (`3`, `true`, `null`, a text as it is); None where it is not indexed."""
     if value is not None and not isinstance(value, str | int | float):
         return None
     text = value if isinstance(value, str) else json.dumps(value)
@@ -88,3 +91,26 @@ def attribute_text(value: Any) -> str | None:
 def _is_kept(text: str) -> bool:
     """PostgreSQL keeps no NUL in a text."""
     return len(text) <= ATTRIBUTE_CHARS_MAX and "\0" not in text
+
+
+def unanswered(records: Iterable[FailureRecord]) -> list[FailureRecord]:
+    """The failed visits that fail a run, as far as their records tell without the run around them, in order.
+
+    `verdict.unhandled` knows better: it has the state. A remediation that failed too has a record of its own; one that
+    has none is taken to have completed. Where that would leave nothing, every failure that was not allowed counts.
+    """
+    known = sorted((one for one in records if not one.is_closed and not one.recovered_by), key=lambda one: one.seq)
+    by_visit = {(one.step, one.visit): one for one in known}
+    found = [one for one in known if not one.is_allowed and one.step != END]
+    return [one for one in found if not _is_answered(one, by_visit)] or found
+
+
+def _is_answered(record: FailureRecord, by_visit: Mapping[tuple[str, int], FailureRecord]) -> bool:
+    while record.target:
+        remedy = by_visit.get((record.target, record.target_visit))
+        if remedy is None:
+            return True
+        if remedy.is_allowed:
+            return False
+        record = remedy
+    return False

@@ -47,6 +47,11 @@ class Home(msgspec.Struct, frozen=True):
             raise self.trouble(error) from error
         return True
 
+    @property
+    def place(self) -> str:
+        """Where its runs are, in words. A URL is not shown: there may be a password in it."""
+        return "this store" if self.store_url else f"'{self.folder}'"
+
     def trouble(self, error: OSError) -> HomeUnusable:
         """What the system says of a file in the folder, in our words."""
         if error.errno == errno.ENOTDIR:

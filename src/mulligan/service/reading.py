@@ -105,6 +105,12 @@ class Reading:
         """The newest runs first; none where nothing was ever run."""
         return self.store.runs(limit=limit, before=before, statuses=statuses) if self.home.is_there else []
 
+    def labels(self, run_id: int) -> dict[str, str]:
+        """The labels of a run; of a called run those of the run at the top of its tree."""
+        root = self.record(run_id).root_run_id or run_id
+        found = self.store.lists.attributes([root])
+        return {name: value for _, (kind, name, value) in found if kind == "label"}
+
     def state(self, run_id: int) -> State:
         """The run as its tables have it."""
         self.record(run_id)

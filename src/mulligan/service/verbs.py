@@ -9,10 +9,12 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -50,10 +52,12 @@ from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.processes import is_running
 from .driver import Capacity, Driver
 from .home import Home, this_host
+from .labels import checked_labels
 from .locks import Locks
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_missing_files, refuse_missing_secrets
 from .reading import Reading, digest_of
+from .run_list import RunPage, RunQuery, run_page
 
 # Of a run's name that no other run has, in any store.
 UID_BYTES = 6
@@ -75,19 +79,29 @@ class Prepared(msgspec.Struct, frozen=True):
     cwd: Path
     # Where the workflow was read from, "" if from nowhere.
     file: str = ""
+    # What people call the run, to find it again.
+    labels: dict[str, str] = {}
 
 
-def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
-    """Check everything that can be checked before a run exists: inputs, and files that must be there."""
+def prepare(
+    workflow: Workflow,
+    given: dict[str, Any],
+    cwd: Path,
+    file: str = "",
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> Prepared:
+    """Check everything that can be checked before a run exists: inputs, labels, and files that must be there."""
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
-    return _prepared(workflow, inputs, cwd, file)
+    return _prepared(workflow, inputs, cwd, file, checked_labels(labels))
 
 
-def _prepared(workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
+def _prepared(
+    workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "", labels: dict[str, str] | None = None
+) -> Prepared:
     refuse_missing_files(workflow, cwd)
     data = encode(workflow)
-    return Prepared(workflow, data, version(data), inputs, cwd, file)
+    return Prepared(workflow, data, version(data), inputs, cwd, file, labels or {})
 
 
 class Service(Reading):
@@ -144,6 +158,7 @@ class Service(Reading):
             cwd=str(prepared.cwd),
             file=prepared.file,
             digest=digest_of(prepared.file),
+            labels=prepared.labels,
         )
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
@@ -202,7 +217,7 @@ class Service(Reading):
         evaluator = Cel(os.environ, self.store.artifacts.fetch)
         inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
-        prepared = _prepared(chosen, inputs, Path(old.run.cwd))
+        prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.labels(run_id))
         with _meaning(from_step, (step.name for step in chosen.steps)):
             return old, prepared, plan_fork(old, Graph(chosen), from_step)
 
@@ -408,6 +423,19 @@ class Service(Reading):
             return None
         found = next((worker for worker in self.store.workers() if worker.name == record.holder), None)
         return found if found is not None and self._is_alive(found) else None
+
+    def list_runs(self, query: RunQuery) -> RunPage:
+        """A page of the list of runs, with why each failed and what it waits for; empty where nothing was ever run."""
+        if not self.home.is_there:
+            return RunPage([])
+        workers = {worker.name: worker for worker in self.store.workers()}
+
+        @cache
+        def alive(name: str) -> WorkerRecord | None:
+            found = workers.get(name)
+            return found if found is not None and self._is_alive(found) else None
+
+        return run_page(self.store, query, alive, _now())
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
         locks = Locks(self.home, is_shared=self.store.is_shared)

@@ -143,8 +143,9 @@ def open_timer_from(row: Sequence[Any]) -> OpenTimer:
 
 
 def leased_task_from(row: Sequence[Any]) -> LeasedTask:
-    values = _LEASED_TASK.read(row)
-    return LeasedTask(*values[:-1], leased_at=None if values[-1] is None else moment_from(values[-1]))
+    worker, run_id, workflow, place, attempt, cpus, memory, gpus, leased_at = _LEASED_TASK.read(row)
+    since = None if leased_at is None else moment_from(leased_at)
+    return LeasedTask(worker, run_id, workflow, place, attempt, cpus, memory, gpus, since)
 
 
 def stopped_from(row: Sequence[Any]) -> Stopped:

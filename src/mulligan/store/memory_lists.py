@@ -43,6 +43,12 @@ class MemoryRunLists:
             for (_, key), (_, data) in islice(_rows(self._shelf.runs[run_id], kind), limit)
         ]
 
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        rows = {run_id: self._shelf.runs[run_id].rows for run_id, _ in keys if run_id in self._shelf.runs}
+        return [
+            (run_id, key, rows[run_id]["places", key][1]) for run_id, key in keys if ("places", key) in rows[run_id]
+        ]
+
     def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
         def group(kept: KeptTask) -> tuple[int, str, str]:
             guard = kept.task.guard
@@ -60,13 +66,22 @@ class MemoryRunLists:
         timers = sorted(
             (self._shelf.run(run_id).root_run_id, kind, due, run_id, place)
             for (run_id, kind, place, _), due in self._shelf.timers.items()
-            if self._is_open(run_id, root_run_ids)
+            if self._is_open(run_id, root_run_ids) and self._lets_go_on(run_id, kind, place)
         )
         found = []
         for (root, kind), some in groupby(timers, key=lambda timer: timer[:2]):
             (_, _, due, run_id, place), *others = some
             found.append(OpenTimer(root, run_id, kind, place, due, 1 + len(others)))
         return found
+
+    def _lets_go_on(self, run_id: int, kind: str, place: str) -> bool:
+        """An attempt's timer does where it is that of a wait: not the limit of a task, a called run, an approval."""
+        if kind != "attempt":
+            return kind in ("retry", "until", "loop")
+        has_task = any(key[:2] == (run_id, place) for key in self._shelf.tasks)
+        has_child = any(child.new.parent_place == place for child in self._shelf.children(run_id))
+        tag, _ = self._shelf.run(run_id).rows.get(("places", place), ("", b""))
+        return not (has_task or has_child or tag)
 
     def _is_open(self, run_id: int, root_run_ids: Collection[int]) -> bool:
         run = self._shelf.run(run_id)

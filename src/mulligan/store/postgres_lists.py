@@ -40,6 +40,10 @@ class PostgresRunLists:
     def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
         return self._link.read("rows_of_kind", Bigints(run_ids), kind, limit)
 
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        run_ids, names = Bigints(run_id for run_id, _ in keys), Texts(key for _, key in keys)
+        return self._link.read("places_at", run_ids, names)
+
     def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
         return [open_tasks_from(row) for row in self._link.read("open_tasks", Bigints(root_run_ids))]
 

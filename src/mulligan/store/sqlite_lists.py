@@ -38,6 +38,9 @@ class SqliteRunLists:
     def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
         return [kept_row(row) for row in self._file.read(SQL["rows_of_kind"], _array(run_ids), kind, limit)]
 
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        return [kept_row(row) for row in self._file.read(SQL["places_at"], _array(keys))]
+
     def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
         return [open_tasks_from(row[:-1]) for row in self._file.read(SQL["open_tasks"], _array(root_run_ids))]
 

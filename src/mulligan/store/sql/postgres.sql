@@ -444,6 +444,11 @@ CROSS JOIN LATERAL (
     SELECT key, data FROM rows WHERE rows.run_id = wanted.run_id AND kind = %s ORDER BY key LIMIT %s::bigint
 ) s
 
+-- name: places_at
+SELECT s.run_id, s.key, s.data
+FROM unnest(%s::bigint[], %s::text[]) AS wanted (run_id, key)
+JOIN rows s ON s.run_id = wanted.run_id AND s.kind = 'places' AND s.key = wanted.key
+
 -- name: open_tasks
 SELECT DISTINCT ON (r.root_run_id, t.worker, t.breaker)
        r.root_run_id, t.run_id, t.place, t.attempt, t.worker, t.breaker,
@@ -457,6 +462,14 @@ SELECT DISTINCT ON (r.root_run_id, t.kind)
        r.root_run_id, t.run_id, t.kind, t.place, t.due, count(*) OVER (PARTITION BY r.root_run_id, t.kind)
 FROM runs r JOIN timers t USING (run_id)
 WHERE r.root_run_id = ANY (%s::bigint[]) AND r.status NOT IN ('completed', 'failed', 'cancelled')
+      AND (t.kind IN ('retry', 'until', 'loop') OR (
+          t.kind = 'attempt'
+          AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.run_id = t.run_id AND x.place = t.place)
+          AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.parent_run_id = t.run_id AND x.parent_place = t.place)
+          AND NOT EXISTS (
+              SELECT 1 FROM rows x WHERE x.run_id = t.run_id AND x.kind = 'places' AND x.key = t.place AND x.tag <> ''
+          )
+      ))
 ORDER BY r.root_run_id, t.kind, t.due
 
 -- name: leased_tasks

@@ -320,6 +320,11 @@ ORDER BY a.run_id, a.kind, a.name
 SELECT s.run_id, s.key, s.data FROM json_each(?1) wanted CROSS JOIN rows s ON s.run_id = wanted.value AND s.kind = ?2
 WHERE s.key IN (SELECT key FROM rows WHERE run_id = wanted.value AND kind = ?2 ORDER BY key LIMIT ?3)
 
+-- name: places_at
+SELECT s.run_id, s.key, s.data
+FROM json_each(?) wanted
+CROSS JOIN rows s ON s.run_id = wanted.value ->> 0 AND s.kind = 'places' AND s.key = wanted.value ->> 1
+
 -- `min` picks the row that the other columns are taken from.
 -- name: open_tasks
 SELECT r.root_run_id, t.run_id, t.place, t.attempt, t.worker, t.breaker, count(*), min(t.ticket)
@@ -329,12 +334,21 @@ CROSS JOIN runs r INDEXED BY runs_unfinished
 CROSS JOIN tasks t USING (run_id)
 GROUP BY r.root_run_id, t.worker, t.breaker
 
+-- An attempt's timer counts where it is that of a wait: not the limit of a task, of a called run or of an approval.
 -- name: open_timers
 SELECT r.root_run_id, t.run_id, t.kind, t.place, min(t.due), count(*)
 FROM json_each(?) wanted
 CROSS JOIN runs r INDEXED BY runs_unfinished
            ON r.root_run_id = wanted.value AND r.status NOT IN ('completed', 'failed', 'cancelled')
 CROSS JOIN timers t USING (run_id)
+WHERE t.kind IN ('retry', 'until', 'loop') OR (
+    t.kind = 'attempt'
+    AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.run_id = t.run_id AND x.place = t.place)
+    AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.parent_run_id = t.run_id AND x.parent_place = t.place)
+    AND NOT EXISTS (
+        SELECT 1 FROM rows x WHERE x.run_id = t.run_id AND x.kind = 'places' AND x.key = t.place AND x.tag <> ''
+    )
+)
 GROUP BY r.root_run_id, t.kind
 
 -- name: leased_tasks
