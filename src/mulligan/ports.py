@@ -287,6 +287,9 @@ class RunLists(Protocol):
     def leased(self) -> list[LeasedTask]:
         """Every task that a worker has, by worker, the oldest lease first."""
 
+    def holders(self) -> list[tuple[str, int, int]]:
+        """Who has the turns of how many runs, by name, with the oldest of these runs."""
+
 
 NOBODY_AHEAD: Mapping[int, timedelta] = MappingProxyType({})
 

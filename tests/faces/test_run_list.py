@@ -130,12 +130,21 @@ def test_a_paused_run_says_who_paused_it_and_why_and_starts_nothing():
     assert run.waits() == [("pause", "paused by ann: disk swap")]
 
 
+def test_a_parked_step_is_told_with_its_failure(folder: Path):
+    ran("name: parking\nsteps:\n  - {step: build, shell: 'echo cc failed >&2; exit 3', triage: true}\n")
+
+    (run,) = mulligan("list", "--json").json
+
+    assert run["waiting_for"][0]["kind"] == "triage"
+    assert run["waiting_for"][0]["text"] == "'build' is parked, EXIT_NONZERO 3: cc failed"
+
+
 def test_a_row_that_cannot_be_read_hides_no_run():
     run = OneRun()
     run.commit(rows=[("failures", "0", "", b"\xc1"), ("places", "a", "parked", b"\xc1")])
 
     assert run.line().failure is None
-    assert run.waits()[0] == ("triage", "'a' waits for a person to classify a failure")
+    assert run.waits()[0] == ("triage", "'a' is parked")
 
 
 def test_the_next_page_goes_on_below_the_last_run_of_this_one():

@@ -253,6 +253,14 @@ def test_leased_tasks_are_listed_with_their_worker_their_needs_and_since_when(st
     assert before <= asked.leased_at <= place.now()
 
 
+def test_whoever_has_turns_is_listed_with_how_many_and_the_oldest_run(store: Store) -> None:
+    first, _ = started(store), started(store)
+    other = started(store, holder="v")
+    made(store, run_of())
+
+    assert store.lists.holders() == [("v", 1, other.run_id), ("w", 2, first.run_id)]
+
+
 def test_a_filter_over_ten_thousand_runs_reads_only_the_runs_own_lines(tmp_path) -> None:
     """However rare what is looked for: neither logs nor the tables of a run's state are read."""
     store = SqliteStore(tmp_path / "runs.db")

@@ -18,6 +18,7 @@ from mulligan.service.verbs import Service
 
 STATUSES = ("running", "paused", "completed", "failed", "cancelled")
 GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed", "cancelled")}
+LIMIT = 50
 HEADS = ("RUN", "STATUS", "AGE", "TIME", "WORKFLOW", "")
 # How many of the commands that answer what waits for a person are shown below the table.
 COMMANDS_MAX = 5
@@ -50,7 +51,7 @@ def list_runs(
         list[str] | None, Option("--label", metavar="KEY=VALUE", help="With this label; several times.")
     ] = None,
     with_children: Annotated[bool, Option("--all", help="Also runs that other runs called, below those.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", metavar="N", help="How many at most.", show_default=True)] = 50,
+    limit: Annotated[int, Option("--limit", "-n", metavar="N", help="How many at most.", show_default=True)] = LIMIT,
     watch: Annotated[bool, Option("--watch", "-w", help="On a terminal: show it anew until Ctrl-C.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -189,8 +190,8 @@ def _below(service: Service, query: RunQuery, page: RunPage, home: str | None) -
     yield from commands[:COMMANDS_MAX]
     if len(commands) > COMMANDS_MAX:
         yield f"{len(commands) - COMMANDS_MAX:,} more wait for a person: mulligan pending{where(home)}"
-    if page.next is not None:
-        yield f"there are older runs: --limit {query.limit * 2}"
+    if page.next is not None and query.limit == LIMIT:
+        yield f"there are older runs: --limit {LIMIT * 2}"
 
 
 def _commands(page: RunPage, place: str) -> Iterator[str]:

@@ -224,12 +224,13 @@ class _Look:
             if not waiting:
                 continue
             first, count = waiting[0], len(waiting)
-            who, verb = _who(record, first, count), _verb("wait", count)
+            who = _who(record, first, count)
             if tag == "approval":
-                yield _hold_up(record, first, "approval", f"{who} {verb} for an approval", count)
+                yield _hold_up(record, first, "approval", f"{who} {_verb('wait', count)} for an approval", count)
             else:
-                found = self._parked.get((first.run_id, first.place), "a failure")
-                yield _hold_up(record, first, "triage", f"{who} {verb} for a person to classify {found}", count)
+                failure = self._parked.get((first.run_id, first.place), "")
+                text = f"{who} {_verb('is parked', count)}{f', {failure}' if failure else ''}"
+                yield _hold_up(record, first, "triage", text, count)
 
     def _queued(self, record: RunRecord, tasks: Sequence[OpenTasks]) -> Iterator[HoldUp]:
         for one in tasks:
@@ -262,13 +263,18 @@ _TIMES: dict[str, tuple[HoldUpKind, str]] = {
     "until": ("timer", "goes on"),
     "loop": ("loop", "loops back"),
 }
-_PLURALS = {"is tried again": "are tried again", "goes on": "go on", "loops back": "loop back"}
+_PLURALS = {
+    "is parked": "are parked",
+    "is tried again": "are tried again, the first",
+    "goes on": "go on, the first",
+    "loops back": "loop back, the first",
+}
 
 
 def _verb(verb: str, count: int) -> str:
     """`waits` of one, `wait` of more."""
     if verb in _PLURALS:
-        return verb if count == 1 else f"{_PLURALS[verb]}, the first"
+        return verb if count == 1 else _PLURALS[verb]
     return f"{verb}s" if count == 1 else verb
 
 

@@ -58,6 +58,7 @@ from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_missing_files, refuse_missing_secrets
 from .reading import Reading, digest_of
 from .run_list import RunPage, RunQuery, run_page
+from .worker_list import WorkerLine, worker_lines
 
 # Of a run's name that no other run has, in any store.
 UID_BYTES = 6
@@ -436,6 +437,10 @@ class Service(Reading):
             return found if found is not None and self._is_alive(found) else None
 
         return run_page(self.store, query, alive, _now())
+
+    def list_workers(self) -> list[WorkerLine]:
+        """Every worker that the store knows: what it can take, what is in use, and what it runs now."""
+        return worker_lines(self.store, self._is_alive, _now()) if self.home.is_there else []
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
         locks = Locks(self.home, is_shared=self.store.is_shared)

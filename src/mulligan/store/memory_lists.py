@@ -91,6 +91,11 @@ class MemoryRunLists:
         kept = sorted((kept for kept in self._shelf.tasks.values() if kept.worker), key=lambda one: one.ticket)
         return [_leased(one, self._shelf.run(one.task.run_id)) for one in sorted(kept, key=lambda one: one.worker)]
 
+    def holders(self) -> list[tuple[str, int, int]]:
+        held = [run for run in self._shelf.runs.values() if run.holder]
+        groups = {name: [run.run_id for run in held if run.holder == name] for name in {run.holder for run in held}}
+        return [(name, len(run_ids), min(run_ids)) for name, run_ids in sorted(groups.items())]
+
 
 def _attributes(run: KeptRun) -> list[Attribute]:
     return attributes(run.new.request.inputs, run.new.request.labels)

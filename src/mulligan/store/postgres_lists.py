@@ -52,3 +52,6 @@ class PostgresRunLists:
 
     def leased(self) -> list[LeasedTask]:
         return [leased_task_from(row) for row in self._link.read("leased_tasks")]
+
+    def holders(self) -> list[tuple[str, int, int]]:
+        return [(name, count, run_id) for name, count, run_id in self._link.read("holders")]

@@ -50,6 +50,9 @@ class SqliteRunLists:
     def leased(self) -> list[LeasedTask]:
         return [leased_task_from(row) for row in self._file.read(SQL["leased_tasks"])]
 
+    def holders(self) -> list[tuple[str, int, int]]:
+        return [(name, count, run_id) for name, count, run_id in self._file.read(SQL["holders"])]
+
 
 def _array(values: Collection[object]) -> str:
     return encoded(list(values)).decode()

@@ -476,6 +476,9 @@ ORDER BY r.root_run_id, t.kind, t.due
 SELECT t.worker, t.run_id, r.workflow, t.place, t.attempt, t.cpus, t.memory, t.gpus, t.leased_at
 FROM tasks t JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.worker, t.ticket
 
+-- name: holders
+SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
+
 -- breakers -----------------------------------------------------------------------------------------------------------
 
 -- name: know_breakers

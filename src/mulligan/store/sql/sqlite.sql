@@ -355,6 +355,9 @@ GROUP BY r.root_run_id, t.kind
 SELECT t.worker, t.run_id, r.workflow, t.place, t.attempt, t.cpus, t.memory, t.gpus, t.leased_at
 FROM tasks t CROSS JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.worker, t.ticket
 
+-- name: holders
+SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
+
 -- breakers -----------------------------------------------------------------------------------------------------------
 
 -- name: circuits
