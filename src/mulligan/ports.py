@@ -481,6 +481,9 @@ class Store(Protocol):
     def fileno(self) -> int | None:
         """Readable when there may be news; None if one has to ask `has_news` now and then."""
 
+    def hear_ends(self) -> None:
+        """From now on it is news, too, that a run has ended: for whoever waits for that. Workers need not know."""
+
 
 class Hands(Protocol):
     """What runs tasks for an engine, in the same process: takes leases, says what became of them."""

@@ -10,6 +10,7 @@ from mulligan.cli.parameters import Command
 COMMANDS = {
     "run": ("mulligan.cli.run:run", "Run a workflow to its end, here, and show how it goes."),
     "resume": ("mulligan.cli.resume:resume", "Go on with a run that was interrupted or paused."),
+    "wait": ("mulligan.cli.wait:wait", "Wait until runs have ended that another process drives."),
     "worker": ("mulligan.cli.worker:worker", "Take part in the runs of a store, until you are told to end."),
     "list": (
         "mulligan.cli.listing:list_runs",

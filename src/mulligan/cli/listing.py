@@ -198,13 +198,13 @@ def _commands(page: RunPage, place: str) -> Iterator[str]:
     seen: set[tuple[int, str]] = set()
     for run in page.runs:
         for wait in run.waiting_for:
-            command = _command(run, wait)
+            command = answering_command(run, wait)
             if command and (wait.run_id, wait.place) not in seen:
                 seen.add((wait.run_id, wait.place))
                 yield f"run {run.run_id}: {command}{place}"
 
 
-def _command(run: RunLine, wait: HoldUp) -> str:
+def answering_command(run: RunLine, wait: HoldUp) -> str:
     """What to type for something that waits for a person; nothing where none is asked."""
     if wait.kind == "pause":
         return f"mulligan resume {run.run_id}" if run.parent_run_id is None else ""

@@ -197,8 +197,9 @@ class Reading:
 
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
-        state = self.state(run_id)
-        if step_name(place) not in state.places:
+        state, name = self.state(run_id), step_name(place)
+        # A run that nobody has taken up yet has no places, but its workflow has steps.
+        if name not in state.places and name not in state.graph.nodes:
             hint = did_you_mean(place, state.graph.nodes) or f"those that there are: mulligan show {run_id}"
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 

@@ -127,10 +127,17 @@ def run_page(store: Store, query: RunQuery, alive: Callable[[str], WorkerRecord 
     """The page of the list that is asked for. `alive`: the worker of that name, if it lives."""
     records = store.lists.find(query.filter, limit=query.limit + 1, before=query.before)
     has_more, records = len(records) > query.limit, records[: query.limit]
-    look = _Look(store, records, alive, now)
-    lines = {record.run_id: look.line(record) for record in records}
+    lines = {line.run_id: line for line in run_lines(store, records, alive, now)}
     ordered = [lines[run_id] for run_id in _in_order(records)]
     return RunPage(ordered, records[-1].run_id if has_more else None)
+
+
+def run_lines(
+    store: Store, records: Sequence[RunRecord], alive: Callable[[str], WorkerRecord | None], now: datetime
+) -> list[RunLine]:
+    """These runs as a list says them, in this order."""
+    look = _Look(store, records, alive, now)
+    return [look.line(record) for record in records]
 
 
 def _in_order(records: Sequence[RunRecord]) -> Iterator[int]:

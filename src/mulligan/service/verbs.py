@@ -57,7 +57,7 @@ from .locks import Locks
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_missing_files, refuse_missing_secrets
 from .reading import Reading, digest_of
-from .run_list import RunPage, RunQuery, run_page
+from .run_list import RunLine, RunPage, RunQuery, run_lines, run_page
 from .worker_list import WorkerLine, worker_lines
 
 # Of a run's name that no other run has, in any store.
@@ -429,6 +429,14 @@ class Service(Reading):
         """A page of the list of runs, with why each failed and what it waits for; empty where nothing was ever run."""
         if not self.home.is_there:
             return RunPage([])
+        return run_page(self.store, query, self._living(), _now())
+
+    def run_lines(self, run_ids: Iterable[int]) -> list[RunLine]:
+        """These runs as the list says them, in this order."""
+        return run_lines(self.store, [self.record(run_id) for run_id in run_ids], self._living(), _now())
+
+    def _living(self) -> Callable[[str], WorkerRecord | None]:
+        """Finds a worker by its name, if it lives. For one look: each is examined once."""
         workers = {worker.name: worker for worker in self.store.workers()}
 
         @cache
@@ -436,7 +444,7 @@ class Service(Reading):
             found = workers.get(name)
             return found if found is not None and self._is_alive(found) else None
 
-        return run_page(self.store, query, alive, _now())
+        return alive
 
     def list_workers(self) -> list[WorkerLine]:
         """Every worker that the store knows: what it can take, what is in use, and what it runs now."""

@@ -501,6 +501,9 @@ class MemoryStore:
     def fileno(self) -> int | None:
         return None
 
+    def hear_ends(self) -> None:
+        """Whatever another process writes is news."""
+
 
 def _is_below(run: KeptRun, root_run_id: int | None) -> bool:
     return root_run_id is None or run.root_run_id == root_run_id

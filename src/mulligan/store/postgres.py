@@ -239,7 +239,7 @@ class PostgresStore:
             return []
         refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
-        asked = list(written(commits, children, self._link.channel))
+        asked = list(written(commits, children, self._link.channel, self._link.ends_channel))
         counted = [one for commit in commits for one in commit.counted]
         with _refused(commits):
             found = (
@@ -400,6 +400,9 @@ class PostgresStore:
 
     def fileno(self) -> int | None:
         return self._link.fileno()
+
+    def hear_ends(self) -> None:
+        self._link.hear_ends()
 
 
 @contextmanager

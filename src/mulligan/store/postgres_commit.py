@@ -34,7 +34,9 @@ KNOWN_BY = (Bigints, Texts, Bigints)
 TOLD = (Bigints, Blobs, Texts, Bigints)
 
 
-def written(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -> Iterator[Statement]:
+def written(
+    commits: Sequence[Commit], children: Sequence[Turn], channel: str, ends_channel: str
+) -> Iterator[Statement]:
     """The statements of a batch, the checks first; only those that have something to write."""
     # In the order of the runs, so that two batches never wait for each other.
     runs = sorted((_run(commit) for commit in commits), key=lambda row: row[0])
@@ -48,6 +50,7 @@ def written(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
     if over.values:
         yield "delete_timers", [over]
         yield "delete_tasks_of_round", [over]
+        yield "notify", [ends_channel, Texts(map(str, over.values))]
     yield from _news(commits, channel)
 
 

@@ -435,6 +435,9 @@ class SqliteStore:
     def fileno(self) -> int | None:
         return None
 
+    def hear_ends(self) -> None:
+        """Whatever another process writes is news."""
+
 
 def _is_registered(db: apsw.Cursor, name: str) -> bool:
     return bool(fetched(db, SQL["is_registered"], name))
