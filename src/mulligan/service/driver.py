@@ -122,6 +122,7 @@ class Driver:
     def _set_up(self, root_run_id: int | None = None) -> None:
         """All of it, or nothing of ours is left."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
+        self.home.make()
         self.lock = lock.hold(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         try:

@@ -314,10 +314,17 @@ def _paused(store: Store, record: RunRecord) -> HoldUp:
     return HoldUp("pause", flat(f"paused{by}{reason}"), record.run_id)
 
 
-def pause_of(store: Store, record: RunRecord) -> e.RunPaused | None:
+class Pause(msgspec.Struct, frozen=True):
+    """Who paused a run, and when."""
+
+    at: datetime
+    by: str
+
+
+def pause_of(store: Store, record: RunRecord) -> Pause | None:
     """Who paused a run, as its log says; None where the engine did so because of a bug of its own."""
     entries = store.log(record.run_id, max(0, record.seq - PAUSE_READ_MAX))
-    return next((entry.fact for entry in reversed(entries) if isinstance(entry.fact, e.RunPaused)), None)
+    return next((Pause(one.at, one.fact.by) for one in reversed(entries) if isinstance(one.fact, e.RunPaused)), None)
 
 
 # -- what is read of the store ---------------------------------------------------------------------------------------
