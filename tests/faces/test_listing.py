@@ -289,7 +289,7 @@ def test_a_run_as_json_is_what_run_printed_and_more():
 
     shown = mulligan("show", 1, "--json").json
 
-    more = {"workflow", "version", "created_at", "updated_at", "parent_run_id", "driver", "children"}
+    more = {"labels", "workflow", "version", "created_at", "updated_at", "parent_run_id", "driver", "children"}
     assert set(shown) == set(printed) | more
     same = set(printed) - {"steps", "end"}
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}

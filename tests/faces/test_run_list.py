@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mulligan.cli.screen import Screen
 from mulligan.core import reports as r
 from mulligan.core.breaker import Guard
 from mulligan.core.effects import SetTimer
@@ -21,7 +23,9 @@ from mulligan.core.workflow import Breaker
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, Counted, NewRun, Offer, Turn, WorkerRecord
 from mulligan.service.definitions import point_in_time
+from mulligan.service.home import find_home
 from mulligan.service.run_list import RunLine, RunQuery, run_page
+from mulligan.service.verbs import Service
 from mulligan.store.memory import MemoryStore
 from mulligan.testing.clock import START, JumpingClock
 
@@ -209,6 +213,34 @@ steps:
     assert (run["failure"]["step"], run["failure"]["count"]) == ("second", 1)
 
 
+# -- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+class _Terminal(io.StringIO):
+    """A terminal that somebody leaves after the first picture."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        if "\033[J" in self.getvalue() and "\033[?1049l" not in self.getvalue():
+            raise KeyboardInterrupt
+
+
+def test_pictures_replace_each_other_until_ctrl_c_and_the_last_one_stays(folder: Path):
+    ran(HELLO)
+    service, terminal = Service(find_home()), _Terminal()
+
+    Screen(terminal, lines=4).repeat(service, lambda: [f"line {number}" for number in range(6)], 2.0, 0.5)
+
+    drawn, _, left = terminal.getvalue().partition("\033[?1049l")
+    # One line less than there are, so that nothing is pushed up.
+    assert drawn.count("\n") == 3
+    assert "… 4 more lines" in drawn
+    assert left == "".join(f"line {number}\n" for number in range(6))
+    service.close()
+
+
 # -- which runs ------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +269,13 @@ def test_a_status_may_stand_for_several(folder: Path):
     assert chosen("--status", "open") == [2]
     assert chosen("--status", "ended") == [1]
     assert chosen("--status", "failed,completed") == [1]
+
+
+def test_the_labels_of_a_run_are_shown_with_it(folder: Path):
+    ran(HELLO, "--label", "team=data")
+
+    assert mulligan("show", "--json").json["labels"] == {"team": "data"}
+    assert mulligan("show").out.splitlines()[0].endswith(" ago, team=data")
 
 
 def test_a_fork_keeps_the_labels_of_its_run(folder: Path):

@@ -14,7 +14,7 @@ COMMANDS = {
     "worker": ("mulligan.cli.worker:worker", "Take part in the runs of a store, until you are told to end."),
     "list": (
         "mulligan.cli.listing:list_runs",
-        "List runs, newest first: how they are, why they failed, who waits for what.",
+        "List runs, newest first: how they are, why they failed.",
     ),
     "workers": ("mulligan.cli.workers:list_workers", "List the workers of a store, and what each runs now."),
     "show": ("mulligan.cli.showing:show_run", "Show a run: its steps, what failed, what is waited for."),

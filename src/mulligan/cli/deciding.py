@@ -46,10 +46,11 @@ _PARKED_FOR = {
 
 
 def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """List what waits for a person, over all runs: parked steps, approvals, paused runs.
+    """List what waits for a person, over all runs.
 
-    With what one must know to decide: what it said, why no rule helped, what became of it in earlier runs. With
-    --json the entries can be handed to `classify --file` once each has a verdict and a reason.
+    Parked steps, approvals and paused runs. With what one must know to decide: what it said, why no rule helped, what
+    became of it in earlier runs. With --json the entries of parked steps can be handed to `classify --file` once each
+    has a verdict and a reason.
     """
     with service_at(home) as service:
         found, is_there = pending(service), service.home.is_there

@@ -56,9 +56,10 @@ def list_runs(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, newest first: how they are, why they failed, who waits for what.
+    """List runs, newest first: how they are, why they failed.
 
-    Times are of the whole run: until its end, or until now. A time without a zone is local, a day begins at 00:00.
+    Of those that have not ended: who waits for what. TIME is that of the whole run, until its end or until now. A time
+    without a zone is local, and a day begins at 00:00.
     """
     now = datetime.now(UTC)
     query = RunQuery(

@@ -19,10 +19,11 @@ LINES = 24
 
 
 class Screen:
-    """Stdout, where it is a terminal."""
+    """A terminal; `lines`: how high it is, where it cannot be asked."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, lines: int | None = None) -> None:
         self._stream = stream
+        self._lines = lines
 
     @classmethod
     def of_stdout(cls, option: str) -> Screen:
@@ -56,7 +57,7 @@ class Screen:
             self._write(_LEAVE + "".join(f"{self._shown(line)}\n" for line in lines))
 
     def _draw(self, lines: Sequence[str]) -> None:
-        height = _height(self._stream)
+        height = self._lines or _height(self._stream)
         shown = [self._shown(line) for line in lines]
         if len(shown) > height - 1:
             shown = [*shown[: height - 2], f"… {len(shown) - height + 2} more lines"]

@@ -31,7 +31,8 @@ def overview(service: Service, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it, and more: who drives it, what each step cost, items, the tree of children."""
     record = service.record(run_id)
     children = _children(service, run_id, [CHILDREN_OPENED_MAX])
-    return {**listed(service, record), **_shown(service, run_id, children), "children": children}
+    line = {**listed(service, record), "labels": service.labels(run_id)}
+    return {**line, **_shown(service, run_id, children), "children": children}
 
 
 def overview_with_tries(service: Service, run_id: int) -> dict[str, Any]:

@@ -422,7 +422,8 @@ FROM runs
 WHERE run_id < %(before)s::bigint
       AND (cardinality(%(statuses)s::text[]) = 0 OR status = ANY (%(statuses)s::text[]))
       AND (cardinality(%(workflows)s::text[]) = 0 OR workflow = ANY (%(workflows)s::text[]))
-      AND created_at >= %(since)s::bigint AND created_at < %(until)s::bigint
+      AND (%(since)s::bigint IS NULL OR created_at >= %(since)s::bigint)
+      AND (%(until)s::bigint IS NULL OR created_at < %(until)s::bigint)
       AND (%(with_children)s::boolean OR parent_run_id IS NULL)
       AND NOT EXISTS (
           SELECT 1 FROM unnest(%(kinds)s::text[], %(names)s::text[], %(values)s::text[]) AS wanted (kind, name, value)

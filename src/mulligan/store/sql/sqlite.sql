@@ -301,7 +301,7 @@ FROM runs
 WHERE run_id < ?1
       AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
       AND (?3 = '[]' OR workflow IN (SELECT value FROM json_each(?3)))
-      AND created_at >= ?4 AND created_at < ?5
+      AND (?4 IS NULL OR created_at >= ?4) AND (?5 IS NULL OR created_at < ?5)
       AND (?6 OR parent_run_id IS NULL)
       AND (?7 = '[]' OR NOT EXISTS (
           SELECT 1 FROM json_each(?7) wanted WHERE NOT EXISTS (
