@@ -278,6 +278,19 @@ def test_the_labels_of_a_run_are_shown_with_it(folder: Path):
     assert mulligan("show").out.splitlines()[0].endswith(" ago, team=data")
 
 
+@pytest.mark.parametrize("words", [("--workflow", "\udcff"), ("-i", "region=\udcff"), ("--label", "\udcff=1")])
+def test_what_is_no_text_matches_nothing(folder: Path, words: tuple[str, ...]):
+    ran(HELLO)
+
+    assert mulligan("list", *words).plain == (0, "", "no such runs\n")
+
+
+def test_a_limit_beyond_all_numbers_is_no_limit(folder: Path):
+    ran(HELLO)
+
+    assert chosen("-n", str(2**70)) == [1]
+
+
 def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
     ran(HELLO, "--label", "team=data")
 

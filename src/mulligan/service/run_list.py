@@ -24,6 +24,8 @@ from ..errors import CodecError
 from ..ports import RunRecord, Store, Waiting, WorkerRecord
 from .held import describe
 
+# Of one page.
+LIMIT_MAX = 1_000_000
 # How many failed visits of one run are read: the first of them is shown, and how many there are.
 FAILURES_READ_MAX = 200
 # How far back the log of a paused run is read for who paused it. What still ran then may have ended since.
@@ -58,6 +60,22 @@ class RunQuery(msgspec.Struct, frozen=True):
             attributes=(*inputs, *labels),
             with_children=self.with_children,
         )
+
+    @property
+    def can_match(self) -> bool:
+        """Whether a store could hold what is asked for: bytes of a terminal that are no text, and NUL, are in none."""
+        texts = (
+            *self.statuses,
+            *self.workflows,
+            *self.inputs,
+            *self.inputs.values(),
+            *self.labels,
+            *self.labels.values(),
+        )
+        try:
+            return b"\0" not in "".join(texts).encode()
+        except UnicodeEncodeError:
+            return False
 
 
 class FailedStep(msgspec.Struct, frozen=True):
@@ -125,8 +143,11 @@ class RunPage(msgspec.Struct, frozen=True):
 
 def run_page(store: Store, query: RunQuery, alive: Callable[[str], WorkerRecord | None], now: datetime) -> RunPage:
     """The page of the list that is asked for. `alive`: the worker of that name, if it lives."""
-    records = store.lists.find(query.filter, limit=query.limit + 1, before=query.before)
-    has_more, records = len(records) > query.limit, records[: query.limit]
+    if not query.can_match:
+        return RunPage([])
+    limit = min(query.limit, LIMIT_MAX)
+    records = store.lists.find(query.filter, limit=limit + 1, before=query.before)
+    has_more, records = len(records) > limit, records[:limit]
     lines = {line.run_id: line for line in run_lines(store, records, alive, now)}
     ordered = [lines[run_id] for run_id in _in_order(records)]
     return RunPage(ordered, records[-1].run_id if has_more else None)
