@@ -116,3 +116,20 @@ def test_whatever_in_a_home_may_not_be_read_is_told_with_the_home() -> None:
 def test_what_is_no_file_of_the_home_is_told_as_it_is() -> None:
     with pytest.raises(PermissionError), service_at(HOME):
         raise PermissionError(13, "Permission denied", "/elsewhere")
+
+
+@pytest.mark.parametrize("words", [("list",), ("pending",), ("worker",), ("doctor",)])
+def test_a_store_that_is_no_url_is_refused_and_nothing_is_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+):
+    monkeypatch.setenv("MULLIGAN_STORE", "runs.db")
+
+    said = mulligan(*words)
+
+    assert said == (
+        2,
+        "",
+        "error[input.invalid]: MULLIGAN_STORE is not a postgresql:// URL\n"
+        "  it names a database on a server; to keep runs in a folder: --home DIR or MULLIGAN_HOME=DIR\n",
+    )
+    assert list(folder.iterdir()) == []

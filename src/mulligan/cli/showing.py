@@ -73,6 +73,7 @@ def _headline(run: dict[str, Any]) -> str:
     words += [f"round {run['round']}"] if run["round"] > 1 else []
     words += [f"child of run {run['parent_run_id']}"] if run["parent_run_id"] is not None else []
     words.append(f"started {age(datetime.fromisoformat(run['created_at']), datetime.now(UTC))} ago")
+    words += [f"{name}={value}" for name, value in run["labels"].items()]
     reason = f": {run['reason']}" if run["reason"] else ""
     return f"run {run['run_id']} of '{run['workflow']}': {', '.join(words)}{reason}"
 

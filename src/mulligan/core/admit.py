@@ -70,6 +70,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.stale,
         report.changed_only,
         report.forced,
+        report.labels,
     )
 
 

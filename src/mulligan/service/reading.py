@@ -121,6 +121,12 @@ class Reading:
         """The newest runs first; none where nothing was ever run."""
         return self.store.runs(limit=limit, before=before, statuses=statuses) if self.home.is_there else []
 
+    def labels(self, run_id: int) -> dict[str, str]:
+        """The labels of a run; of a called run those of the run at the top of its tree."""
+        root = self.record(run_id).root_run_id or run_id
+        found = self.store.lists.attributes([root])
+        return {name: value for _, (kind, name, value) in found if kind == "label"}
+
     def state(self, run_id: int) -> State:
         """The run as its tables have it."""
         self.record(run_id)
@@ -218,8 +224,9 @@ class Reading:
 
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
-        state = self.state(run_id)
-        if step_name(place) not in state.places:
+        state, name = self.state(run_id), step_name(place)
+        # A run that nobody has taken up yet has no places, but its workflow has steps.
+        if name not in state.places and name not in state.graph.nodes:
             hint = did_you_mean(place, state.graph.nodes) or f"those that there are: mulligan show {run_id}"
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
