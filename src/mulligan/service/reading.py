@@ -192,14 +192,27 @@ class Reading:
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
         state = self.state(run_id)
+        if members := state.graph.matrices.get(place):
+            message = f"'{place}' is a matrix of {len(members):,} steps in run {run_id}, and one of them must be named"
+            hint = f"such as '{members[0]}': those that there are: mulligan show {run_id} {place}"
+            raise UnknownStep(message, hint=hint, step=place)
         if step_name(place) not in state.places:
-            hint = did_you_mean(place, state.graph.nodes) or f"those that there are: mulligan show {run_id}"
+            hint = (
+                did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
+                or f"those that there are: mulligan show {run_id}"
+            )
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
     def output(self, run_id: int, place: str) -> Any:
-        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched."""
+        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
+
+        Of a matrix, what each of its steps gave, in their order.
+        """
+        state = self.state(run_id)
+        places = state.places
+        if members := state.graph.matrices.get(place):
+            return [whole(places[name].output, self.store.artifacts.fetch) for name in members]
         self.refuse_unknown(run_id, place)
-        places = self.state(run_id).places
         if place not in places:
             raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
         return whole(places[place].output, self.store.artifacts.fetch)

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from ..core.matrices import ATTENTION, group_counts, group_title, value_text, values_text
 from ..core.words import counted, flat, quoted, spelled
 from ..core.words import size as memory
 
-__all__ = ["counted", "flat", "memory", "quoted", "spelled"]
+__all__ = [
+    "ATTENTION",
+    "counted",
+    "flat",
+    "group_counts",
+    "group_title",
+    "memory",
+    "quoted",
+    "spelled",
+    "value_text",
+    "values_text",
+]
