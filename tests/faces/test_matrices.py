@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from .commands import mulligan, ran
@@ -114,3 +116,36 @@ def test_what_is_no_step_is_refused(words: tuple[object, ...], message: str):
 
     assert said.code == 2
     assert message in said.err
+
+
+# what later steps read
+
+SUMMED = """\
+name: summed
+steps:
+  - step: "sim_{i}"
+    matrix: {i: 1..4}
+    shell: test ${matrix.i} != 3 && echo ${matrix.i * 10}
+    capture: json
+  - step: sum
+    needs: [{step: sim, on: always}]
+    when: size(steps.sim.failed) < 2
+    shell: echo ${steps.sim.output.filter(one, one != null)}
+    capture: json
+outputs:
+  sum: ${steps.sum.output}
+  failed: "${steps.sim.failed.map(one, one.matrix.i)}"
+  second: ${steps.sim.output[1]}
+"""
+
+
+def test_what_a_whole_matrix_gave_is_read_by_later_steps_conditions_and_outputs():
+    assert ran(SUMMED).json == {"sum": [10, 20, 40], "failed": [3], "second": 20}
+
+
+def test_one_step_is_tried_alone_with_a_list_in_the_place_of_a_matrix(folder: Path):
+    (folder / "flow.yaml").write_text(SUMMED)
+
+    assert mulligan("step", "flow.yaml", "sum", "--result", "sim=[1, null, 3, 4]").out == "[1,3,4]\n"
+    assert mulligan("step", "flow.yaml", "sum", "--result", "sim=[1]").code == 2
+    assert "such as 'sim_1'" in mulligan("step", "flow.yaml", "sim").err
