@@ -149,3 +149,25 @@ def test_one_step_is_tried_alone_with_a_list_in_the_place_of_a_matrix(folder: Pa
     assert mulligan("step", "flow.yaml", "sum", "--result", "sim=[1, null, 3, 4]").out == "[1,3,4]\n"
     assert mulligan("step", "flow.yaml", "sum", "--result", "sim=[1]").code == 2
     assert "such as 'sim_1'" in mulligan("step", "flow.yaml", "sim").err
+
+
+# the graph
+
+
+def test_a_run_is_drawn_with_a_card_for_its_matrix():
+    swept(20)
+
+    said = mulligan("graph", "--run", 1)
+
+    assert 's0["sim #215; 20<br/>shell<br/>10 failed, 10 completed"]' in said.out
+    assert "sim_01" in mulligan("graph", "--run", 1, "--expand").out
+    assert [node["statuses"] for node in mulligan("graph", "--run", 1, "--json").json["nodes"]] == [
+        {"completed": 10, "failed": 10},
+        {},
+        {},
+    ]
+
+
+@pytest.mark.parametrize("words", [(), ("flow.yaml", "--run", 1), ("--run", 1, "--format", "torc")])
+def test_a_picture_is_of_a_file_or_of_a_run(words: tuple[object, ...]):
+    assert (mulligan("graph", *words).code, mulligan("graph", *words).err.partition(":")[0]) == (2, "error[usage]")

@@ -31,7 +31,7 @@ COMMANDS = {
     "replay": ("mulligan.cli.replay:replay", "Fold the log of a run again, and compare it with the store."),
     "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once; or its handler."),
     "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
-    "graph": ("mulligan.cli.graph:graph", "Draw a workflow as Mermaid, SVG or PNG."),
+    "graph": ("mulligan.cli.graph:graph", "Draw a workflow, or a run of it, as Mermaid, SVG or PNG."),
     "convert": ("mulligan.cli.convert:convert", "Write another system's workflow as one of ours."),
     "schema": ("mulligan.cli.schema:schema", "Print the JSON Schema of workflow files, for editors."),
     "gc": ("mulligan.cli.gc:gc", "Remove what no run refers to any more, and old runs where asked."),

@@ -19,7 +19,7 @@ from ..core.state import STATE_TABLES, State
 from ..core.story import Line, story
 from ..core.turn import fold
 from ..core.views import run_json
-from ..core.workflow import Workflow, decode, encode, version
+from ..core.workflow import END, Workflow, decode, encode, version
 from ..engine.integrity import differing_columns
 from ..errors import MulliganError, UnknownRun, UnknownStep
 from ..formats import NOETL, OURS, load
@@ -155,6 +155,12 @@ class Reading:
     def called(self, run_id: int) -> dict[tuple[str, int], int]:
         """The runs that a run called, by the place and the attempt that they were called for."""
         return {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
+
+    def drawn(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
+        """What a picture of a run needs: its workflow, and the status of each step, `end` too."""
+        state = self.state(run_id)
+        places = (*state.steps(), state.places[END]) if state.places else ()
+        return state.workflow, {place.key: place.status for place in places}
 
     def _workflow(self, run_id: int) -> Workflow:
         """The workflow as the run has pinned it."""
