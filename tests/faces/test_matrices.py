@@ -171,3 +171,90 @@ def test_a_run_is_drawn_with_a_card_for_its_matrix():
 @pytest.mark.parametrize("words", [(), ("flow.yaml", "--run", 1), ("--run", 1, "--format", "torc")])
 def test_a_picture_is_of_a_file_or_of_a_run(words: tuple[object, ...]):
     assert (mulligan("graph", *words).code, mulligan("graph", *words).err.partition(":")[0]) == (2, "error[usage]")
+
+
+# items and statistics
+
+
+def test_the_steps_of_a_matrix_are_its_items_with_what_differs_in_columns_and_what_is_shared_above():
+    swept(4)
+
+    assert mulligan("items", 1, "sim", "--failed").out.splitlines() == [
+        "all with solver=euler",
+        "ITEM  STATUS  TRIES  STEP    SEED",
+        "1     failed  1      sim_02  2     EXIT_NONZERO 5: 2",
+        "3     failed  1      sim_04  4     EXIT_NONZERO 3: 4",
+    ]
+    assert [
+        (item["name"], item["item"]["seed"], item["output"]) for item in mulligan("items", 1, "sim", "--json").json
+    ] == [
+        ("sim_01", 1, 1),
+        ("sim_02", 2, None),
+        ("sim_03", 3, 3),
+        ("sim_04", 4, None),
+    ]
+
+
+def test_one_step_of_a_matrix_has_its_history_as_an_item_has():
+    swept(2)
+
+    assert [tried["place"] for tried in mulligan("items", 1, "sim", "--item", 1, "--json").json[0]["history"]] == [
+        "sim_02"
+    ]
+    assert mulligan("items", 1, "sim", "--item", 2).code == 2
+
+
+def test_a_matrix_gets_no_round_by_its_items():
+    swept(2)
+
+    said = mulligan("items", 1, "sim", "--retry")
+
+    assert (said.code, "mulligan retry 1" in said.err) == (2, True)
+
+
+MAPPED = """\
+name: mapped
+steps:
+  - step: check
+    map: {over: "OVER", as: one}
+    do: [{shell: "true"}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("over", "lines"),
+    [
+        (
+            "${[{'b': 's3://x', 'n': 1}, {'b': 's3://x', 'n': 2}]}",
+            [
+                "all with b=s3://x",
+                "ITEM  STATUS     TRIES  N",
+                "0     completed  1      1",
+                "1     completed  1      2",
+            ],
+        ),
+        # Without a value that is too long for its column, nothing is taken away from any.
+        ("${['/data/in/a', '/data/in/b']}", ["ITEM  STATUS     TRIES  VALUE", "0     completed  1      /data/in/a"]),
+        (
+            "${['/data/2026/11/archive/a.csv', '/data/2026/11/archive/b.csv']}",
+            ["all with /data/2026/11/archive/…", "ITEM  STATUS     TRIES  VALUE", "0     completed  1      …a.csv"],
+        ),
+        # Equal ones are told apart by their number alone.
+        ("${[{'n': 1}, {'n': 1}]}", ["ITEM  STATUS     TRIES  VALUE", '0     completed  1      {"n": 1}']),
+        (
+            "${[{'a': 1, 'b': 1, 'c': 1, 'd': 1, 'e': 1, 'f': 1}, {'a': 2, 'b': 2, 'c': 2, 'd': 2, 'e': 2, 'f': 2}]}",
+            ["ITEM  STATUS     TRIES  VALUE", "0     completed  1      a=1, b=1, c=1, d=1, e=1…"],
+        ),
+    ],
+    ids=["mappings", "short texts", "long texts", "equal", "many values"],
+)
+def test_items_are_shown_with_what_tells_them_apart(over: str, lines: list[str]):
+    ran(MAPPED.replace("OVER", over))
+
+    assert mulligan("items", 1, "check").out.splitlines()[: len(lines)] == lines
+
+
+def test_a_matrix_is_one_line_of_the_statistics():
+    ran(SWEEP.replace("COUNT", "4").replace("    capture", "    retry: 1\n    capture"))
+
+    assert [(line["step"], line["tried"]) for line in mulligan("stats", 1, "--json").json] == [("sim", 2)]

@@ -155,6 +155,22 @@ def differing(values: Sequence[Mapping[str, Any]]) -> Differing:
     return Differing(shared, tuple(name for name in names if name not in shared))
 
 
+def shared_beginning(texts: Sequence[str]) -> str:
+    """What all texts begin with, up to the last separator: `/data/runs/`; "" where that is short or there is one."""
+    if len(texts) < 2:
+        return ""
+    first, last = min(texts), max(texts)
+    pairs = zip(first, last, strict=False)
+    shared = first[: next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))]
+    end = max(shared.rfind(sign) for sign in _SEPARATORS) + 1
+    return shared[:end] if end >= BEGINNING_CHARS_MIN else ""
+
+
+_SEPARATORS = "/\\ :,;=?&"
+# A shorter beginning is not worth a line of its own.
+BEGINNING_CHARS_MIN = 8
+
+
 def _has(one: Mapping[str, Any], name: str, first: Mapping[str, Any]) -> bool:
     # In Python True == 1; to whoever reads them they are two values.
     return name in one and type(one[name]) is type(first[name]) and one[name] == first[name]

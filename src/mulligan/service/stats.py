@@ -52,18 +52,24 @@ class _Pinned:
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow
         self._steps = {step.name: (number, step) for number, step in enumerate((*workflow.steps, workflow.end))}
+        # All steps of a matrix are one subject, where the first of them stands.
+        self._first: dict[str, int] = {}
+        for number, step in self._steps.values():
+            self._first.setdefault(step.sweep or step.name, number)
         self._meanings: dict[str, tuple[Subject, tuple[Any, ...]]] = {}
 
     def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
         """What the tally of this name counts; and its place in file and ladder."""
         if key not in self._meanings:
             step, below, rung, what = parts(key)
-            number, definition = self._steps[step]
+            _, definition = self._steps[step]
+            subject = definition.sweep or step
+            number = self._first[subject]
             is_rule = rung in ("retry", "script")
             # A script stands below the retry that it is for.
             order = (number, below, 0, int(what), rung) if is_rule else (number, below, RUNGS.index(rung), 0, what)
             words = _rule(_spec(definition, below), int(what)) if is_rule else what
-            self._meanings[key] = Subject(self.workflow.name, step, _command(below), rung, words), order
+            self._meanings[key] = Subject(self.workflow.name, subject, _command(below), rung, words), order
         return self._meanings[key]
 
 
@@ -74,7 +80,8 @@ _Counted = tuple[RunRecord, str, Tally]
 def stats(
     service: Service, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """Per workflow, step and rung, in the order of file and ladder: of one run, or of all that began since then.
+    """Per workflow, step (or whole matrix) and rung, in the order of file and ladder: of one run, or of all that began
+    since then.
 
     Nothing of what never failed. `UnknownRun` where the one run is not there.
     """
