@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from .commands import mulligan, ran
+from .pages import Page
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -258,3 +259,36 @@ def test_a_matrix_is_one_line_of_the_statistics():
     ran(SWEEP.replace("COUNT", "4").replace("    capture", "    retry: 1\n    capture"))
 
     assert [(line["step"], line["tried"]) for line in mulligan("stats", 1, "--json").json] == [("sim", 2)]
+
+
+# the report
+
+
+def test_a_matrix_is_one_row_of_the_report_with_a_fold_for_its_steps(folder: Path):
+    swept(20)
+
+    mulligan("report", 1, "-o", "report.html")
+
+    html = (folder / "report.html").read_text()
+    page = Page(html)
+    assert page.problems == []
+    # Of the table, of the fold and of the card in the graph.
+    assert html.count("sim × 20") == 4
+    assert "sim × 20: 10 failed, 10 completed" in page.text
+    assert "sim 20 steps, 10 failures" in page.text
+    assert "seed=2, solver=euler" in page.text
+    assert [step["matrix"] for step in mulligan("report", 1, "--json").json["steps"]] == [*["sim"] * 20, "", ""]
+
+
+def test_the_timeline_has_the_steps_of_a_matrix_below_one_line_and_their_items_below_them(folder: Path):
+    ran(
+        "name: nested\nsteps:\n"
+        "  - {step: 'part_{i}', matrix: {i: 1..3}, map: {over: [1, 2]}, do: [{shell: 'true'}]}\n"
+        "  - {step: alone, shell: 'true'}\n"
+    )
+
+    mulligan("report", 1, "-o", "report.html")
+
+    text = Page((folder / "report.html").read_text()).text
+    assert "part 3 steps" in text
+    assert text.count(" 2 items") >= 3

@@ -62,6 +62,9 @@ class StepLine(msgspec.Struct, frozen=True):
     wall_seconds: float
     cpu_seconds: float
     peak_memory: int
+    # Of a step of a matrix: the name of the whole, and its values.
+    matrix: str = ""
+    values: dict[str, Any] = {}
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -283,6 +286,8 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             cost.wall_seconds,
             cost.cpu_seconds,
             cost.peak_memory,
+            step.sweep,
+            step.matrix if step.sweep else {},
         )
 
 
