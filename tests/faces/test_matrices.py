@@ -119,6 +119,12 @@ def test_what_is_no_step_is_refused(words: tuple[object, ...], message: str):
     assert message in said.err
 
 
+def test_the_story_of_a_matrix_is_that_of_its_steps():
+    swept(2)
+
+    assert {line["place"] for line in mulligan("explain", 1, "sim", "--json").json} == {"sim_01", "sim_02"}
+
+
 # what later steps read
 
 SUMMED = """\

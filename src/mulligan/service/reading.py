@@ -195,6 +195,10 @@ class Reading:
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
         return [(fact.place, fact.attempt) for fact in scheduled if is_part(fact.place, step)]
 
+    def matrix_steps(self, run_id: int, name: str) -> tuple[str, ...]:
+        """The steps of the matrix of that name, in the order of their combinations; none where there is no such."""
+        return self.state(run_id).graph.matrices.get(name, ())
+
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
         state = self.state(run_id)
