@@ -298,3 +298,24 @@ def test_the_timeline_has_the_steps_of_a_matrix_below_one_line_and_their_items_b
     text = Page((folder / "report.html").read_text()).text
     assert "part 3 steps" in text
     assert text.count(" 2 items") >= 3
+
+
+# the last word of a run
+
+
+def test_many_failed_steps_of_a_matrix_are_one_line_of_the_last_word():
+    said = ran(SWEEP.replace("COUNT", "12"))
+
+    last = said.err.partition("run 1 failed")[2].splitlines()[1:]
+    assert last[0].strip() == (
+        "✗ sim × 12  6 failed: 3 with EXIT_NONZERO 5, 3 with EXIT_NONZERO 3  (mulligan show 1 sim)"
+    )
+    assert not any("sim_02" in line for line in last)
+
+
+def test_a_few_failed_steps_of_a_matrix_are_told_one_by_one():
+    said = ran(SWEEP.replace("COUNT", "6"))
+
+    last = said.err.partition("run 1 failed")[2]
+    assert [f"sim_0{seed}" in last for seed in (2, 4, 6)] == [True] * 3
+    assert "sim × 6" not in last
