@@ -38,6 +38,13 @@ def title(name: str, group: Group) -> str:
 
 
 def counts_text(group: Group) -> str:
-    """`8 failed, 292 completed; 6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`."""
-    kinds = ", ".join(f"{count:,} with {kind}" for kind, count in group["failures"].items())
-    return group_counts(group["statuses"]) + (f"; {kinds}" if kinds else "")
+    """`8 failed, 292 completed; failures: 6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`."""
+    kinds = kinds_text(group["failures"])
+    return group_counts(group["statuses"]) + (f"; failures: {kinds}" if kinds else "")
+
+
+def kinds_text(failures: Mapping[str, int]) -> str:
+    """In which ways steps failed: `6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`, or `all with EXIT_NONZERO 3`."""
+    if len(failures) == 1 and sum(failures.values()) > 1:
+        return f"all with {next(iter(failures))}"
+    return ", ".join(f"{count:,} with {kind}" for kind, count in failures.items())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from mulligan.cli.display import PLACE_CHARS_MAX
+from mulligan.cli.groups import kinds_text
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
 from mulligan.service.account import Answered, Fate
@@ -72,12 +73,11 @@ def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
 
 def _matrix(paper: Paper, matrix: MatrixFailures, run_id: int, where: str) -> str:
     """The failed steps of a matrix in one line: how many, in which ways, and where to see each."""
-    kinds = ", ".join(f"{count:,} with {kind}" for kind, count in matrix.kinds.items())
     title = group_title(matrix.name, matrix.count)
     name = paper.tinted(title if paper.has_signs else title.replace("×", "x"), "bold")
     failed = paper.tinted(f"{len(matrix.failed):,} failed", "bad")
     typed = paper.tinted(f"(mulligan show {run_id} {matrix.name}{where})", "dim")
-    return f"  {paper.tinted(paper.mark('bad'), 'bad')} {name}  {failed}: {kinds}  {typed}"
+    return f"  {paper.tinted(paper.mark('bad'), 'bad')} {name}  {failed}, {kinds_text(matrix.kinds)}  {typed}"
 
 
 def _more(rest: Sequence[Answered], run_id: int) -> str:
