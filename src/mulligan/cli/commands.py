@@ -16,7 +16,7 @@ COMMANDS = {
     "explain": ("mulligan.cli.explain:explain", "Tell the story of a run, and what it waits for."),
     "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, also while they run."),
     "events": ("mulligan.cli.logs:events", "Print the events of a run, one a line."),
-    "items": ("mulligan.cli.items:list_items", "List the items of a map step, and what became of each."),
+    "items": ("mulligan.cli.items:list_items", "List the items of a map or matrix, and what became of each."),
     "report": ("mulligan.cli.report:report", "Write a run as one HTML page: failures, graph, timeline, logs."),
     "cancel": ("mulligan.cli.changing:cancel", "Stop a run: cleanup, undo and its end still run."),
     "pause": ("mulligan.cli.changing:pause", "Let what runs end, and start nothing more until you resume it."),

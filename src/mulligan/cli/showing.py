@@ -22,6 +22,8 @@ from mulligan.service.words import counted, flat, memory, values_text
 
 # What stands before a run that a step called, and again before its steps.
 _INDENT = "  "
+# The runs that a run called, by their numbers.
+Children = dict[int, dict[str, Any]]
 _HEADS = ("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", "")
 
 
@@ -120,33 +122,35 @@ def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def _rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ...]]:
     """The steps of a run, those of a matrix as one; below each the runs that it called, with their steps."""
+    children: Children = {child["run_id"]: child for child in run["children"]}
     whole = {name: matrix for matrix, group in run["matrices"].items() for name in group["combinations"]}
     shown: set[str] = set()
     for name, step in (*run["steps"].items(), *_end(run)):
         matrix = whole.get(name)
         if matrix is None:
-            yield from _step_rows(run, name, step, depth, place)
+            yield from _step_rows(name, step, children, depth, place)
         elif matrix not in shown:
             shown.add(matrix)
-            yield from _matrix_rows(run, matrix, depth, place)
+            yield from _matrix_rows(run, matrix, children, depth, place)
 
 
-def _matrix_rows(run: dict[str, Any], matrix: str, depth: int, place: str) -> Iterator[tuple[str, ...]]:
+def _matrix_rows(
+    run: dict[str, Any], matrix: str, children: Children, depth: int, place: str
+) -> Iterator[tuple[str, ...]]:
     """A matrix in a row; below it the steps that failed or are at work, as many as there is room for."""
     group, steps = run["matrices"][matrix], run["steps"]
     yield _figures(_INDENT * depth + title(matrix, group), group, counts_text(group))
     listed = listed_steps(group, steps)
     for name in listed:
-        yield from _step_rows(run, name, steps[name], depth + 1, place)
+        yield from _step_rows(name, steps[name], children, depth + 1, place)
     if left := unlisted_text(group, steps, listed):
         more = f"{_INDENT * (depth + 1)}… {left}"
         yield more, "", "", "", "", "", f"mulligan show {run['run_id']} {matrix}{place}"
 
 
 def _step_rows(
-    run: dict[str, Any], name: str, step: dict[str, Any], depth: int, place: str
+    name: str, step: dict[str, Any], children: Children, depth: int, place: str
 ) -> Iterator[tuple[str, ...]]:
-    children: dict[int, dict[str, Any]] = {child["run_id"]: child for child in run["children"]}
     yield _row(_INDENT * depth + name, step)
     called = [children[run_id] for run_id in step["children"]]
     for child in called:
