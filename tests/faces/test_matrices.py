@@ -152,6 +152,16 @@ def test_what_a_whole_matrix_gave_is_read_by_later_steps_conditions_and_outputs(
     assert ran(SUMMED).json == {"sum": [10, 20, 40], "failed": [3], "second": 20}
 
 
+def test_a_matrix_that_would_be_called_end_takes_nothing_from_the_end():
+    said = ran(
+        "name: last\nsteps:\n  - {step: 'end_{i}', matrix: {i: 1..2}, shell: echo 1}\n"
+        "end: {shell: echo over}\noutputs: {said: '${steps.end.output}'}\n"
+    )
+
+    assert said.json == {"said": "over"}
+    assert rows(mulligan("show", 1).out)[:3] == ["end_1", "end_2", "end"]
+
+
 def test_one_step_is_tried_alone_with_a_list_in_the_place_of_a_matrix(folder: Path):
     (folder / "flow.yaml").write_text(SUMMED)
 

@@ -90,8 +90,8 @@ class Graph:
         """The steps of each matrix, in the order of their combinations, by the name of the whole."""
         found: dict[str, list[str]] = {}
         for step in self.workflow.steps:
-            if step.sweep:
-                found.setdefault(step.sweep, []).append(step.name)
+            if step.matrix_name:
+                found.setdefault(step.matrix_name, []).append(step.name)
         return {name: tuple(members) for name, members in found.items()}
 
     # -- questions -----------------------------------------------------------------------------------------------

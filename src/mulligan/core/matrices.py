@@ -111,7 +111,7 @@ def value_text(value: Any) -> str:
 
 def step_title(step: Step) -> str:
     """A step as it is named to people: a combination with its group and values, `sim (alpha=0.5, seed=3)`."""
-    return f"{step.sweep} ({values_text(step.matrix)})" if step.sweep else step.name
+    return f"{step.matrix_name} ({values_text(step.matrix)})" if step.matrix_name else step.name
 
 
 def quoted_steps(state: State, names: Sequence[str], names_max: int = NAMES_MAX) -> str:
@@ -120,12 +120,12 @@ def quoted_steps(state: State, names: Sequence[str], names_max: int = NAMES_MAX)
         return quoted(names, names_max)
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(state.step(name).sweep, []).append(name)
+        groups.setdefault(state.step(name).matrix_name, []).append(name)
     wholes = {sweep: found for sweep, found in groups.items() if sweep and len(found) > 1}
     if not wholes:
         return quoted(names, names_max)
     shown = [_quoted_group(state, sweep, len(found)) for sweep, found in wholes.items()]
-    rest = [name for name in names if state.step(name).sweep not in wholes]
+    rest = [name for name in names if state.step(name).matrix_name not in wholes]
     return ", ".join([*shown, quoted(rest, names_max)] if rest else shown)
 
 

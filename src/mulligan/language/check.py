@@ -167,7 +167,8 @@ def _never_runs(failed: str, need: Need, is_awaited: bool, held: set[tuple[str, 
 def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_graph_sound: bool) -> None:
     """Every step that an expression reads exists, and lies on a way to the reader."""
     first_of = {draft.name_node.text: name for name, draft in reversed(resolved.drafts.items())}
-    matrices = {draft.name: draft.names for draft in resolved.drafts.values() if draft.combinations and draft.name}
+    drafts = (draft for draft in resolved.drafts.values() if draft.combinations and draft.name not in ("", END))
+    matrices = {draft.name: draft.names for draft in drafts}
     asked: list[tuple[Use, str]] = []
     for use in uses:
         if use.step == use.reader == END:

@@ -94,7 +94,7 @@ def _matrices(state: State, answers: Iterable[Answered]) -> tuple[MatrixFailures
     """The matrices of which more steps failed, and are open, than one wants to read one by one."""
     found: dict[str, list[str]] = {}
     for one in answers:
-        if one.is_open and not one.is_item and (sweep := state.step(one.step).sweep):
+        if one.is_open and not one.is_item and (sweep := state.step(one.step).matrix_name):
             found.setdefault(sweep, []).append(one.step)
     return tuple(_failures(state, name, failed) for name, failed in found.items() if len(failed) > ONE_BY_ONE_MAX)
 

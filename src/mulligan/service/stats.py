@@ -55,7 +55,7 @@ class _Pinned:
         # All steps of a matrix are one subject, where the first of them stands.
         self._first: dict[str, int] = {}
         for number, step in self._steps.values():
-            self._first.setdefault(step.sweep or step.name, number)
+            self._first.setdefault(step.matrix_name or step.name, number)
         self._meanings: dict[str, tuple[Subject, tuple[Any, ...]]] = {}
 
     def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
@@ -63,7 +63,7 @@ class _Pinned:
         if key not in self._meanings:
             step, below, rung, what = parts(key)
             _, definition = self._steps[step]
-            subject = definition.sweep or step
+            subject = definition.matrix_name or step
             number = self._first[subject]
             is_rule = rung in ("retry", "script")
             # A script stands below the retry that it is for.

@@ -58,7 +58,11 @@ def read_steps(workflow: Workflow, step: str) -> list[str]:
 
 def _is_read(step: Step, read: set[str]) -> bool:
     """Whether it is read by its name, by that of its matrix, or with all others."""
-    return f"steps.{step.name}" in read or "steps" in read or bool(step.sweep and f"steps.{step.sweep}" in read)
+    return (
+        f"steps.{step.name}" in read
+        or "steps" in read
+        or bool(step.matrix_name and f"steps.{step.matrix_name}" in read)
+    )
 
 
 def _heard_steps(workflow: Workflow, step: Step) -> list[str]:
@@ -90,7 +94,7 @@ def _by_step(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
     """The results by step: what was given for a matrix as a list is of its steps, in their order."""
     found: dict[str, Any] = {}
     for name, result in given.items():
-        members = [step.name for step in workflow.steps if step.sweep and step.sweep == name]
+        members = [step.name for step in workflow.steps if step.matrix_name and step.matrix_name == name]
         if members and not (isinstance(result, list) and len(result) == len(members)):
             hint = "give a list, with null where a step gave nothing"
             raise Refused(f"'{name}' is a matrix of {len(members):,} steps, so that many results are needed", hint=hint)
@@ -102,7 +106,7 @@ def found_step(workflow: Workflow, step: str) -> Step:
     """The step of that name; `UnknownStep` if there is none."""
     found = next((one for one in workflow.steps if one.name == step), None)
     if found is None:
-        first = next((one.name for one in workflow.steps if one.sweep and one.sweep == step), None)
+        first = next((one.name for one in workflow.steps if one.matrix_name and one.matrix_name == step), None)
         if first is not None:
             message = f"'{step}' is a matrix of workflow '{workflow.name}', and one of its steps must be named"
             raise UnknownStep(message, hint=f"such as '{first}'", step=step)
@@ -117,7 +121,7 @@ def _bared(command: Command) -> Command:
 
 
 def _stand_in(step: Step) -> Step:
-    return Step(name=step.name, action=Action("shell", {"text": "true"}), matrix=step.matrix, sweep=step.sweep)
+    return Step(name=step.name, action=Action("shell", {"text": "true"}), matrix=step.matrix, sweep=step.matrix_name)
 
 
 def _reads(value: Any) -> Iterator[str]:

@@ -76,7 +76,7 @@ def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Pi
 
 def matrices_by_key(workflow: Workflow) -> dict[str, str]:
     """The name of the whole matrix, by the key of each of its steps."""
-    return {f"s{index}": step.sweep for index, step in enumerate(workflow.steps) if step.sweep}
+    return {f"s{index}": step.matrix_name for index, step in enumerate(workflow.steps) if step.matrix_name}
 
 
 def shortened(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:

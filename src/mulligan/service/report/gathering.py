@@ -286,8 +286,8 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             cost.wall_seconds,
             cost.cpu_seconds,
             cost.peak_memory,
-            step.sweep,
-            step.matrix if step.sweep else {},
+            step.matrix_name,
+            step.matrix if step.matrix_name else {},
         )
 
 
