@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
@@ -63,7 +64,7 @@ class Source:
     path: PurePosixPath
     text: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, str(self.path))
 
@@ -87,6 +88,7 @@ def source(path: str, text: str) -> Source:
     return Source(PurePosixPath(path), text)
 
 
+@cache
 def shipped_sources() -> list[Source]:
     paths = sorted(SRC.rglob("*.py"))
     return [source(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8")) for path in paths]

@@ -42,6 +42,8 @@ def test_facts_are_named_by_noun_and_participle():
 SAMPLES: dict[str, Any] = {
     "failure": failure("TIMEOUT", "slow", step="build", at=T0, cause=(failure("CONNECTION", "gone"),)),
     "due": T0,
+    "definition": {"name": "test", "steps": [{"name": "a", "timeout": 1.5}], "end": {"name": "end"}},
+    "changed": {"a": ("shell", "timeout")},
     "items": [1, {"a": None}, "ä"],
     "adjusted": e.Adjusted(memory=2**33),
     "kept": (e.Kept("a", "completed", 1, ("b",)),),

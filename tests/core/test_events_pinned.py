@@ -15,6 +15,7 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.RunPaused: "",
     e.RunResumed: "",
     e.RunStopping: "cause",
+    e.RunRevised: "version definition",
     e.RunReopened: "round by reason",
     e.RunCompleted: "",
     e.RunFailed: "",

@@ -58,6 +58,8 @@ def test_a_run_that_went_well():
         "status": "completed",
         "degraded": False,
         "round": 1,
+        "version": "",
+        "revision": None,
         "steps": {"a": {**CALM, "output": {"n": 7}}, "b": CALM},
         "matrices": {},
         "failures": [],
@@ -100,6 +102,8 @@ def test_a_failure_that_another_step_handled():
         "status": "completed",
         "degraded": True,
         "round": 1,
+        "version": "",
+        "revision": None,
         "steps": {
             "a": {
                 **CALM,
@@ -230,6 +234,8 @@ def test_a_run_that_has_not_had_its_first_turn_is_running_and_has_no_steps():
         "status": "running",
         "degraded": False,
         "round": 1,
+        "version": "",
+        "revision": None,
         "steps": {},
         "matrices": {},
         "failures": [],
@@ -248,7 +254,7 @@ def test_any_run_can_be_shown_as_json_and_its_counts_are_those_of_its_steps(seed
     shown = run_json(state)
 
     assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
-    assert list(shown["steps"]) == [one.name for one in history.workflow.steps]
+    assert list(shown["steps"]) == [one.name for one in state.workflow.steps]
     assert shown["waiting_for"] == []
 
 

@@ -139,7 +139,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"parent_run_id": None, "cwd": "", "active": 0, "waiting": 0, "stop": None, "paused_at": None, "due": None},
         **{"is_time_up": False, "loops": {}, "loops_taken": {}, "held": (), "unstarted": (), "undoing": ""},
         **{"has_undone": False, "outputs": {}, "degraded": False, "reason": "", "uid": "", "items_of": ""},
-        **{"adjustments": {}},
+        **{"adjustments": {}, "revision": None},
     }
 
 

@@ -10,6 +10,7 @@ import pytest
 from mulligan.core import events as e
 from mulligan.core.evolve import evolve
 from mulligan.core.failure import failure
+from mulligan.core.revision import plain_definition
 from mulligan.core.state import Items, Place, State
 from mulligan.core.transitions import (
     ACTIVE,
@@ -22,13 +23,17 @@ from mulligan.core.transitions import (
     _all,
     _stay,
 )
-from mulligan.core.workflow import Command, Map
+from mulligan.core.workflow import Command, Map, encode
 from mulligan.errors import Unlawful
 from mulligan.testing.history import T0, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.pictures import COMMAND, DOCS, RUN_WORDS, STEP_WORDS, pages
 
 FAILURE = failure("EXIT_NONZERO", "exit code 1")
 ITEM, HANDLER = "m[0]", "a.on_failure@1.0"
+FLOW = workflow(
+    step("a", on_failure=handler("fix"), rules=retry(1), undo=command("undo"), next=[edge("a")]),
+    step("m", map=Map(over=expression("list")), do=(command("one"),)),
+)
 
 # One fact of each kind, about a step, an item or a command that is there.
 FACTS: dict[type[e.Fact], e.Fact] = {
@@ -38,6 +43,7 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.RunPaused(),
         e.RunResumed(),
         e.RunStopping("cancelled"),
+        e.RunRevised("v", plain_definition(encode(FLOW))),
         e.RunReopened(2, "someone", "again"),
         e.RunCompleted(),
         e.RunFailed(),
@@ -103,11 +109,7 @@ def subject(fact: Any) -> str:
 
 
 def started() -> State:
-    flow = workflow(
-        step("a", on_failure=handler("fix"), rules=retry(1), undo=command("undo"), next=[edge("a")]),
-        step("m", map=Map(over=expression("list")), do=(command("one"),)),
-    )
-    state = State(flow)
+    state = State(FLOW)
     evolve(state, entry(e.RunStarted(1, "test"), 1))
     state.places["m"].items = Items([1], 1, (0,))
     return state
@@ -169,7 +171,9 @@ def test_every_status_can_be_reached_and_every_status_but_the_ends_can_be_left()
 
 def test_a_run_that_has_ended_goes_on_in_another_round_alone() -> None:
     for status in RUN_ENDED:
-        assert [kind for kind, moves in RUN.items() if status in moves] == [e.RunReopened]
+        # A corrected definition is followed by a round at once, and leaves the run where it is.
+        corrected = [] if status == "completed" else [e.RunRevised]
+        assert [kind for kind, moves in RUN.items() if status in moves] == [*corrected, e.RunReopened]
     assert RUN_ENDED | {"running", "paused"} == set(RUN_STATUSES)
 
 

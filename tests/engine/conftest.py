@@ -88,8 +88,9 @@ class World:
     def state(self, run_id: int) -> State:
         """The run as its log tells it; every promise is checked on the way."""
         log = self.store.log(run_id)
-        state = fold(self.workflow(run_id), log)
-        check(log, state)
+        first = self.workflow(run_id)
+        state = fold(first, log)
+        check(log, state, first)
         return state
 
     def statuses(self, run_id: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from contextlib import suppress
 from pathlib import Path
 
 SECONDS_MAX = 60
@@ -26,3 +27,13 @@ class Pipe:
     def remove(self) -> None:
         os.close(self._fd)
         self._path.unlink()
+
+
+def read_terminal(terminal: int) -> bytes:
+    """All that was written to a terminal whose other side is closed. One read may end in the middle of a line."""
+    data = b""
+    # Linux raises an error where nobody is left on the other side.
+    with open(terminal, "rb", buffering=0) as file, suppress(OSError):
+        while block := file.read(4096):
+            data += block
+    return data

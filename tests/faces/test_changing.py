@@ -385,10 +385,9 @@ def test_a_fork_that_makes_no_sense_is_refused_and_makes_no_run(words: tuple[str
 # -- a file that has changed -------------------------------------------------------------------------------------------
 
 
-CHANGED = (
-    "note: 'w.yaml' has changed since run 1 was started, and is run as it was then\n"
-    "  to run the new one: mulligan fork 1 --from STEP --file w.yaml\n"
-)
+CHANGED = "note: 'w.yaml' has changed since run 1 was started, and is run as it was then\n"
+TO_GO_ON = "  to go on with the new one: mulligan retry 1 --file w.yaml\n"
+TO_FORK = "  to run the new one: mulligan fork 1 --from STEP --file w.yaml\n"
 
 
 def started_from(text: str) -> None:
@@ -396,14 +395,21 @@ def started_from(text: str) -> None:
     mulligan("run", "w.yaml")
 
 
-@pytest.mark.parametrize("words", [("retry", 1), ("retry", 1, "--dry-run"), ("fork", 1, "--from", "a", "--dry-run")])
-def test_whoever_runs_something_again_is_told_that_its_file_has_changed(words: tuple[Any, ...]):
+@pytest.mark.parametrize(
+    ("words", "proposal"),
+    [
+        (("retry", 1), TO_GO_ON),
+        (("retry", 1, "--dry-run"), TO_GO_ON),
+        (("fork", 1, "--from", "a", "--dry-run"), TO_FORK),
+    ],
+)
+def test_whoever_runs_something_again_is_told_that_its_file_has_changed(words: tuple[Any, ...], proposal: str):
     started_from("steps: [{step: a, shell: exit 1}]")
     Path("w.yaml").write_text("steps: [{step: a, shell: exit 0}]", encoding="utf-8")
 
     said = mulligan(*words)
 
-    assert said.err.startswith(CHANGED)
+    assert said.err.startswith(CHANGED + proposal)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from mulligan.cli.parser import app
 from mulligan.cli.terminal import exit_code_of, painted, wants_colour
 from mulligan.errors import LanguageError, Problem, Unlawful
 
+from .pipes import read_terminal
+
 SRC = Path(__file__).parent.parent.parent / "src"
 
 
@@ -292,8 +294,7 @@ def told_on_a_terminal(tmp_path: Path, **extra: str) -> str:
         check=False,
     )
     os.close(theirs)
-    with open(ours, "rb", buffering=0) as terminal:
-        return terminal.read(4096).decode().replace("\r\n", "\n")
+    return read_terminal(ours).decode().replace("\r\n", "\n")
 
 
 def test_errors_are_coloured_on_a_terminal(tmp_path: Path):

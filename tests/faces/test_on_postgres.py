@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from .commands import mulligan, ran, workflow
+from mulligan.cli.options import service_at
+
+from .commands import mulligan, process, ran, workflow
 
 PARKED = """\
 name: parked
@@ -160,3 +163,40 @@ def test_what_was_tried_is_summed_up_over_runs():
     [line] = mulligan("stats", "--json").json
 
     assert (line["step"], line["rung"], line["runs"], line["tried"], line["worked"]) == ("simulate", "triage", 2, 2, 0)
+
+
+def test_a_run_goes_on_with_a_corrected_file():
+    ran("name: p\nsteps:\n  - {step: a, shell: echo 1}\n  - {step: b, needs: [a], shell: exit 3}\n")
+
+    fixed = workflow("name: p\nsteps:\n  - {step: a, shell: echo 1}\n  - {step: b, needs: [a], shell: echo 2}\n")
+    said = mulligan("retry", "--file", fixed, "--follow", "--json")
+
+    assert (said.code, said.json["steps"]["a"]["visits"], said.json["steps"]["b"]["output"]) == (0, 1, "2")
+    assert mulligan("replay", 1, "--verify").code == 0
+
+
+def test_the_same_key_is_the_same_run_and_other_inputs_are_refused():
+    flow = workflow(
+        "name: once\ninputs: {n: {type: integer, default: 1}}\nsteps: [{step: a, shell: 'echo ${inputs.n}'}]"
+    )
+
+    codes = [mulligan("run", flow, "--key", "k", *words).code for words in ((), (), ("-i", "n=2"))]
+
+    assert (codes, len(mulligan("list", "--json").json)) == ([0, 0, 2], 1)
+
+
+def test_a_detached_run_is_left_to_a_worker_that_is_there():
+    worker = process("worker", "--parallel", "1")
+    try:
+        with service_at(None) as service:
+            deadline = time.monotonic() + 60.0
+            while not service.store.workers():
+                assert time.monotonic() < deadline, "the worker never came"
+                time.sleep(0.02)
+
+        said = mulligan("run", workflow("name: held\nsteps: [{step: a, shell: sleep 60}]"), "--detach", "--json")
+
+        assert (said.code, said.json["run_id"], said.json["pid"], said.json["log"]) == (0, 1, worker.pid, "")
+    finally:
+        worker.kill()
+        worker.communicate()

@@ -16,6 +16,7 @@ from mulligan.service.definitions import duration, size
 from mulligan.service.words import counted, memory
 
 from .commands import SRC, mulligan, ran
+from .pipes import read_terminal
 
 NOW = datetime(2026, 11, 15, 3, 12, tzinfo=UTC)
 BROKEN = "name: a-workflow-of-some-length\nsteps:\n  - {step: fetch, shell: \"printf '%0120d' 7 >&2; exit 7\"}\n"
@@ -35,14 +36,7 @@ def on_a_terminal(*words: str, **environment: str) -> str:
     child, terminal = pty.fork()
     if child == 0:
         os.execve(sys.executable, [sys.executable, "-m", "mulligan", *words], {**os.environ, **environment})
-    said = b""
-    try:
-        while block := os.read(terminal, 4096):
-            said += block
-    except OSError:
-        # The other side is gone: so Linux says it.
-        pass
-    os.close(terminal)
+    said = read_terminal(terminal)
     os.waitpid(child, 0)
     return said.decode().replace("\r\n", "\n")
 

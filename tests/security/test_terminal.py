@@ -11,6 +11,7 @@ import pytest
 from mulligan.cli.terminal import show_written
 
 from ..faces.commands import Said, mulligan, workflow
+from ..faces.pipes import read_terminal
 
 # Sets the title, clears the screen, moves up, writes over the line, turns the direction of writing, ends a line.
 EVIL = "\x1b]0;title\x07\x1b[2J\x1b[A\rover\u202ewritten\u200b\x9b31m\x7f\nrun 9 completed"
@@ -120,12 +121,9 @@ def test_an_error_about_a_file_shows_nothing_that_commands_a_terminal(
 def shown_at_a_terminal(data: bytes) -> bytes:
     """What a terminal gets of what a program has written, as it gets it."""
     ours, theirs = os.openpty()
-    os.set_blocking(ours, False)
     with open(theirs, "w", encoding="utf-8") as stream:
         show_written(data, stream)
-        found = os.read(ours, 65536)
-    os.close(ours)
-    return found.replace(b"\r\n", b"\n")
+    return read_terminal(ours).replace(b"\r\n", b"\n")
 
 
 @pytest.mark.parametrize(

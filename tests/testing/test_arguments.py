@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from mulligan.testing.arguments import above_zero, at_least_one
 
 PROJECT = Path(__file__).parents[2]
 
@@ -14,12 +18,9 @@ PROJECT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("program", "words", "said"),
     [
-        ("mulligan.testing.simulate", ["--histories", "abc"], "argument --histories: 'abc' is no whole number"),
         ("mulligan.testing.simulate", ["--histories", "0"], "argument --histories: 0 of them prove nothing"),
         ("proof.crashes", ["--every", "0"], "argument --every: 0 of them prove nothing"),
         ("proof.chaos", ["--minutes", "-1"], "argument --minutes: -1 of them prove nothing"),
-        ("proof.chaos", ["--runs", "0"], "argument --runs: 0 of them prove nothing"),
-        ("proof.fuzz", ["--minutes", "inf"], "argument --minutes: inf of them prove nothing"),
         ("proof.fuzz", ["--minutes", "long"], "argument --minutes: 'long' is no number"),
     ],
 )
@@ -28,3 +29,19 @@ def test_a_number_that_would_prove_nothing_is_refused(program: str, words: list[
 
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.splitlines()[-1] == f"python -m {program}: error: {said}"
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *((at_least_one, text) for text in ("abc", "0", "-1", "1.5")),
+        *((above_zero, text) for text in ("long", "0", "-1", "inf", "nan")),
+    ],
+)
+def test_what_is_no_amount_of_work_is_refused(read: Callable[[str], float], text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        read(text)
+
+
+def test_an_amount_of_work_is_read() -> None:
+    assert (at_least_one("3"), above_zero("0.5")) == (3, 0.5)

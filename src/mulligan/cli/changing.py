@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.conduct import conduct
+from mulligan.cli.corrections import tell_correction
 from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_to_the_end
 from mulligan.cli.options import (
     LATEST,
@@ -27,12 +28,14 @@ from mulligan.cli.parameters import Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
+from mulligan.service.correcting import Corrected
 from mulligan.service.definitions import Workflow, load
 from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
 from mulligan.service.verbs import Service
 from mulligan.service.words import counted
 
 FromStep = Annotated[str, Option("--from", metavar="STEP", help="The step to run again, and all behind it.")]
+CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be done.")]
 Adjusting = Annotated[
     bool, Option("--adjust", help="Give what ran out of memory half as much again, of time twice as much.")
@@ -72,8 +75,13 @@ def pause(run: RunName, reason: Reason = "", home: HomeFolder = None, as_json: A
 def retry(
     run: NewestRun = LATEST,
     from_step: FromStep = "",
+    file: CorrectedFile = None,
+    inputs: Inputs = None,
     adjust: Adjusting = False,
+    force: Annotated[bool, Option("--force", help="Take the file though its workflow has another name.")] = False,
     reason: Reason = "",
+    system: System = None,
+    trust_templates: TrustTemplates = False,
     dry_run: DryRun = False,
     follows: Follow = None,
     home: HomeFolder = None,
@@ -82,12 +90,28 @@ def retry(
     """Give a run another round: what was not done runs again.
 
     Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result.
-    The workflow is the one that the run was started with, whatever has become of its file: a corrected one is run by
-    `mulligan fork RUN --from STEP --file FILE`.
+    The workflow is the one that the run has, whatever has become of its file; with --file the run goes on with a
+    corrected one: steps that changed run again too, and what is behind them. Without RUN that is the newest run of
+    the file's workflow that failed.
     """
     with service_at(home) as service:
-        chosen = Chosen(service.find_run(run), from_step, None, adjust)
+        corrected = _correction(file, inputs, system, trust_templates, force=force)
+        run_id = service.find_run(run) if corrected is None else service.find_failed(run, corrected.workflow.name)
+        chosen = Chosen(run_id, from_step, None, adjust, corrected)
         return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
+
+
+def _correction(
+    file: Path | None, inputs: list[str] | None, system: str | None, trust_templates: bool, *, force: bool
+) -> Corrected | None:
+    """The corrected file that was named, if one was, with what is given beside it."""
+    if file is None and (inputs or force):
+        option = "--input" if inputs else "--force"
+        raise UsageRefused(f"{option} is about a corrected file", hint="name it: --file FILE")
+    workflow = _corrected(file, system, trust_templates)
+    if workflow is None or file is None:
+        return None
+    return Corrected(workflow, dict(given_inputs(inputs or [])), str(file.absolute()), may_rename=force)
 
 
 class Chosen(NamedTuple):
@@ -98,10 +122,12 @@ class Chosen(NamedTuple):
     # Of that step, a map, only these items; none of them: those that failed. None: the whole step.
     items: Sequence[int] | None
     adjust: bool
+    corrected: Corrected | None = None
 
     @property
     def words(self) -> dict[str, Any]:
-        return {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
+        chosen = {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
+        return {**chosen, "corrected": self.corrected}
 
 
 def another_round(
@@ -115,10 +141,14 @@ def another_round(
     as_json: bool,
 ) -> int:
     """Open a round and go on with the run where that is wanted; or only say what it would be."""
-    mention_changed_file(service, chosen.run_id, home)
+    if chosen.corrected is None:
+        mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
         _foretell_round(service.plan_retry(chosen.run_id, **chosen.words), as_json=as_json)
         return 0
+    if chosen.corrected is not None:
+        # What the file changes is said before anything is done about it.
+        tell_correction(service.plan_retry(chosen.run_id, **chosen.words))
     _tell_round(service.retry(chosen.run_id, reason=reason, **chosen.words), adjust=chosen.adjust)
     return go_on(service, chosen.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 
@@ -136,6 +166,7 @@ def _foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
     if as_json:
         show_json(as_json_of(planned))
         return
+    tell_correction(planned)
     complain(f"run {planned.run_id} would have round {planned.round}: {_sizes(planned)}")
     show_table(("STEP", "WHY"), [(step, "; ".join(_reasons(planned, step))) for step in planned.steps])
     if planned.kept:
@@ -170,7 +201,7 @@ def fork(
     run: RunName,
     from_step: FromStep,
     inputs: Inputs = None,
-    file: Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")] = None,
+    file: CorrectedFile = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
     dry_run: DryRun = False,

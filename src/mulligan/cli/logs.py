@@ -22,7 +22,20 @@ _DETAIL_CHARS_MAX = 60
 _LINES_AT_ONCE = 1000
 # What is told in columns of its own, and what is too large for a line.
 _TOLD = ("type", "step", "place")
-_LONG = ("inputs", "outputs", "bindings", "failure", "kept", "items", "usage", "route", "version", "cwd", "summary")
+_LONG = (
+    "definition",
+    "inputs",
+    "outputs",
+    "bindings",
+    "failure",
+    "kept",
+    "items",
+    "usage",
+    "route",
+    "version",
+    "cwd",
+    "summary",
+)
 
 
 def logs(

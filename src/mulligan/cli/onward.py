@@ -20,15 +20,21 @@ def is_following(asked: bool | None) -> bool:
     return sys.stdout.isatty() if asked is None else asked
 
 
-def mention_changed_file(service: Service, run_id: int, home: str | None) -> None:
+def mention_changed_file(service: Service, run_id: int, home: str | None, *, is_retry: bool = False) -> None:
     """Say so where the run's file is another one today: a run goes on with what it was started with."""
     file = service.changed_file(run_id)
     if file:
         shown = os.path.relpath(file)
         complain(
             f"note: '{shown}' has changed since run {run_id} was started, and is run as it was then\n"
-            f"  to run the new one: mulligan fork {run_id} --from STEP --file {shlex.quote(shown)}{where(home)}"
+            f"  {_with_new(run_id, is_retry=is_retry)} --file {shlex.quote(shown)}{where(home)}"
         )
+
+
+def _with_new(run_id: int, *, is_retry: bool) -> str:
+    if is_retry:
+        return f"to go on with the new one: mulligan retry {run_id}"
+    return f"to run the new one: mulligan fork {run_id} --from STEP"
 
 
 def go_on(service: Service, run_id: int, *, is_wanted: bool, as_json: bool, home: str | None) -> int:

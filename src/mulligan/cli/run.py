@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.conduct import conduct
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, service_at
 from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.previewing import DryRun, foretell
+from mulligan.cli.starting import Detach, Key, start
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
 from mulligan.service.verbs import prepare
@@ -28,6 +29,9 @@ def run(
     wait: Wait = "10m",
     system: System = None,
     trust_templates: TrustTemplates = False,
+    key: Key = "",
+    detach: Detach = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
@@ -40,12 +44,18 @@ def run(
     examined = examine(file, named=system, trust_templates=trust_templates)
     for warning in examined.warnings:
         complain(warning.render())
+    if dry_run:
+        given = given_inputs(inputs or [])
+        return foretell(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
     prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
     with service_at(home) as service:
-        return conduct(
+        return start(
             service,
-            lambda driver: service.start(prepared, driver)[0],
+            prepared,
+            key=key,
+            is_detached=detach,
             parallel=checked_parallel(parallel),
+            wait=wait,
             wait_seconds=wait_seconds,
             as_json=as_json,
             home=home,

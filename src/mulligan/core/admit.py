@@ -27,7 +27,7 @@ from .failure import Failure, failure
 from .flow import wake_starts
 from .ladder import proceed
 from .life import NOTHING, Facts, fault, located
-from .rounds import plan_round
+from .rounds import Round, plan_revision, plan_round
 from .scope import RUN_TOO_LONG, Now, filled
 from .state import Place, State
 from .stopping import stop_place
@@ -119,8 +119,18 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
 
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
-    plan = plan_round(now.state, report)
-    yield e.RunReopened(
+    found = plan_revision(now.state, report)
+    if found is None:
+        yield _reopened(now, report, plan_round(now.state, report))
+        return
+    # All that may be refused was asked before: nothing takes back a fact that was yielded.
+    fact, difference = found
+    yield fact
+    yield _reopened(now, report, plan_round(now.state, report, difference))
+
+
+def _reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
+    return e.RunReopened(
         now.state.run.round + 1,
         report.by,
         report.reason,

@@ -115,7 +115,10 @@ def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumpti
         fact = entry.fact
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or not fact.usage or "@" in fact.place:
             continue
-        step = steps[step_name(fact.place)]
+        if (name := step_name(fact.place)) not in steps:
+            # A corrected file no longer has it: there is nothing to advise.
+            continue
+        step = steps[name]
         family = step.sweep or step.name
         _add(used.setdefault(family, Used()), fact, asked_by([step]))
         places.setdefault(family, set()).add(fact.place.partition(".")[0])

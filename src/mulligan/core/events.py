@@ -123,6 +123,27 @@ class RunStopping(Fact):
     failure: Failure | None = None
 
 
+class RunRevised(Fact):
+    """A corrected definition of the workflow holds from here on. The round that runs it follows at once."""
+
+    version: str
+    # The whole of it, as plain data: a log is read with the first definition and with these.
+    definition: dict[str, Any]
+    by: str = ""
+    inputs: dict[str, Any] = {}
+    # Steps that are new, that are gone, and of those that are others than before the keys that are.
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: dict[str, tuple[str, ...]] = {}
+    # The keys of the workflow itself that are others.
+    settings: tuple[str, ...] = ()
+    # Of the changed steps those whose results would be others: nothing that they did before is kept.
+    renewed: tuple[str, ...] = ()
+    # The file it was read from, and what its bytes were: only to notice that it has changed since.
+    file: str = ""
+    digest: str = ""
+
+
 class RunReopened(Fact):
     round: int
     by: str
@@ -519,6 +540,7 @@ AnyFact = (
     | RunPaused
     | RunResumed
     | RunStopping
+    | RunRevised
     | RunReopened
     | RunCompleted
     | RunFailed

@@ -17,6 +17,7 @@ from .arrivals import arrive, lead_here_again, next_visit, put_back, requeue, se
 from .graph import Arc
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
 from .lives import LIVES, LIVES_MOVED, afresh, fresh_climb, reset_items
+from .revision import revise
 from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, Run, State, Stop, Undoable
 from .tallies import COUNTED
 from .transitions import PLACE
@@ -428,6 +429,7 @@ _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunPaused: _run_paused,
     e.RunResumed: _run_resumed,
     e.RunStopping: _run_stopping,
+    e.RunRevised: revise,
     e.RunReopened: _run_reopened,
     e.RunCompleted: _run_ended,
     e.RunFailed: _run_ended,

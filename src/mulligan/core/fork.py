@@ -48,7 +48,7 @@ def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
     again = _touched(old, graph, from_step)
     if graph.workflow != old.workflow:
         again = _rerouted(old, graph, again)
-    places = (old.places[name] for name in graph.nodes if name in old.places and name not in again)
+    places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in again)
     kept = {place.key: place for place in places if place.settled in _KEEPABLE}
     open_ = graph.behind(name for name in graph.nodes if name not in kept)
     return tuple(_kept(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
@@ -82,19 +82,13 @@ def _rerouted(old: State, graph: Graph, again: set[str]) -> set[str]:
     return found
 
 
-def _gained(old: State, graph: Graph, name: str) -> set[str]:
+def _gained(old: State, graph: Graph, name: str) -> frozenset[str]:
     """The steps that lie right before this one now, and did not in the old run."""
-    return _before(graph, name) - _before(old.graph, name) if name in old.graph.nodes else set()
-
-
-def _before(graph: Graph, name: str) -> set[str]:
-    node = graph.nodes[name]
-    needed = {source for source, _ in node.needs} | {member for barrier in node.waits for member in barrier.members}
-    return needed | {arc.source for arc in node.arrivals}
+    return graph.sources(name) - old.graph.sources(name) if name in old.graph.nodes else frozenset()
 
 
 def _runs(old: State, again: set[str], name: str) -> bool:
-    return name in again or name not in old.places or old.places[name].settled not in _KEEPABLE
+    return name in again or name not in old.graph.nodes or old.places[name].settled not in _KEEPABLE
 
 
 def _kept(old: State, place: Place) -> Kept:

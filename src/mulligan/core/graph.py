@@ -125,6 +125,12 @@ class Graph:
                 leads[vertex] = leads[vertex] or any(leads[s] or s in targets for s in self._onward(vertex))
         return {vertex for vertex, does in leads.items() if does and vertex in self.nodes}
 
+    def sources(self, name: str) -> frozenset[str]:
+        """The steps right before this one: those that it needs, alone or in groups, and those that lead to it."""
+        node = self.nodes[name]
+        members = (member for barrier in node.waits for member in barrier.members)
+        return frozenset((*(source for source, _ in node.needs), *members, *(arc.source for arc in node.arrivals)))
+
     def after(self, vertex: str) -> Iterator[str]:
         """One hop on: the targets of its edges in file order, then who needs it. A barrier is a vertex of its own."""
         return (hop.to if isinstance(hop, Arc) else hop for hop in self._hops(vertex))

@@ -14,6 +14,7 @@ from .end_status import said_by_end
 from .failure import Failure
 from .keys import step_name
 from .lives import ITEM, spec_below
+from .revision import definition
 from .routes import is_sent
 from .workflow import END, Command, Need, Step, Workflow
 
@@ -137,6 +138,13 @@ class Recollection:
     def _stood_in(self, fact: e.StepStoodIn) -> None:
         self._undone.pop(fact.step, None)
 
+    def _revised(self, fact: e.RunRevised) -> None:
+        """From here on the corrected definition says what a step does."""
+        self._workflow = definition(fact.definition)
+        self.__dict__.pop("_steps", None)
+        for step in fact.removed:
+            self._undone.pop(step, None)
+
     def _reopened(self, fact: e.RunReopened) -> None:
         self._open.clear()
         self._sent.clear()
@@ -159,5 +167,6 @@ _RULES: dict[type[e.Fact], Callable[[Recollection, Any], None]] = {
     e.StepFailed: Recollection._step_failed,
     e.StepSettled: Recollection._settled,
     e.StepStoodIn: Recollection._stood_in,
+    e.RunRevised: Recollection._revised,
     e.RunReopened: Recollection._reopened,
 }

@@ -104,6 +104,18 @@ class ResumeRequested(Report):
     reason: str = ""
 
 
+class Revised(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A corrected definition of a run's workflow: plain data, with the inputs that the run has under it."""
+
+    version: str
+    definition: dict[str, Any]
+    inputs: dict[str, Any] = {}
+    file: str = ""
+    digest: str = ""
+    # It may have another name than the workflow of the run.
+    may_rename: bool = False
+
+
 class RetryRequested(Report):
     by: str
     reason: str = ""
@@ -113,6 +125,8 @@ class RetryRequested(Report):
     # Whether what ran out of memory or time gets more; and the most memory that was measured, by step.
     adjust: bool = False
     peaks: dict[str, int] = {}
+    # A corrected definition to go on with.
+    revised: Revised | None = None
 
 
 class Classified(Report):

@@ -7,12 +7,19 @@ from collections.abc import Iterator
 import msgspec
 
 from ..errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
+from .events import RunRevised
+from .graph import Graph
 from .lives import afresh
 from .reports import RetryRequested
+from .revision import Difference, definition, revised_run
 from .state import Items, Place, State
 from .transitions import RUN_ENDED
 from .usage import Proposal, proposals
 from .verdict import unhandled
+from .words import quoted
+
+# Of so many changed steps it is asked what is behind each of them.
+SOURCES_NAMED_MAX = 10
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -24,10 +31,29 @@ class Round(msgspec.Struct, frozen=True):
     proposals: tuple[Proposal, ...]
 
 
-def plan_round(state: State, report: RetryRequested) -> Round:
-    """What `retry` brings about for the run as it is now. Raises where it makes no sense."""
-    _refuse(state, report)
+def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
+    """What the corrected definition that comes with a `retry` changes; None where none comes, or it changes nothing.
+
+    Raises where the round that follows would be refused.
+    """
+    if report.revised is None:
+        return None
+    graph = Graph(definition(report.revised.definition))
+    refuse_round(state, report, graph)
+    if report.items is not None:
+        raise Refused("items are run again by the definition that the run has, not by a corrected one")
+    return revised_run(state, report.revised, graph, report.by)
+
+
+def plan_round(state: State, report: RetryRequested, revised: Difference | None = None) -> Round:
+    """What `retry` brings about for the run as it is now. Raises where it makes no sense.
+
+    `revised`: where the definition, which the run goes by already, is another than that of the round before.
+    """
+    refuse_round(state, report, state.graph)
     steps = steps_to_retry(state, report.from_step)
+    if revised is not None:
+        steps = _with_revised(state, steps, revised)
     items = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
     found = proposals(state, steps, report.peaks) if report.adjust else ()
     return Round(steps, report.from_step, items, found)
@@ -46,10 +72,51 @@ def steps_to_retry(state: State, from_step: str) -> tuple[str, ...]:
     return tuple(name for name in state.graph.nodes if name in again)
 
 
-def why_again(state: State, plan: Round) -> dict[str, str]:
+def _with_revised(state: State, steps: tuple[str, ...], revised: Difference) -> tuple[str, ...]:
+    """With them what a corrected definition makes run again, and everything behind that.
+
+    So does a step that needs one of them now and did not before: its result is older than what it needs. One pass
+    after the other, until nothing new is found.
+    """
+    again = {*steps, *state.graph.behind((*revised.added, *_outdated(state, revised)))}
+    before = -1
+    while len(again) != before:
+        before = len(again)
+        again |= state.graph.behind(name for name, sources in revised.gained.items() if sources & again)
+    return tuple(name for name in state.graph.nodes if name in again)
+
+
+def _outdated(state: State, revised: Difference) -> list[str]:
+    """The changed steps whose results do not stand: they would be others, or there were none without help."""
+    renewed = frozenset(revised.renewed)
+    return [name for name in revised.changed if name in renewed or not _is_plainly_completed(state.places[name])]
+
+
+def _is_plainly_completed(place: Place) -> bool:
+    return place.status == "completed" and not place.recovered_by
+
+
+def why_again(state: State, plan: Round, revised: Difference | None = None) -> dict[str, str]:
     """Why each of its steps runs again, in a few words."""
     failed = {record.step for record in unhandled(state)}
-    return {name: _why(state, plan, failed, name) for name in plan.steps}
+    found = {name: _why(state, plan, failed, name) for name in plan.steps}
+    if revised is not None:
+        found |= dict(_why_revised(state, revised, found))
+    return found
+
+
+def _why_revised(state: State, revised: Difference, found: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """What the corrected definition has to do with it, in place of the reason without it or beside it."""
+    sources = (*_outdated(state, revised), *revised.added)
+    behind = {name: source for source in sources[:SOURCES_NAMED_MAX] for name in state.graph.behind((source,))}
+    for name, reason in found.items():
+        changed = f"it changed: {', '.join(revised.changed[name])}" if name in revised.changed else ""
+        if name in revised.added:
+            yield name, "it is new"
+        elif changed:
+            yield name, changed if reason == _BEHIND else f"{reason}, and {changed}"
+        elif reason == _BEHIND:
+            yield name, f"it is behind {quoted([behind[name]]) if name in behind else 'a step that runs again'}"
 
 
 def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
@@ -64,7 +131,11 @@ def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
         return f"it was {place.status}"
     if plan.from_step and name in state.graph.region(plan.from_step):
         return f"it is behind '{plan.from_step}'"
-    return "what it was built on was undone"
+    return _BEHIND
+
+
+# What is left where nothing else is the reason.
+_BEHIND = "what it was built on was undone"
 
 
 def items_again(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
@@ -81,7 +152,8 @@ def _not_done(state: State, place: Place) -> Iterator[int]:
     return (i for i, item in enumerate(state.items_of(place)) if item is None or item.status != "completed")
 
 
-def _refuse(state: State, report: RetryRequested) -> None:
+def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
+    """Raise where another round makes no sense. `graph`: of the definition that it goes by."""
     run = state.run
     if run.status not in RUN_ENDED:
         is_paused = run.status == "paused"
@@ -91,7 +163,7 @@ def _refuse(state: State, report: RetryRequested) -> None:
             else f"if nobody drives it: mulligan resume {run.run_id}; to stop it: mulligan cancel {run.run_id}"
         )
         raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended", hint=hint)
-    if report.from_step and report.from_step not in state.graph.nodes:
+    if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
     if run.status == "completed" and report.items is None:
         raise NothingToRetry(

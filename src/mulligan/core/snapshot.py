@@ -17,7 +17,7 @@ from ..errors import CodecError, Unlawful
 from .graph import Graph
 from .lives import ITEM, command_spec
 from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
-from .workflow import END, Command, Workflow
+from .workflow import END, Command, Workflow, decode, encode
 
 # kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", else ""), data (None: it goes)
 Row = tuple[str, str, str, bytes | None]
@@ -48,7 +48,9 @@ _TYPES: dict[str, Any] = {
     "informed": tuple[int, ...],
     "tallies": Tally,
 }
-_KINDS = ("run", *_LARGE, "places", *_TYPES)
+# The definition that a run goes by, where it is not the one that it was started with: canonical JSON.
+_DEFINITION = "definition"
+_KINDS = ("run", *_LARGE, "places", *_TYPES, _DEFINITION)
 
 _encode = msgspec.msgpack.Encoder().encode
 _astuple = msgspec.structs.astuple
@@ -72,6 +74,8 @@ def changes(state: State) -> list[Row]:
         rows += [
             (name, "", "", _encode(new)) for name, new, old in zip(_LARGE, now, before, strict=True) if new is not old
         ]
+    if state.is_revised:
+        rows.append((_DEFINITION, "", "", encode(state.workflow)))
     places = state.places
     for (table, key), old in state.touched().items():
         if table != "places":
@@ -179,11 +183,15 @@ def restore(
 ) -> State:
     """The state that the rows hold: of each kind and key the last one counts. `CodecError` if they hold none.
 
+    `workflow` is the definition that the run was started with: where it goes by another one, the rows hold that.
     A run that has started has a row for each step. `may_lack_steps` is for whoever compares, and finds what is gone.
     """
-    state = State(workflow, graph)
     try:
-        _fill(state, _latest(rows))
+        tables = _latest(rows)
+        if tables[_DEFINITION]:
+            workflow, graph = decode(tables[_DEFINITION][""]), None
+        state = State(workflow, graph)
+        _fill(state, tables)
     except (msgspec.MsgspecError, LookupError, ValueError, TypeError, RecursionError, Unlawful) as error:
         raise CodecError(f"the tables of the run cannot be read: {_reason(error)}") from error
     if state.run.status != "new" and not may_lack_steps:
@@ -264,7 +272,9 @@ def _restore_place(state: State, key: str, values: tuple[Any, ...], items: _Tabl
 def _spec(state: State, key: str, role: str, parent: str, index: int) -> Command:
     """What the workflow says of the place."""
     if role == "step":
-        return state.step(key)
+        # A step that a corrected definition no longer has keeps its place.
+        is_retired = state.run.revision is not None and key != END and key not in state.graph.nodes
+        return ITEM if is_retired else state.step(key)
     return ITEM if role == "item" else command_spec(state, state.places[parent], role, index)
 
 

@@ -241,6 +241,14 @@ class Loop(msgspec.Struct, frozen=True):
     busy: int
 
 
+class Revision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The corrected definition that a run goes by: its version, and the file it was read from."""
+
+    version: str
+    file: str = ""
+    digest: str = ""
+
+
 class Run(msgspec.Struct):
     """What is true of the run as a whole. Small: it is copied at the start of each turn."""
 
@@ -276,6 +284,13 @@ class Run(msgspec.Struct):
     # What this round was opened for: some items of a map step; more memory or time, by step.
     items_of: str = ""
     adjustments: dict[str, Adjusted] = {}
+    # None while it goes by the definition that it was started with, which is `version`.
+    revision: Revision | None = None
+
+    @property
+    def present_version(self) -> str:
+        """The version of the definition that the run goes by now."""
+        return self.version if self.revision is None else self.revision.version
 
 
 _MISSING: Any = object()
@@ -314,6 +329,7 @@ class State:
         self._journal: list[tuple[Any, Any, Any]] | None = None
         self._touched: set[str] = set()
         self._saved: Run | None = None
+        self._saved_graph = self.graph
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -390,18 +406,22 @@ class State:
             self._journal.append((table, index, table[index]))
         table[index] = value
 
+    def revise(self, graph: Graph) -> None:
+        """Go by another definition. `rollback` takes that back as well."""
+        self.workflow, self.graph = graph.workflow, graph
+
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start to remember, so that `rollback` can take back everything from here on."""
         self._journal = []
         self._touched = set()
-        self._saved = _copy(self.run)
+        self._saved, self._saved_graph = _copy(self.run), self.graph
 
     def commit(self) -> None:
         self._journal = None
         self._touched = set()
-        self._saved = None
+        self._saved, self._saved_graph = None, self.graph
 
     def rollback(self) -> None:
         """Everything since `begin` never happened."""
@@ -416,12 +436,18 @@ class State:
             else:
                 table[key] = old
         self.run = self._saved
+        self.revise(self._saved_graph)
         self.commit()
 
     def run_before(self) -> Run:
         """The run as it was at `begin`."""
         assert self._saved is not None, "no turn is under way"
         return self._saved
+
+    @property
+    def is_revised(self) -> bool:
+        """Whether it goes by another definition than at `begin`."""
+        return self.graph is not self._saved_graph
 
     def touched(self) -> dict[tuple[str, Any], Any]:
         """What may have changed since `begin`: table and key (in lists the index), and what stood there before.

@@ -128,6 +128,20 @@ def _stopping(teller: Teller, fact: e.RunStopping, at: datetime) -> _Said:
     return "", f"stopping: {cause or fact.reason}{', at once' if fact.now else ''}", "bad"
 
 
+def _revised(teller: Teller, fact: e.RunRevised, at: datetime) -> _Said:
+    changes = [f"changed {quoted(list(fact.changed))}"] if fact.changed else []
+    changes += [f"added {quoted(fact.added)}"] if fact.added else []
+    changes += [f"removed {quoted(fact.removed)}"] if fact.removed else []
+    changes += [f"changed the workflow itself: {', '.join(fact.settings)}"] if fact.settings else []
+    what_changed = f": {'; '.join(changes)}" if changes else ""
+    return "", f"goes on with a corrected definition, {fact.version}{_by(fact)}{what_changed}", "try"
+
+
+def _changed_keys(teller: Teller, fact: e.RunRevised, at: datetime) -> Iterator[_Sentence]:
+    """What of each step is another."""
+    yield from ((step, f"changed: {', '.join(keys)}", "plain") for step, keys in fact.changed.items())
+
+
 def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
     again = quoted(fact.put_back)
     if fact.indexes:
@@ -415,6 +429,7 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.RunPaused: lambda t, f, at: ("", f"paused{_by(f)}", "wait"),
     e.RunResumed: lambda t, f, at: ("", f"resumed{_by(f)}", "plain"),
     e.RunStopping: _stopping,
+    e.RunRevised: _revised,
     e.RunReopened: _reopened,
     e.RunCompleted: _ended,
     e.RunFailed: _ended,
@@ -459,6 +474,7 @@ TOLD_FACTS = frozenset(_SENTENCES)
 
 _Details = Callable[[Teller, Any, datetime], Iterator[_Sentence]]
 _DETAILS: dict[type[e.Fact], _Details] = {
+    e.RunRevised: _changed_keys,
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
     e.StepFailed: _edges_after_failure,

@@ -117,7 +117,7 @@ def task(state: State, key: str) -> Task:
         action.kind,
         filled(action, place.bindings) if action.bindings and not late else action.params,
         state.workflow.name,
-        state.run.version,
+        state.run.present_version,
         step.key,
         step.visit,
         place.role,

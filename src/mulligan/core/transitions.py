@@ -93,6 +93,8 @@ RUN: dict[type[e.Fact], Moves] = {
     e.RunCompleted: _all("running paused", "completed"),
     e.RunFailed: _all("running paused", "failed"),
     e.RunCancelled: {"running": "cancelled"},
+    # Followed by `RunReopened` at once.
+    e.RunRevised: _stay("failed cancelled"),
     # From completed: some items of a map that may fail.
     e.RunReopened: _all("completed failed cancelled", "running"),
 }

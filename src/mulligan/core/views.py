@@ -72,6 +72,9 @@ def run_json(state: State, held: Mapping[str, str] | None = None) -> dict[str, A
         "status": "running" if run.status == "new" else run.status,
         "degraded": run.degraded,
         "round": run.round,
+        "version": run.version,
+        # The version of the corrected definition that it goes by; null where that is the first.
+        "revision": None if run.revision is None else run.revision.version,
         "steps": {name: _step_json(waits, name, seen) for name, seen in view["steps"].items()},
         "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
         "failures": _failures_json(state, view["failures"]),
@@ -358,4 +361,4 @@ class Progress:
             self.counts[after] += 1
 
 
-_WIDE = (e.RunStarted, e.RunReopened, e.LoopFired)
+_WIDE = (e.RunStarted, e.RunRevised, e.RunReopened, e.LoopFired)

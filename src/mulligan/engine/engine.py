@@ -150,6 +150,7 @@ class Engine:
         loaded = self.store.load(turn.run_id)
         workflow, graph = self.known.get(loaded.record.version, loaded.workflow)
         state = restore(workflow, loaded.rows, graph)
+        self.known.notice(state.workflow)
         refuse_damaged(loaded.record, state)
         drive = self._drive(turn, loaded.record, state)
         if self._is_alone:
@@ -525,6 +526,7 @@ class Engine:
 
     def _note(self, drive: Drive, commit: Commit, gave: Committed) -> None:
         """What the commit makes us look at next."""
+        self.known.notice(drive.state.workflow)
         for timer in commit.timers:
             due = drive.due(timer, self._stepped)
             if self._next_due is None or due < self._next_due:

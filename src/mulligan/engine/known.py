@@ -17,6 +17,10 @@ class Known:
     def remember(self, version: str, workflow: Workflow) -> None:
         """A workflow that is about to be run: it need not be read again."""
         self._found[version] = workflow, Graph(workflow)
+        self.notice(workflow)
+
+    def notice(self, workflow: Workflow) -> None:
+        """A run goes by this definition, which may be a corrected one."""
         self.has_breakers = self.has_breakers or bool(workflow.breakers)
 
     def get(self, version: str, data: bytes) -> tuple[Workflow, Graph]:

@@ -8,12 +8,13 @@ import msgspec
 
 from ..core.events import Adjusted
 from ..core.fork import Fork
-from ..core.rounds import Round, items_again, why_again
+from ..core.rounds import items_again, why_again
 from ..core.state import State
 from ..core.usage import Proposal, adjusted
+from .correcting import Correction, Planned
 
 
-class RoundPlan(msgspec.Struct, frozen=True):
+class RoundPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """A round of a run: the steps that run again and why, of maps which items, what is kept, what gets more."""
 
     run_id: int
@@ -26,6 +27,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     adjusted: dict[str, Adjusted]
     # The same in words, by step.
     adjustments: dict[str, list[str]]
+    # Where a corrected file was given.
+    correction: Correction | None = None
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -52,18 +55,20 @@ def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
     return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped)
 
 
-def round_plan(state: State, planned: Round) -> RoundPlan:
-    """The round that would follow on the state as it is: to be asked before it is opened."""
+def round_plan(found: Planned) -> RoundPlan:
+    """The round that would follow: to be asked before it is opened."""
+    state, planned = found.state, found.round
     again = frozenset(planned.steps)
     return RoundPlan(
         state.run.run_id,
         state.run.round + 1,
         planned.steps,
-        why_again(state, planned),
+        why_again(state, planned, found.difference),
         items_again(state, planned),
         tuple(name for name in state.graph.nodes if name not in again),
         adjusted(planned.proposals),
         _in_words(planned.proposals),
+        found.correction,
     )
 
 

@@ -14,15 +14,25 @@ from ..worker.secrets import trouble_with
 
 def refuse_missing_files(workflow: Workflow, cwd: Path) -> None:
     """Raise if a declared input is not there that no step writes, of the workflow or of those that it calls."""
-    read = list(_paths(workflow, "reads"))
+    for path in missing_files(workflow, cwd):
+        raise InputInvalid(f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}")
+
+
+def missing_files(workflow: Workflow, cwd: Path) -> Iterator[str]:
+    """The declared inputs that are not there and that no step writes."""
+    read = list(dict.fromkeys(_paths(workflow, "reads")))
     written = _written(workflow) if read else set()
-    for path in read:
-        if os.path.normpath(path) not in written and not (cwd / path).exists():
-            raise InputInvalid(f"'{path}' is read and no step writes it, and it is not there", hint=f"looked in {cwd}")
+    return (path for path in read if os.path.normpath(path) not in written and not (cwd / path).exists())
 
 
 def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> None:
-    """Raise if a variable or a file that a step reads as a secret is not there, where its worker would be this process.
+    """Raise if a secret is not there that a step reads, where its worker would be this process."""
+    for step, name, problem in missing_secrets(workflow, cwd, environment):
+        raise InputInvalid(f"step '{step}' reads the secret '{name}', which cannot be had: {problem}")
+
+
+def missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The variables and files that steps read as secrets and that are not there: step, name, and why.
 
     What a step writes may come to be there. What a command prints is asked for when it is needed.
     """
@@ -32,7 +42,7 @@ def refuse_missing_secrets(workflow: Workflow, cwd: Path, environment: Mapping[s
         if secret.file is not None and os.path.normpath(secret.file) in written:
             continue
         if (problem := trouble_with(secret, str(cwd), environment)) is not None:
-            raise InputInvalid(f"step '{step}' reads the secret '{name}', which cannot be had: {problem}")
+            yield step, name, problem
 
 
 def _secrets_read(workflow: Workflow) -> Iterator[tuple[str, str, Secret]]:

@@ -13,6 +13,7 @@ import msgspec
 
 from ..core import events as e
 from ..core.artifacts import whole
+from ..core.graph import Graph
 from ..core.keys import is_part, step_name
 from ..core.snapshot import restore
 from ..core.state import STATE_TABLES, State
@@ -101,6 +102,21 @@ class Reading:
             before = some[-1].run_id
         raise UnknownRun(f"there is no run yet in '{self.home.folder}'", hint="start one: mulligan run FILE")
 
+    def find_failed(self, named: str, workflow: str) -> int:
+        """The run that a person means with a corrected file: `latest` is the newest of that workflow that failed.
+
+        Or was cancelled. Where there is none, the newest run: what keeps it from going on is for others to say.
+        """
+        if named != LATEST:
+            return self.find_run(named)
+        before = None
+        while some := self.runs(before=before, statuses=("failed", "cancelled")):
+            fitting = (one for one in some if one.parent_run_id is None and one.workflow == workflow)
+            if (found := next(fitting, None)) is not None:
+                return found.run_id
+            before = some[-1].run_id
+        return self.find_run(LATEST)
+
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         """The newest runs first; none where nothing was ever run."""
         return self.store.runs(limit=limit, before=before, statuses=statuses) if self.home.is_there else []
@@ -111,27 +127,36 @@ class Reading:
         loaded = self.store.load(run_id)
         return restore(decode(loaded.workflow), loaded.rows)
 
-    def compared(self, run_id: int) -> tuple[RunRecord, State]:
-        """For whoever compares: the run's row in the list and what its tables have of it, from one moment."""
+    def compared(self, run_id: int) -> tuple[RunRecord, State, Graph]:
+        """For whoever compares: the run's row in the list and what its tables have of it, from one moment.
+
+        And the graph of the workflow that it was started with.
+        """
         self.record(run_id)
         loaded = self.store.load(run_id)
-        return loaded.record, restore(decode(loaded.workflow), loaded.rows, may_lack_steps=True)
+        first = Graph(decode(loaded.workflow))
+        return loaded.record, restore(first.workflow, loaded.rows, first, may_lack_steps=True), first
 
     def changed_file(self, run_id: int) -> str:
         """The file that the run was started from, where it is another workflow today; else "".
 
         Read whole only where its bytes are others: of a hundred thousand steps that takes its time.
         """
-        self.record(run_id)
+        record = self.record(run_id)
         started = next((entry.fact for entry in self.store.log(run_id, limit=1)), None)
-        if not isinstance(started, e.RunStarted) or digest_of(started.file) in ("", started.digest):
+        if not isinstance(started, e.RunStarted):
             return ""
-        pinned = self._workflow(run_id)
+        # Where a corrected file has taken its place, in a later round, that one counts.
+        revision = self.state(run_id).run.revision if record.round > 1 else None
+        known = revision or started
+        if digest_of(known.file) in ("", known.digest):
+            return ""
+        pinned = self.state(run_id).workflow
         # Of a NoETL file that was read with --trust-templates; a text has no such quotes in JSON.
         is_trusting = pinned.origin == NOETL and b'"trust_templates":true' in encode(pinned)
         try:
-            today = load(started.file, named=pinned.origin or OURS, trust_templates=is_trusting)
-            return started.file if version(encode(today)) != started.version else ""
+            today = load(known.file, named=pinned.origin or OURS, trust_templates=is_trusting)
+            return known.file if version(encode(today)) != known.version else ""
         except MulliganError:
             # In the middle of being corrected: nothing that could be run.
             return ""
@@ -150,7 +175,7 @@ class Reading:
 
     def explain(self, run_id: int) -> Iterator[Line]:
         """The run's story, from its events alone."""
-        return story(self.events(run_id), self._workflow(run_id), self.called(run_id))
+        return story(self.events(run_id), self.first_workflow(run_id), self.called(run_id))
 
     def called(self, run_id: int) -> dict[tuple[str, int], int]:
         """The runs that a run called, by the place and the attempt that they were called for."""
@@ -162,8 +187,8 @@ class Reading:
         places = (*state.steps(), state.places[END]) if state.places else ()
         return state.workflow, {place.key: place.status for place in places}
 
-    def _workflow(self, run_id: int) -> Workflow:
-        """The workflow as the run has pinned it."""
+    def first_workflow(self, run_id: int) -> Workflow:
+        """The workflow as the run was started with it: a log is read with that, and says itself where it changed."""
         self.record(run_id)
         return decode(self.store.load(run_id).workflow)
 
@@ -172,10 +197,12 @@ class Reading:
 
         A run that goes on meanwhile is taken as its tables were.
         """
-        record, kept = self.compared(run_id)
+        record, kept, first = self.compared(run_id)
         log = takewhile(lambda entry: entry.seq <= kept.run.seq, self.events(run_id))
-        told = fold(kept.workflow, log, kept.graph)
+        told = fold(first.workflow, log, first)
         differing = tuple(name for name in STATE_TABLES if getattr(kept, name) != getattr(told, name))
+        if kept.workflow != told.workflow:
+            differing += ("definition",)
         if not differing and self._is_behind(run_id, kept.run.seq):
             differing = ("run",)
         differing += tuple(f"list.{name}" for name in differing_columns(record, kept))

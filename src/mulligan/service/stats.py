@@ -62,9 +62,10 @@ class _Pinned:
         """What the tally of this name counts; and its place in file and ladder."""
         if key not in self._meanings:
             step, below, rung, what = parts(key)
-            _, definition = self._steps[step]
+            # A corrected file may have a step that the first did not: it comes last, and is called by its name.
+            number, definition = self._steps.get(step) or (len(self._steps), Step(name=step))
             subject = definition.matrix_name or step
-            number = self._first[subject]
+            number = self._first.get(subject, number)
             is_rule = rung in ("retry", "script")
             # A script stands below the retry that it is for.
             order = (number, below, 0, int(what), rung) if is_rule else (number, below, RUNGS.index(rung), 0, what)
@@ -166,7 +167,7 @@ def _told(subject: Subject, one: _Sum) -> dict[str, Any]:
 
 def _rule(spec: Command | None, index: int) -> str:
     """A rule by what it looks for; by its number where that is not known."""
-    if spec is None:
+    if spec is None or index >= len(spec.rules):
         return f"rule {index + 1}"
     rule = spec.rules[index]
     return f"pattern {rule_is_for(rule)}" if rule.pattern is not None else rule_is_for(rule)
@@ -176,7 +177,11 @@ def _spec(step: Step, below: tuple[str, ...]) -> Command | None:
     """What the workflow says of the command; None of what is below a script, since its name does not say whose."""
     found: Command | None = step
     for role, index in _way(below):
-        found = None if found is None or role == "script" else spec_below(found, step, role, index)
+        try:
+            found = None if found is None or role == "script" else spec_below(found, step, role, index)
+        except IndexError:
+            # Of a corrected file, which has more of them.
+            found = None
     return found
 
 

@@ -23,7 +23,6 @@ from ..core.events import Kept
 from ..core.fork import Fork, plan_fork
 from ..core.graph import Graph
 from ..core.lives import is_engines_own
-from ..core.rounds import plan_round
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.usage import peaks
@@ -48,6 +47,7 @@ from ..language.expressions import Cel
 from ..language.words import did_you_mean
 from ..ports import Answer, NewRun, RunRecord, WorkerRecord
 from ..worker.processes import is_running
+from .correcting import Corrected, planned, revised
 from .driver import Capacity, Driver
 from .home import Home, this_host
 from .locks import Locks
@@ -107,16 +107,26 @@ class Service(Reading):
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def start(
-        self, prepared: Prepared, driver: Driver | None = None, *, times: int = 1, kept: Sequence[Kept] = ()
+        self,
+        prepared: Prepared,
+        driver: Driver | None = None,
+        *,
+        times: int = 1,
+        kept: Sequence[Kept] = (),
+        key: str = "",
     ) -> list[int]:
         """New runs (usually one), all or none. With a driver they are its own at once; else whoever serves has them.
 
-        `kept`: results that steps are said to have had already.
+        `kept`: results that steps are said to have had already. `key`: `KeyUsed` where a run of this workflow was
+        started under it, however many ask at once.
         """
         if driver is not None and not self.store.is_shared:
             refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
-        return self._create([self._new(prepared, request) for _ in range(times)], prepared.workflow, driver)
+        new = [self._new(prepared, request) for _ in range(times)]
+        if key:
+            new = [msgspec.structs.replace(one, key=f"{prepared.workflow.name}: {key}") for one in new]
+        return self._create(new, prepared.workflow, driver)
 
     def start_once(self, prepared: Prepared, key: str) -> int:
         """The run under this key: a new one, unless there is one already.
@@ -244,23 +254,37 @@ class Service(Reading):
         reason: str = "",
         items: Sequence[int] | None = None,
         adjust: bool = False,
+        corrected: Corrected | None = None,
     ) -> RoundPlan:
         """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
 
         `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
+        `corrected`: a file to go on with; what changed in it runs again, and what is behind that.
         """
-        report, planned = self._planned_round(run_id, from_step, reason, items, adjust=adjust)
+        report, planned = self._planned_round(run_id, from_step, reason, items, adjust, corrected)
         self.tell(run_id, report)
         return planned
 
     def plan_retry(
-        self, run_id: int, *, from_step: str = "", items: Sequence[int] | None = None, adjust: bool = False
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        corrected: Corrected | None = None,
     ) -> RoundPlan:
         """What `retry` would run again; refused where `retry` would be. Changes nothing."""
-        return self._planned_round(run_id, from_step, "", items, adjust=adjust)[1]
+        return self._planned_round(run_id, from_step, "", items, adjust, corrected)[1]
 
     def _planned_round(
-        self, run_id: int, from_step: str, reason: str, items: Sequence[int] | None, *, adjust: bool
+        self,
+        run_id: int,
+        from_step: str,
+        reason: str,
+        items: Sequence[int] | None,
+        adjust: bool,
+        corrected: Corrected | None,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.record(run_id), "retry")
         state = self.state(run_id)
@@ -272,9 +296,11 @@ class Service(Reading):
             None if items is None else tuple(items),
             adjust,
             peaks(self.events(run_id)) if adjust else {},
+            None if corrected is None else revised(state, corrected, self.store),
         )
-        with _meaning(from_step, state.graph.nodes):
-            return report, round_plan(state, plan_round(state, report))
+        steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
+        with _meaning(from_step, steps):
+            return report, round_plan(planned(state, report))
 
     def classify(
         self,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ..core.matrices import ATTENTION, differing, group_counts, group_title, shared_beginning, value_text, values_text
-from ..core.words import counted, flat, quoted, spelled
+from ..core.words import counted, flat, quoted, span, spelled
 from ..core.words import size as memory
+from ..language.inputs import shown as as_given
 
 __all__ = [
     "ATTENTION",
+    "as_given",
     "counted",
     "differing",
     "flat",
@@ -16,6 +18,7 @@ __all__ = [
     "memory",
     "quoted",
     "shared_beginning",
+    "span",
     "spelled",
     "value_text",
     "values_text",

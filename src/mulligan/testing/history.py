@@ -18,6 +18,7 @@ from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
 from ..core.classify import Outcome
+from ..core.revision import plain_definition
 from ..core.state import Place, State
 from ..core.turn import turn
 from ..core.workflow import (
@@ -32,6 +33,8 @@ from ..core.workflow import (
     Step,
     Template,
     Workflow,
+    encode,
+    version,
 )
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -205,6 +208,13 @@ class History:
 
     def retry(self, from_step: str = "", **fields: Any) -> Self:
         return self.tell(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))
+
+    def retry_with(self, definition: Workflow, from_step: str = "", **fields: Any) -> Self:
+        """Another round under a corrected definition; fields are those of `Revised`."""
+        data = encode(definition)
+        inputs = fields.pop("inputs", self.state.run.inputs)
+        revised = r.Revised(version(data), plain_definition(data), inputs, **fields)
+        return self.retry(from_step, revised=revised)
 
     def classify(self, name: str, verdict: str, **fields: Any) -> Self:
         fields.setdefault("reason", "seen before")

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from random import Random
 from typing import Any
+
+import msgspec
 
 from ..core import events as e
 from ..core import reports as r
@@ -18,6 +21,7 @@ from ..core.transitions import RUN_ENDED
 from ..core.workflow import END
 from ..ports import FAULT_POINTS, Lease
 from .clock import START
+from .corrections import correction
 from .faults import Faults
 from .process import Process
 from .workflows import BREAKERS
@@ -50,6 +54,8 @@ SOMETIMES = {
     "wrong_clock": 3,
     "reset_breakers": 1,
 }
+# How many of the rounds go by a corrected definition.
+CORRECTED_SHARE = 0.4
 # What others do while somebody waits for the store.
 _MEANWHILE = ("step", "step", "step", "end_task", "cancel", "pause", "resume", "retry", "decide", "fire_early")
 
@@ -272,12 +278,22 @@ class Moves:
         now, state = self.world.clock.now(), self._state(run_id)
         maps, adjust = maps_of(state), self.rng.random() < 0.3
         if not maps or (state.run.status != "completed" and self.rng.random() < 0.6):
-            return r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
+            report = r.RetryRequested(now, "someone", "again", self._some_step(state), adjust=adjust)
+            return self._corrected(state, report)
         self.world.happened["items"] += 1
         place = self.rng.choice(maps)
         total = len(place.items.values) if place.items else 0
         items = tuple(self.rng.sample(range(total), self.rng.randint(1, total)))
         return r.RetryRequested(now, "someone", "again", place.key, items, adjust)
+
+    def _corrected(self, state: State, report: r.RetryRequested) -> r.RetryRequested:
+        """Now and then with a corrected definition. By dice of its own: the histories without it stay as they were."""
+        dice = Random(f"{state.run.run_id}:{state.run.seq}:{report.from_step}")
+        if not state.places or dice.random() >= CORRECTED_SHARE:
+            return report
+        self.world.happened["corrected"] += 1
+        revised = correction(dice, state.workflow, state.run.inputs)
+        return msgspec.structs.replace(report, revised=revised)
 
     def fork(self) -> bool:
         """Of a run that rests."""

@@ -86,7 +86,7 @@ def promise_1_end_returns_a_status_that_a_run_can_have(seen: Seen, entry: e.Entr
 
 
 def promise_1_nothing_follows_the_end(seen: Seen, entry: e.Entry) -> None:
-    if seen.is_over and not isinstance(entry.fact, e.RunReopened | e.ReportRefused):
+    if seen.is_over and not isinstance(entry.fact, e.RunRevised | e.RunReopened | e.ReportRefused):
         raise seen.broken("promise 1", f"{type(entry.fact).__name__} came after the round's last event", entry)
 
 
@@ -369,8 +369,10 @@ def promise_8_the_log_can_be_written_down(log: Sequence[e.Entry]) -> None:
             raise AssertionError(f"promise 8: entry {entry.seq} is\n  {entry}\nand is read back as\n  {read}")
 
 
-def promise_8_the_log_replays(state: State, log: Iterable[e.Entry]) -> None:
-    _expect_same(state, fold(state.workflow, log, state.graph))
+def promise_8_the_log_replays(state: State, log: Iterable[e.Entry], first: Graph | None = None) -> None:
+    """`first`: of the definition that the run was started with, where a corrected one has taken its place."""
+    graph = first or state.graph
+    _expect_same(state, fold(graph.workflow, log, graph))
 
 
 def promise_8_the_tables_say_what_the_log_says(state: State, restored: State) -> None:
@@ -488,6 +490,7 @@ class Promises:
 
     def __init__(self, workflow: Workflow, graph: Graph | None = None) -> None:
         self.seen = Seen(workflow, graph)
+        self.first = self.seen.graph
 
     def see(self, entry: e.Entry) -> None:
         """One more entry of the log."""
@@ -504,15 +507,15 @@ class Promises:
         """The history is over: everything was reported, and nothing may be left."""
         promise_7_no_task_outlives_its_run(state, outside)
         promise_8_the_log_can_be_written_down(self.seen.log)
-        promise_8_the_log_replays(state, self.seen.log)
+        promise_8_the_log_replays(state, self.seen.log, self.first)
         promise_10_the_story_can_be_told(self.seen.log)
 
 
-def check(log: Iterable[e.Entry], state: State) -> None:
-    """Ask every promise that a log and the state it led to can show."""
-    promises = Promises(state.workflow)
+def check(log: Iterable[e.Entry], state: State, first: Workflow | None = None) -> None:
+    """Ask every promise that a log and the state it led to can show; `first` as for `promise_8_the_log_replays`."""
+    promises = Promises(first or state.workflow)
     for entry in log:
         promises.see(entry)
     promise_1_every_step_has_ended(state, Outside())
     promise_8_the_log_can_be_written_down(promises.seen.log)
-    promise_8_the_log_replays(state, promises.seen.log)
+    promise_8_the_log_replays(state, promises.seen.log, promises.first)

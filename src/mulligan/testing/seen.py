@@ -16,6 +16,7 @@ from ..core import events as e
 from ..core.failure import Failure
 from ..core.graph import Graph
 from ..core.workflow import END, Command, Workflow
+from ..core.workflow import decode as read_workflow
 
 FACTS_SHOWN = 8
 
@@ -134,6 +135,21 @@ def _started(seen: Seen, fact: e.RunStarted, entry: e.Entry) -> None:
     seen.begin_round(1)
     seen.has_kept = bool(fact.kept)
     seen.done.update(kept.step for kept in fact.kept)
+
+
+def _revised(seen: Seen, fact: e.RunRevised, entry: e.Entry) -> None:
+    """Another definition holds: what the log said of steps that are gone, and of edges that are others, is void."""
+    before = seen.steps
+    seen.workflow = read_workflow(msgspec.json.encode(fact.definition))
+    seen.graph = Graph(seen.workflow)
+    seen.steps = {step.name: step for step in (*seen.workflow.steps, seen.workflow.end)}
+    seen.specs.update(seen.steps)
+    seen.roles.update(dict.fromkeys(seen.steps, "step"))
+    other = {name for name, step in before.items() if name not in seen.steps or seen.steps[name].edges != step.edges}
+    seen.taken = {arc for arc in seen.taken if arc.rpartition("#")[0] not in other}
+    seen.failures = [failed for failed in seen.failures if failed.step not in other]
+    for name in (*fact.added, *fact.removed):
+        seen.outcomes.pop(name, None)
 
 
 def _reopened(seen: Seen, fact: e.RunReopened, entry: e.Entry) -> None:
@@ -326,6 +342,7 @@ def _undo_ended(seen: Seen, fact: e.UndoCompleted | e.UndoFailed, entry: e.Entry
 
 _LEARN: dict[type[e.Fact], Callable[[Seen, Any, e.Entry], None]] = {
     e.RunStarted: _started,
+    e.RunRevised: _revised,
     e.RunReopened: _reopened,
     e.RunStopping: _stopping,
     **dict.fromkeys(TERMINAL, _over),

@@ -18,7 +18,7 @@ from ...core.state import State
 from ...core.story import Teller
 from ...core.transitions import RUN_ENDED
 from ...core.views import progress
-from ...core.workflow import END
+from ...core.workflow import END, Workflow
 from ...language.drawing import draw_svg
 from ...ports import RunRecord
 from ..costs import Cost, Costs
@@ -150,7 +150,7 @@ class Report(msgspec.Struct):
 class _Pass:
     """One pass over the log."""
 
-    def __init__(self, state: State, children: dict[tuple[str, int], int]) -> None:
+    def __init__(self, state: State, first: Workflow, children: dict[tuple[str, int], int]) -> None:
         self.attempts = Attempts()
         self.visits = FailedVisits()
         self.costs = Costs()
@@ -162,7 +162,7 @@ class _Pass:
         # The last of them, and how many there were.
         self.entries: deque[e.Entry] = deque(maxlen=EVENTS_MAX)
         self.count = 0
-        self._teller = Teller(state.workflow, children)
+        self._teller = Teller(first, children)
 
     def see(self, entry: e.Entry) -> None:
         fact = entry.fact
@@ -186,7 +186,7 @@ _NO_COST = Cost()
 def gather(service: Service, run_id: int, now: datetime) -> Report:
     """All of a run. Of one that goes on, as its tables are at this moment."""
     state = service.state(run_id)
-    seen = _Pass(state, service.called(run_id))
+    seen = _Pass(state, service.first_workflow(run_id), service.called(run_id))
     for entry in takewhile(lambda entry: entry.seq <= state.run.seq, service.events(run_id)):
         seen.see(entry)
     record = service.record(run_id)
@@ -198,8 +198,8 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         run_id=run_id,
         workflow=record.workflow,
         description=state.workflow.description,
-        version=record.version,
-        file=seen.started.file,
+        version=state.run.present_version or record.version,
+        file=state.run.revision.file if state.run.revision else seen.started.file,
         status="running" if state.run.status == "new" else state.run.status,
         degraded=state.run.degraded,
         reason=state.run.reason,

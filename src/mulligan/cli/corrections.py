@@ -1,0 +1,60 @@
+"""What a corrected file changes, said before a run goes on with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mulligan.cli.terminal import complain
+from mulligan.service.correcting import Correction
+from mulligan.service.plans import RoundPlan
+from mulligan.service.words import as_given
+
+# Steps whose changes are named one by one; --json has them all.
+_STEPS_MAX, _NAMES_MAX = 20, 10
+
+
+def tell_correction(planned: RoundPlan) -> None:
+    """Say what is another in the file, step by step; nothing where no file was given."""
+    found = planned.correction
+    if found is None:
+        return
+    file = os.path.relpath(found.file) if found.file else "the file"
+    if found.is_same:
+        complain(f"note: '{file}' has not changed: it is what run {planned.run_id} goes by already")
+        return
+    complain(f"what '{file}' changes:")
+    for line in [*_steps(found), *_beside(found)]:
+        complain(f"  {line}")
+
+
+def _steps(found: Correction) -> list[str]:
+    width = max(map(len, list(found.changed)[:_STEPS_MAX]), default=0)
+    kept = frozenset(found.kept)
+    lines = [f"added    {_listed(found.added)}"] if found.added else []
+    lines += [f"removed  {_listed(found.removed)}"] if found.removed else []
+    for step, keys in list(found.changed.items())[:_STEPS_MAX]:
+        note = "  (it keeps its result)" if step in kept else ""
+        lines.append(f"changed  {step:<{width}}  {', '.join(keys)}{note}".rstrip())
+    left = len(found.changed) - _STEPS_MAX
+    return [*lines, f"changed  {left:,} more steps"] if left > 0 else lines
+
+
+def _beside(found: Correction) -> list[str]:
+    lines = [f"changed  the workflow itself: {', '.join(found.settings)}"] if found.settings else []
+    lines += [f"input    {_values(found.inputs)}"] if found.inputs else []
+    if found.inputs_kept:
+        lines.append(f"note: the run keeps its inputs, though their defaults changed: {_values(found.inputs_kept)}")
+    if found.lost_undos:
+        lines.append(f"note: nothing will undo {_listed(found.lost_undos)}: the file has no undo for it any more")
+    return lines
+
+
+def _values(inputs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={as_given(value)}" for name, value in inputs.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_MAX])
+    return f"{shown} and {len(names) - _NAMES_MAX:,} more" if len(names) > _NAMES_MAX else shown

@@ -1,0 +1,254 @@
+"""What a run would do, before it is started: which steps in which order, what they ask for, what is missing here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..core.graph import Graph
+from ..core.tasks import Task
+from ..core.waves import waves
+from ..core.workflow import Command, Expression, Map, Step, Workflow, commands, encode, version
+from ..errors import ExpressionFailed
+from ..language import check_inputs, refuse_references
+from ..language.expressions import Cel
+from ..worker.room import Room
+from .driver import Capacity, machine
+from .possible import missing_files, missing_secrets
+from .verbs import Service
+
+
+class StepPreview(msgspec.Struct, frozen=True):
+    """A step that would run, or the steps of a matrix together."""
+
+    step: str
+    # The steps of a matrix that are in this wave.
+    count: int = 1
+    # What it does: shell, python, … or map.
+    action: str = ""
+    needs: tuple[str, ...] = ()
+    # Its condition: what it says, and whether it holds; null where that is known only when it is asked.
+    when: str = ""
+    holds: bool | None = None
+    # It runs only if one of these steps fails: it is there to deal with that.
+    if_failed: tuple[str, ...] = ()
+    # Of a map: how many items, where that is known; at most so many, where they are filtered.
+    items: int | None = None
+    is_items_most: bool = False
+    retries: int = 0
+    timeout: float | None = None
+    deadline: float | None = None
+    cpus: float | None = None
+    memory: int | None = None
+    gpus: int | None = None
+    labels: tuple[str, ...] = ()
+    # The steps of the matrix ask for different things: the most of each is given.
+    is_varying: bool = False
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What would keep the run, or a step of it, from running here."""
+
+    kind: str
+    text: str
+    step: str = ""
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """A run that was not started."""
+
+    workflow: str
+    version: str
+    inputs: dict[str, Any]
+    steps: int
+    # How many steps may be under way at a time: what the workflow says; null where it says nothing.
+    max_parallel: int | None
+    timeout: float | None
+    waves: list[list[StepPreview]]
+    problems: list[Problem]
+
+
+def preview(
+    service: Service, workflow: Workflow, given: dict[str, Any], cwd: Path, parallel: int | None = None
+) -> Preview:
+    """What a run of the workflow would be. Nothing is started, and nothing is written."""
+    inputs = check_inputs(workflow, given)
+    refuse_references(inputs)
+    graph = Graph(workflow)
+    looking = _Looking(graph, inputs)
+    places = _places(service, parallel)
+    return Preview(
+        workflow=workflow.name,
+        version=version(encode(workflow)),
+        inputs=inputs,
+        steps=len(workflow.steps),
+        max_parallel=workflow.max_parallel,
+        timeout=workflow.timeout,
+        waves=[list(looking.wave(names)) for names in waves(graph)],
+        problems=[*_missing(workflow, cwd), *_too_large(workflow, places, _whose(service))],
+    )
+
+
+def preview_json(found: Preview) -> Any:
+    """The same as plain data."""
+    return msgspec.to_builtins(found)
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
+class _Looking:
+    """One look at the steps of a workflow, with the inputs that a run of it would have."""
+
+    def __init__(self, graph: Graph, inputs: dict[str, Any]) -> None:
+        self.graph = graph
+        self.inputs = inputs
+        self._cel = Cel(os.environ)
+
+    def wave(self, names: Iterable[str]) -> Iterator[StepPreview]:
+        """The steps of a wave; those of a matrix together, where they stand in the file first."""
+        families: dict[str, list[Step]] = {}
+        for name in names:
+            step = self.graph.nodes[name].step
+            families.setdefault(step.sweep or step.name, []).append(step)
+        return (self._step(name, steps) for name, steps in families.items())
+
+    def _step(self, name: str, steps: list[Step]) -> StepPreview:
+        step = steps[0]
+        items, is_most = self._items(step.map)
+        when = {one.when.source if one.when else "" for one in steps}
+        known = {self._value(one.when) if one.when else None for one in steps}
+        asked = _Asked(steps)
+        return StepPreview(
+            step=name,
+            count=len(steps),
+            action="map" if step.map else step.action.kind if step.action else "",
+            needs=tuple(dict.fromkeys(need.of for need in step.needs)),
+            when=step.when.source if step.when else "",
+            holds=known.pop() if len(when) == len(known) == 1 else None,
+            if_failed=self._if_failed(step),
+            items=items,
+            is_items_most=is_most,
+            retries=max(command.retries_max for one in steps for command in (one, *one.do)),
+            timeout=asked.most("timeout"),
+            deadline=asked.most("deadline"),
+            cpus=asked.most("cpus"),
+            memory=asked.most("memory"),
+            gpus=asked.most("gpus"),
+            labels=asked.labels,
+            is_varying=asked.is_varying,
+        )
+
+    def _if_failed(self, step: Step) -> tuple[str, ...]:
+        """The steps of which one must fail: only failure edges lead to it."""
+        arrivals = self.graph.nodes[step.name].arrivals
+        if not arrivals or any(arc.edge.on != "failure" for arc in arrivals):
+            return ()
+        return tuple(dict.fromkeys(arc.source for arc in arrivals))
+
+    def _items(self, listed: Map | None) -> tuple[int | None, bool]:
+        """How many items, and whether they may be fewer; None where only the run will know."""
+        found = None if listed is None or listed.over is None else self._value(listed.over)
+        if listed is None or not isinstance(found, list):
+            return None, False
+        left = max(0, len(found) - listed.offset)
+        bounded = left if listed.max_items is None else min(left, listed.max_items)
+        return bounded, listed.filter is not None or listed.distinct is not None
+
+    def _value(self, expression: Expression) -> Any:
+        """What an expression gives that reads inputs alone; None of any other."""
+        if any(name.partition(".")[0] != "inputs" for name in expression.reads):
+            return None
+        try:
+            return self._cel.evaluate(expression, {"inputs": self.inputs})
+        except ExpressionFailed:
+            return None
+
+
+class _Asked:
+    """What steps, or the commands of their items, ask for."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._each = [_of_step(step) for step in steps]
+        self.labels: tuple[str, ...] = next((one["labels"] for one in self._each if one["labels"]), ())
+        self.is_varying = any(one != self._each[0] for one in self._each)
+
+    def most(self, what: str) -> Any:
+        return max((one[what] for one in self._each if one[what]), default=None)
+
+
+def _of_step(step: Step) -> dict[str, Any]:
+    own: tuple[Command, ...] = (step, *step.do)
+    resources = [command.resources for command in own if command.resources]
+    found: dict[str, Any] = {
+        name: max((getattr(one, name) for one in resources if getattr(one, name)), default=None)
+        for name in ("cpus", "memory", "gpus")
+    }
+    found["labels"] = tuple(dict.fromkeys(label for one in resources for label in one.labels))
+    found["timeout"] = max((command.timeout for command in own if command.timeout), default=None)
+    found["deadline"] = step.deadline
+    return found
+
+
+# -- what is missing -------------------------------------------------------------------------------------------------
+
+
+def _missing(workflow: Workflow, cwd: Path) -> Iterator[Problem]:
+    for path in missing_files(workflow, cwd):
+        yield Problem("file", f"'{path}' is read and no step writes it, and it is not there")
+    for step, name, problem in missing_secrets(workflow, cwd, os.environ):
+        yield Problem("secret", f"step '{step}' reads the secret '{name}', which cannot be had: {problem}", step)
+
+
+def _places(service: Service, parallel: int | None) -> list[Capacity]:
+    """Where a step may run: on this machine, or, where hosts share a store, with a worker that is there."""
+    if not service.home.store_url:
+        return [machine(parallel)]
+    workers = [worker for worker in service.store.workers() if worker.cpus and not worker.is_expired]
+    found = [Capacity(worker.cpus, worker.memory, worker.gpus, worker.labels) for worker in workers]
+    return found or [machine(parallel)]
+
+
+def _whose(service: Service) -> str:
+    return "any worker that is there" if service.home.store_url else "this machine"
+
+
+def _too_large(workflow: Workflow, places: list[Capacity], where: str) -> Iterator[Problem]:
+    """The steps that nobody here can ever take, those of a matrix once."""
+    rooms = [Room(place.cpus, place.memory, place.gpus, place.labels) for place in places]
+    told: dict[tuple[str, str], list[str]] = {}
+    for step in workflow.steps:
+        for command in commands((step,)):
+            task = _task(step, command)
+            if task is not None and not any(room.can_ever(task) for room in rooms):
+                told.setdefault((step.sweep or step.name, rooms[0].lacking(task)), []).append(step.name)
+    for (name, lacking), steps in told.items():
+        who = f"step '{name}'" if len(steps) == 1 else f"{len(steps)} steps of '{name}'"
+        verb = "asks" if len(steps) == 1 else "ask"
+        yield Problem("capacity", f"{who} {verb} for more than {where} can give: {lacking}", steps[0])
+
+
+def _task(step: Step, command: Command) -> Task | None:
+    """As much of a task as says what it needs; None where the command asks for nothing."""
+    asked = command.resources
+    if asked is None:
+        return None
+    return Task(
+        run_id=0,
+        place=step.name,
+        attempt=1,
+        kind="",
+        params={},
+        workflow="",
+        version="",
+        step=step.name,
+        visit=1,
+        cpus=1.0 if asked.cpus is None else asked.cpus,
+        memory=asked.memory,
+        gpus=asked.gpus or 0,
+        labels=asked.labels,
+    )

@@ -1,0 +1,192 @@
+"""`mulligan retry --file`: a corrected file, the same run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .commands import Said, mulligan, ran, steady, workflow
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+BROKEN = """\
+name: pipeline
+steps:
+  - {step: fetch, shell: echo fetched >> trace}
+  - {step: load, needs: [fetch], shell: exit 3}
+  - {step: tell, needs: [load], shell: echo told}
+"""
+FIXED = """\
+name: pipeline
+inputs: {who: {type: string, default: nobody}}
+steps:
+  - {step: fetch, shell: echo fetched >> trace, timeout: 5m}
+  - {step: load, needs: [fetch], shell: echo loaded}
+  - {step: tell, needs: [load], shell: "echo told ${inputs.who}"}
+  - {step: count, needs: [load], shell: echo counted}
+outputs: {said: "${steps.tell.output}"}
+"""
+CHANGES = """\
+what 'flow.yaml' changes:
+  added  count
+  changed  fetch  timeout  (it keeps its result)
+  changed  load  shell
+  changed  tell  shell
+  changed  the workflow itself: inputs, outputs
+  input  who=nobody
+"""
+
+
+def corrected(text: str, *words: object) -> Said:
+    return mulligan("retry", "--file", workflow(text), *words)
+
+
+def test_the_run_goes_on_with_the_corrected_file_and_says_what_changed_first():
+    ran(BROKEN)
+
+    said = corrected(FIXED, "--follow")
+
+    assert (said.code, said.json) == (0, {"said": "told nobody"})
+    assert steady(said.err).startswith(CHANGES + "run 1 has another round: 3 steps again, 1 kept\n")
+    assert Path("trace").read_text() == "fetched\n"
+    assert mulligan("replay", 1, "--verify").code == 0
+
+
+def test_whoever_looks_afterwards_sees_which_definition_held_when():
+    ran(BROKEN)
+    first = mulligan("show", "--json").json
+    corrected(FIXED, "--follow")
+
+    shown = mulligan("show", "--json").json
+    told = mulligan("explain").out
+    report = mulligan("report", "--json").json
+
+    assert first["revision"] is None
+    assert shown["version"] == first["version"] != shown["revision"] == report["version"]
+    assert list(shown["steps"]) == ["fetch", "load", "tell", "count"]
+    assert f"goes on with a corrected definition, {shown['revision']}" in told
+    assert "changed: timeout" in told
+    assert mulligan("usage", 1).code == mulligan("stats").code == 0
+    forked = mulligan("fork", 1, "--from", "tell", "--dry-run", "--json").json
+    assert (forked["steps"], forked["kept"]) == (["tell"], ["fetch", "load", "count"])
+
+
+def test_a_dry_run_says_all_of_it_and_changes_nothing():
+    ran(BROKEN)
+    before = mulligan("events").out
+
+    said = corrected(FIXED, "--dry-run")
+
+    assert said.code == 0
+    assert steady(said.err).startswith(CHANGES)
+    assert steady(said.out) == (
+        "STEP  WHY\nload  it failed, and it changed: shell\n"
+        "tell  it was skipped, and it changed: shell\ncount  it is new\n"
+    )
+    assert corrected(FIXED, "--dry-run", "--json").json["correction"]["changed"]["fetch"] == ["timeout"]
+    assert mulligan("events").out == before
+
+
+def test_a_file_that_changed_nothing_is_said_to_be_so_and_the_round_is_as_any_other():
+    ran(BROKEN)
+
+    said = corrected(BROKEN + "# a comment\n")
+
+    assert said.err.splitlines()[:2] == [
+        "note: 'flow.yaml' has not changed: it is what run 1 goes by already",
+        "run 1 has another round: 2 steps again, 1 kept",
+    ]
+    assert "run.revised" not in mulligan("events").out
+
+
+def test_the_note_on_a_changed_file_is_about_the_corrected_one():
+    ran(BROKEN)
+    corrected(BROKEN.replace("exit 3", "exit 4"), "--follow")
+
+    silent = mulligan("retry", "--dry-run")
+    workflow(FIXED)
+    noted = mulligan("retry", "--dry-run")
+
+    assert ("note:" in silent.err, noted.err.startswith("note: 'flow.yaml' has changed")) == (False, True)
+
+
+def test_without_a_run_it_is_the_newest_of_that_workflow_that_failed():
+    ran(BROKEN)
+    ran("name: other\nsteps: [{step: a, shell: exit 1}]")
+    ran("name: pipeline\nsteps: [{step: a, shell: 'true'}]")
+
+    assert corrected(FIXED, "--dry-run", "--json").json["run_id"] == 1
+
+
+def test_an_input_that_the_file_needs_is_given_beside_it_and_one_that_the_run_has_stays():
+    ran(BROKEN)
+    needing = FIXED.replace("{type: string, default: nobody}", "string")
+
+    missing = corrected(needing)
+    given = corrected(needing, "-i", "who=me", "--follow")
+    other = mulligan("retry", 1, "--file", workflow(needing.replace("echo counted", "exit 1")), "-i", "who=you")
+
+    assert (missing.code, missing.err) == (
+        2,
+        "error[input.invalid]: input 'who' is missing\n  give it with -i who=VALUE\n",
+    )
+    assert (given.code, given.json) == (0, {"said": "told me"})
+    assert (other.code, other.err.splitlines()[0]) == (2, "error[input.invalid]: run 1 has the input 'who' already: me")
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "refusal"),
+    [
+        ((), "name: other\nsteps: [{step: a, shell: 'true'}]", "error[refused]: run 1 is a run of 'pipeline', and"),
+        (("--from", "lod"), FIXED, "error[step.unknown]: 'lod' is not a step of run 1"),
+        ((), "steps: [{step: a, shel: x}]", "error[language.unknown_key]"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(words: tuple[str, ...], text: str, refusal: str):
+    ran(BROKEN)
+    before = mulligan("events").out
+
+    said = mulligan("retry", 1, "--file", workflow(text), *words, "--dry-run")
+
+    assert (said.code, said.err.startswith(refusal)) == (2, True)
+    assert mulligan("events").out == before
+
+
+def test_another_name_is_taken_where_that_is_meant():
+    ran(BROKEN)
+
+    said = mulligan("retry", 1, "--file", workflow(FIXED.replace("pipeline", "nightly")), "--force", "--follow")
+
+    assert said.code == 0
+    assert mulligan("list", "--json").json[0]["workflow"] == "pipeline"
+    assert mulligan("replay", 1, "--verify").code == 0
+
+
+@pytest.mark.parametrize("words", [("-i", "a=1"), ("--force",), ("--format", "torc")])
+def test_what_is_about_a_file_needs_one(words: tuple[str, ...]):
+    ran(BROKEN)
+
+    said = mulligan("retry", 1, *words)
+
+    assert (said.code, said.err.splitlines()[1]) == (2, "  name it: --file FILE")
+
+
+def test_a_run_that_completed_is_forked_instead():
+    ran("name: pipeline\nsteps: [{step: a, shell: 'true'}]")
+
+    said = corrected(FIXED)
+
+    assert (said.code, "mulligan fork 1 --from STEP" in said.err) == (2, True)
+
+
+def test_a_step_that_is_gone_leaves_its_story_and_its_logs():
+    ran(BROKEN.replace("exit 3", "echo loading; exit 3"))
+
+    said = corrected("name: pipeline\nsteps: [{step: fetch, shell: echo fetched >> trace}]", "--follow")
+
+    assert said.code == 0
+    assert "loading" in mulligan("logs", 1, "load").out
+    assert "load" in mulligan("explain", 1).out
+    assert mulligan("report", 1, "--json").code == 0
+    assert mulligan("replay", 1, "--verify").code == 0
