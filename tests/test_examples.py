@@ -99,7 +99,7 @@ def test_an_example_fits_the_schema_that_editors_use(path: Path) -> None:
 def test_an_example_can_be_drawn(path: Path) -> None:
     workflow = load(path)
 
-    mermaid, svg = draw_mermaid(workflow), draw_svg(workflow)
+    mermaid, svg = draw_mermaid(workflow, is_expanded=True), draw_svg(workflow, is_expanded=True)
 
     assert all(step.name in mermaid and step.name in svg for step in workflow.steps)
 

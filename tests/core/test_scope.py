@@ -384,3 +384,40 @@ def test_values_go_into_their_holes_and_are_not_looked_into() -> None:
     assert filled(Action("http", params), values) == found
     assert holes(params) == {"x", "y"}
     assert (holes("${}"), holes([]), holes({})) == (frozenset(), frozenset(), frozenset())
+
+
+# -- a whole matrix --------------------------------------------------------------------------------------------------
+
+
+def sims(count: int) -> list[Step]:
+    return [step(f"sim_{number}", sweep="sim", matrix={"seed": number}) for number in range(1, count + 1)]
+
+
+def test_a_whole_matrix_is_lists_in_the_order_of_its_combinations() -> None:
+    run = run_of(*sims(3), step("b")).ok("sim_3", output={"v": 3}).ok("sim_1", output=1)
+
+    view = seen(run, "b", "steps.sim")["steps"]["sim"]
+
+    assert view == {"output": [1, None, {"v": 3}], "matrix": [{"seed": 1}, {"seed": 2}, {"seed": 3}], "failed": []}
+
+
+def test_the_failed_steps_of_a_matrix_are_told_with_their_values_and_what_they_failed_with() -> None:
+    run = run_of(*sims(3), step("b")).ok("sim_1")
+    run.fail("sim_2", code="EXIT_NONZERO", exit_code=7)
+
+    assert seen(run, "b", "steps.sim")["steps"]["sim"]["failed"] == [
+        {
+            "step": "sim_2",
+            "matrix": {"seed": 2},
+            "code": "EXIT_NONZERO",
+            "message": run["sim_2"].failure.message,
+            "exit_code": 7,
+            "signal": None,
+            "attempts": 1,
+            "handled": False,
+        }
+    ]
+
+
+def test_all_steps_are_read_without_the_matrices_that_they_belong_to() -> None:
+    assert list(seen(run_of(*sims(2)), "sim_1", "steps.*")["steps"]) == ["sim_1", "sim_2"]

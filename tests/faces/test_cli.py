@@ -153,7 +153,7 @@ USAGE = {
     ("run", "--paralel", "2"): "error[usage]: no such option: --paralel\n  did you mean '--label' or '--parallel'?\n",
     ("--home", "x", "list"): "error[usage]: no such option: --home\n  how it is used: mulligan --help\n",
     ("validate",): "error[usage]: missing argument 'FILE...'\n  how it is used: mulligan validate --help\n",
-    ("graph",): "error[usage]: missing argument 'FILE'\n  how it is used: mulligan graph --help\n",
+    ("convert",): "error[usage]: missing argument 'FILE'\n  how it is used: mulligan convert --help\n",
 }
 
 

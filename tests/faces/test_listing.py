@@ -397,7 +397,7 @@ def test_where_nothing_was_run_there_is_no_newest_run(verb: str):
 
 
 def test_a_run_is_named_by_its_number():
-    assert mulligan("show", "hello") == (
+    assert mulligan("events", "hello") == (
         2,
         "",
         "error[run.unknown]: 'hello' is not the number of a run\n"

@@ -336,7 +336,7 @@ def test_everything_lies_inside_the_page(drawn: Workflow):
 
 @every_picture
 def test_the_svg_is_xml_and_shows_every_step_once(drawn: Workflow):
-    root = ElementTree.fromstring(draw_svg(drawn))
+    root = ElementTree.fromstring(draw_svg(drawn, is_expanded=True))
 
     shown = [node.get("data-step") for node in root.iter(f"{SVG}g")]
     assert sorted(filter(None, shown)) == sorted([*(one.name for one in drawn.steps), "end"])
@@ -344,7 +344,7 @@ def test_the_svg_is_xml_and_shows_every_step_once(drawn: Workflow):
 
 @every_picture
 def test_every_link_has_a_curve_with_an_end(drawn: Workflow):
-    root = ElementTree.fromstring(draw_svg(drawn))
+    root = ElementTree.fromstring(draw_svg(drawn, is_expanded=True))
 
     curves = [path for path in root.iter(f"{SVG}path") if "line" in path.get("class", "")]
     assert len(curves) >= len(picture(drawn).links)
@@ -354,7 +354,7 @@ def test_every_link_has_a_curve_with_an_end(drawn: Workflow):
 @every_picture
 def test_no_text_is_wider_than_its_box(drawn: Workflow):
     layout = laid_out(picture(drawn))
-    root = ElementTree.fromstring(draw_svg(drawn))
+    root = ElementTree.fromstring(draw_svg(drawn, is_expanded=True))
 
     room = {spot.node.title: spot.width for spot in layout.boxes if spot.node}
     for node in root.iter(f"{SVG}g"):
@@ -449,7 +449,7 @@ def test_a_remedy_with_rerun_has_an_arrow_at_both_ends():
     ids=["layers", "long links", "leaves", "barrier"],
 )
 def test_two_thousand_steps_can_be_drawn(drawn: Workflow):
-    drawing = draw_svg(drawn)
+    drawing = draw_svg(drawn, is_expanded=True)
 
     assert all(f">{step.name}<" in drawing for step in drawn.steps)
 

@@ -24,7 +24,9 @@ _LINES_AT_ONCE = 1000
 
 def explain(
     run: NewestRun = LATEST,
-    step: Annotated[str | None, Argument(metavar="STEP", help="One step, or a part of one; else all of it.")] = None,
+    step: Annotated[
+        str | None, Argument(metavar="STEP", help="One step, a part of one, or a matrix; else all of it.")
+    ] = None,
     tree: Annotated[bool, Option("--tree", help="With the stories of the runs that it called, where it did.")] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.files import write_file
+from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
@@ -27,7 +28,7 @@ _SUFFIXES = {
 
 
 def graph(
-    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    file: Annotated[Path | None, Argument(metavar="FILE", help="A workflow file; or --run.")] = None,
     forms: Annotated[
         list[str] | None,
         Option(
@@ -35,23 +36,44 @@ def graph(
         ),
     ] = None,
     out: Annotated[Path | None, Option("--out", "-o", metavar="OUT", help="Write it there, not to stdout.")] = None,
+    run: Annotated[
+        str | None, Option("--run", metavar="RUN", help="Draw a run, coloured by how its steps stand, not a file.")
+    ] = None,
+    expand: Annotated[
+        bool, Option("--expand", help="Draw each step by itself: also those of a matrix, and many alike.")
+    ] = False,
+    home: HomeFolder = None,
     as_json: Annotated[bool, Option("--json", help="Print the nodes and links as one JSON object.")] = False,
 ) -> None:
-    """Draw a workflow as Mermaid, SVG or PNG.
+    """Draw a workflow, or a run of it, as Mermaid, SVG or PNG.
 
-    --format may be given twice: once for the picture, once for the system that the file is of, where that is not told.
+    All steps of a matrix are one card, and so are many steps with like names and the same links. --format may be given
+    twice: once for the picture, once for the system that the file is of, where that is not told.
     """
     picture, system = _meant(forms or [])
-    workflow = load(file, named=system)
+    workflow, statuses, name = _subject(file, system, run, home)
     if as_json:
-        show_json(picture_json(workflow))
+        show_json(picture_json(workflow, statuses, is_expanded=expand))
         return
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():
-        raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {file.stem}.png")
-    if form == "mermaid" and drawn_links(workflow) > _MERMAID_EDGES_MAX:
+        raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {name}.png")
+    if form == "mermaid" and drawn_links(workflow, is_expanded=expand) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them, --format svg does not")
-    _put(_drawn(workflow, form), out)
+    _put(_drawn(workflow, statuses, form, is_expanded=expand), out)
+
+
+def _subject(
+    file: Path | None, system: str | None, run: str | None, home: str | None
+) -> tuple[Workflow, dict[str, str] | None, str]:
+    """What is drawn: a workflow, the statuses of its steps if it is a run, and what a picture of it may be called."""
+    if file is not None and run is None:
+        return load(file, named=system), None, file.stem
+    if file is not None or run is None or system is not None:
+        raise UsageRefused("a picture is of a file or of a run", hint="write mulligan graph FILE, or --run RUN")
+    with service_at(home) as service:
+        workflow, statuses = service.drawn(service.find_run(run))
+    return workflow, statuses, workflow.name
 
 
 def _meant(words: list[str]) -> tuple[str | None, str | None]:
@@ -86,8 +108,8 @@ def _put(data: bytes, out: Path | None) -> None:
     complain(f"wrote {out}")
 
 
-def _drawn(workflow: Workflow, form: str) -> bytes:
+def _drawn(workflow: Workflow, statuses: dict[str, str] | None, form: str, *, is_expanded: bool) -> bytes:
     if form == "mermaid":
-        return draw_mermaid(workflow).encode()
-    drawing = draw_svg(workflow)
+        return draw_mermaid(workflow, statuses, is_expanded=is_expanded).encode()
+    drawing = draw_svg(workflow, statuses, is_expanded=is_expanded)
     return png(drawing) if form == "png" else drawing.encode()

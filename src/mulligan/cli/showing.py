@@ -9,22 +9,29 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
+from mulligan.cli.groups import counts_text, listed_steps, title, unlisted_text
 from mulligan.cli.listing import driven
-from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at, where
-from mulligan.cli.parameters import Option
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
+from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service.artifacts import in_words
-from mulligan.service.overview import in_a_line, overview, overview_with_tries
+from mulligan.service.overview import in_a_line, overview, overview_with_tries, step_overview
 from mulligan.service.tries import tries_by_step
-from mulligan.service.words import counted, flat, memory, up_to_date_since
+from mulligan.service.words import counted, flat, memory, up_to_date_since, values_text
 
 # What stands before a run that a step called, and again before its steps.
 _INDENT = "  "
+# The runs that a run called, by their numbers.
+Children = dict[int, dict[str, Any]]
+_HEADS = ("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", "")
 
 
 def show_run(
     run: NewestRun = LATEST,
+    step: Annotated[
+        str | None, Argument(metavar="STEP", help="Only this step and its attempts, or all steps of a matrix.")
+    ] = None,
     attempts: Annotated[
         bool, Option("--attempts", help="Every attempt at its steps, and at what their failures set off.")
     ] = False,
@@ -39,9 +46,12 @@ def show_run(
     Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
     """
     with service_at(home) as service:
-        run_id = service.find_run(run)
+        run_id, name = find_run_and_step(service, run, step)
         if output:
             _show_output(service.output(run_id, output), as_json=as_json)
+            return
+        if name:
+            _show_step(step_overview(service, run_id, name), where(home), as_json=as_json)
             return
         if as_json:
             show_json(overview_with_tries(service, run_id))
@@ -52,7 +62,7 @@ def show_run(
     if attempts:
         show_attempts(one for step in tried.values() for one in step)
         return
-    show_table(("STEP", "STATUS", "TRIES", "TIME", "CPU", "MEMORY", ""), [*_rows(found, 0, where(home))])
+    show_table(_HEADS, [*_rows(found, 0, where(home))])
     for name, value in found["outputs"].items():
         show(f"output {name}: {in_words(value) or cut(json.dumps(value), 200)}")
     for hint in _hints(found, where(home)):
@@ -65,6 +75,26 @@ def _show_output(given: Any, *, as_json: bool) -> None:
         show_written(given.encode("utf-8", "surrogateescape") + b"\n", sys.stdout)
     else:
         show_json(given)
+
+
+def _show_step(found: dict[str, Any], place: str, *, as_json: bool) -> None:
+    """One step with its attempts; of a matrix all steps, those that failed or are at work first."""
+    if as_json:
+        show_json(found)
+        return
+    run_id, name = found["run_id"], found["name"]
+    if "combinations" in found:
+        show(f"{title(name, found)} of run {run_id}: {counts_text(found)}")
+        show_table(_HEADS, [_row(step["name"], step) for step in found["steps"]])
+        complain(f"the values of each: mulligan items {run_id} {name}{place}; one of them: mulligan show {run_id} STEP")
+        return
+    matrix = found["matrix"]
+    values = f", {matrix['name']} with {values_text(matrix['values'])}" if matrix else ""
+    show(f"step '{name}' of run {run_id}{values}: {'; '.join((found['status'], *_remarks(found)))}")
+    show_attempts(found["tries"])
+    if found["output"] is not None:
+        show(f"output: {in_words(found['output']) or cut(json.dumps(found['output']), 200)}")
+    complain(f"what it wrote: mulligan logs {run_id} {name}{place}; the story: mulligan explain {run_id} {name}{place}")
 
 
 def _headline(run: dict[str, Any]) -> str:
@@ -92,26 +122,58 @@ def _end(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _rows(run: dict[str, Any], depth: int, place: str) -> Iterator[tuple[str, ...]]:
-    """The steps of a run, and below each the runs that it called, with their steps."""
-    children: dict[int, dict[str, Any]] = {child["run_id"]: child for child in run["children"]}
+    """The steps of a run, those of a matrix as one; below each the runs that it called, with their steps."""
+    children: Children = {child["run_id"]: child for child in run["children"]}
+    whole = {name: matrix for matrix, group in run["matrices"].items() for name in group["combinations"]}
+    shown: set[str] = set()
     for name, step in (*run["steps"].items(), *_end(run)):
-        yield _row(_INDENT * depth + name, step)
-        called = [children[run_id] for run_id in step["children"]]
-        for child in called:
-            if child["steps"] is not None:
-                yield _child_row(child, depth + 1)
-                yield from _rows(child, depth + 2, place)
-        if closed := sum(child["steps"] is None for child in called):
-            more = f"{_INDENT * (depth + 1)}{counted(closed, 'more run')}"
-            yield more, "", "", "", "", "", f"mulligan list --all{place}"
+        matrix = whole.get(name)
+        if matrix is None:
+            yield from _step_rows(name, step, children, depth, place)
+        elif matrix not in shown:
+            shown.add(matrix)
+            yield from _matrix_rows(run, matrix, children, depth, place)
+
+
+def _matrix_rows(
+    run: dict[str, Any], matrix: str, children: Children, depth: int, place: str
+) -> Iterator[tuple[str, ...]]:
+    """A matrix in a row; below it the steps that failed or are at work, as many as there is room for."""
+    group, steps = run["matrices"][matrix], run["steps"]
+    yield _figures(_INDENT * depth + title(matrix, group), group, counts_text(group))
+    listed = listed_steps(group, steps)
+    for name in listed:
+        yield from _step_rows(name, steps[name], children, depth + 1, place)
+    if left := unlisted_text(group, steps, listed):
+        more = f"{_INDENT * (depth + 1)}… {left}"
+        yield more, "", "", "", "", "", f"mulligan show {run['run_id']} {matrix}{place}"
+
+
+def _step_rows(
+    name: str, step: dict[str, Any], children: Children, depth: int, place: str
+) -> Iterator[tuple[str, ...]]:
+    yield _row(_INDENT * depth + name, step)
+    called = [children[run_id] for run_id in step["children"]]
+    for child in called:
+        if child["steps"] is not None:
+            yield _child_row(child, depth + 1)
+            yield from _rows(child, depth + 2, place)
+    if closed := sum(child["steps"] is None for child in called):
+        more = f"{_INDENT * (depth + 1)}{counted(closed, 'more run')}"
+        yield more, "", "", "", "", "", f"mulligan list --all{place}"
 
 
 def _row(name: str, step: dict[str, Any]) -> tuple[str, ...]:
-    usage = step["usage"] or {}
+    return _figures(name, step, "; ".join(_remarks(step)))
+
+
+def _figures(name: str, one: dict[str, Any], remark: str) -> tuple[str, ...]:
+    """A step, or a matrix, with what it took."""
+    usage = one["usage"] or {}
     took, cpu = (length(usage[name]) if usage else "" for name in ("wall_seconds", "cpu_seconds"))
     peak = memory(usage["peak_memory"]) if usage.get("peak_memory") else ""
-    tries = str(step["attempts"]) if step["attempts"] else ""
-    return name, step["status"], tries, took, cpu, peak, "; ".join(_remarks(step))
+    tries = f"{one['attempts']:,}" if one["attempts"] else ""
+    return name, one["status"], tries, took, cpu, peak, remark
 
 
 def _child_row(child: dict[str, Any], depth: int) -> tuple[str, ...]:

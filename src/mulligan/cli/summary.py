@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from mulligan.cli.display import PLACE_CHARS_MAX
+from mulligan.cli.groups import kinds_text
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
 from mulligan.service.account import Answered, Fate
-from mulligan.service.outcome import Outcome
-from mulligan.service.words import counted, flat
+from mulligan.service.outcome import MatrixFailures, Outcome
+from mulligan.service.words import counted, flat, group_title
 
 # Of very many, as many are told.
 TOLD_MAX = 20
@@ -60,13 +61,24 @@ _COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
 def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     # Whoever is asked to decide reads of the failure there.
     asked = {wait.place for run_id, wait in outcome.waits if run_id == outcome.run_id}
-    answers = [one for one in outcome.answers if one.place not in asked]
+    together = {step for matrix in outcome.matrices for step in matrix.failed}
+    answers = [one for one in outcome.answers if one.place not in asked and one.place not in together]
+    yield from (_matrix(paper, matrix, outcome.run_id, where) for matrix in outcome.matrices)
     shown = answers[:TOLD_MAX]
     wide = min(PLACE_CHARS_MAX, max((len(one.place) for one in shown), default=0))
     for one in shown:
         yield _failure(paper, one, wide, f"mulligan {_to_read(one, outcome.run_id)}{where}")
     if len(answers) > TOLD_MAX:
         yield paper.tinted(f"  {_more(answers[TOLD_MAX:], outcome.run_id)}{where}", "dim")
+
+
+def _matrix(paper: Paper, matrix: MatrixFailures, run_id: int, where: str) -> str:
+    """The failed steps of a matrix in one line: how many, in which ways, and where to see each."""
+    title = group_title(matrix.name, matrix.count)
+    name = paper.tinted(title if paper.has_signs else title.replace("×", "x"), "bold")
+    failed = paper.tinted(f"{len(matrix.failed):,} failed", "bad")
+    typed = paper.tinted(f"(mulligan show {run_id} {matrix.name}{where})", "dim")
+    return f"  {paper.tinted(paper.mark('bad'), 'bad')} {name}  {failed}, {kinds_text(matrix.kinds)}  {typed}"
 
 
 def _more(rest: Sequence[Answered], run_id: int) -> str:

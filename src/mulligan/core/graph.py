@@ -7,6 +7,7 @@ of the step it asks about; only `region` walks further, and remembers.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 
 from .workflow import END, Edge, Step, Workflow
 
@@ -83,6 +84,15 @@ class Graph:
         self.starts: list[str] = [
             name for name, node in self.nodes.items() if not node.needs and not node.waits and not node.arrivals
         ]
+
+    @cached_property
+    def matrices(self) -> dict[str, tuple[str, ...]]:
+        """The steps of each matrix, in the order of their combinations, by the name of the whole."""
+        found: dict[str, list[str]] = {}
+        for step in self.workflow.steps:
+            if step.matrix_name:
+                found.setdefault(step.matrix_name, []).append(step.name)
+        return {name: tuple(members) for name, members in found.items()}
 
     # -- questions -----------------------------------------------------------------------------------------------
 

@@ -208,7 +208,8 @@ def names(state: State, place: Place, reads: Iterable[str], extra: Mapping[str, 
         elif root == "steps":
             steps = found.setdefault("steps", {})
             for name in state.graph.nodes if rest == "*" else (rest,):
-                steps[name] = step_view(state, name, place)
+                members = state.graph.matrices.get(name)
+                steps[name] = step_view(state, name, place) if members is None else matrix_view(state, members)
         elif root not in found:
             _add(state, place, root, found)
     return found
@@ -290,6 +291,27 @@ def step_view(state: State, name: str, reader: Place | None = None) -> dict[str,
         "handled": record is not None and is_handled(state, record) is True,
         "warnings": [error_view(warning) for warning in place.warnings],
     }
+
+
+def matrix_view(state: State, members: Iterable[str]) -> dict[str, Any]:
+    """A whole matrix as expressions see it: lists in the order of its combinations, and of `failed` of those that did.
+
+    A step that gave nothing is null in `output`, so that the same index means the same combination in each list.
+    """
+    places = [state.places[name] for name in members]
+    return {
+        "output": [place.output for place in places],
+        "matrix": [state.step(place.key).matrix for place in places],
+        "failed": [_failed_combination(state, place) for place in places if place.status == "failed"],
+    }
+
+
+def _failed_combination(state: State, place: Place) -> dict[str, Any]:
+    view = step_view(state, place.key)
+    error = view["failure"] or error_view(None)
+    found = {key: error[key] for key in ("code", "message", "exit_code", "signal")}
+    values = state.step(place.key).matrix
+    return {"step": place.key, "matrix": values, **found, "attempts": view["attempts"], "handled": view["handled"]}
 
 
 def run_view(state: State, place: Place) -> dict[str, Any]:

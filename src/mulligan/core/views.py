@@ -17,10 +17,11 @@ import msgspec
 from . import events as e
 from .flow import unwoken
 from .keys import item_key
+from .matrices import MatrixGroup, matrix_groups, quoted_steps
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
 from .transitions import STATUSES
-from .words import moment, quoted, what
+from .words import moment, what
 from .workflow import END
 
 _Person = Literal["triage", "approval", "pause"]
@@ -75,6 +76,7 @@ def run_json(state: State, held: Mapping[str, str] | None = None) -> dict[str, A
         # The version of the corrected definition that it goes by; null where that is the first.
         "revision": None if run.revision is None else run.revision.version,
         "steps": {name: _step_json(waits, name, seen) for name, seen in view["steps"].items()},
+        "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
         "failures": _failures_json(state, view["failures"]),
         "outputs": run.outputs,
         "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
@@ -102,6 +104,12 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         # The run that had done it, where nothing had changed since then.
         "up_to_date_since": place.reused_run_id or None,
     }
+
+
+def _matrix_json(group: MatrixGroup) -> dict[str, Any]:
+    """A matrix as a whole. Its steps are among the others; here they are named with their values, in their order."""
+    found: dict[str, Any] = msgspec.to_builtins(group)
+    return {key: found[key] for key in ("status", "statuses", "failures", "combinations")}
 
 
 def _route_json(record: FailureRecord) -> dict[str, Any]:
@@ -146,6 +154,7 @@ class _Waits:
         self.state = state
         self._held = held or {}
         self._groups: dict[str, list[str]] = {}
+        self._texts: dict[str, str] = {}
 
     def of_run(self) -> Iterator[Wait]:
         """What the run as a whole waits for: nothing, once it has ended."""
@@ -198,22 +207,30 @@ class _Waits:
         state, node = self.state, self.state.graph.nodes[place.key]
         for on, verb in _ENDS.items():
             single = [name for name, wanted in node.needs if wanted == on and not state.places[name].settled]
-            grouped = [self._unsettled(barrier.key) for barrier in node.waits if barrier.on == on]
+            keys = [barrier.key for barrier in node.waits if barrier.on == on]
             # One group, as large as it may be, is not copied for each of the many that wait for it.
-            is_one = len(grouped) == 1 and not single
-            names = grouped[0] if is_one else list(dict.fromkeys(chain(single, *grouped)))
+            is_one = len(keys) == 1 and not single
+            names = (
+                self._unsettled(keys[0]) if is_one else list(dict.fromkeys(chain(single, *map(self._unsettled, keys))))
+            )
             if names:
-                yield _of_steps("needs", place, names, f"{quoted(names, NAMES_MAX)} {verb}")
+                text = self._group_text(keys[0]) if is_one else quoted_steps(state, names, NAMES_MAX)
+                yield _of_steps("needs", place, names, f"{text} {verb}")
         sources = [arc.source for arc in node.arrivals if state.arcs.get(arc.key) not in ("taken", "dead")]
         if sources:
             names = list(dict.fromkeys(sources))
-            yield _of_steps("edges", place, names, f"an edge from {quoted(names, NAMES_MAX)}")
+            yield _of_steps("edges", place, names, f"an edge from {quoted_steps(state, names, NAMES_MAX)}")
 
     def _unsettled(self, key: str) -> list[str]:
         if key not in self._groups:
             members = self.state.graph.barriers[key].members
             self._groups[key] = [name for name in members if not self.state.places[name].settled]
         return self._groups[key]
+
+    def _group_text(self, key: str) -> str:
+        if key not in self._texts:
+            self._texts[key] = quoted_steps(self.state, self._unsettled(key), NAMES_MAX)
+        return self._texts[key]
 
 
 def _most_telling(waits: list[Wait]) -> list[Wait]:

@@ -258,6 +258,11 @@ class Step(Command):
     # Of a step of a matrix: the name of the whole.
     sweep: str = ""
 
+    @property
+    def matrix_name(self) -> str:
+        """The matrix that it is shown and read with; "" for none, as of `end_{i}`: `end` is the step that runs last."""
+        return "" if self.sweep == END else self.sweep
+
 
 class Input(_Frozen):
     """A typed input. Required where `has_default` is false."""

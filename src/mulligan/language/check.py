@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from mulligan.core.graph import Arc, Graph
@@ -13,8 +13,8 @@ from mulligan.language.links import Links, forward_links, need_links, readable, 
 from mulligan.language.nodes import Node, Refusal, Source
 from mulligan.language.reach import Reach, find_cycle
 from mulligan.language.resolve import Resolved
-from mulligan.language.scope import Use
-from mulligan.language.words import closest
+from mulligan.language.scope import MATRIX_FIELDS, STEP_FIELDS, Use
+from mulligan.language.words import closest, did_you_mean, listed
 
 
 def check_graph(workflow: Workflow, resolved: Resolved, source: Source) -> None:
@@ -167,33 +167,79 @@ def _never_runs(failed: str, need: Need, is_awaited: bool, held: set[tuple[str, 
 def check_uses(uses: Iterable[Use], resolved: Resolved, source: Source, *, is_graph_sound: bool) -> None:
     """Every step that an expression reads exists, and lies on a way to the reader."""
     first_of = {draft.name_node.text: name for name, draft in reversed(resolved.drafts.items())}
+    drafts = (draft for draft in resolved.drafts.values() if draft.combinations and draft.name not in ("", END))
+    matrices = {draft.name: draft.names for draft in drafts}
     asked: list[tuple[Use, str]] = []
     for use in uses:
         if use.step == use.reader == END:
             continue  # outputs are asked when it has run
-        if use.step not in resolved.steps:
-            source.note(_refuse_unknown(use, resolved, source))
+        refusal = _misread(use, resolved, matrices, source)
+        if refusal:
+            source.note(refusal)
         elif use.reader is not None and use.reader in first_of:
             reader = first_of[use.reader]
             if not (use.may_be_itself and reader == use.step):
                 asked.append((use, reader))
     if asked and is_graph_sound:
-        reach = Reach(forward_links(resolved))
-        held = reach.holding((use.step, reader) for use, reader in asked)
-        unreached = [(use, reader) for use, reader in asked if (use.step, reader) not in held]
-        ahead = reach.holding((reader, use.step) for use, reader in unreached)
-        for use, reader in unreached:
-            source.note(_refuse_unreachable(use, reader, source, comes_after=(reader, use.step) in ahead))
+        _check_reached(asked, matrices, resolved, source)
 
 
-def _refuse_unknown(use: Use, resolved: Resolved, source: Source) -> Refusal:
+def _check_reached(
+    asked: list[tuple[Use, str]], matrices: Mapping[str, list[str]], resolved: Resolved, source: Source
+) -> None:
+    """A step that is read lies on a way to its reader; of a matrix all steps do."""
+    read = {use.step: tuple(matrices.get(use.step, (use.step,))) for use, _ in asked}
+    reach = Reach(forward_links(resolved))
+    held = reach.holding((name, reader) for use, reader in asked for name in read[use.step])
+    unreached = [(use, reader) for use, reader in asked if any((name, reader) not in held for name in read[use.step])]
+    ahead = reach.holding((reader, name) for use, reader in unreached for name in read[use.step])
+    for use, reader in unreached:
+        names = read[use.step]
+        if use.step in matrices and reader in names:
+            message = f"step '{reader}' reads '{use.step}', the matrix that it is a part of"
+            source.note(use.refuse("unreachable_step", message, source, hint=f"name one step, such as '{names[0]}'"))
+            continue
+        comes_after = any((reader, name) in ahead for name in names)
+        source.note(_refuse_unreachable(use, reader, source, comes_after=comes_after))
+
+
+def _misread(use: Use, resolved: Resolved, matrices: Mapping[str, list[str]], source: Source) -> Refusal | None:
+    """What is wrong with the name of a step or a matrix, and with the field that is read of it."""
+    field = next(iter(use.path[2:]), "")
+    if use.step in matrices:
+        return _misread_matrix(use, field, matrices[use.step][0], source)
+    if use.step not in resolved.steps:
+        return _refuse_unknown(use, resolved, matrices, source)
+    if field and field not in STEP_FIELDS:
+        hint = did_you_mean(field, STEP_FIELDS) or f"it has {listed(STEP_FIELDS, 'and')}"
+        message = f"a step has no '{field}', which is for a matrix as a whole"
+        return use.refuse("unknown_field", message, source, depth=2, hint=hint)
+    return None
+
+
+def _misread_matrix(use: Use, field: str, first: str, source: Source) -> Refusal | None:
+    """A matrix as a whole has lists: fields are those of an entry."""
+    written = f"steps.{use.step}.{field}"
+    if field and field not in MATRIX_FIELDS:
+        hint = f'it has {listed(MATRIX_FIELDS, "and")}; of one of its steps: steps["{first}"].{field}'
+        message = f"'{use.step}' is a matrix, and as a whole it has no '{field}'"
+        return use.refuse("unknown_field", message, source, depth=2, hint=hint)
+    if len(use.path) > 3:
+        inner = use.path[3]
+        hint = f"write {written}.map(one, one.{inner}), or {written}[0].{inner}"
+        message = f"'{written}' is a list, with an entry for each step of the matrix"
+        return use.refuse("unknown_field", message, source, depth=3, hint=hint)
+    if use.is_condition and use.place.source.strip() in (written, f"!{written}", f"steps.{use.step}"):
+        message = f"a condition is true or false, and '{written.rstrip('.')}' is not"
+        return use.refuse("expression", message, source, hint=f"write size(steps.{use.step}.failed) > 0")
+    return None
+
+
+def _refuse_unknown(use: Use, resolved: Resolved, matrices: Mapping[str, list[str]], source: Source) -> Refusal:
     if use.step == END:
         message, hint = "'end' runs last, so only 'outputs' can read it", ""
-    elif use.step in resolved.groups or any(draft.name == use.step for draft in resolved.drafts.values()):
-        example = next((name for name, draft in resolved.drafts.items() if draft.name == use.step), use.step)
-        message, hint = f"'{use.step}' is a matrix, and one of its steps must be named", f"such as '{example}'"
     else:
-        meant = closest(use.step, resolved.steps) or ""
+        meant = closest(use.step, [*resolved.steps, *matrices]) or ""
         form = f'steps["{meant}"]' if "-" in meant else meant
         message, hint = f"there is no step '{use.step}'", f"did you mean '{form}'?" if meant else ""
     return use.refuse("unknown_step", message, source, hint=hint)

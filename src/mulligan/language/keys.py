@@ -35,6 +35,7 @@ from mulligan.language.shapes import (
     ListOf,
     MapOf,
     Nothing,
+    OrOfMatrix,
     Record,
     Shape,
     Template,
@@ -137,9 +138,9 @@ RETRY = Either(
 RESOURCES = Record(
     "resources",
     {
-        "cpus": Key(number(0.001), "how many processors; a fraction is a share of one"),
-        "memory": Key(SIZE, "how much memory it may take"),
-        "gpus": Key(whole(0), "how many graphics processors"),
+        "cpus": Key(OrOfMatrix(number(0.001)), "how many processors; a fraction is a share of one"),
+        "memory": Key(OrOfMatrix(SIZE), "how much memory it may take"),
+        "gpus": Key(OrOfMatrix(whole(0)), "how many graphics processors"),
         "labels": Key(ListOf(PLAIN, or_one=True), "a worker must have them all"),
     },
 )
@@ -169,7 +170,7 @@ DO_COMMAND_FORMS: Shape = Deferred(lambda: Either("a command", text=Template("a 
 
 COMMAND_KEYS = {
     **ACTION_KEYS,
-    "timeout": Key(LIMIT, "the time of one attempt"),
+    "timeout": Key(OrOfMatrix(LIMIT), "the time of one attempt"),
     "deadline": Key(LIMIT, "the time of all attempts together"),
     "retry": Key(as_node(RETRY), "a number, a rule, {rules: […]}, or the name of a retry policy"),
     "on_failure": Key(HANDLER_FORMS, "what runs when the action has failed and no rule grants a retry"),

@@ -24,6 +24,7 @@ from mulligan.language.shapes import (
     ListOf,
     MapOf,
     Nothing,
+    OrOfMatrix,
     Record,
     Shape,
     Template,
@@ -181,6 +182,8 @@ def _scalar_in_words(shape: Shape) -> str:
         return (joined(KINDS_OF_JSON[kind] for kind in shape.types) if is_more else shape.expected) + MARK
     if isinstance(shape, Json):
         return "any value"
+    if isinstance(shape, OrOfMatrix):
+        return f"{shape.expected}; with a matrix also `${{matrix.NAME}}`"
     if isinstance(shape, Value | Nothing):
         return shape.expected
     raise TypeError(f"there are no words for {type(shape).__name__}")

@@ -33,6 +33,8 @@ _WHERE = {
 NOBODY = ""
 # What the core hands over, see `core.scope`.
 STEP_FIELDS = ("output", "status", "failure", "visits", "attempts", "recovered", "handled", "warnings")
+# Of a matrix as a whole. Which name is that of a matrix is known when all steps are read: see `check`.
+MATRIX_FIELDS = ("output", "failed", "matrix")
 ERROR_FIELDS = tuple(
     "code message severity retryable exit_code signal step item visit attempt at timestamp details trace cause "
     "handler_failure".split()
@@ -76,10 +78,14 @@ class Use(NamedTuple):
     step: str
     place: Place
     may_be_itself: bool
+    # As written, from `steps` on.
+    path: tuple[str, ...]
+    # Whether the expression is a condition: true or false.
+    is_condition: bool = False
 
-    def refuse(self, code: str, message: str, source: Source, *, hint: str = "") -> Refusal:
-        """A refusal that points at the step's name in the expression."""
-        offset, length = self.place.span(("steps", self.step), 1)
+    def refuse(self, code: str, message: str, source: Source, *, hint: str = "", depth: int = 1) -> Refusal:
+        """A refusal that points at the step's name in the expression, or at the field of the path at `depth`."""
+        offset, length = self.place.span(self.path, depth)
         return source.refuse_in(code, message, self.place.node, offset, length, hint=hint)
 
 
@@ -126,6 +132,8 @@ class Scope(msgspec.Struct, frozen=True):
     names: frozenset[str] = frozenset()
     matrix: frozenset[str] = frozenset()
     may_read_itself: bool = False
+    # Whether what is read is a condition as a whole.
+    is_condition: bool = False
     open_handlers: tuple[str, ...] = ()
     # What the nearest `strict` says; None where there is none, and `defaults` decides.
     strict: bool | None = None
@@ -191,7 +199,7 @@ def condition(node: Node, scope: Scope) -> Expression:
         raise scope.source.refuse("type", f"a condition is expected, and this is {describe(node)}", node)
     source, offset = expressions.condition_source(node.text)
     _refuse_braces(source, node, offset, scope)
-    expression = checked(source, node, offset, scope)
+    expression = checked(source, node, offset, msgspec.structs.replace(scope, is_condition=True))
     return without_secrets(expression, node, scope)
 
 
@@ -348,8 +356,9 @@ def _judge_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:
             return
         hint = 'write steps.NAME, or steps["build-image"] where there is a hyphen'
         raise _unknown(path, 0, place, scope, "'steps' must name the step it reads", hint)
-    _judge_step_fields(path, 2, place, scope)
-    scope.draft.uses.append(Use(scope.reader, path[1], place, scope.may_read_itself))
+    if path[2:3] == () or path[2] not in MATRIX_FIELDS:
+        _judge_step_fields(path, 2, place, scope)
+    scope.draft.uses.append(Use(scope.reader, path[1], place, scope.may_read_itself, path, scope.is_condition))
 
 
 def _judge_own_step(path: tuple[str, ...], place: Place, scope: Scope) -> None:

@@ -156,6 +156,29 @@ PLAIN = Value("a text without '${…}'", _plain_text, {"type": "string", "patter
 FLAG = Flag("true or false", _flag, {"type": "boolean"})
 STEP_NAME = Value("a name of letters, digits, '_' and '-'", _name, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
 STEP_NUMBER = Value("a step's name", _name, {"type": "integer"})
+
+
+class OrOfMatrix(Shape, frozen=True):
+    """A value; or, in a step with a matrix, an expression over its values, which is read before: see `varying`."""
+
+    inner: Value
+
+    @property
+    def expected(self) -> str:
+        return self.inner.expected
+
+    def read(self, node: Node, label: str, source: Source) -> Any:
+        if isinstance(node, Scalar) and "${" in node.text:
+            message = f"{label} is {describe(node)}, {self.expected} is expected"
+            raise source.refuse("type", message, node, hint=_OF_MATRIX)
+        return self.inner.read(node, label, source)
+
+    def schema(self, definitions: Definitions) -> Schema:
+        return {"anyOf": [self.inner.schema(definitions), {"type": "string", "pattern": r"\$\{.*matrix.*\}"}]}
+
+
+_OF_MATRIX = "it is known before the run starts: only a step with 'matrix' may have its values here"
+
 SIZE = Size("a size such as 512MiB", quantities.size, {"type": "string", "pattern": quantities.SIZE_PATTERN})
 FACTOR = Value(
     "a factor such as x1.5",

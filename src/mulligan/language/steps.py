@@ -30,6 +30,7 @@ from mulligan.language.nodes import Mapping, Node, Scalar, describe, shorten
 from mulligan.language.scope import Draft, Scope, condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
+from mulligan.language.varying import limits_of_each, varying_keys, with_limits, without
 from mulligan.language.words import closest_key
 
 _AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
@@ -50,6 +51,8 @@ class StepDraft(msgspec.Struct):
     names: list[str] = []
     # What each step of a matrix reads and writes, where that differs from one to the next.
     files: list[Files] = []
+    # Their resources and timeouts, where those have values of the matrix in them.
+    limits: list[dict[str, Any]] = []
 
     def instances(self) -> Iterator[tuple[Step, Values]]:
         """The steps it stands for: itself, or one per combination of its matrix."""
@@ -61,6 +64,8 @@ class StepDraft(msgspec.Struct):
             bound = bind(values) if bind else self.step
             if self.files:
                 bound = with_files(bound, self.files[index])
+            if self.limits:
+                bound = with_limits(bound, self.limits[index])
             yield msgspec.structs.replace(bound, name=name, matrix=values, sweep=self.name), values
 
 
@@ -80,7 +85,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     name_node = _name_node(node, draft)
     name = name_node.text
     label = f"step '{shorten(name)}'"
-    fields: Fields = STEP.read(node, label, source)
+    fields: Fields = STEP.read(without(node, varying_keys(node)), label, source)
     scope = Scope(draft, label, reader=name).within(fields)
     name, names, combinations = _named(name_node, fields, scope)
     if "matrix" in fields:
@@ -89,6 +94,8 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
     step = Step(name=name, **_fields(fields, label, scope, settings))
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
     found.files = files_of_each(fields, combinations, scope)
+    with scope.noting:
+        found.limits = limits_of_each(node, step, combinations, scope)
     _read_links(found, fields, scope)
     return found
 

@@ -19,6 +19,16 @@ class Cost(msgspec.Struct):
     peak_memory: int = 0
 
 
+def total(costs: Iterable[Cost]) -> Cost:
+    """What several steps cost together; of memory again the most of one."""
+    found = Cost()
+    for cost in costs:
+        found.wall_seconds = round(found.wall_seconds + cost.wall_seconds, 6)
+        found.cpu_seconds = round(found.cpu_seconds + cost.cpu_seconds, 6)
+        found.peak_memory = max(found.peak_memory, cost.peak_memory)
+    return found
+
+
 class Costs:
     """The costs of the steps of a run, as its log grows. Nothing of a step of which nothing was measured."""
 

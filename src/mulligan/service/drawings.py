@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from ..core.workflow import Workflow
 from ..language.drawing import draw_mermaid, draw_svg
-from ..language.drawing.picture import picture
+from ..language.drawing.picture import Picture, picture
+from ..language.drawing.stacks import stacked_picture
 
 __all__ = ["draw_mermaid", "draw_svg", "drawn_links", "picture_json"]
 
-
-def picture_json(workflow: Workflow) -> Any:
-    """The nodes and links of the picture as plain data."""
-    return msgspec.to_builtins(picture(workflow))
+Statuses = Mapping[str, str] | None
 
 
-def drawn_links(workflow: Workflow) -> int:
+def picture_json(workflow: Workflow, statuses: Statuses = None, *, is_expanded: bool = False) -> Any:
+    """The nodes and links of the picture as plain data: steps alike as one node, unless `is_expanded`."""
+    return msgspec.to_builtins(_picture(workflow, statuses, is_expanded))
+
+
+def drawn_links(workflow: Workflow, *, is_expanded: bool = False) -> int:
     """How many links the picture has."""
-    return len(picture(workflow).links)
+    return len(_picture(workflow, None, is_expanded).links)
+
+
+def _picture(workflow: Workflow, statuses: Statuses, is_expanded: bool) -> Picture:
+    return picture(workflow, statuses) if is_expanded else stacked_picture(workflow, statuses)

@@ -1,12 +1,16 @@
-"""The items of a map step, as plain data for every face: what became of each, and the whole history of one."""
+"""The items of a map step, as plain data for every face: what became of each, and the whole history of one.
+
+The steps of a matrix are its items here: each with its values, and with its own name as `name`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from ..core.keys import item_key
+from ..core.keys import is_part, item_key
 from ..core.scope import error_view
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
@@ -21,11 +25,18 @@ class UnknownItem(NotFound):
 
 
 def items(service: Service, run_id: int, step: str, *, is_failed: bool = False) -> list[dict[str, Any]]:
-    """The items of a map step, in order; with `is_failed` those that have failed. Refused where it has none."""
+    """The items of a map step, or the steps of a matrix, in order; with `is_failed` those that have failed.
+
+    Refused where it has none.
+    """
     state = service.state(run_id)
-    place = _map_step(service, state, step)
-    values = place.items.values if place.items else []
-    found = (_item(state, place, index, value) for index, value in enumerate(values))
+    found: Iterable[dict[str, Any]]
+    if step in state.graph.matrices:
+        found = (_combination(state, step, index) for index in range(len(state.graph.matrices[step])))
+    else:
+        place = _map_step(service, state, step)
+        values = place.items.values if place.items else []
+        found = (_item(state, place, index, value) for index, value in enumerate(values))
     chosen = [item for item in found if not is_failed or item["status"] == "failed"]
     return located(service.store.artifacts, chosen)
 
@@ -33,15 +44,35 @@ def items(service: Service, run_id: int, step: str, *, is_failed: bool = False) 
 def history(service: Service, run_id: int, step: str, index: int) -> dict[str, Any]:
     """One item with every attempt at it, over all rounds, in the order in which they were scheduled."""
     state = service.state(run_id)
-    place = _map_step(service, state, step)
-    values = place.items.values if place.items else []
-    if not 0 <= index < len(values):
-        hint = f"its items are 0 to {len(values) - 1}" if values else "it has no items yet"
-        raise UnknownItem(f"step '{step}' of run {run_id} has no item {index}", hint=hint, step=step, item=index)
-    prefix = f"{item_key(step, index)}."
-    tried = tries(service.events(run_id), lambda place: place.startswith(prefix))
-    item = located(service.store.artifacts, _item(state, place, index, values[index]))
-    return {**item, "history": [msgspec.to_builtins(one) for one in tried]}
+    if members := state.graph.matrices.get(step):
+        _refuse_beyond(state, step, index, len(members))
+        name = members[index]
+        item = _combination(state, step, index)
+        tried = tries(service.events(run_id), lambda place: is_part(place, name))
+    else:
+        place = _map_step(service, state, step)
+        values = place.items.values if place.items else []
+        _refuse_beyond(state, step, index, len(values))
+        item = _item(state, place, index, values[index])
+        prefix = f"{item_key(step, index)}."
+        tried = tries(service.events(run_id), lambda place: place.startswith(prefix))
+    return {**located(service.store.artifacts, item), "history": [msgspec.to_builtins(one) for one in tried]}
+
+
+def _refuse_beyond(state: State, step: str, index: int, count: int) -> None:
+    if not 0 <= index < count:
+        hint = f"its items are 0 to {count - 1}" if count else "it has no items yet"
+        message = f"step '{step}' of run {state.run.run_id} has no item {index}"
+        raise UnknownItem(message, hint=hint, step=step, item=index)
+
+
+def refuse_matrix(service: Service, run_id: int, step: str) -> None:
+    """Refuse to give a matrix another round by its items: its steps are steps, and `retry` runs them again."""
+    if step in service.state(run_id).graph.matrices:
+        message = f"'{step}' is a matrix, and its steps are retried with the run"
+        raise Refused(
+            message, hint=f"all that failed: mulligan retry {run_id}; one: mulligan retry {run_id} --from STEP"
+        )
 
 
 def _map_step(service: Service, state: State, step: str) -> Place:
@@ -66,6 +97,26 @@ def _item(state: State, step: Place, index: int, value: Any) -> dict[str, Any]:
         "index": index,
         "item": value,
         "status": _status(state, step, place),
+        "attempts": place.attempt if place else 0,
+        "recovered": bool(place and place.recovered_by),
+        "recovered_by": place.recovered_by or None if place else None,
+        "output": place.output if place else None,
+        "failure": error_view(failure) if failure else None,
+    }
+
+
+def _combination(state: State, matrix: str, index: int) -> dict[str, Any]:
+    """A step of a matrix as an item of it."""
+    name = state.graph.matrices[matrix][index]
+    place = state.places.get(name)
+    failure = place.failure if place else None
+    return {
+        "run_id": state.run.run_id,
+        "step": matrix,
+        "name": name,
+        "index": index,
+        "item": state.step(name).matrix,
+        "status": place.status if place else "waiting",
         "attempts": place.attempt if place else 0,
         "recovered": bool(place and place.recovered_by),
         "recovered_by": place.recovered_by or None if place else None,

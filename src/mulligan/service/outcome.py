@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.matrices import counted_failures
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.views import Wait, progress, waiting
@@ -16,10 +17,23 @@ from .driver import Driver, Ending
 from .following import Following
 from .verbs import Service
 
-__all__ = ["Outcome", "Wait", "outcome"]
+__all__ = ["MatrixFailures", "Outcome", "Wait", "outcome"]
 
 # What was written before we looked on is read again to tell it, up to so many entries.
 ENTRIES_READ_MAX = 50_000
+# So many failed steps of one matrix are told one by one.
+ONE_BY_ONE_MAX = 3
+
+
+class MatrixFailures(msgspec.Struct, frozen=True):
+    """The steps of one matrix that failed and that nobody dealt with, where they are many."""
+
+    name: str
+    # How many steps it has, and those that failed.
+    count: int
+    failed: tuple[str, ...]
+    # How many failed in which way, the most frequent first.
+    kinds: dict[str, int]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -39,6 +53,8 @@ class Outcome(msgspec.Struct, frozen=True):
     is_cut: bool = False
     # Steps that took over what an earlier run had done.
     up_to_date: int = 0
+    # Of the answers, those that can be told together.
+    matrices: tuple[MatrixFailures, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -59,7 +75,7 @@ def outcome(
     """What came of it, as the driver has it: to be asked before it retires."""
     state = _state(service, driver, run_id, ending, following)
     account = following.account if state is following.root else Account()
-    run = state.run
+    run, answers = state.run, _account(service, state, account).answers(state)
     return Outcome(
         run_id,
         ending,
@@ -68,12 +84,28 @@ def outcome(
         run.reason,
         seconds,
         progress(state),
-        _account(service, state, account).answers(state),
+        answers,
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         located(service.store.artifacts, run.outputs),
         following.is_cut,
         sum(place.reused_run_id > 0 for place in state.steps()),
+        _matrices(state, answers),
     )
+
+
+def _matrices(state: State, answers: Iterable[Answered]) -> tuple[MatrixFailures, ...]:
+    """The matrices of which more steps failed, and are open, than one wants to read one by one."""
+    found: dict[str, list[str]] = {}
+    for one in answers:
+        if one.is_open and not one.is_item and (sweep := state.step(one.step).matrix_name):
+            found.setdefault(sweep, []).append(one.step)
+    return tuple(_failures(state, name, failed) for name, failed in found.items() if len(failed) > ONE_BY_ONE_MAX)
+
+
+def _failures(state: State, name: str, failed: list[str]) -> MatrixFailures:
+    failures = (state.places[step].failure for step in failed)
+    kinds = counted_failures(failure for failure in failures if failure is not None)
+    return MatrixFailures(name, len(state.graph.matrices[name]), tuple(failed), kinds)
 
 
 def _state(service: Service, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:

@@ -9,14 +9,16 @@ import msgspec
 
 from ..core.failure import Failure
 from ..core.keys import step_name
+from ..core.matrices import ATTENTION
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
 from ..core.words import plain, what
 from ..core.workflow import END
+from ..errors import UnknownStep
 from ..ports import RunRecord
 from .artifacts import located
-from .costs import Costs
+from .costs import Cost, Costs, total
 from .held import held_up
 from .tries import tries_by_step
 from .verbs import Service
@@ -59,10 +61,54 @@ def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dic
         step["items"] = _counted(state, state.places[name])
         step["undone"] = state.places[name].is_undone
         step["children"] = called.get(name, [])
+    for group in shown["matrices"].values():
+        add_up(group, shown["steps"])
     runs = {(child["step"], child["attempt"]): child["run_id"] for child in children}
     for waiting in (shown["waiting_for"], *(step["waiting_for"] for step in shown["steps"].values())):
         name_called(waiting, runs)
     return shown
+
+
+def add_up(group: dict[str, Any], steps: Mapping[str, dict[str, Any]]) -> None:
+    """Say of a matrix what its steps took together: attempts, time and processor time; and the most memory of one."""
+    members = [steps[name] for name in group["combinations"]]
+    costs = [Cost(**step["usage"]) for step in members if step["usage"]]
+    group["attempts"] = sum(step["attempts"] for step in members)
+    group["usage"] = msgspec.to_builtins(total(costs)) if costs else None
+
+
+def step_overview(service: Service, run_id: int, name: str) -> dict[str, Any]:
+    """One step with every attempt at it, or a matrix with all its steps, as `show RUN STEP --json` prints it.
+
+    `UnknownStep` where it is neither.
+    """
+    shown = _shown(service, run_id, _children(service, run_id, [0]))
+    group = shown["matrices"].get(name)
+    if group is not None:
+        steps = [{"name": member, **shown["steps"][member]} for member in _by_attention(group, shown["steps"])]
+        return {"run_id": run_id, "name": name, **group, "steps": steps}
+    found = dict(_steps_of(shown)).get(name)
+    if found is None:
+        service.refuse_unknown(run_id, name)
+        raise UnknownStep(
+            f"'{name}' is a part of a step, and no step", hint=f"mulligan show {run_id} {step_name(name)}"
+        )
+    tried = tries_by_step(service.events(run_id)).get(name, [])
+    return {"run_id": run_id, "name": name, **found, "matrix": _matrix_of(shown, name), "tries": tried}
+
+
+def _by_attention(group: Mapping[str, Any], steps: Mapping[str, dict[str, Any]]) -> list[str]:
+    """What failed, what is parked and what is at work first; apart from that in the order of the combinations."""
+    rank = {status: index for index, status in enumerate(ATTENTION)}
+    return sorted(group["combinations"], key=lambda name: rank.get(steps[name]["status"], len(rank)))
+
+
+def _matrix_of(shown: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """The matrix that a step belongs to, and its values in it."""
+    for matrix, group in shown["matrices"].items():
+        if name in group["combinations"]:
+            return {"name": matrix, "values": group["combinations"][name]}
+    return None
 
 
 def _by_step(children: list[dict[str, Any]]) -> dict[str, list[int]]:
@@ -142,6 +188,7 @@ def _child(service: Service, record: RunRecord, left: list[int]) -> dict[str, An
         "step": record.parent_place,
         "attempt": record.parent_attempt,
         "steps": shown.get("steps"),
+        "matrices": shown.get("matrices", {}),
         "waiting_for": shown.get("waiting_for", []),
         "children": children,
     }

@@ -20,7 +20,7 @@ from ..core.state import STATE_TABLES, State
 from ..core.story import Line, story
 from ..core.turn import fold
 from ..core.views import run_json
-from ..core.workflow import Workflow, decode, encode, version
+from ..core.workflow import END, Workflow, decode, encode, version
 from ..engine.integrity import differing_columns
 from ..errors import MulliganError, UnknownRun, UnknownStep
 from ..formats import NOETL, OURS, load
@@ -187,6 +187,12 @@ class Reading:
         """The runs that a run called, by the place and the attempt that they were called for."""
         return {(child.parent_place, child.parent_attempt): child.run_id for child in self.store.children(run_id)}
 
+    def drawn(self, run_id: int) -> tuple[Workflow, dict[str, str]]:
+        """What a picture of a run needs: its workflow, and the status of each step, `end` too."""
+        state = self.state(run_id)
+        places = (*state.steps(), state.places[END]) if state.places else ()
+        return state.workflow, {place.key: place.status for place in places}
+
     def first_workflow(self, run_id: int) -> Workflow:
         """The workflow as the run was started with it: a log is read with that, and says itself where it changed."""
         self.record(run_id)
@@ -222,18 +228,35 @@ class Reading:
         scheduled = (fact for fact in facts if isinstance(fact, e.AttemptScheduled))
         return [(fact.place, fact.attempt) for fact in scheduled if is_part(fact.place, step)]
 
+    def matrix_steps(self, run_id: int, name: str) -> tuple[str, ...]:
+        """The steps of the matrix of that name, in the order of their combinations; none where there is no such."""
+        return self.state(run_id).graph.matrices.get(name, ())
+
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
         state, name = self.state(run_id), step_name(place)
+        if members := state.graph.matrices.get(place):
+            message = f"'{place}' is a matrix of {len(members):,} steps in run {run_id}, and one of them must be named"
+            hint = f"such as '{members[0]}': those that there are: mulligan show {run_id} {place}"
+            raise UnknownStep(message, hint=hint, step=place)
         # A run that nobody has taken up yet has no places, but its workflow has steps.
         if name not in state.places and name not in state.graph.nodes:
-            hint = did_you_mean(place, state.graph.nodes) or f"those that there are: mulligan show {run_id}"
+            hint = (
+                did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
+                or f"those that there are: mulligan show {run_id}"
+            )
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
     def output(self, run_id: int, place: str) -> Any:
-        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched."""
+        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
+
+        Of a matrix, what each of its steps gave, in their order.
+        """
+        state = self.state(run_id)
+        places = state.places
+        if members := state.graph.matrices.get(place):
+            return [whole(places[name].output, self.store.artifacts.fetch) for name in members]
         self.refuse_unknown(run_id, place)
-        places = self.state(run_id).places
         if place not in places:
             raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
         return whole(places[place].output, self.store.artifacts.fetch)

@@ -52,6 +52,10 @@ class _Pinned:
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow
         self._steps = {step.name: (number, step) for number, step in enumerate((*workflow.steps, workflow.end))}
+        # All steps of a matrix are one subject, where the first of them stands.
+        self._first: dict[str, int] = {}
+        for number, step in self._steps.values():
+            self._first.setdefault(step.matrix_name or step.name, number)
         self._meanings: dict[str, tuple[Subject, tuple[Any, ...]]] = {}
 
     def meaning(self, key: str) -> tuple[Subject, tuple[Any, ...]]:
@@ -60,11 +64,13 @@ class _Pinned:
             step, below, rung, what = parts(key)
             # A corrected file may have a step that the first did not: it comes last, and is called by its name.
             number, definition = self._steps.get(step) or (len(self._steps), Step(name=step))
+            subject = definition.matrix_name or step
+            number = self._first.get(subject, number)
             is_rule = rung in ("retry", "script")
             # A script stands below the retry that it is for.
             order = (number, below, 0, int(what), rung) if is_rule else (number, below, RUNGS.index(rung), 0, what)
             words = _rule(_spec(definition, below), int(what)) if is_rule else what
-            self._meanings[key] = Subject(self.workflow.name, step, _command(below), rung, words), order
+            self._meanings[key] = Subject(self.workflow.name, subject, _command(below), rung, words), order
         return self._meanings[key]
 
 
@@ -75,7 +81,8 @@ _Counted = tuple[RunRecord, str, Tally]
 def stats(
     service: Service, run_id: int | None = None, *, workflow: str | None = None, since: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """Per workflow, step and rung, in the order of file and ladder: of one run, or of all that began since then.
+    """Per workflow, step (or whole matrix) and rung, in the order of file and ladder: of one run, or of all that began
+    since then.
 
     Nothing of what never failed. `UnknownRun` where the one run is not there.
     """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from ..core.keys import is_part
+from ..core.keys import is_part, step_name
 from ..core.story import Line
 from .overview import name_called
 from .verbs import Service
@@ -30,19 +30,29 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def tell_run(service: Service, run_id: int, step: str = "", *, is_tree: bool = False) -> Iterator[Sentence]:
-    """The story of a run, or of one of its steps; as a tree with those of the runs that it called, where it did."""
-    if step:
-        service.refuse_unknown(run_id, step)
-    return _sentences(service, run_id, step, is_tree, "")
+    """The story of a run, of one of its steps or of a matrix; as a tree with those of the runs that it called."""
+    return _sentences(service, run_id, _is_wanted(service, run_id, step), is_tree, "")
 
 
-def _sentences(service: Service, run_id: int, step: str, is_tree: bool, above: str) -> Iterator[Sentence]:
+def _is_wanted(service: Service, run_id: int, step: str) -> Callable[[str], bool]:
+    """Whether a place belongs to what was named: a step or a part of one, a matrix, or with "" the whole run."""
+    if not step:
+        return lambda place: True
+    if members := frozenset(service.matrix_steps(run_id, step)):
+        return lambda place: step_name(place) in members
+    service.refuse_unknown(run_id, step)
+    return lambda place: is_part(place, step)
+
+
+def _sentences(
+    service: Service, run_id: int, is_wanted: Callable[[str], bool], is_tree: bool, above: str
+) -> Iterator[Sentence]:
     for line in service.explain(run_id):
-        if step and not is_part(line.place, step):
+        if not is_wanted(line.place):
             continue
         yield Sentence(run_id, f"{above}{line.place}".rstrip("/"), line)
         if is_tree and line.child_run_id:
-            yield from _sentences(service, line.child_run_id, "", True, f"{above}{line.place}/")
+            yield from _sentences(service, line.child_run_id, lambda place: True, True, f"{above}{line.place}/")
 
 
 def waits(service: Service, run_id: int, step: str = "") -> list[Asked]:
@@ -50,7 +60,8 @@ def waits(service: Service, run_id: int, step: str = "") -> list[Asked]:
     found = service.show(run_id)
     waiting = found["waiting_for"]
     if step:
-        own = [wait for wait in waiting if is_part(wait.get("place", ""), step)]
+        is_wanted = _is_wanted(service, run_id, step)
+        own = [wait for wait in waiting if is_wanted(wait.get("place", ""))]
         waiting = own or found["steps"].get(step, {}).get("waiting_for", [])
     return list(_asked(service, run_id, waiting, ""))
 

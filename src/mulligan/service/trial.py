@@ -10,7 +10,7 @@ import msgspec
 from ..core.briefing import hears_upstream
 from ..core.events import Kept
 from ..core.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
-from ..errors import UnknownStep
+from ..errors import Refused, UnknownStep
 from ..language.words import did_you_mean
 
 # What a command loses: everything that is done about a failure, and all that comes after.
@@ -44,7 +44,8 @@ def alone(workflow: Workflow, step: str) -> Workflow:
 
 def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
     """A workflow of this step, however it was changed, and of stand-ins for the steps whose results it reads."""
-    others = [_stand_in(name) for name in read_steps(workflow, step.name)]
+    read = set(read_steps(workflow, step.name))
+    others = [_stand_in(other) for other in workflow.steps if other.name in read]
     plain_end = Step(name=END, timeout=workflow.end.timeout)
     return msgspec.structs.replace(
         workflow, steps=(*others, step), end=plain_end, outputs={}, groups={}, timeout=None, fail_fast="never"
@@ -55,8 +56,17 @@ def read_steps(workflow: Workflow, step: str) -> list[str]:
     """The steps whose results a step reads, or is told as an agent, in file order."""
     wanted = found_step(workflow, step)
     read, heard = set(_reads(wanted)), _heard_steps(workflow, wanted)
-    names = [other.name for other in workflow.steps if other.name != step]
-    return [name for name in names if f"steps.{name}" in read or "steps" in read or name in heard]
+    others = [other for other in workflow.steps if other.name != step]
+    return [other.name for other in others if _is_read(other, read) or other.name in heard]
+
+
+def _is_read(step: Step, read: set[str]) -> bool:
+    """Whether it is read by its name, by that of its matrix, or with all others."""
+    return (
+        f"steps.{step.name}" in read
+        or "steps" in read
+        or bool(step.matrix_name and f"steps.{step.matrix_name}" in read)
+    )
 
 
 def _heard_steps(workflow: Workflow, step: Step) -> list[str]:
@@ -76,6 +86,7 @@ def _leads_on(edge: Edge, step: str) -> bool:
 def stand_ins(workflow: Workflow, step: str, given: Mapping[str, Any]) -> list[Kept]:
     """The results that the step finds: those that were given, else null."""
     read = read_steps(workflow, step)
+    given = _by_step(workflow, given)
     for name in given:
         if name not in read:
             hint = did_you_mean(name, read) or (f"it reads {', '.join(read)}" if read else "it reads none")
@@ -83,10 +94,26 @@ def stand_ins(workflow: Workflow, step: str, given: Mapping[str, Any]) -> list[K
     return [Kept(name, "completed", given.get(name)) for name in read]
 
 
+def _by_step(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The results by step: what was given for a matrix as a list is of its steps, in their order."""
+    found: dict[str, Any] = {}
+    for name, result in given.items():
+        members = [step.name for step in workflow.steps if step.matrix_name and step.matrix_name == name]
+        if members and not (isinstance(result, list) and len(result) == len(members)):
+            hint = "give a list, with null where a step gave nothing"
+            raise Refused(f"'{name}' is a matrix of {len(members):,} steps, so that many results are needed", hint=hint)
+        found |= dict(zip(members, result, strict=True)) if members else {name: result}
+    return found
+
+
 def found_step(workflow: Workflow, step: str) -> Step:
     """The step of that name; `UnknownStep` if there is none."""
     found = next((one for one in workflow.steps if one.name == step), None)
     if found is None:
+        first = next((one.name for one in workflow.steps if one.matrix_name and one.matrix_name == step), None)
+        if first is not None:
+            message = f"'{step}' is a matrix of workflow '{workflow.name}', and one of its steps must be named"
+            raise UnknownStep(message, hint=f"such as '{first}'", step=step)
         names = [one.name for one in workflow.steps]
         hint = did_you_mean(step, names) or "those that there are: mulligan graph FILE"
         raise UnknownStep(f"'{step}' is not a step of workflow '{workflow.name}'", hint=hint, step=step)
@@ -97,8 +124,8 @@ def _bared(command: Command) -> Command:
     return msgspec.structs.replace(command, **BARE)
 
 
-def _stand_in(name: str) -> Step:
-    return Step(name=name, action=Action("shell", {"text": "true"}))
+def _stand_in(step: Step) -> Step:
+    return Step(name=step.name, action=Action("shell", {"text": "true"}), matrix=step.matrix, sweep=step.matrix_name)
 
 
 def _reads(value: Any) -> Iterator[str]:

@@ -137,10 +137,11 @@ def _node_spot(node: Node, rank: int) -> Spot:
         width(node.title, TITLE_SIZE) * BOLD,
         width(small_text(node), SMALL_SIZE),
         width(condition_text(node), SMALL_SIZE),
+        width(node.counts, SMALL_SIZE),
     ]
     wide = min(max(max(rows) + 2 * NODE_PADDING, NODE_WIDTH_MIN), NODE_WIDTH_MAX)
     lines = sum(1 for row in rows if row)
-    return Spot(rank, width=round(wide), height=(34.0, 48.0, 64.0)[lines - 1], node=node)
+    return Spot(rank, width=round(wide), height=(34.0, 48.0, 64.0, 80.0)[lines - 1], node=node)
 
 
 def small_text(node: Node) -> str:

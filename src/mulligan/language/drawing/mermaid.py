@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from mulligan.core.workflow import Workflow
 from mulligan.language.drawing.picture import Link, Node, Picture, Shape, picture
+from mulligan.language.drawing.stacks import stacked_picture
 
 _BRACKETS: dict[Shape, tuple[str, str]] = {
     "action": ("[", "]"),
@@ -36,9 +37,12 @@ _STATUS_STYLES = {
 }
 
 
-def draw_mermaid(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> str:
-    """The workflow as Mermaid text that holds whatever its names and conditions contain."""
-    drawn = picture(workflow, statuses)
+def draw_mermaid(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> str:
+    """The workflow as Mermaid text that holds whatever its names and conditions contain.
+
+    Steps alike are one node, unless `is_expanded`.
+    """
+    drawn = picture(workflow, statuses) if is_expanded else stacked_picture(workflow, statuses)
     return "\n".join(_lines(drawn)) + "\n"
 
 
@@ -59,7 +63,7 @@ def _words(node: Node) -> str:
     if node.shape == "group":
         return " "
     rows = [node.title, " · ".join(word for word in (node.action, *node.notes) if word)]
-    rows.append(f"when {node.condition}" if node.condition else "")
+    rows += [f"when {node.condition}" if node.condition else "", node.counts]
     return "<br/>".join(escaped(row) for row in rows if row)
 
 

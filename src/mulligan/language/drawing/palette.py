@@ -96,7 +96,7 @@ def style() -> str:
 _SHAPES = (
     f".mulligan text{{font-family:{FONT};text-anchor:middle}}"
     ".mulligan .title{font-size:14px;font-weight:600}"
-    ".mulligan .small,.mulligan .condition,.mulligan .label{font-size:11px}"
+    ".mulligan .small,.mulligan .condition,.mulligan .counts,.mulligan .label{font-size:11px}"
     ".mulligan .condition{font-style:italic}"
     ".mulligan .line{fill:none;stroke-width:1.5}"
     ".mulligan .line.failure{stroke-dasharray:5 4}"
@@ -115,7 +115,8 @@ def _colours(palette: Palette) -> list[str]:
         f".card{{fill:{palette.card};stroke:{palette.border}}}",
         f".inner{{stroke:{palette.border}}}",
         f".title{{fill:{palette.text}}}",
-        f".small,.condition{{fill:{palette.muted}}}",
+        f".small,.condition,.counts{{fill:{palette.muted}}}",
+        f".counts.bad{{fill:{palette.tones['red'][1]}}}",
         f".group{{fill:{palette.line}}}",
         f".end .card{{fill:{palette.border};stroke:{palette.border}}}",
         f".approve .card,.triage .card{{stroke:{palette.tones['orange'][1]}}}",

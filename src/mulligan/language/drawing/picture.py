@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mulligan.core.graph import Graph
+from mulligan.core.matrices import group_counts
 from mulligan.core.words import ranges
 from mulligan.core.workflow import END, Edge, Need, Step, Then, Workflow
 
@@ -30,6 +31,15 @@ class Node:
     notes: tuple[str, ...] = ()
     condition: str = ""
     status: str = ""
+    # Of a stack: its name without the number, the steps that it stands for, and how many are in which status.
+    name: str = ""
+    members: tuple[str, ...] = ()
+    statuses: dict[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def counts(self) -> str:
+        """How the steps of a stack stand: `8 failed, 292 completed`; "" of a single step, and of a mere drawing."""
+        return group_counts(self.statuses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,7 @@ class Picture:
 
 
 def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Picture:
-    """Everything there is to draw of `workflow`, `end` last."""
+    """Everything there is to draw of `workflow`, each step by itself, `end` last."""
     keys = _keys(workflow)
     nodes = [_step_node(step, keys[step.name], (statuses or {}).get(step.name, "")) for step in workflow.steps]
     nodes += [Node(key=keys[_group(name)], shape="group", title=name) for name in workflow.groups]
@@ -62,6 +72,11 @@ def picture(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> Pi
     links = list(dict.fromkeys([*_needs(workflow, keys), *_edges(workflow, keys)]))
     links += [Link(key, END_KEY, "leaf") for key in _leaves(nodes, links)]
     return Picture(workflow.name, tuple(nodes), tuple(links))
+
+
+def matrices_by_key(workflow: Workflow) -> dict[str, str]:
+    """The name of the whole matrix, by the key of each of its steps."""
+    return {f"s{index}": step.matrix_name for index, step in enumerate(workflow.steps) if step.matrix_name}
 
 
 def shortened(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:

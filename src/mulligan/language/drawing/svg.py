@@ -21,15 +21,20 @@ from mulligan.language.drawing.layout import Curve, Label, Layout, laid_out
 from mulligan.language.drawing.letters import fitted
 from mulligan.language.drawing.palette import ACTIONS, STATUS_GLYPHS, style
 from mulligan.language.drawing.picture import Link, Node, Picture, picture
+from mulligan.language.drawing.stacks import stacked_picture
 
 _ROW_HEIGHT = 16.0
+# Of the steps of a stack as many are named where one points at it.
+_NAMES_MAX = 10
 # XML 1.0 has no way at all to say these; others deceive.
 _UNSPEAKABLE = re.compile(f"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f{DECEIVING}]")
 
 
-def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None) -> str:
-    """The workflow as SVG text, steps coloured by `statuses` where there are any."""
-    drawn = picture(workflow, statuses)
+def draw_svg(workflow: Workflow, statuses: Mapping[str, str] | None = None, *, is_expanded: bool = False) -> str:
+    """The workflow as SVG text, steps coloured by `statuses` where there are any; steps alike as one card, unless
+    `is_expanded`.
+    """
+    drawn = picture(workflow, statuses) if is_expanded else stacked_picture(workflow, statuses)
     layout = laid_out(drawn)
     return "\n".join(_lines(drawn, layout)) + "\n"
 
@@ -93,20 +98,33 @@ def _box(spot: Spot, node: Node) -> str:
         circle = f'<circle class="group" cx="{spot.x:.1f}" cy="{spot.y:.1f}" r="5">'
         return f"{circle}<title>{_text(node.title)}</title></circle>"
     status = f" is-{node.status}" if node.status in STATUS_GLYPHS else ""
+    kind = f"{node.shape} stack" if node.members else node.shape
     words = "".join(_words(spot, node))
     return (
-        f'<g class="node {node.shape}{status}" data-step="{_text(node.title)}"><title>{_hover(node)}</title>'
+        f'<g class="node {kind}{status}" data-step="{_text(node.name or node.title)}"><title>{_hover(node)}</title>'
         f"{_outline(spot, node)}{words}{_glyph(spot, node)}</g>"
     )
 
 
 def _hover(node: Node) -> str:
-    return "\n".join(_text(row) for row in (node.title, small_text(node), condition_text(node), node.status) if row)
+    status = node.counts or node.status
+    rows = (node.title, _some(node.members), small_text(node), condition_text(node), status)
+    return "\n".join(_text(row) for row in rows if row)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    """The first names of a stack and the last."""
+    return ", ".join(names) if len(names) <= _NAMES_MAX else ", ".join((*names[: _NAMES_MAX - 1], f"… {names[-1]}"))
 
 
 def _outline(spot: Spot, node: Node) -> str:
-    if node.shape == "map":
-        return _rect(spot, shift=6) + _rect(spot, shift=3) + _rect(spot) + _stripe(spot, node)
+    if node.shape == "map" or node.members:
+        behind = _rect(spot, shift=6) + _rect(spot, shift=3)
+        return behind + _front(spot, node)
+    return _front(spot, node)
+
+
+def _front(spot: Spot, node: Node) -> str:
     if node.shape == "workflow":
         return _rect(spot) + _rect(spot, kind="inner", inset=3.5, radius=5)
     if node.shape in ("wait", "end"):
@@ -147,7 +165,9 @@ def _stripe(spot: Spot, node: Node) -> str:
 def _words(spot: Spot, node: Node) -> Iterator[str]:
     room = spot.width - 2 * NODE_PADDING + 4
     rows = [("title", node.title, TITLE_SIZE), ("small", small_text(node), SMALL_SIZE)]
-    rows = [row for row in [*rows, ("condition", condition_text(node), SMALL_SIZE)] if row[1]]
+    counts = "counts bad" if node.statuses.get("failed") else "counts"
+    rows += [("condition", condition_text(node), SMALL_SIZE), (counts, node.counts, SMALL_SIZE)]
+    rows = [row for row in rows if row[1]]
     top = spot.y - _ROW_HEIGHT * (len(rows) - 1) / 2
     for number, (kind, words, size) in enumerate(rows):
         y = top + number * _ROW_HEIGHT + size / 3

@@ -66,7 +66,7 @@ def _graph(report: Report, graph: Html) -> Html:
     figure = element("figure", graph, tabindex="0", aria_label="the graph of the workflow")
     if not graph:
         return joined([mosaic(report.steps), element("p", "Too many steps for a drawing.", class_="note")])
-    if len(report.steps) > _GRAPH_STEPS_MAX:
+    if graph.count('<g class="node ') > _GRAPH_STEPS_MAX:
         poster = element("div", figure, class_="graph poster")
         return joined([mosaic(report.steps), folded("The drawing, in full size", poster)])
     if _fits(graph):

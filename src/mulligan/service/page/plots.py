@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, log2
 
 import msgspec
@@ -12,6 +12,7 @@ from ...core.words import size
 from ..report import Report
 from ..report.attempts import Attempt
 from .axis import Mark, axis, grid
+from .groups import matrix_of
 from .markup import Html, element, joined
 
 HEIGHT = 22
@@ -57,12 +58,12 @@ class Scale(msgspec.Struct, frozen=True):
 
 def memory_plot(report: Report) -> Html:
     """Peak memory, on a scale in which each mark is four times the one before."""
-    return _plot(_by_step(report.attempts, _peak), _memory_scale, size)
+    return _plot(_by_step(report, _peak), _memory_scale, size)
 
 
 def cpu_plot(report: Report) -> Html:
     """How many processors were kept busy: processor time over time."""
-    return _plot(_by_step(report.attempts, _cores), _cpu_scale, _cores_said)
+    return _plot(_by_step(report, _cores), _cpu_scale, _cores_said)
 
 
 def _peak(one: Attempt) -> tuple[float | None, float | None]:
@@ -75,14 +76,15 @@ def _cores(one: Attempt) -> tuple[float | None, float | None]:
     return one.cpu_seconds / one.wall_seconds, one.cpus
 
 
-def _by_step(
-    attempts: Iterable[Attempt], figures: Callable[[Attempt], tuple[float | None, float | None]]
-) -> list[Usage]:
+def _by_step(report: Report, figures: Callable[[Attempt], tuple[float | None, float | None]]) -> list[Usage]:
+    """A line for each step, and one for all steps of a matrix."""
     found: dict[str, Usage] = {}
-    for one in attempts:
+    whole = matrix_of(report)
+    for one in report.attempts:
         used, asked = figures(one)
         if used is not None and one.part == "own":
-            found.setdefault(step_name(one.place), Usage(step_name(one.place))).add(used, asked)
+            name = whole.get(step_name(one.place), step_name(one.place))
+            found.setdefault(name, Usage(name)).add(used, asked)
     return list(found.values())
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...core.words import counted, size, up_to_date_since
 from ..report import Report
 from ..report.attempts import Attempt
 from ..report.gathering import StepLine, Value
 from .colours import OUTCOMES, STATUSES
+from .groups import counts, fold, grouped, members
+from .groups import values as step_values
 from .markup import Html, element, joined
 from .words import length, said
 
@@ -49,16 +51,19 @@ def steps_table(report: Report) -> Html:
         ("memory", "n"),
         ("", "dim"),
     ]
-    shown = report.steps[:ROWS_MAX]
-    left = len(report.steps) - len(shown)
-    note = element("p", f"and {left:,} more steps", class_="note") if left else ""
-    rows = table(heads, (_step(step) for step in shown))
+
+    def rows(steps: Sequence[StepLine]) -> Html:
+        left = len(steps) - ROWS_MAX
+        note = element("p", f"and {left:,} more steps", class_="note") if left > 0 else ""
+        return joined([table(heads, (_step(step, of_matrix) for step in steps[:ROWS_MAX])), note])
+
+    lines, of_matrix = grouped(report.steps), members(report.steps)
     title = counted(len(report.steps), "step") + ", with end"
-    inside = joined([rows, note])
-    return inside if len(report.steps) <= OPEN_ROWS_MAX else folded(title, inside)
+    inside = rows(lines) if len(lines) <= OPEN_ROWS_MAX else folded(title, rows(lines))
+    return joined([inside, *(fold(name, steps, rows) for name, steps in of_matrix.items())])
 
 
-def _step(step: StepLine) -> list[object]:
+def _step(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> list[object]:
     status = element("span", said(step.status), class_=f"status {STATUSES.get(step.status, 'idle')}")
     figures = [length(step.wall_seconds), length(step.cpu_seconds)] if step.peak_memory else ["", ""]
     memory = size(step.peak_memory) if step.peak_memory else ""
@@ -69,12 +74,14 @@ def _step(step: StepLine) -> list[object]:
         f"{step.attempts:,}" if step.attempts else "",
         *figures,
         memory,
-        _remarks(step),
+        _remarks(step, of_matrix),
     ]
 
 
-def _remarks(step: StepLine) -> str:
-    words = [f"{step.visits} visits"] if step.visits > 1 else []
+def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str:
+    # The line of a whole matrix has no values.
+    words = [step_values(step) or counts(of_matrix[step.matrix])] if step.matrix else []
+    words += [f"{step.visits} visits"] if step.visits > 1 else []
     words += ["recovered"] if step.recovered else []
     words += ["undone"] if step.undone else []
     words += [up_to_date_since(step.up_to_date_since)] if step.up_to_date_since else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 
@@ -14,6 +14,7 @@ from ..report import Report
 from ..report.attempts import Attempt, Gap
 from .axis import axis, grid
 from .colours import OUTCOMES
+from .groups import matrix_of
 from .markup import Html, element, joined
 from .timescale import Timescale
 from .tracks import Bar, Thread, density, track
@@ -32,6 +33,8 @@ class Lane(msgspec.Struct):
     bars: list[Bar] = []
     threads: list[Thread] = []
     below: list[Lane] = []
+    # What is below it: the items of a map, the steps of a matrix; "" where lines are only put together.
+    noun: str = ""
 
     def all_bars(self) -> Iterator[Bar]:
         yield from self.bars
@@ -130,18 +133,14 @@ def _line(lane: Lane, picture: Html, name: str = "div") -> Html:
 
 def _names(lane: Lane) -> str:
     """The whole name; of a group, what it begins and ends with."""
-    is_group = lane.below and not lane.bars and not _is_map(lane)
+    is_group = lane.below and not lane.bars and lane.noun != "item"
     return f"{lane.below[0].name} … {lane.below[-1].name}" if is_group else lane.name
-
-
-def _is_map(lane: Lane) -> bool:
-    return lane.below[0].name.startswith(f"{lane.name}[")
 
 
 def _how_many(lane: Lane) -> str:
     """What is below a line, and how often it failed."""
     failed = sum(1 for bar in lane.all_bars() if bar.tone == "bad" and not bar.is_small)
-    words = [counted(len(lane.below), "item")] if _is_map(lane) else []
+    words = [counted(len(lane.below), lane.noun)] if lane.noun else []
     words += [counted(failed, "failure")] if failed else []
     return f" {', '.join(words)}" if words else ""
 
@@ -172,7 +171,19 @@ def _lanes(report: Report) -> list[Lane]:
     for gap in report.gaps:
         if gap.unit in units:
             units[gap.unit].threads.append(_waited(gap, report.as_of))
-    return _nested(units)
+    return _of_matrices(_nested(units), matrix_of(report))
+
+
+def _of_matrices(lanes: Sequence[Lane], whole: Mapping[str, str]) -> list[Lane]:
+    """The lanes of steps, those of a matrix below one of their own."""
+    found: dict[str, Lane] = {}
+    for lane in lanes:
+        matrix = whole.get(lane.name)
+        if matrix is None:
+            found[lane.name] = lane
+        else:
+            found.setdefault(matrix, Lane(matrix, noun="step")).below.append(lane)
+    return list(found.values())
 
 
 def _nested(units: dict[str, Lane]) -> list[Lane]:
@@ -181,9 +192,11 @@ def _nested(units: dict[str, Lane]) -> list[Lane]:
         step = step_name(unit)
         if step == unit:
             below = steps[step].below if step in steps else []
-            steps[step] = msgspec.structs.replace(lane, below=below)
+            steps[step] = msgspec.structs.replace(lane, below=below, noun="item" if below else "")
         else:
-            steps.setdefault(step, Lane(step)).below.append(lane)
+            above = steps.setdefault(step, Lane(step))
+            above.noun = "item"
+            above.below.append(lane)
     return [lane for lane in steps.values() if lane.since is not None]
 
 

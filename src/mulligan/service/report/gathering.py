@@ -64,6 +64,9 @@ class StepLine(msgspec.Struct, frozen=True):
     peak_memory: int
     # The run whose result it took over; 0 where it ran.
     up_to_date_since: int = 0
+    # Of a step of a matrix: the name of the whole, and its values.
+    matrix: str = ""
+    values: dict[str, Any] = {}
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -286,6 +289,8 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             cost.cpu_seconds,
             cost.peak_memory,
             place.reused_run_id,
+            step.matrix_name,
+            step.matrix if step.matrix_name else {},
         )
 
 

@@ -1,0 +1,50 @@
+"""A matrix in `show`: one row for all its steps, and below it those that need attention."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mulligan.service.words import ATTENTION, group_counts, group_title
+
+# A matrix of so few steps is shown whole; of a larger one so many have a row of their own.
+STEPS_MAX = 8
+
+Group = Mapping[str, Any]
+Steps = Mapping[str, dict[str, Any]]
+
+
+def listed_steps(group: Group, steps: Steps) -> list[str]:
+    """The steps of a matrix that have a row of their own, in the order of the file; what failed goes first."""
+    names = list(group["combinations"])
+    if len(names) <= STEPS_MAX:
+        return names
+    wanted = [name for status in ATTENTION for name in names if steps[name]["status"] == status]
+    # A row that says "1 more" takes as much room as the one itself.
+    shown = wanted if len(wanted) == STEPS_MAX + 1 else wanted[:STEPS_MAX]
+    return sorted(shown, key=names.index)
+
+
+def unlisted_text(group: Group, steps: Steps, listed: Collection[str]) -> str:
+    """What else needs attention: `5 more failed, 2 more running`; "" where all of that is listed."""
+    left = Counter(steps[name]["status"] for name in group["combinations"] if name not in listed)
+    return ", ".join(group_counts({status: left[status]}, "more ") for status in ATTENTION if left[status])
+
+
+def title(name: str, group: Group) -> str:
+    """`sim × 300`."""
+    return group_title(name, len(group["combinations"]))
+
+
+def counts_text(group: Group) -> str:
+    """`8 failed, 292 completed; failures: 6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`."""
+    kinds = kinds_text(group["failures"])
+    return group_counts(group["statuses"]) + (f"; failures: {kinds}" if kinds else "")
+
+
+def kinds_text(failures: Mapping[str, int]) -> str:
+    """In which ways steps failed: `6 with EXIT_NONZERO 3, 2 with TIMEOUT after 5s`, or `all with EXIT_NONZERO 3`."""
+    if len(failures) == 1 and sum(failures.values()) > 1:
+        return f"all with {next(iter(failures))}"
+    return ", ".join(f"{count:,} with {kind}" for kind, count in failures.items())
