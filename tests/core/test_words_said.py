@@ -106,6 +106,10 @@ def test_what_would_deceive_a_reader_is_spelled_out_in_the_line() -> None:
         ("TIMEOUT", {}, "TIMEOUT"),
         # The time of the visit was up, not that of the attempt.
         ("TIMEOUT", {"message": PAST_DEADLINE, "details": {"timeout": 5}}, "TIMEOUT"),
+        ("TIMEOUT", {"message": "page 3", "details": {"limit": "deadline"}}, "TIMEOUT past its deadline"),
+        # Another limit than the step's timeout: that one has not passed.
+        ("TIMEOUT", {"details": {"limit": "read_timeout", "limit_seconds": 1.0}}, "TIMEOUT after 1s"),
+        ("TIMEOUT", {"details": {"limit": "statement_timeout"}}, "TIMEOUT"),
         ("CONNECTION", {"details": {"timeout": 5}}, "CONNECTION"),
         ("APPROVAL_REFUSED", {"details": {"by": "ann"}}, "APPROVAL_REFUSED by ann"),
         ("APPROVAL_REFUSED", {"details": {"by": "a\x07nn"}}, "APPROVAL_REFUSED by ann"),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .classify import limit_struck
 from .events import AttemptFailed, AttemptSucceeded, Entry
 from .failure import figure
 from .keys import step_name
@@ -66,7 +67,7 @@ class Used(msgspec.Struct):
     # How many attempts ran out, and the most that one of them had been given.
     out_of_memory: int = 0
     too_little_memory: int = 0
-    # Only attempts that worked until their time was up; those that hung are counted below.
+    # Without those that hung, which are counted below. Another limit than the step's timeout gives no seconds.
     timed_out: int = 0
     too_little_seconds: float = 0.0
     hung: int = 0
@@ -193,6 +194,8 @@ def _add_cut_short(used: Used, fact: AttemptFailed, asked: Asked, memory: int) -
         used.too_little_memory = max(used.too_little_memory, given, memory)
     elif fact.failure.code != NO_TIME:
         used.killed += 1
+    elif limit_struck(fact.failure) != "timeout":
+        used.timed_out += 1
     elif _has_hung(fact.usage):
         used.hung += 1
     else:
@@ -249,9 +252,7 @@ def _cpus(asked: float | None, used: Used) -> Iterator[Advice]:
 def _timeout(asked: float | None, used: Used) -> Iterator[Advice]:
     took = used.seconds_well
     enough = _rounded(max(took * TIMEOUT_HEADROOM, TIMEOUT_SECONDS_MIN), _SECONDS_STEPS)
-    if used.timed_out:
-        if not used.too_little_seconds:
-            return  # the time of its visit was up: a timeout would change nothing
+    if used.too_little_seconds:
         more = _more(used.too_little_seconds, TIMEOUT_FACTOR, took, HEADROOM)
         text = f"it was not done in {span(used.too_little_seconds)}"
         yield Advice("timeout", _rounded(more, _SECONDS_STEPS), "ran_out", text)

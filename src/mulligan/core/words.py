@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from .classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
+from .classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE, TOO_LONG, limit_struck
 from .events import Adjusted
 from .failure import Failure
 from .failure_line import telling_line
@@ -85,8 +85,8 @@ def _figure(failure: Failure) -> str:
         return f" by {signal_name(failure.signal)}"
     if failure.code == "EXIT_NONZERO" and failure.exit_code is not None:
         return f" {failure.exit_code}"
-    if failure.code == "TIMEOUT" and isinstance(limit := details.get("timeout"), int | float):
-        return "" if failure.message == PAST_DEADLINE else f" after {span(limit)}"
+    if failure.code == "TIMEOUT":
+        return _time_up(failure)
     if failure.code == "APPROVAL_REFUSED" and isinstance(by := details.get("by"), str):
         return f" by {plain(by)}" if by else ""
     if failure.code == "OUT_OF_MEMORY":
@@ -94,6 +94,15 @@ def _figure(failure: Failure) -> str:
         at = f" at {size(used)}" if isinstance(used, int) else ""
         return f"{at} of {size(may)}" if at and isinstance(may, int) else at
     return ""
+
+
+def _time_up(failure: Failure) -> str:
+    """How long that was, whichever limit it was. One of the server's has its name in the message."""
+    struck = limit_struck(failure)
+    if struck == "deadline":
+        return "" if failure.message == PAST_DEADLINE else " past its deadline"
+    seconds = failure.details.get("timeout" if struck == "timeout" else LIMIT_SECONDS)
+    return f" after {span(seconds)}" if isinstance(seconds, int | float) else ""
 
 
 def _says_nothing(failure: Failure, line: str) -> bool:

@@ -11,7 +11,7 @@ from ..core import events as e
 from ..core.failure import Failure
 from ..core.keys import step_name
 from ..core.state import FailureRecord, State
-from ..core.usage import RUN_OUT
+from ..core.usage import is_short
 from ..core.verdict import is_handled
 from ..core.words import what
 from ..core.workflow import END
@@ -145,7 +145,7 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
     found = what(trouble.failure) if trouble.failure else "its worker was lost"
     ending, fate = _ending(state, trouble, record)
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
-    has_run_out = trouble.failure is not None and trouble.failure.code in RUN_OUT
+    has_run_out = trouble.failure is not None and is_short(trouble.failure)
     answer = ", ".join([*_tried(trouble), ending])
     return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(trouble.failure))
 
