@@ -25,7 +25,7 @@ from . import reports as r
 from .classify import LIMIT, PAST_DEADLINE, classify
 from .failure import Failure, failure
 from .flow import wake_starts
-from .ladder import proceed
+from .ladder import proceed, with_cap
 from .life import NOTHING, Facts, fault, located
 from .rounds import plan_round
 from .scope import RUN_TOO_LONG, Now, filled
@@ -174,7 +174,7 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt)
     found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report)))
-    return e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
+    return e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage, warnings)
 
 
 def _measured(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
     elif place.phase == "timeout":
         had = {LIMIT: "timeout", "timeout": limit} if (limit := limits(place).timeout) else {}
         found = fault(now, place, "TIMEOUT", "the child run took too long", details=had)
-        yield e.AttemptFailed(place.key, place.attempt, found)
+        yield e.AttemptFailed(place.key, place.attempt, with_cap(place, found))
     elif place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
     else:

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import msgspec
 
 from . import events as e
+from .adjustment import CAPS
 from .crossroads import after_failure, after_success, takes_over
 from .failure import Failure
 from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
-from .words import counted, flat, label, quoted, rule_is_for, span, until, what, with_more
+from .words import capped_by, counted, flat, label, quoted, rule_is_for, span, until, what, with_more
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
@@ -294,13 +295,16 @@ def _retry(teller: Teller, fact: e.RetryScheduled, at: datetime) -> _Said:
 
 def _passed(teller: Teller, fact: e.RungPassed, at: datetime) -> _Said:
     spec, failure = teller.memory.spec(fact.place), teller.memory.failure(fact.place)
-    if fact.reason in ("no_rule", "retries_exhausted", "rule_attempts_exhausted"):
+    if fact.reason in _OF_RULES:
         text = _no_retry(fact.reason, spec, failure)
     elif fact.reason == "reruns_exhausted" and fact.rung == "retry":
         text = f"lost more than {RERUNS_AFTER_LOSS_MAX} times: that is a failure now"
     else:
         text = _limit(fact.reason, spec) or _PASSED.get(fact.reason, "")
     return (fact.place, text, "plain") if text else None
+
+
+_OF_RULES = ("no_rule", "retries_exhausted", "rule_attempts_exhausted", *(f"{cap}_reached" for cap in CAPS))
 
 
 def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str:
@@ -317,6 +321,8 @@ def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str
 
 
 def _spent(reason: str, rule: Rule) -> str:
+    if cap := capped_by(reason, rule):
+        return f"no retry, {cap}"
     if reason == "rule_attempts_exhausted":
         return f"no retry after {counted(rule.max_attempts or 0, 'attempt')}"
     return f"no retry left of {rule.max_retries}" if rule.max_retries else "no retries"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from .adjustment import CAP, CAPS
 from .classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE, TOO_LONG, limit_struck
 from .events import Adjusted
 from .failure import Failure
@@ -92,8 +93,14 @@ def _figure(failure: Failure) -> str:
     if failure.code == "OUT_OF_MEMORY":
         used, may = details.get("peak_memory"), details.get("memory")
         at = f" at {size(used)}" if isinstance(used, int) else ""
-        return f"{at} of {size(may)}" if at and isinstance(may, int) else at
+        return (f"{at} of {size(may)}" if at and isinstance(may, int) else at) + _all_allowed(failure)
     return ""
+
+
+def _all_allowed(failure: Failure) -> str:
+    """Why it got no retry with more, where the cap of its rule was reached."""
+    cap = failure.details.get(CAP)
+    return f", all that {cap} allows" if cap in CAPS else ""
 
 
 def _time_up(failure: Failure) -> str:
@@ -102,7 +109,7 @@ def _time_up(failure: Failure) -> str:
     if struck == "deadline":
         return "" if failure.message == PAST_DEADLINE else " past its deadline"
     seconds = failure.details.get("timeout" if struck == "timeout" else LIMIT_SECONDS)
-    return f" after {span(seconds)}" if isinstance(seconds, int | float) else ""
+    return f" after {span(seconds)}{_all_allowed(failure)}" if isinstance(seconds, int | float) else ""
 
 
 def _says_nothing(failure: Failure, line: str) -> bool:
@@ -199,6 +206,16 @@ def rule_is_for(rule: Rule) -> str:
     if rule.pattern is not None:
         return f"'{rule.pattern}'"
     return looked_for(rule.codes, rule.exit_codes) or "any failure"
+
+
+def capped_by(reason: str, rule: Rule) -> str:
+    """`max_memory of 8.0GiB is reached: raise it, or make the step need less`; nothing for another reason."""
+    name = reason.removesuffix("_reached")
+    cap = getattr(rule.adjust, name, None) if name in CAPS else None
+    if cap is None:
+        return ""
+    said = size(cap) if name == "max_memory" else span(cap) if name == "max_timeout" else f"{cap:g}"
+    return f"{name} of {said} is reached: raise it, or make the step need less"
 
 
 def with_more(adjusted: Adjusted | None) -> str:
