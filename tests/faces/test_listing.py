@@ -419,6 +419,22 @@ steps:
     assert [len(found) for found in mulligan("show", 1, "--output", "each").json["results"]] == [30000, 40000]
 
 
+def test_the_output_that_validate_refused_is_shown_everywhere():
+    said = ran("""\
+name: wanting
+steps:
+  - {step: rows, shell: 'echo "[]"', capture: json, validate: size(output) > 0}
+""")
+
+    refused = "VALIDATION_FAILED: 'size(output) > 0' does not hold; it gave []"
+    assert f"rows  {refused} → not handled: it fails the run  (mulligan show 1 --output rows)" in said.err
+    assert refused in mulligan("show", 1).out
+    assert refused in mulligan("explain", 1).out
+    assert mulligan("show", 1, "--json").json["steps"]["rows"]["failure"]["details"] == {"output": []}
+    note = "note: 'rows' failed because of this output: 'validate' refused it\n"
+    assert mulligan("show", 1, "--output", "rows") == (0, "[]\n", note)
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [

@@ -41,7 +41,10 @@ def show_run(
     with service_at(home) as service:
         run_id = service.find_run(run)
         if output:
-            _show_output(service.output(run_id, output), as_json=as_json)
+            given = service.output(run_id, output)
+            _show_output(given.value, as_json=as_json)
+            if given.is_refused:
+                complain(f"note: '{output}' failed because of this output: 'validate' refused it")
             return
         if as_json:
             show_json(overview_with_tries(service, run_id))

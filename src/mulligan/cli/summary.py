@@ -90,9 +90,11 @@ _TONES: dict[Fate, str] = {"open": "bad", "left": "bad", "under_way": "try", "me
 
 
 def _to_read(one: Answered, run_id: int) -> str:
-    """Where it is told what went wrong: in its own log, or by the run that it called."""
+    """Where it is told what went wrong: in its own log or output, or by the run that it called."""
     if one.child_run_id is not None:
         return f"explain {one.child_run_id}"
+    if one.has_refused_output and one.fate != "mended":
+        return f"show {run_id} --output {one.place}"
     item = f" --item {one.place.removeprefix(one.step).strip('[]')}" if one.is_item else ""
     return f"logs {run_id} {one.step}{item}"
 

@@ -11,6 +11,7 @@ from .classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE, TOO_LONG, limit_s
 from .events import Adjusted
 from .failure import Failure
 from .failure_line import telling_line
+from .rejected_output import rejected_text
 from .workflow import Rule
 
 # Of a failure's message, and of how many names a sentence has room for.
@@ -38,7 +39,15 @@ def what(failure: Failure) -> str:
     is_news = line and not _says_nothing(failure, line)
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
-    return f"{label(failure)}: {spelled(shown)}" if is_news else label(failure)
+    said = f"{label(failure)}: {spelled(shown)}" if is_news else label(failure)
+    return said + _refused(failure)
+
+
+def _refused(failure: Failure) -> str:
+    """`; it gave {"rows":0}`: the beginning of the output that `validate` refused."""
+    given = spelled(flat(plain(rejected_text(failure))).strip())
+    shown = given if len(given) <= LINE_CHARS_MAX else given[: LINE_CHARS_MAX - 1] + "…"
+    return f"; it gave {shown}" if shown else ""
 
 
 def plain(text: str) -> str:

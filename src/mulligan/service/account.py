@@ -10,6 +10,7 @@ import msgspec
 from ..core import events as e
 from ..core.failure import Failure
 from ..core.keys import step_name
+from ..core.rejected_output import rejected_text
 from ..core.state import FailureRecord, State
 from ..core.usage import is_short
 from ..core.verdict import is_handled
@@ -46,6 +47,8 @@ class Answered(msgspec.Struct, frozen=True):
     has_run_out: bool = False
     # The run that it called and that failed: what there is to read was written there.
     child_run_id: int | None = None
+    # `validate` refused its output: that is what there is to read.
+    has_refused_output: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -147,7 +150,8 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
     has_run_out = trouble.failure is not None and is_short(trouble.failure)
     answer = ", ".join([*_tried(trouble), ending])
-    return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(trouble.failure))
+    has_refused_output = trouble.failure is not None and bool(rejected_text(trouble.failure))
+    return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(trouble.failure), has_refused_output)
 
 
 def _child(failure: Failure | None) -> int | None:

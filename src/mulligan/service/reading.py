@@ -57,6 +57,13 @@ class AttemptLog(msgspec.Struct, frozen=True):
     ran_on: str = ""
 
 
+class GivenOutput(msgspec.Struct, frozen=True):
+    """The output of a step, or the one because of which it failed: `validate` refused that."""
+
+    value: Any
+    is_refused: bool = False
+
+
 class Reading:
     """The verbs that only look."""
 
@@ -196,13 +203,19 @@ class Reading:
             hint = did_you_mean(place, state.graph.nodes) or f"those that there are: mulligan show {run_id}"
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
-    def output(self, run_id: int, place: str) -> Any:
-        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched."""
+    def output(self, run_id: int, place: str) -> GivenOutput:
+        """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
+
+        Of a step that failed because of its output, the output that was refused.
+        """
         self.refuse_unknown(run_id, place)
         places = self.state(run_id).places
         if place not in places:
             raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
-        return whole(places[place].output, self.store.artifacts.fetch)
+        found = places[place]
+        is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
+        given = found.climb.rejected if is_refused else found.output
+        return GivenOutput(whole(given, self.store.artifacts.fetch), is_refused)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""
