@@ -10,6 +10,7 @@ from mulligan.cli.display import PLACE_CHARS_MAX
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
 from mulligan.service.account import Answered, Fate
+from mulligan.service.next_commands import answers_to, next_commands
 from mulligan.service.outcome import Outcome
 from mulligan.service.words import counted, flat
 
@@ -107,28 +108,22 @@ def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
         whose = "" if run_id == outcome.run_id else f"run {run_id}, "
         place = f"{whose}{wait.place}: " if wait.place else whose
         yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
-        for typed in _ANSWERS[wait.kind]:
-            yield f"      {typed.format(run=run_id, place=wait.place)}{where}"
+        yield from (f"      {typed}{where}" for typed in answers_to(run_id, wait.kind, wait.place))
 
 
 def _default(due: datetime | None) -> str:
     return f", or its default on {due.astimezone():%Y-%m-%d at %H:%M}" if due is not None else ""
 
 
-_ANSWERS = {
-    "triage": ("mulligan logs {run} {place}", "mulligan classify {run} {place} retry --reason 'why'"),
-    "approval": ("mulligan approve {run} {place} --reason 'why'",),
-    "pause": ("mulligan resume {run}",),
-}
-
-
 def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     """What one would type now."""
-    key = outcome.ending if outcome.ending != "ended" else outcome.status
-    next_ = _MORE if key == "failed" and any(one.is_open and one.has_run_out for one in outcome.answers) else _NEXT
-    typed = {f"mulligan {verb.format(outcome.run_id)}{where}": why for verb, why in next_.get(key, ())}
-    if key == "completed":
-        typed |= {f"mulligan items {outcome.run_id} {step} --retry{where}": _ITEMS for step in _short_of_items(outcome)}
+    found = next_commands(
+        outcome.run_id,
+        outcome.ending if outcome.ending != "ended" else outcome.status,
+        has_run_out=any(one.is_open and one.has_run_out for one in outcome.answers),
+        short_maps=_short_of_items(outcome),
+    )
+    typed = {f"{one.text}{where}": one.why for one in found}
     wide = max(map(len, typed), default=0)
     yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
 
@@ -136,14 +131,3 @@ def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
 def _short_of_items(outcome: Outcome) -> list[str]:
     """The maps that completed without some of their items: `retry` has nothing to do there."""
     return list({one.step: None for one in outcome.answers if one.is_item and one.fate == "left"})
-
-
-_ITEMS = "run the failed items again, alone"
-_RETRY, _EXPLAIN = ("retry {}", "run again what failed"), ("explain {}", "the whole story")
-_NEXT: dict[str, Sequence[tuple[str, str]]] = {
-    "failed": (_RETRY, _EXPLAIN),
-    "cancelled": (("retry {}", "take it up again"),),
-    "interrupted": (("resume {}", "go on where it stopped"),),
-}
-# Where memory or time ran out.
-_MORE = {"failed": (_RETRY, ("retry {} --adjust", "the same, with more memory or time where it ran out"), _EXPLAIN)}
