@@ -32,7 +32,7 @@ def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
 
 
 def _headline(paper: Paper, outcome: Outcome) -> str:
-    took, run = length(outcome.seconds), f"run {outcome.run_id}"
+    took, run = _took(outcome), f"run {outcome.run_id}"
     if outcome.ending == "waiting":
         return paper.tinted(f"{paper.mark('wait')} {run} waits for a person", "wait")
     if outcome.ending == "interrupted":
@@ -43,6 +43,12 @@ def _headline(paper: Paper, outcome: Outcome) -> str:
     reason = f": {outcome.reason}" if outcome.reason else ""
     said = paper.tinted(f"{paper.mark(tone)} {run} {words}{aided} in {took}{reason}", tone)
     return said + paper.tinted(f" ({_counts(outcome)})", "dim")
+
+
+def _took(outcome: Outcome) -> str:
+    """How long the whole run took, with what of it was just now, where it had begun before."""
+    whole, stretch = length(outcome.seconds), outcome.stretch_seconds
+    return whole if stretch is None else f"{whole}, {length(stretch)} of it just now"
 
 
 def _counts(outcome: Outcome) -> str:

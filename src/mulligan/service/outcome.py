@@ -30,6 +30,7 @@ class Outcome(msgspec.Struct, frozen=True):
     status: str
     degraded: bool
     reason: str
+    # Since the run was asked for.
     seconds: float
     counts: dict[str, int]
     answers: list[Answered]
@@ -37,6 +38,8 @@ class Outcome(msgspec.Struct, frozen=True):
     waits: list[tuple[int, Wait]]
     outputs: dict[str, Any]
     is_cut: bool = False
+    # How long it was driven just now; None where that is all of it.
+    stretch_seconds: float | None = None
 
     @property
     def exit_code(self) -> int:
@@ -52,9 +55,19 @@ _EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4, "inter
 
 
 def outcome(
-    service: Service, driver: Driver, run_id: int, ending: Ending, following: Following, seconds: float
+    service: Service,
+    driver: Driver,
+    run_id: int,
+    ending: Ending,
+    following: Following,
+    seconds: float,
+    *,
+    is_taken_up: bool = False,
 ) -> Outcome:
-    """What came of it, as the driver has it: to be asked before it retires."""
+    """What came of it, as the driver has it: to be asked before it retires.
+
+    `seconds`: how long it was driven; `is_taken_up`: it had begun before that.
+    """
     state = _state(service, driver, run_id, ending, following)
     account = following.account if state is following.root else Account()
     run = state.run
@@ -64,13 +77,31 @@ def outcome(
         run.status,
         run.degraded,
         run.reason,
-        seconds,
+        _whole_seconds(service, run_id, seconds) if is_taken_up else seconds,
         progress(state),
         _account(service, state, account).answers(state),
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         located(service.store.artifacts, run.outputs),
         following.is_cut,
+        seconds if is_taken_up else None,
     )
+
+
+def _whole_seconds(service: Service, run_id: int, at_least: float) -> float:
+    """From the moment in which the run was asked for to the last that was written of it."""
+    record = service.record(run_id)
+    return max(at_least, (record.updated_at - record.created_at).total_seconds())
+
+
+def recall(service: Service, run_id: int, following: Following) -> bool:
+    """Let `following` know what is written of a run that is about to be driven; whether anything is.
+
+    A sentence may name what happened before: whoever knows that says it in the same words as one who was there.
+    """
+    written = service.record(run_id).seq
+    if 0 < written <= ENTRIES_READ_MAX:
+        following.recall(run_id, list(service.events(run_id)))
+    return written > 0
 
 
 def _state(service: Service, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:
