@@ -419,6 +419,24 @@ steps:
     assert [len(found) for found in mulligan("show", 1, "--output", "each").json["results"]] == [30000, 40000]
 
 
+def test_the_end_of_what_a_failed_step_wrote_is_shown_with_the_line_that_says_most():
+    ran("""\
+name: compiling
+steps:
+  - step: build
+    shell: 'echo "a.c:3: error: no b" >&2; echo "make: *** [all] Error 2" >&2; exit 2'
+""")
+
+    shown, told = mulligan("show", 1).out, mulligan("explain", 1)
+
+    assert "EXIT_NONZERO 2: a.c:3: error: no b\n" in shown
+    written = "  | a.c:3: error: no b\n  | make: *** [all] Error 2\n"
+    assert f"the last that 'build' wrote (all of it: mulligan logs 1 build):\n{written}" in shown
+    assert [line.strip() for line in told.out.splitlines()[1:3]] == [line.strip() for line in written.splitlines()]
+    tails = [line["tail"] for line in mulligan("explain", 1, "--json").json if "tail" in line]
+    assert tails == [["a.c:3: error: no b", "make: *** [all] Error 2"]]
+
+
 def test_the_output_that_validate_refused_is_shown_everywhere():
     said = ran("""\
 name: wanting

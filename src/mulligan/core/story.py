@@ -20,7 +20,7 @@ from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
-from .words import capped_by, counted, flat, label, quoted, rule_is_for, span, until, what, with_more
+from .words import capped_by, counted, flat, label, quoted, rule_is_for, span, tail, until, what, with_more
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
@@ -42,6 +42,8 @@ class Line(msgspec.Struct, frozen=True):
     is_whole: bool = False
     # The run that is called here: its own story belongs here.
     child_run_id: int = 0
+    # The last lines of what an attempt wrote that failed: for whoever asks why, below the sentence.
+    tail: tuple[str, ...] = ()
 
 
 # Whom it is about, what is said, and how.
@@ -53,6 +55,13 @@ def _line(at: datetime, said: _Sentence, *rest: Any) -> Line:
     """One line, whatever a step or a person put into it."""
     place, text, tone = said
     return Line(at, place, flat(text), tone, *rest)
+
+
+def _tail(fact: e.Fact, *, is_whole: bool) -> tuple[str, ...]:
+    """What a failed attempt wrote last; of a failure that ends a step, where its sentence replaces the attempt's."""
+    if isinstance(fact, e.AttemptFailed):
+        return tail(fact.failure)
+    return tail(fact.failure) if is_whole and isinstance(fact, e.StepFailed | e.ItemFailed) else ()
 
 
 class Teller:
@@ -81,7 +90,9 @@ class Teller:
     def _lines(self, entry: e.Entry, rule: _Rule | None, details: _Details | None) -> list[Line]:
         fact, at = entry.fact, entry.at
         said = rule(self, fact, at) if rule else None
-        lines = [_line(at, said, entry.seq, False, self._is_whole(fact, at), self._called(fact))] if said else []
+        is_whole = self._is_whole(fact, at)
+        rest = (entry.seq, False, is_whole, self._called(fact), _tail(fact, is_whole=is_whole))
+        lines = [_line(at, said, *rest)] if said else []
         if details:
             lines += [_line(at, one, entry.seq, True) for one in details(self, fact, at)]
         if said:

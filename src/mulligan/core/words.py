@@ -10,7 +10,7 @@ from .adjustment import CAP, CAPS
 from .classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE, TOO_LONG, limit_struck
 from .events import Adjusted
 from .failure import Failure
-from .failure_line import telling_line
+from .failure_line import tail_lines, telling_line
 from .rejected_output import rejected_text
 from .workflow import Rule
 
@@ -48,6 +48,24 @@ def _refused(failure: Failure) -> str:
     given = spelled(flat(plain(rejected_text(failure))).strip())
     shown = given if len(given) <= LINE_CHARS_MAX else given[: LINE_CHARS_MAX - 1] + "…"
     return f"; it gave {shown}" if shown else ""
+
+
+def tail(failure: Failure) -> tuple[str, ...]:
+    """The last lines of what the attempt wrote, or of where an exception came from; none where one line is all."""
+    written = failure.message
+    if failure.code == "EXCEPTION":
+        written = failure.trace or failure.message
+    elif failure.code not in _WRITTEN:
+        return ()
+    elif _says_nothing(failure, written.strip()) and isinstance(printed := failure.details.get("stdout"), str):
+        written = printed
+    lines = (spelled(plain(line)) for line in tail_lines(written))
+    return tuple(line if len(line) <= _TAIL_CHARS_MAX else line[: _TAIL_CHARS_MAX - 1] + "…" for line in lines)
+
+
+# The failures whose message is what a command wrote to stderr.
+_WRITTEN = frozenset(("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY"))
+_TAIL_CHARS_MAX = 200
 
 
 def plain(text: str) -> str:
