@@ -9,13 +9,15 @@ from datetime import datetime
 from mulligan.cli.display import PLACE_CHARS_MAX
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
-from mulligan.service.account import Answered, Fate
+from mulligan.service.account import Answered, Fate, Group, grouped
 from mulligan.service.next_commands import answers_to, next_commands
 from mulligan.service.outcome import Outcome
 from mulligan.service.words import counted, flat
 
 # Of very many, as many are told.
 TOLD_MAX = 20
+# Of a group so many are named.
+NAMES_MAX = 8
 
 
 def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
@@ -67,12 +69,30 @@ def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     # Whoever is asked to decide reads of the failure there.
     asked = {wait.place for run_id, wait in outcome.waits if run_id == outcome.run_id}
     answers = [one for one in outcome.answers if one.place not in asked]
-    shown = answers[:TOLD_MAX]
-    wide = min(PLACE_CHARS_MAX, max((len(one.place) for one in shown), default=0))
-    for one in shown:
-        yield _failure(paper, one, wide, f"mulligan {_to_read(one, outcome.run_id)}{where}")
-    if len(answers) > TOLD_MAX:
-        yield paper.tinted(f"  {_more(answers[TOLD_MAX:], outcome.run_id)}{where}", "dim")
+    groups = grouped(answers)
+    shown = groups[:TOLD_MAX]
+    names = [_name(group) for group in shown]
+    wide = min(PLACE_CHARS_MAX, max(map(len, names), default=0))
+    for group, name in zip(shown, names, strict=True):
+        yield _failure(paper, group, f"{name:<{wide}}", f"mulligan {_group_to_read(group, outcome.run_id)}{where}")
+    rest = [one for group in groups[TOLD_MAX:] for one in group.members]
+    if rest:
+        yield paper.tinted(f"  {_more(rest, outcome.run_id)}{where}", "dim")
+
+
+def _name(group: Group) -> str:
+    """`build`; of several, how many: `22 steps`, `8 items of check`."""
+    if len(group.members) == 1:
+        return group.first.place
+    noun = f"items of {group.first.step}" if group.first.is_item else "steps"
+    return f"{len(group.members):,} {noun}"
+
+
+def _group_to_read(group: Group, run_id: int) -> str:
+    """Where all of them are listed, if they are items that failed; else what the first of them wrote."""
+    one = group.first
+    are_failed_items = len(group.members) > 1 and one.is_item and one.fate in ("open", "left")
+    return f"items {run_id} {one.step} --failed" if are_failed_items else _to_read(one, run_id)
 
 
 def _more(rest: Sequence[Answered], run_id: int) -> str:
@@ -83,14 +103,22 @@ def _more(rest: Sequence[Answered], run_id: int) -> str:
     return f"{len(rest):,} more {failed}: mulligan explain {run_id}"
 
 
-def _failure(paper: Paper, one: Answered, wide: int, typed: str) -> str:
+def _failure(paper: Paper, group: Group, name: str, typed: str) -> str:
+    one = group.first
     tone = _TONES[one.fate]
-    name = paper.tinted(f"{one.place:<{wide}}", "bold")
     arrow = "→" if paper.has_signs else "->"
-    return (
-        f"  {paper.tinted(paper.mark(tone), tone)} {name}  {one.what} {arrow} {paper.tinted(one.answer, tone)}"
-        f"  {paper.tinted(f'({typed})', 'dim')}"
+    said = (
+        f"  {paper.tinted(paper.mark(tone), tone)} {paper.tinted(name, 'bold')}  {group.what} {arrow} "
+        f"{paper.tinted(one.answer, tone)}  {paper.tinted(f'({typed})', 'dim')}"
     )
+    return f"{said}\n{paper.tinted(f'      {_names(group)}', 'dim')}" if len(group.members) > 1 else said
+
+
+def _names(group: Group) -> str:
+    """The first of them by name: `s0, s1, s2 and 19 more`."""
+    names = [one.place for one in group.members]
+    left = len(names) - NAMES_MAX
+    return f"{', '.join(names[:NAMES_MAX])}{f' and {left:,} more' if left > 0 else ''}"
 
 
 _TONES: dict[Fate, str] = {"open": "bad", "left": "bad", "under_way": "try", "mended": "good"}
