@@ -103,6 +103,17 @@ def test_a_home_that_cannot_be_used_is_told_as_that_with_what_to_do(home: str, w
     assert "choose another place with --home DIR or MULLIGAN_HOME" in said.err
 
 
+@pytest.mark.parametrize("words", [("list",), ("run", "flow.yaml")])
+def test_a_home_that_is_a_file_is_called_by_its_name_once(words: tuple[object, ...]) -> None:
+    Path("file").write_text("no folder")
+    Path("flow.yaml").write_text("name: w\nsteps: [{step: a, shell: 'true'}]\n")
+
+    said = mulligan(*words, "--home", "file")
+
+    first = said.err.splitlines()[0]
+    assert first == f"error[home.unusable]: runs cannot be kept in '{Path('file').absolute()}': it is not a folder"
+
+
 def test_whatever_in_a_home_may_not_be_read_is_told_with_the_home() -> None:
     secret = Path(HOME).absolute() / "runs" / "1" / "logs" / "a#1.out"
 

@@ -423,6 +423,40 @@ steps:
     assert [len(found) for found in mulligan("show", 1, "--output", "each").json["results"]] == [30000, 40000]
 
 
+def test_the_end_of_what_a_failed_step_wrote_is_shown_with_the_line_that_says_most():
+    ran("""\
+name: compiling
+steps:
+  - step: build
+    shell: 'echo "a.c:3: error: no b" >&2; echo "make: *** [all] Error 2" >&2; exit 2'
+""")
+
+    shown, told = mulligan("show", 1).out, mulligan("explain", 1)
+
+    assert "EXIT_NONZERO 2: a.c:3: error: no b\n" in shown
+    written = "  | a.c:3: error: no b\n  | make: *** [all] Error 2\n"
+    assert f"the last that 'build' wrote (all of it: mulligan logs 1 build):\n{written}" in shown
+    assert [line.strip() for line in told.out.splitlines()[1:3]] == [line.strip() for line in written.splitlines()]
+    tails = [line["tail"] for line in mulligan("explain", 1, "--json").json if "tail" in line]
+    assert tails == [["a.c:3: error: no b", "make: *** [all] Error 2"]]
+
+
+def test_the_output_that_validate_refused_is_shown_everywhere():
+    said = ran("""\
+name: wanting
+steps:
+  - {step: rows, shell: 'echo "[]"', capture: json, validate: size(output) > 0}
+""")
+
+    refused = "VALIDATION_FAILED: 'size(output) > 0' does not hold; it gave []"
+    assert f"rows  {refused} → not handled: it fails the run  (mulligan show 1 --output rows)" in said.err
+    assert refused in mulligan("show", 1).out
+    assert refused in mulligan("explain", 1).out
+    assert mulligan("show", 1, "--json").json["steps"]["rows"]["failure"]["details"] == {"output": []}
+    note = "note: 'rows' failed because of this output: 'validate' refused it\n"
+    assert mulligan("show", 1, "--output", "rows") == (0, "[]\n", note)
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [

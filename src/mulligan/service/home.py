@@ -55,8 +55,8 @@ class Home(msgspec.Struct, frozen=True):
     def trouble(self, error: OSError) -> HomeUnusable:
         """What the system says of a file in the folder, in our words."""
         if error.errno == errno.ENOTDIR:
-            what = f"'{self.folder}' is not a folder"
-        elif error.errno in (errno.EACCES, errno.EPERM):
+            return _no_folder(self.folder)
+        if error.errno in (errno.EACCES, errno.EPERM):
             what = f"you have no right to use '{error.filename or self.folder}'"
         else:
             what = f"'{error.filename or self.folder}' cannot be used: {reason_of(error)}"
@@ -129,12 +129,18 @@ def this_host() -> str:
     return socket.gethostname()
 
 
+def _no_folder(folder: Path) -> HomeUnusable:
+    return HomeUnusable(f"runs cannot be kept in '{folder}': it is not a folder", hint=_ANOTHER_PLACE)
+
+
 def _make(folder: Path) -> None:
     """The folder, for its owner alone: logs may say what others should not read, and belong in no repository."""
     try:
         if os.path.isdir(folder):
             return
         make_private(str(folder))
+    except FileExistsError as error:
+        raise _no_folder(folder) from error
     except OSError as error:
         raise HomeUnusable(f"'{folder}' cannot be made: {reason_of(error)}", hint=_ANOTHER_PLACE) from error
     try:

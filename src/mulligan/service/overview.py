@@ -13,7 +13,7 @@ from ..core.matrices import ATTENTION
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
-from ..core.words import plain, what
+from ..core.words import plain, tail, what
 from ..core.workflow import END
 from ..errors import UnknownStep
 from ..ports import RunRecord
@@ -147,14 +147,22 @@ def listed(service: Service, record: RunRecord) -> dict[str, Any]:
 
 def in_a_line(failure: Mapping[str, Any]) -> str:
     """A failure that is shown as data, in a few words."""
-    return what(
-        Failure(
-            failure["code"],
-            failure["message"] or "",
-            exit_code=failure["exit_code"],
-            signal=failure["signal"],
-            details=failure["details"],
-        )
+    return what(_failure(failure))
+
+
+def last_lines(failure: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the attempt wrote last that failed with this; none where `in_a_line` says it all."""
+    return tail(_failure(failure))
+
+
+def _failure(shown: Mapping[str, Any]) -> Failure:
+    return Failure(
+        shown["code"],
+        shown["message"] or "",
+        exit_code=shown["exit_code"],
+        signal=shown["signal"],
+        details=shown["details"],
+        trace=shown.get("trace") or "",
     )
 
 

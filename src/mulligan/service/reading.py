@@ -58,6 +58,13 @@ class AttemptLog(msgspec.Struct, frozen=True):
     ran_on: str = ""
 
 
+class GivenOutput(msgspec.Struct, frozen=True):
+    """The output of a step, or the one because of which it failed: `validate` refused that."""
+
+    value: Any
+    is_refused: bool = False
+
+
 class Reading:
     """The verbs that only look."""
 
@@ -247,19 +254,23 @@ class Reading:
             )
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
-    def output(self, run_id: int, place: str) -> Any:
+    def output(self, run_id: int, place: str) -> GivenOutput:
         """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
 
-        Of a matrix, what each of its steps gave, in their order.
+        Of a matrix, what each of its steps gave, in their order. Of a step that failed because of its output, the
+        output that was refused.
         """
         state = self.state(run_id)
         places = state.places
         if members := state.graph.matrices.get(place):
-            return [whole(places[name].output, self.store.artifacts.fetch) for name in members]
+            return GivenOutput([whole(places[name].output, self.store.artifacts.fetch) for name in members], False)
         self.refuse_unknown(run_id, place)
         if place not in places:
             raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
-        return whole(places[place].output, self.store.artifacts.fetch)
+        found = places[place]
+        is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
+        given = found.climb.rejected if is_refused else found.output
+        return GivenOutput(whole(given, self.store.artifacts.fetch), is_refused)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""

@@ -445,8 +445,15 @@ class Service(Reading):
         if driver is not None and record.status != "paused":
             raise RunDriven(
                 f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
-                hint=f"it goes on there; to stop it: mulligan cancel {record.run_id}",
+                hint=self._where_it_goes_on(record.run_id, driver),
             )
+
+    def _where_it_goes_on(self, run_id: int, driver: WorkerRecord) -> str:
+        """What to do about a run that is driven. In a copy of its home a cancel would reach nobody."""
+        original = Locks(self.home, is_shared=self.store.is_shared).original_home(driver)
+        if original:
+            return f"this home is a copy, and it goes on in '{original}': use that one with --home, or wait for its end"
+        return f"it goes on there; to stop it: mulligan cancel {run_id}"
 
     def _refuse_unknown_holder(self, run_id: int) -> None:
         """A turn goes with its worker, in one transaction. One that outlives it would never be given to anybody."""
