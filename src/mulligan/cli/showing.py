@@ -137,8 +137,9 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
     for warning in step["warnings"]:
         yield f"warning: {in_a_line(warning)}"
     # Items are counted already, and runs that were called stand below.
-    for wait in (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child")):
-        yield f"waits for {flat(wait['text'])}{until(wait)}"
+    waits = (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child"))
+    # Of the items of a map many wait for the same.
+    yield from dict.fromkeys(f"waits for {flat(wait['text'])}{until(wait)}" for wait in waits)
 
 
 def _items(counts: dict[str, int]) -> str:

@@ -13,6 +13,7 @@ from .briefing import Briefing, briefing
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
+from .obstacles import Demand
 from .scope import FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
 from .workflow import AGENT, Capture, Command, Resources, Secret, Workflow
@@ -151,6 +152,14 @@ def task(state: State, key: str) -> Task:
         if spec.cwd or spec.logs or action.paths
         else {},
     )
+
+
+def demand(state: State, place: Place) -> Demand:
+    """What the place's present attempt asks of a worker."""
+    wanted = place.spec.resources or _NO_RESOURCES
+    adjusted = place.climb.adjusted or _NOT_ADJUSTED
+    memory = wanted.memory if adjusted.memory is None else adjusted.memory
+    return Demand(_cpus(adjusted, wanted), memory or 0, wanted.gpus or 0, wanted.labels, bound_host(state, place))
 
 
 def completed(task: Task, values: Mapping[str, Any]) -> Task:

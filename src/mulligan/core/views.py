@@ -15,10 +15,12 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from . import events as e
-from .flow import unwoken
+from .flow import is_held, unwoken
 from .keys import item_key
+from .obstacles import Crew, Obstacle
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
+from .tasks import demand
 from .transitions import STATUSES
 from .words import moment, quoted, what
 from .workflow import END
@@ -26,7 +28,7 @@ from .workflow import END
 _Person = Literal["triage", "approval", "pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
 _World = Literal["worker", "task", "child", "entry"]
-_Run = Literal["needs", "edges", "items", "repair", "all"]
+_Run = Literal["needs", "edges", "items", "repair", "limit", "all"]
 WaitKind = _Person | _Time | _World | _Run
 # A step may wait for thousands of others, or of its own items: so many are named.
 NAMES_MAX = 10
@@ -47,6 +49,9 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     # The steps that are waited for, the first of them by name; and how many they are, or how many items.
     steps: list[str] = []
     count: int = 0
+    # Why no worker takes it, where it waits for one; and whether no worker that is up could ever take it.
+    obstacles: list[Obstacle] = []
+    is_impossible: bool = False
 
     @property
     def is_for_a_person(self) -> bool:
@@ -61,9 +66,12 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
 # -- the run as JSON -------------------------------------------------------------------------------------------------
 
 
-def run_json(state: State, held: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The run as `--json` prints it. `held`: places that wait for a circuit breaker, and what is to be said of it."""
-    run, waits = state.run, _Waits(state, held)
+def run_json(state: State, held: Mapping[str, Obstacle] | None = None, crew: Crew | None = None) -> dict[str, Any]:
+    """The run as `--json` prints it. `held`: the places that wait for a circuit breaker, each with that.
+
+    `crew`: the workers that may take its tasks. Where they are known, what waits for a worker says why.
+    """
+    run, waits = state.run, _Waits(state, held, crew)
     view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
     return {
         "run_id": run.run_id,
@@ -116,12 +124,12 @@ def _route_json(record: FailureRecord) -> dict[str, Any]:
 # -- what is waited for ----------------------------------------------------------------------------------------------
 
 
-def waiting(state: State) -> list[Wait]:
+def waiting(state: State, held: Mapping[str, Obstacle] | None = None, crew: Crew | None = None) -> list[Wait]:
     """What the run as a whole waits for, in the order of the file: persons, times, workers, child runs."""
-    return list(_Waits(state).of_run())
+    return list(_Waits(state, held, crew).of_run())
 
 
-def waits_for_people(state: State, held: Mapping[str, str] | None = None) -> bool:
+def waits_for_people(state: State, held: Mapping[str, Obstacle] | None = None) -> bool:
     """Whether a person is waited for, and nothing else but time can move the run: no worker, no child run.
 
     Times are the caller's to look at: one may be a second or a year away. `held`: as for `run_json`.
@@ -137,9 +145,10 @@ def waits_for_people(state: State, held: Mapping[str, str] | None = None) -> boo
 class _Waits:
     """One look at what a state waits for. A group that many steps wait for is looked at once."""
 
-    def __init__(self, state: State, held: Mapping[str, str] | None = None) -> None:
+    def __init__(self, state: State, held: Mapping[str, Obstacle] | None = None, crew: Crew | None = None) -> None:
         self.state = state
         self._held = held or {}
+        self._crew = crew
         self._groups: dict[str, list[str]] = {}
 
     def of_run(self) -> Iterator[Wait]:
@@ -168,7 +177,7 @@ class _Waits:
             yield Wait("all", "everything else to end", END)
         elif place.status == "waiting":
             # Of the first steps of a large run, one that nobody has come to yet.
-            yield from list(self._of_waiting(place)) or [Wait("entry", "its turn to be entered", place.key)]
+            yield from list(self._of_waiting(place)) or [_of_entry(self.state, place)]
         elif place.failure_index is not None and not place.settled:
             yield from _of_failed(place, self.state.failures[place.failure_index])
 
@@ -184,10 +193,22 @@ class _Waits:
     def _of_leaf(self, place: Place) -> Wait:
         """What runs for a step, or would if a breaker let it."""
         wait = _of_place(self.state, place)
-        if wait.kind == "worker" and place.key in self._held:
-            wait = Wait("breaker", f"its turn: {self._held[place.key]}", place.key, place.attempt)
+        if wait.kind == "worker":
+            wait = self._of_queued(place, wait)
         role = _ROLES.get(place.role)
         return wait if role is None else msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
+
+    def _of_queued(self, place: Place, wait: Wait) -> Wait:
+        """What keeps a task in the queue: a breaker, or what no worker has, or has free."""
+        if held := self._held.get(place.key):
+            return Wait("breaker", f"its turn: {held.text}", place.key, place.attempt, held.until, obstacles=[held])
+        found = self._crew.obstacles(demand(self.state, place)) if self._crew is not None else ()
+        if not found:
+            return wait
+        is_impossible = any(one.is_impossible for one in found)
+        never = ", which none that is up can ever take" if is_impossible else ""
+        text = f"{wait.text}{never}: {'; '.join(one.text for one in found)}"
+        return msgspec.structs.replace(wait, text=text, obstacles=[*found], is_impossible=is_impossible)
 
     def _of_waiting(self, place: Place) -> Iterator[Wait]:
         state, node = self.state, self.state.graph.nodes[place.key]
@@ -209,6 +230,20 @@ class _Waits:
             members = self.state.graph.barriers[key].members
             self._groups[key] = [name for name in members if not self.state.places[name].settled]
         return self._groups[key]
+
+
+def _of_entry(state: State, place: Place) -> Wait:
+    """A step that may start, and that nobody has entered: the run has as many under way as it may, or is large."""
+    if not is_held(state, place):
+        return Wait("entry", "its turn to be entered", place.key)
+    active = [one.key for one in state.steps() if one.is_active]
+    under_way = f"{quoted(active, NAMES_MAX)} {_are(active)} under way"
+    text = f"room: max_parallel is {state.workflow.max_parallel}, and {under_way}"
+    return _of_steps("limit", place, active, text)
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _most_telling(waits: list[Wait]) -> list[Wait]:
