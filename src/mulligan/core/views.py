@@ -358,6 +358,11 @@ class Progress:
         places = self.state.steps() if self.state.places else ()
         self._statuses: dict[str, str] = {place.key: place.status for place in places}
         self.counts = progress(self.state)
+        # The same for each matrix, by its name.
+        self.sweeps: dict[str, Counter[str]] = {}
+        self._sweep_of: dict[str, str] = {step.name: step.sweep for step in self.state.workflow.steps if step.sweep}
+        for name, sweep in self._sweep_of.items():
+            self.sweeps.setdefault(sweep, Counter())[self._statuses.get(name, "waiting")] += 1
 
     def see(self, entries: Iterable[e.Entry]) -> None:
         """Take in entries that have become true. Facts that move many steps at once are counted anew."""
@@ -374,6 +379,9 @@ class Progress:
             after = self._statuses[name] = self.state.places[name].status
             self.counts[before] -= 1
             self.counts[after] += 1
+            if sweep := self._sweep_of.get(name):
+                self.sweeps[sweep][before] -= 1
+                self.sweeps[sweep][after] += 1
 
 
 _WIDE = (e.RunStarted, e.RunReopened, e.LoopFired)
