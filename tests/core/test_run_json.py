@@ -44,6 +44,7 @@ CALM: dict[str, Any] = {
     "failure_route": None,
     "waiting_for": [],
     "warnings": [],
+    "paused": None,
 }
 END_JSON = {**CALM, "attempts": 0}
 

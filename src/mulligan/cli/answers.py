@@ -6,6 +6,7 @@ _ANSWERS = {
     "triage": "mulligan classify {run} {name} retry --reason 'why'",
     "approval": "mulligan approve {run} {name} --reason 'why'",
     "pause": "mulligan resume {run}",
+    "step_pause": "mulligan resume {run} {name}",
     "breaker": "mulligan breakers --reset {name}",
 }
 

@@ -27,7 +27,7 @@ from mulligan.service.decisions import (
 from mulligan.service.overview import in_a_line, lines_of
 from mulligan.service.pending import in_words, pending, waiting_approval
 from mulligan.service.verbs import Service
-from mulligan.service.words import counted
+from mulligan.service.words import counted, flat
 
 # Of what a failed attempt said, the end: there the reason is, as a rule.
 TAIL_LINES_MAX = 5
@@ -75,6 +75,8 @@ def _commands(one: dict[str, Any], place: str) -> list[str]:
     target = f"{one['run_id']} {shlex.quote(one['step'])}"
     if one["kind"] == "approval":
         return [f"mulligan approve {target} {no}--reason TEXT{place}" for no in ("", "--no ")]
+    if one["kind"] == "paused":
+        return [f"mulligan resume {target}{place}"]
     words = [f"mulligan classify {target} {verdict} --reason TEXT{place}" for verdict in ("retry", "fail")]
     return [*words, f"mulligan logs {target}{place}"]
 
@@ -82,7 +84,10 @@ def _commands(one: dict[str, Any], place: str) -> list[str]:
 def _told(one: dict[str, Any]) -> list[str]:
     child = f", a child of run {one['parent_run_id']}" if one["parent_run_id"] else ""
     who = f"run {one['run_id']} of '{one['workflow']}'{child}: '{one['step']}'"
-    told = _told_approval(who, one) if one["kind"] == "approval" else _told_parked(who, one)
+    if one["kind"] == "paused":
+        told = [_told_paused(who, one)]
+    else:
+        told = _told_approval(who, one) if one["kind"] == "approval" else _told_parked(who, one)
     advice = [f"  {command}" for command in one["commands"]]
     return [*told, f"  {_since(one)}{_default(one)}", *advice]
 
@@ -90,6 +95,12 @@ def _told(one: dict[str, Any]) -> list[str]:
 def _told_approval(who: str, one: dict[str, Any]) -> list[str]:
     first, *others = str(one["message"]).splitlines() or [""]
     return [f"{who} waits for an approval{': ' if first else ''}{first}", *(f"  | {line}" for line in others)]
+
+
+def _told_paused(who: str, one: dict[str, Any]) -> str:
+    by = f" by {one['by']}" if one["by"] else ""
+    reason = f": {flat(one['message'])}" if one["message"] else ""
+    return f"{who} is paused{by}{reason}"
 
 
 def _told_parked(who: str, one: dict[str, Any]) -> list[str]:

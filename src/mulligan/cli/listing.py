@@ -79,6 +79,8 @@ def _notes(run: dict[str, Any], place: str) -> list[str]:
 
 def _asking(asks: list[dict[str, Any]], place: str) -> str:
     """Whoever has to decide finds all of it elsewhere."""
+    if len(asks) == 1 and asks[0]["kind"] == "paused":
+        return f"step '{asks[0]['place']}' is paused: mulligan resume {asks[0]['run_id']} {asks[0]['place']}{place}"
     who = f"'{asks[0]['place']}' waits" if len(asks) == 1 else f"{len(asks):,} steps wait"
     return f"{who} for a person: mulligan pending{place}"
 

@@ -106,7 +106,8 @@ def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
         place = f"{whose}{wait.place}: " if wait.place else whose
         yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
         for typed in _ANSWERS[wait.kind]:
-            yield f"      {typed.format(run=run_id, place=wait.place)}{where}"
+            step = wait.steps[0] if wait.steps else ""
+            yield f"      {typed.format(run=run_id, place=wait.place, step=step)}{where}"
 
 
 def _default(due: datetime | None) -> str:
@@ -117,6 +118,7 @@ _ANSWERS = {
     "triage": ("mulligan logs {run} {place}", "mulligan classify {run} {place} retry --reason 'why'"),
     "approval": ("mulligan approve {run} {place} --reason 'why'",),
     "pause": ("mulligan resume {run}",),
+    "step_pause": ("mulligan resume {run} {step}",),
 }
 
 

@@ -97,11 +97,14 @@ class CancelRequested(Report):
 class PauseRequested(Report):
     by: str = ""
     reason: str = ""
+    # Of one step, or of all steps of a matrix; "" for the whole run.
+    step: str = ""
 
 
 class ResumeRequested(Report):
     by: str = ""
     reason: str = ""
+    step: str = ""
 
 
 class RetryRequested(Report):

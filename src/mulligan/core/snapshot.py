@@ -19,7 +19,8 @@ from .lives import ITEM, command_spec
 from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
 from .workflow import END, Command, Workflow
 
-# kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", else ""), data (None: it goes)
+# kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", "paused", else ""), data (None:
+# it goes)
 Row = tuple[str, str, str, bytes | None]
 
 _Counts = tuple[int, int, int, int, bool]
@@ -97,10 +98,12 @@ def _values(place: Place) -> list[Any]:
 
 def _tag(place: Place) -> str:
     """Which person the place waits for, if it does."""
-    if place.status == "running":
-        action = place.spec.action
-        return "approval" if action is not None and action.kind == "approve" and not place.phase else ""
-    return "parked" if place.status == "pending_failed" else ""
+    action = place.spec.action
+    if place.status == "running" and action is not None and action.kind == "approve" and not place.phase:
+        return "approval"
+    if place.status == "pending_failed":
+        return "parked"
+    return "paused" if place.pause is not None and not place.has_ended else ""
 
 
 def _items_rows(key: str, items: Items | None, before: Items | None) -> list[Row]:

@@ -94,6 +94,14 @@ class Items(msgspec.Struct, frozen=True):
         return self.visit, self.next, self.running, self.failed, self.is_judged
 
 
+class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody holds a step: who, why, since when."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
 class Place(msgspec.Struct):
     """Anything that lives rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
 
@@ -154,6 +162,8 @@ class Place(msgspec.Struct):
     outputs: tuple[Any, ...] = ()
     # -- steps only: what its last visit that gave anything gave, for a loop that goes on from there
     before: Any = None
+    # -- steps only: who holds it, see `holding`
+    pause: StepPause | None = None
 
     @property
     def is_active(self) -> bool:
@@ -276,6 +286,8 @@ class Run(msgspec.Struct):
     # What this round was opened for: some items of a map step; more memory or time, by step.
     items_of: str = ""
     adjustments: dict[str, Adjusted] = {}
+    # The steps that somebody holds, in the order in which it was asked for.
+    paused_steps: tuple[str, ...] = ()
 
 
 _MISSING: Any = object()

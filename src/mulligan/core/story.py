@@ -414,6 +414,8 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
     e.RunPaused: lambda t, f, at: ("", f"paused{_by(f)}", "wait"),
     e.RunResumed: lambda t, f, at: ("", f"resumed{_by(f)}", "plain"),
+    e.StepPaused: lambda t, f, at: (f.step, f"paused{_by(f)}", "wait"),
+    e.StepResumed: lambda t, f, at: (f.step, f"resumed{_by(f)}", "plain"),
     e.RunStopping: _stopping,
     e.RunReopened: _reopened,
     e.RunCompleted: _ended,

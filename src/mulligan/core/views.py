@@ -16,16 +16,17 @@ import msgspec
 
 from . import events as e
 from .flow import is_held, unwoken
+from .holding import is_on_hold
 from .keys import item_key
 from .obstacles import Crew, Obstacle
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
 from .tasks import demand
 from .transitions import STATUSES
-from .words import moment, quoted, what
+from .words import flat, moment, quoted, what
 from .workflow import END
 
-_Person = Literal["triage", "approval", "pause"]
+_Person = Literal["triage", "approval", "pause", "step_pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
 _World = Literal["worker", "task", "child", "entry"]
 _Run = Literal["needs", "edges", "items", "repair", "limit", "all"]
@@ -104,6 +105,7 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         "failure_route": None if record is None else _route_json(record),
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
         "warnings": view["warnings"],
+        "paused": None if place.pause is None else msgspec.to_builtins(place.pause),
     }
 
 
@@ -250,6 +252,9 @@ def _most_telling(waits: list[Wait]) -> list[Wait]:
     """Of the items of a map: all that a person must do; of the rest, which may be thousands, what runs first."""
     asked = [wait for wait in waits if wait.kind in ("triage", "approval")]
     rest = [wait for wait in waits if wait.kind not in ("triage", "approval")]
+    # Of a step that is held one command says it for all of them.
+    held = [wait for wait in rest if wait.kind == "step_pause"]
+    rest = [wait for wait in rest if wait.kind != "step_pause"] + held[:1]
     return asked + sorted(rest, key=lambda wait: not wait.is_for_the_world)[:NAMES_MAX]
 
 
@@ -308,9 +313,21 @@ def _of_place(state: State, place: Place) -> Wait:
 
 
 def _of_ready(state: State, place: Place) -> Wait:
+    if is_on_hold(state, place):
+        step = state.step_of(place)
+        text = f"step '{step.key}' to be resumed: it is paused{who_paused(step)}"
+        return Wait("step_pause", text, place.key, place.attempt, steps=[step.key], count=1)
     if state.run.status == "paused":
         return Wait("pause", "the pause to be lifted", place.key, place.attempt)
     return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)
+
+
+def who_paused(step: Place) -> str:
+    """` by ann: the mirror is down`; nothing where nobody said anything."""
+    pause = step.pause
+    if pause is None:
+        return ""
+    return (f" by {pause.by}" if pause.by else "") + (f": {flat(pause.reason)}" if pause.reason else "")
 
 
 def _of_retry(place: Place) -> Wait:

@@ -19,7 +19,7 @@ from ..core.scope import filled
 from ..core.state import Place, State
 from ..core.story import TOLD_FACTS, Line, Teller
 from ..core.transitions import RUN_ENDED
-from ..core.views import Progress, Wait, waiting
+from ..core.views import Progress, Wait, waiting, who_paused
 from ..core.words import flat
 from ..ports import Store
 from .account import Account
@@ -34,7 +34,7 @@ STEPS_QUEUED_MAX = 5_000
 
 Kind = Literal["running", "items", "child", "timer", "approval", "parked", "retry", "paused", "breaker", "queued"]
 # What a person can do something about now: the kind of `Wait` that it is, too.
-AskKind = Literal["triage", "approval", "pause", "breaker"]
+AskKind = Literal["triage", "approval", "pause", "step_pause", "breaker"]
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -214,7 +214,17 @@ class Following:
         """What is most worth looking at: who waits for a person, for a retry, what runs longest."""
         groups = ("pending_failed", "backing_off", "running")
         keys = chain.from_iterable(((key, since) for key, since in self._moving[group].items()) for group in groups)
-        return list(islice(self._shown(keys), limit))
+        return list(islice(chain(self._paused(), self._shown(keys)), limit))
+
+    def _paused(self) -> Iterator[Moving]:
+        """The steps that somebody holds and of which nothing runs."""
+        for run_id, state in self._states.items():
+            for name in state.run.paused_steps:
+                place = state.places[name]
+                if place.pause is not None and place.status == "ready":
+                    where, ask = f"{self._above(run_id)}{name}", Ask("step_pause", run_id, name)
+                    text = f"paused{who_paused(place)}"
+                    yield Moving("paused", run_id, name, place.pause.at, text, where=where, ask=ask)
 
     def _shown(self, keys: Iterator[tuple[tuple[int, str], datetime]]) -> Iterator[Moving]:
         sweeps: set[str] = set()
@@ -291,6 +301,8 @@ def _ask_of(run_id: int, fact: e.Fact) -> Ask | None:
         return Ask("triage", run_id, fact.step)
     if isinstance(fact, e.AttemptStarted):
         return Ask("approval", run_id, fact.place)
+    if isinstance(fact, e.StepPaused):
+        return Ask("step_pause", run_id, fact.step)
     return Ask("pause", run_id) if isinstance(fact, e.RunPaused) else None
 
 

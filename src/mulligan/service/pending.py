@@ -27,7 +27,7 @@ RUNS_TOLD_MAX = 5
 KEYS = tuple(
     (
         "run_id workflow step kind parent_run_id root_run_id visit attempt since failure message parked_for rules "
-        "earlier due default error commands"
+        "earlier due default error commands by"
     ).split()
 )
 _NOTHING: dict[str, Any] = {**dict.fromkeys(KEYS), "message": "", "rules": [], "earlier": [], "commands": []}
@@ -91,7 +91,9 @@ class _Look:
             "visit": state.step_of(place).visit,
             "attempt": place.attempt,
             "earlier": self._earlier(state.workflow.name, place.key) if is_parked else [],
-            **(_parked(state, place) if is_parked else _approval(place)),
+            **(
+                _parked(state, place) if is_parked else _paused(place) if waiting.kind == "paused" else _approval(place)
+            ),
         }
 
     def _look_back(self, workflow: str, step: str) -> list[dict[str, Any]]:
@@ -114,6 +116,8 @@ def _place(step: str, data: bytes) -> Place | None:
 def _still_waits(state: State, waiting: Waiting) -> bool:
     """It may have been answered since we asked what waits."""
     place = state.places.get(waiting.place)
+    if place is not None and waiting.kind == "paused":
+        return place.pause is not None
     return place is not None and place.status == ("pending_failed" if waiting.kind == "parked" else "running")
 
 
@@ -128,6 +132,11 @@ def _parked(state: State, place: Place) -> dict[str, Any]:
         "due": climb.parked_due.isoformat() if climb.parked_due else None,
         "default": policy.default if policy and climb.parked_due else None,
     }
+
+
+def _paused(place: Place) -> dict[str, Any]:
+    assert place.pause is not None
+    return {"since": place.pause.at.isoformat(), "message": place.pause.reason, "by": place.pause.by}
 
 
 def _approval(place: Place) -> dict[str, Any]:
