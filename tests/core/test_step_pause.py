@@ -235,7 +235,7 @@ def test_a_held_step_says_who_holds_it_and_the_run_waits_for_a_person():
 
     [wait] = waiting(run.state)
     assert (wait.kind, wait.place, wait.steps) == ("step_pause", "a", ["a"])
-    assert wait.text == "step 'a' to be resumed: it is paused by ann: the mirror is down"
+    assert wait.text == "somebody to resume it, which is paused by ann: the mirror is down"
     assert waits_for_people(run.state)
     shown = run_json(run.state)["steps"]
     assert shown["a"]["paused"] == {"by": "ann", "reason": "the mirror is down", "at": "2026-01-01T00:00:00Z"}

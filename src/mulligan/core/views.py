@@ -315,7 +315,8 @@ def _of_place(state: State, place: Place) -> Wait:
 def _of_ready(state: State, place: Place) -> Wait:
     if is_on_hold(state, place):
         step = state.step_of(place)
-        text = f"step '{step.key}' to be resumed: it is paused{who_paused(step)}"
+        whom = "it" if place is step else f"step '{step.key}'"
+        text = f"somebody to resume {whom}, which is paused{who_paused(step)}"
         return Wait("step_pause", text, place.key, place.attempt, steps=[step.key], count=1)
     if state.run.status == "paused":
         return Wait("pause", "the pause to be lifted", place.key, place.attempt)
