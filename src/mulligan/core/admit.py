@@ -276,9 +276,20 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
     elif place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
-        message = f"child run {report.child_run_id} {report.status}"
-        found = failure("CHILD_FAILED", message, cause=report.failures, details={"child_run_id": report.child_run_id})
-        yield e.AttemptFailed(place.key, place.attempt, located(now, place, found))
+        yield e.AttemptFailed(place.key, place.attempt, located(now, place, _failed_child(place, report)))
+
+
+def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
+    """CHILD_FAILED with what went wrong there. A group fails as the last of its steps that failed: rules go by that."""
+    details: dict[str, Any] = {"child_run_id": report.child_run_id}
+    is_group = place.spec.action is not None and place.spec.action.params.get("group") is True
+    if is_group and report.failures:
+        last = report.failures[-1]
+        return msgspec.structs.replace(
+            last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}
+        )
+    message = f"child run {report.child_run_id} {report.status}"
+    return failure("CHILD_FAILED", message, cause=report.failures, details=details)
 
 
 # -- people ------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from mulligan.language import files
 from mulligan.language.check import check_graph, check_uses
 from mulligan.language.clear_secrets import hide_clear_secrets
 from mulligan.language.commands import named_handler
+from mulligan.language.groups import group_tree, step_names
 from mulligan.language.inputs import read_input
 from mulligan.language.keys import DEFAULTS, WORKFLOW
 from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, describe
@@ -59,22 +60,56 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
 
 
 def _workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
+    workflow, draft, fields = _read(root, source, default_name, includes)
+    warn_unused(fields, draft)
+    if not source.origin and isinstance(root, Mapping):
+        refuse_foreign_templates(root, source)
+        warn_placeholders(root, source)
+    return workflow
+
+
+def _group(
+    root: Mapping, outer: Draft, group: Mapping, step: str, given: tuple[str, ...], outside: frozenset[str]
+) -> Workflow:
+    """The workflow that a group stands for. It declares the inputs that are read inside; the file uses what it uses."""
+    tree = group_tree(root, group, step)
+    extra = {name: Input(type="any") for name in given}
+    inner = frozenset(step_names(group))
+    outer.grouped.update(dict.fromkeys(inner, step))
+    workflow, draft, _ = _read(tree, outer.source, step, outer.includes, extra, outside - inner)
+    # What is handed in has another name than any input of the file.
+    outer.used |= {(section, name) for section, name in draft.used if section != "inputs" or name not in extra}
+    outer.used_handlers.update(draft.used_handlers)
+    is_all = ("inputs", "*") in draft.used
+    read = {name for name in workflow.inputs if is_all or name in extra or ("inputs", name) in draft.used}
+    declared = {name: one for name, one in workflow.inputs.items() if name in read}
+    return msgspec.structs.replace(workflow, inputs=declared)
+
+
+def _read(
+    root: Node,
+    source: Source,
+    default_name: str,
+    includes: Includes | None,
+    extra: dict[str, Input] | None = None,
+    outside: frozenset[str] = frozenset(),
+) -> tuple[Workflow, Draft, Fields]:
     if not isinstance(root, Mapping):
         hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
         raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
     hide_clear_secrets(root, source)
     fields: Fields = WORKFLOW.read(root, "the workflow", source)
     draft = _draft(fields, source, includes)
+    draft.inputs.update(extra or {})
+    draft.outside = outside
     draft.item_names = item_names(root)
+    around = frozenset(step_names(root)) | outside
+    draft.read_group = lambda group, step, given: _group(root, draft, group, step, given, around)
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     files.add_needs(resolved, source)
     outputs = _outputs(fields, draft)
-    warn_unused(fields, draft)
-    if not source.origin:
-        refuse_foreign_templates(root, source)
-        warn_placeholders(root, source)
     _check_unused(draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),
@@ -93,7 +128,7 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
     )
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
-    return workflow
+    return workflow, draft, fields
 
 
 def _check_size(workflow: Workflow, fields: Fields, source: Source) -> None:

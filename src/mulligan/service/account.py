@@ -147,12 +147,15 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
     has_run_out = trouble.failure is not None and trouble.failure.code in RUN_OUT
     answer = ", ".join([*_tried(trouble), ending])
-    return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(trouble.failure))
+    return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(state, trouble))
 
 
-def _child(failure: Failure | None) -> int | None:
+def _child(state: State, trouble: Trouble) -> int | None:
     """The run that was called. What stands there is not believed where a step may have written it."""
-    found = failure.details.get("child_run_id") if failure is not None and failure.code == "CHILD_FAILED" else None
+    failure, place = trouble.failure, state.places.get(trouble.place)
+    is_group = place is not None and place.spec.action is not None and place.spec.action.kind == "workflow"
+    is_ours = failure is not None and (failure.code == "CHILD_FAILED" or is_group)
+    found = failure.details.get("child_run_id") if failure is not None and is_ours else None
     return found if type(found) is int else None
 
 

@@ -193,7 +193,7 @@ class Following:
                 self._told -= 1
             self._told += 1
             where = f"{self._above(run_id)}{line.place}"
-            self._news.append(Told(run_id, line, self._seconds(state, entry), where, _ask_of(run_id, entry.fact)))
+            self._news.append(Told(run_id, line, self._seconds(state, entry), where, _ask_of(state, entry.fact)))
 
     def _seconds(self, state: State, entry: e.Entry) -> float | None:
         """How long the attempt took that completed a step; of a map, which is many, all of it."""
@@ -295,12 +295,14 @@ def _approval_line(state: State, entry: e.Entry) -> Line | None:
     return Line(entry.at, place.key, f"waits for {_doing(place)[1]}", "wait")
 
 
-def _ask_of(run_id: int, fact: e.Fact) -> Ask | None:
+def _ask_of(state: State, fact: e.Fact) -> Ask | None:
     """What a person may do about a fact that has just been told."""
+    run_id = state.run.run_id
     if isinstance(fact, e.StepParked):
         return Ask("triage", run_id, fact.step)
     if isinstance(fact, e.AttemptStarted):
-        return Ask("approval", run_id, fact.place)
+        place = state.places.get(fact.place)
+        return Ask("approval", run_id, fact.place) if place is not None and _is_approval(place) else None
     if isinstance(fact, e.StepPaused):
         return Ask("step_pause", run_id, fact.step)
     return Ask("pause", run_id) if isinstance(fact, e.RunPaused) else None
