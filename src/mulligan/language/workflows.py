@@ -60,12 +60,7 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
 
 
 def _workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
-    workflow, draft, fields = _read(root, source, default_name, includes)
-    warn_unused(fields, draft)
-    if not source.origin and isinstance(root, Mapping):
-        refuse_foreign_templates(root, source)
-        warn_placeholders(root, source)
-    return workflow
+    return _read(root, source, default_name, includes)[0]
 
 
 def _group(
@@ -76,7 +71,7 @@ def _group(
     extra = {name: Input(type="any") for name in given}
     inner = frozenset(step_names(group))
     outer.grouped.update(dict.fromkeys(inner, step))
-    workflow, draft, _ = _read(tree, outer.source, step, outer.includes, extra, outside - inner)
+    workflow, draft = _read(tree, outer.source, step, outer.includes, extra, outside - inner)
     # What is handed in has another name than any input of the file.
     outer.used |= {(section, name) for section, name in draft.used if section != "inputs" or name not in extra}
     outer.used_handlers.update(draft.used_handlers)
@@ -93,7 +88,8 @@ def _read(
     includes: Includes | None,
     extra: dict[str, Input] | None = None,
     outside: frozenset[str] = frozenset(),
-) -> tuple[Workflow, Draft, Fields]:
+) -> tuple[Workflow, Draft]:
+    """The workflow in a tree, and what was found on the way. With `extra` inputs it is a group of another one."""
     if not isinstance(root, Mapping):
         hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
         raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
@@ -110,7 +106,8 @@ def _read(
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     files.add_needs(resolved, source)
     outputs = _outputs(fields, draft)
-    _check_unused(draft, settings)
+    if extra is None:
+        _look_over(root, fields, draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),
         description=fields.get("description", ""),
@@ -128,7 +125,16 @@ def _read(
     )
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
-    return workflow, draft, fields
+    return workflow, draft
+
+
+def _look_over(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
+    """What is asked of a file as a whole, with its groups: what nobody uses, and what most likely is a slip."""
+    warn_unused(fields, draft)
+    if not draft.source.origin:
+        refuse_foreign_templates(root, draft.source)
+        warn_placeholders(root, draft.source)
+    _check_unused(draft, settings)
 
 
 def _check_size(workflow: Workflow, fields: Fields, source: Source) -> None:
