@@ -27,6 +27,8 @@ LEAST: dict[type[msgspec.Struct], str] = {
     e.StepCompleted: "step visit",
     e.StepFailed: "step visit failure",
     e.StepCancelled: "step",
+    e.StepPaused: "step",
+    e.StepResumed: "step",
     e.StepParked: "step visit attempt failure reason",
     e.StepClassified: "step attempt verdict reason by",
     e.StepPutBack: "step cause",

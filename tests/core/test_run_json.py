@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from mulligan.core.evolve import evolve
+from mulligan.core.obstacles import Obstacle
 from mulligan.core.state import State
 from mulligan.core.turn import fold
 from mulligan.core.views import NAMES_MAX, Progress, Wait, progress, run_json, waiting, waits_for_people
@@ -44,6 +45,7 @@ CALM: dict[str, Any] = {
     "waiting_for": [],
     "warnings": [],
     "up_to_date_since": None,
+    "paused": None,
 }
 END_JSON = {**CALM, "attempts": 0}
 
@@ -611,11 +613,14 @@ def test_counts_that_are_kept_up_to_date_are_those_of_a_recount(seed: int):
 def test_what_a_breaker_holds_up_waits_for_that_and_for_no_worker():
     run = History(workflow(step("a"), step("b"))).start()
 
-    shown = run_json(run.state, {"a": "breaker 'llm' is open until noon"})
+    obstacle = Obstacle("breaker", "breaker 'llm' is open until noon", breaker="llm", until=T0)
+    shown = run_json(run.state, {"a": obstacle})
 
     waits = {name: shown["steps"][name]["waiting_for"] for name in ("a", "b")}
     text = "its turn: breaker 'llm' is open until noon"
-    assert waits["a"] == [{"kind": "breaker", "text": text, "place": "a", "attempt": 1}]
+    told = {"kind": "breaker", "text": obstacle.text, "breaker": "llm", "until": "2026-01-01T00:00:00Z"}
+    due = {"due": "2026-01-01T00:00:00Z", "obstacles": [told]}
+    assert waits["a"] == [{"kind": "breaker", "text": text, "place": "a", "attempt": 1, **due}]
     assert [wait["kind"] for wait in waits["b"]] == ["worker"]
     assert [wait["kind"] for wait in shown["waiting_for"]] == ["breaker", "worker"]
 
@@ -623,6 +628,6 @@ def test_what_a_breaker_holds_up_waits_for_that_and_for_no_worker():
 def test_a_breaker_that_holds_a_step_up_does_not_count_as_somebody_who_moves_the_run():
     run = History(workflow(step("a"), asking())).start()
 
-    held = {"a": "breaker 'llm' is open until noon"}
+    held = {"a": Obstacle("breaker", "breaker 'llm' is open until noon", breaker="llm")}
 
     assert (waits_for_people(run.state), waits_for_people(run.state, held)) == (False, True)

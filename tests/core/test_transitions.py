@@ -55,6 +55,8 @@ FACTS: dict[type[e.Fact], e.Fact] = {
         e.StepCompleted("a", 1),
         e.StepFailed("a", 1, FAILURE),
         e.StepCancelled("a", 1),
+        e.StepPaused("a", "someone"),
+        e.StepResumed("a", "someone"),
         e.StepParked("a", 1, 1, FAILURE, "always"),
         e.StepClassified("a", 1, "retry", "why", "someone"),
         e.StepPutBack("a", "rerun"),

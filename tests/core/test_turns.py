@@ -136,7 +136,22 @@ def revised_history() -> Told:
     return run
 
 
-HISTORIES = [long_history, stopped_history, revised_history]
+def held_history() -> Told:
+    """Steps that somebody holds: queued, waiting, in the middle of a map, under a pause of the run, until a cancel."""
+    flow = workflow(
+        step("fetch", rules=retry(1, delay=5), when="n"),
+        step("check", map=Map(over=expression("list")), do=(command("one"), command("two")), when="n"),
+        step("ask", needs=["fetch"], action=Action("approve", {"message": "go?"}), when="n"),
+        step("last", needs=["ask"], when="n"),
+    )
+    run = Told(flow).start()
+    run.pause_step("fetch", reason="the mirror is down").pause_step("check").pause_step("ask").started("check[0].0")
+    run.ok("check[0].0").resume_step("fetch").started("fetch").pause_step("fetch").fail("fetch").wait(5)
+    run.pause().resume_step("check").resume().resume_step("fetch").ok("fetch").pause().resume_step("ask").resume()
+    return run.approve("ask").pause_step("last").cancel()
+
+
+HISTORIES = [long_history, stopped_history, revised_history, held_history]
 by_name = pytest.mark.parametrize("tell", HISTORIES, ids=lambda tell: tell.__name__)
 
 

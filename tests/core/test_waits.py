@@ -8,9 +8,10 @@ import pytest
 
 from mulligan.core import reports as r
 from mulligan.core.events import RunReopened
+from mulligan.core.obstacles import Crew, Obstacle, RunningTask, WorkerCapacity
 from mulligan.core.state import State
 from mulligan.core.views import Progress, Wait, progress, run_json, waiting, waits_for_people
-from mulligan.core.workflow import Action, Handler, Map, Need, Rule, Triage
+from mulligan.core.workflow import Action, Handler, Map, Need, Resources, Rule, Triage
 from mulligan.testing.history import History, command, edge, expression, retry, step, workflow
 
 ASK = Action("approve", {"message": "go?"})
@@ -21,12 +22,12 @@ def run_of(*steps: Any, answers: dict[str, Any] | None = None, **fields: Any) ->
     return History(workflow(*steps, **fields), answers).start()
 
 
-def of_step(run: History, name: str, held: dict[str, str] | None = None) -> list[dict[str, Any]]:
+def of_step(run: History, name: str, held: dict[str, Obstacle] | None = None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = run_json(run.state, held)["steps"][name]["waiting_for"]
     return found
 
 
-def texts(run: History, name: str, held: dict[str, str] | None = None) -> list[str]:
+def texts(run: History, name: str, held: dict[str, Obstacle] | None = None) -> list[str]:
     return [f"{one['kind']}: {one['text']}" for one in of_step(run, name, held)]
 
 
@@ -189,11 +190,51 @@ def test_of_many_items_those_are_named_that_somebody_works_at() -> None:
 def test_a_breaker_holds_up_what_waits_for_a_worker_and_nothing_else() -> None:
     run = run_of(step("a"), step("b"), step("c")).started("b")
 
-    held = {"a": "'llm' is open", "b": "'llm' is open"}
+    held = dict.fromkeys("ab", Obstacle("breaker", "'llm' is open", breaker="llm"))
 
     assert texts(run, "a", held) == ["breaker: its turn: 'llm' is open"]
     assert texts(run, "b", held) == ["task: attempt 1 on w1"]
     assert texts(run, "c", held) == ["worker: a worker for attempt 1"]
+
+
+def test_a_step_that_waits_for_a_worker_says_what_is_missing() -> None:
+    run = run_of(step("a", resources=Resources(labels=("big",))), step("b"))
+    crew = Crew([WorkerCapacity("w1", "h1", cpus=1.0, tasks=(RunningTask(7, "sim"),))])
+
+    waits = {name: run_json(run.state, crew=crew)["steps"][name]["waiting_for"] for name in "ab"}
+
+    assert [(wait["kind"], wait["is_impossible"], wait["text"]) for wait in waits["a"]] == [
+        ("worker", True, "a worker for attempt 1, which none that is up can ever take: no worker has label 'big'")
+    ]
+    [wait] = waits["b"]
+    assert "is_impossible" not in wait
+    assert wait["text"] == "a worker for attempt 1: it asks for 1 cpu, and 1 of 1 is in use by run 7 'sim'"
+    [obstacle] = wait["obstacles"]
+    assert (obstacle["kind"], obstacle["asked"], obstacle["free"]) == ("cpus", 1.0, 0)
+    assert obstacle["used_by"] == [{"run_id": 7, "place": "sim", "cpus": 1.0, "memory": 0, "gpus": 0}]
+
+
+def test_a_step_for_which_a_worker_has_room_says_no_more_than_that_it_waits() -> None:
+    run = run_of(step("a"))
+
+    [wait] = run_json(run.state, crew=Crew([WorkerCapacity("w1", "h1", cpus=1.0)]))["steps"]["a"]["waiting_for"]
+
+    assert wait == {"kind": "worker", "text": "a worker for attempt 1", "place": "a", "attempt": 1}
+
+
+def test_a_step_that_max_parallel_holds_back_says_so_and_names_what_is_under_way() -> None:
+    run = run_of(step("a"), step("b"), step("c", needs=["a"]), max_parallel=1)
+
+    assert of_step(run, "b") == [
+        {
+            "kind": "limit",
+            "text": "room: max_parallel is 1, and 'a' is under way",
+            "place": "b",
+            "steps": ["a"],
+            "count": 1,
+        }
+    ]
+    assert [wait["kind"] for wait in of_step(run, "c")] == ["needs"]
 
 
 def test_an_attempt_is_told_with_its_worker_if_that_has_a_name() -> None:

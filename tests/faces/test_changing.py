@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .commands import mulligan, ran, workflow
+from .commands import mulligan, ran, steady, workflow
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -439,3 +439,64 @@ def test_a_fork_that_is_given_the_file_is_not_told():
     assert (said.code, "has changed" in said.err) == (0, False)
     Path("w.yaml").write_text("steps: [{step: a, shell: exit 5}]", encoding="utf-8")
     assert "has changed since run 2" in mulligan("fork", 2, "--from", "a", "--dry-run").err
+
+
+# -- a single step -----------------------------------------------------------------------------------------------------
+
+GATED = """\
+name: gated
+steps:
+  - {step: gate, approve: {message: go?}}
+  - {step: load, needs: [gate], shell: echo loaded}
+"""
+
+
+def test_a_step_is_paused_and_every_command_says_how_to_resume_it():
+    ran(GATED)
+
+    said = mulligan("pause", 1, "load", "--by", "ann", "--reason", "the warehouse is full")
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+    resumed = mulligan("resume", 1)
+
+    assert said == (0, "", "step 'load' of run 1 is paused; to let it go on: mulligan resume 1 load\n")
+    assert (resumed.code, resumed.err.splitlines()[-1]) == (4, "      mulligan resume 1 load")
+    assert "step 'load' is paused: mulligan resume 1 load" in mulligan("list").out
+    pending = mulligan("pending").out.splitlines()
+    assert pending[0] == "run 1 of 'gated': 'load' is paused by ann: the warehouse is full"
+    assert pending[-1] == "  mulligan resume 1 load"
+    assert mulligan("explain", 1).out.splitlines()[-1] == (
+        "'load' waits for somebody to resume it, which is paused by ann: the warehouse is full"
+    )
+    step = mulligan("show", 1, "--json").json["steps"]["load"]
+    assert (step["paused"]["by"], step["waiting_for"][0]["kind"]) == ("ann", "step_pause")
+
+
+def test_a_step_that_is_resumed_goes_on_here_where_nobody_drives_the_run():
+    ran(GATED)
+    mulligan("pause", 1, "load")
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+
+    said = mulligan("resume", 1, "load", "--reason", "there is room")
+
+    assert (said.code, mulligan("show", 1, "--json").json["status"]) == (0, "completed")
+    assert "load  resumed by " in steady(mulligan("explain", 1).out)
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_step_that_is_not_there_is_refused_with_the_one_that_was_meant(verb: str):
+    ran(GATED)
+
+    said = mulligan(verb, 1, "laod")
+
+    assert said.code == 2
+    assert said.err == "error[step.unknown]: 'laod' is not a step of run 1\n  did you mean 'load'?\n"
+
+
+def test_a_step_of_a_matrix_is_paused_by_the_name_of_the_whole():
+    text = "name: sweep\nsteps:\n  - {step: gate, approve: {message: go?}}\n"
+    ran(text + "  - {step: sim, needs: [gate], matrix: {n: [1, 2]}, shell: 'echo ${matrix.n}'}\n")
+
+    said = mulligan("pause", 1, "sim", "--json")
+
+    paused = {name for name, step in said.json["steps"].items() if step["paused"]}
+    assert (said.code, len(paused), "gate" in paused) == (0, 2, False)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .commands import SRC, steady, workflow
+from .commands import SRC, ran, steady, workflow
 from .pipes import Pipe
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -161,3 +161,99 @@ def test_ctrl_c_at_the_terminal_is_shown_and_the_run_can_be_resumed():
 
     assert "! interrupted: waiting for what runs to end" in terminal.left()
     assert terminal.child.returncode == 130
+
+
+# -- what is left, and what to type ------------------------------------------------------------------------------------
+
+# The second takes as long as it is told to.
+TIMED = """\
+name: timed
+inputs: {time: {default: 0s}}
+steps:
+  - {step: first, shell: 'true'}
+  - {step: rest, needs: [first], wait: '${inputs.time}'}
+"""
+
+
+def test_who_has_to_decide_sees_the_command_to_type_for_as_long_as_it_is_waited_for():
+    os.mkfifo("pipe")
+    terminal = Terminal(workflow(MOVING))
+
+    is_shown = terminal.shows("? gate ", "  mulligan approve 1 gate --reason 'why'")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    terminal.left()
+
+
+def test_on_a_narrow_terminal_names_are_cut_and_the_command_is_whole():
+    os.mkfifo("pipe")
+    name = "a-name-that-is-much-too-long-for-this"
+    text = MOVING.replace("gate", name).replace("name: moving", "name: moving\nfail_fast: never")
+    terminal = Terminal(workflow(text), columns=40)
+
+    is_shown = terminal.shows("? a-name-that-…", "0 of 3")
+    Path("pipe").write_text("heard\n")
+
+    assert is_shown
+    drawn = _ESCAPES.sub("", terminal.left()).replace("\n", "").replace("\r", "")
+    assert f"mulligan approve 1 {name} --reason 'why'" in re.sub(r" {2,}", " ", drawn)
+
+
+def test_what_earlier_runs_took_says_how_long_this_one_will_still_take():
+    ran(TIMED)
+    terminal = Terminal("flow.yaml", "-i", "time=1h")
+
+    is_shown = terminal.shows("◷ rest ", "1 of 2", "about 1 h left")
+    terminal.child.terminate()
+
+    assert is_shown
+    terminal.left()
+
+
+def test_a_workflow_that_never_ran_before_says_nothing_of_the_time_that_is_left():
+    terminal = Terminal(workflow(TIMED), "-i", "time=1h")
+
+    is_shown = terminal.shows("◷ rest ", "1 of 2")
+    terminal.child.terminate()
+
+    assert is_shown
+    assert " left" not in terminal.left()
+
+
+def test_of_a_matrix_one_line_says_how_far_it_is():
+    os.mkfifo("pipe")
+    text = "name: sweep\nsteps:\n  - {step: sim, matrix: {n: [1, 2, 3]}, shell: 'cat pipe; : ${matrix.n}'}\n"
+    terminal = Terminal(workflow(text), "-p", "2")
+
+    is_shown = terminal.shows("▸ sim ", "0 of 3 done, 2 running", "1 queued")
+    terminal.child.terminate()
+
+    assert is_shown
+    terminal.left()
+
+
+def test_without_a_terminal_the_command_to_type_is_said_when_somebody_has_to_decide():
+    said = ran(
+        """\
+        name: asks
+        steps:
+          - {step: gate, approve: {message: 'ship it?'}}
+          - {step: bad, shell: exit 3, triage: true}
+        """
+    )
+
+    lines = steady(said.err).splitlines()
+    assert lines[1:6] == [
+        "THEN ? gate  waits for an approval: ship it?",
+        "  mulligan approve 1 gate --reason 'why'",
+        "THEN ✗ bad  attempt 1 failed, EXIT_NONZERO 3",
+        "THEN ? bad  parked for a person to decide",
+        "  mulligan classify 1 bad retry --reason 'why'",
+    ]
+
+
+def test_the_command_names_the_home_that_the_run_is_in():
+    said = ran("name: asks\nsteps: [{step: gate, approve: {message: ok}}]", "--home", "other place")
+
+    assert "  mulligan approve 1 gate --reason 'why' --home 'other place'" in steady(said.err)

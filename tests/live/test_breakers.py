@@ -137,7 +137,7 @@ def test_two_runs_share_one_breaker_and_both_go_on_when_it_is_closed_by_hand(liv
     def close_it(there: Terminal) -> None:
         there.wait_until(lambda: waits_behind_it(there.service, 2), "they never waited")
         said = held_up(there.service.store, there.service.state(there.run_id))
-        assert list(said) == ["ask"] and said["ask"].startswith("breaker 'llm' is open until ")
+        assert list(said) == ["ask"] and said["ask"].text.startswith("breaker 'llm' is open until ")
         (there.folder / "up").touch()
         assert reset(there.service, "llm").waiting == 2
 

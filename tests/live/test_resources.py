@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mulligan.core import events as e
 from mulligan.service.driver import Capacity
 
-from .runner import Live, Ran
+from .runner import Live, Ran, Terminal
 
 TWO_CPUS = Capacity(cpus=2.0, memory=1 << 30)
 
@@ -109,3 +111,60 @@ def test_after_out_of_memory_the_next_attempt_has_more_and_knows_how_much(live_f
     [failed] = ran.facts(e.AttemptFailed)
     assert failed.failure.code == "OUT_OF_MEMORY"
     assert int(ran.steps["solve"]["output"]) >= 60 << 20
+
+
+# -- why nobody takes a task -----------------------------------------------------------------------------------------
+
+# The first is at work until it is told to end; the second waits for what the first has.
+QUEUED = """
+name: queued
+steps:
+  - {step: first, shell: 'until [ -e over ]; do sleep 0.01; done', resources: {cpus: 2}}
+  - {step: second, shell: 'true'}
+"""
+
+
+def test_a_task_that_waits_for_a_worker_says_who_has_the_room(live: Live) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def look(there: Terminal) -> None:
+        there.wait_for(e.AttemptStarted, place="first")
+        seen.extend(there.service.show(there.run_id)["steps"]["second"]["waiting_for"])
+        (there.folder / "over").touch()
+
+    ran = live.run(QUEUED, room=TWO_CPUS, meanwhile=look)
+
+    assert ran.status == "completed"
+    [wait] = seen
+    [obstacle] = wait["obstacles"]
+    assert (wait["kind"], "is_impossible" in wait, obstacle["kind"]) == ("worker", False, "cpus")
+    assert (obstacle["asked"], obstacle["largest"], obstacle["free"]) == (1.0, 2.0, 0.0)
+    [holder] = obstacle["used_by"]
+    assert (holder["run_id"], holder["place"], holder["cpus"]) == (ran.run_id, "first", 2.0)
+
+
+def test_a_task_that_no_worker_of_a_shared_store_can_ever_take_says_what_it_lacks(live_server: Live) -> None:
+    seen: list[dict[str, Any]] = []
+    text = "name: w\nsteps: [{step: train, shell: 'true', resources: {memory: 64GiB, labels: [gpu]}}]"
+
+    def look(there: Terminal) -> None:
+        there.wait_for(e.AttemptScheduled, place="train")
+        seen.extend(there.service.show(there.run_id)["waiting_for"])
+        there.service.cancel(there.run_id)
+
+    ran = live_server.run(text, room=TWO_CPUS, meanwhile=look)
+
+    assert ran.status == "cancelled"
+    [wait] = seen
+    assert wait["is_impossible"] and [one["labels"] for one in wait["obstacles"]] == [["gpu"]]
+
+
+def test_a_task_of_a_run_that_nobody_drives_says_so(live_file: Live) -> None:
+    text = "name: w\nsteps: [{step: gate, approve: {message: go?}}, {step: work, needs: [gate], shell: 'true'}]"
+    ran = live_file.run(text)
+
+    live_file.service.approve(ran.run_id, "gate", is_approved=True, reason="yes")
+
+    [wait] = live_file.service.show(ran.run_id)["waiting_for"]
+    assert [one["kind"] for one in wait["obstacles"]] == ["no_worker"]
+    assert wait["text"] == "a worker for attempt 1: nobody drives the run"

@@ -13,6 +13,7 @@ from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_t
 from mulligan.cli.options import (
     LATEST,
     AsJson,
+    By,
     Follow,
     HomeFolder,
     Inputs,
@@ -24,12 +25,13 @@ from mulligan.cli.options import (
     service_at,
     where,
 )
-from mulligan.cli.parameters import Option
+from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
 from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.correcting import Corrected
 from mulligan.service.definitions import Workflow, load
+from mulligan.service.next_commands import answer_to
 from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
 from mulligan.service.verbs import Service
 from mulligan.service.words import counted
@@ -61,15 +63,39 @@ def cancel(
         return see_to_the_end(service, run_id, as_json=as_json, home=home)
 
 
-def pause(run: RunName, reason: Reason = "", home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Let what runs end, and start nothing more until you resume it."""
-    with service_at(home) as service:
+def pause(
+    run: RunName,
+    step: Annotated[
+        str | None, Argument(metavar="STEP", help="One step, or all steps of a matrix; else the whole run.")
+    ] = None,
+    reason: Reason = "",
+    by: By = "",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let what runs end, and start nothing more until you resume it.
+
+    With STEP only that step is held: the rest of the run goes on.
+    """
+    with service_at(home, by) as service:
         run_id = service.find_run(run)
+        if step is not None:
+            _pause_step(service, run_id, step, reason, as_json=as_json, home=home)
+            return
         running = service.pause(run_id, reason)
         if as_json:
             show_json(service.show(run_id))
     still = f"; {counted(running, 'command')} still {'runs' if running == 1 else 'run'} and may end" if running else ""
     complain(f"run {run_id} is paused{still}; to let it go on: mulligan resume {run_id}{where(home)}")
+
+
+def _pause_step(service: Service, run_id: int, step: str, reason: str, *, as_json: bool, home: str | None) -> None:
+    running = service.pause_step(run_id, step, reason)
+    if as_json:
+        show_json(service.show(run_id))
+    still = "; what of it runs may end" if running else ""
+    typed = answer_to(run_id, "step_pause", step) + where(home)
+    complain(f"step '{step}' of run {run_id} is paused{still}; to let it go on: {typed}")
 
 
 def retry(

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mulligan.cli.display import Display
+from mulligan.cli.options import where
 from mulligan.cli.paper import paper
 from mulligan.cli.summary import tell_outcome
 from mulligan.cli.terminal import show_json
 from mulligan.service.driver import Driver, machine
 from mulligan.service.outcome import Outcome, outcome, recall
+from mulligan.service.outlook import Outlook
 from mulligan.service.verbs import Service
 
 # How long a run that waits for a person is stayed with, where a timer may move it.
@@ -29,10 +31,11 @@ def conduct(
 ) -> int:
     """Drive the run that `begin` gives until it rests, and say how it went. The exit code says the same."""
     sheet = paper()
-    display = Display(sheet)
+    capacity = machine(parallel)
+    display = Display(sheet, where(home), Outlook(service, capacity.cpus) if sheet.is_live else None)
     begun_at = time.monotonic()
     try:
-        with service.driver(machine(parallel), display) as driver:
+        with service.driver(capacity, display) as driver:
             run_id = begin(driver)
             sheet.say(sheet.tinted(f"run {run_id}: {service.record(run_id).workflow}", "bold"))
             is_taken_up = recall(service, run_id, display.following)

@@ -27,7 +27,7 @@ from mulligan.service.decisions import (
 from mulligan.service.overview import in_a_line, lines_of
 from mulligan.service.pending import in_words, pending, waiting_approval
 from mulligan.service.verbs import Service
-from mulligan.service.words import counted
+from mulligan.service.words import counted, flat
 
 # Of what a failed attempt said, the end: there the reason is, as a rule.
 TAIL_LINES_MAX = 5
@@ -73,26 +73,31 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
 
 def _commands(one: dict[str, Any], place: str) -> list[str]:
     """What to type next."""
-    if one["kind"] == "paused":
+    if one["kind"] == "paused" and not one["step"]:
         return [f"mulligan resume {one['run_id']}{place}"]
     target = f"{one['run_id']} {shlex.quote(one['step'])}"
     if one["kind"] == "approval":
         return [f"mulligan approve {target} {no}--reason TEXT{place}" for no in ("", "--no ")]
+    if one["kind"] == "paused":
+        return [f"mulligan resume {target}{place}"]
     words = [f"mulligan classify {target} {verdict} --reason TEXT{place}" for verdict in ("retry", "fail")]
     return [*words, f"mulligan logs {target}{place}"]
 
 
 def _told(one: dict[str, Any]) -> list[str]:
-    if one["kind"] == "paused":
-        return _told_paused(one)
+    if one["kind"] == "paused" and not one["step"]:
+        return _told_paused_run(one)
     child = f", a child of run {one['parent_run_id']}" if one["parent_run_id"] else ""
     who = f"run {one['run_id']} of '{one['workflow']}'{child}: '{one['step']}'"
-    told = _told_approval(who, one) if one["kind"] == "approval" else _told_parked(who, one)
+    if one["kind"] == "paused":
+        told = [_told_paused(who, one)]
+    else:
+        told = _told_approval(who, one) if one["kind"] == "approval" else _told_parked(who, one)
     advice = [f"  {command}" for command in one["commands"]]
     return [*told, f"  {_since(one)}{_default(one)}", *advice]
 
 
-def _told_paused(one: dict[str, Any]) -> list[str]:
+def _told_paused_run(one: dict[str, Any]) -> list[str]:
     by = f" by {one['paused_by']}" if one["paused_by"] else ""
     reason = f": {one['message']}" if one["message"] else ""
     since = age(datetime.fromisoformat(one["since"]), datetime.now(UTC))
@@ -103,6 +108,12 @@ def _told_paused(one: dict[str, Any]) -> list[str]:
 def _told_approval(who: str, one: dict[str, Any]) -> list[str]:
     first, *others = str(one["message"]).splitlines() or [""]
     return [f"{who} waits for an approval{': ' if first else ''}{first}", *(f"  | {line}" for line in others)]
+
+
+def _told_paused(who: str, one: dict[str, Any]) -> str:
+    by = f" by {one['paused_by']}" if one["paused_by"] else ""
+    reason = f": {flat(one['message'])}" if one["message"] else ""
+    return f"{who} is paused{by}{reason}"
 
 
 def _told_parked(who: str, one: dict[str, Any]) -> list[str]:

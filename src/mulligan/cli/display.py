@@ -13,7 +13,9 @@ from typing import Any
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
 from mulligan.cli.terminal import where_there_is_room
-from mulligan.service.following import Following, Told
+from mulligan.service.following import Following, Moving, Told
+from mulligan.service.next_commands import answer_to
+from mulligan.service.outlook import Outlook
 
 # A run that is over before this shows its lines alone.
 LIVE_AFTER_SECONDS = 0.4
@@ -26,8 +28,11 @@ TOOK_SECONDS_MIN = 1.0
 class Display:
     """Looks on while runs are driven. Costs a constant for each fact, and draws ten times a second at most."""
 
-    def __init__(self, paper: Paper) -> None:
+    def __init__(self, paper: Paper, home: str = "", outlook: Outlook | None = None) -> None:
         self.paper = paper
+        # What a command that we propose needs beside its words; and what the store knows of how it goes on.
+        self._home = home
+        self._outlook = outlook
         self.following = Following()
         self._board: Any = None
         self._begun_at = self._drawn_at = time.monotonic()
@@ -53,7 +58,7 @@ class Display:
             return
         self._drawn_at = now
         if self._board is None and self.paper.is_live and now - self._begun_at > LIVE_AFTER_SECONDS:
-            self._board = import_module("mulligan.cli.board").Board(self.paper)
+            self._board = import_module("mulligan.cli.board").Board(self.paper, self._home)
         self._tell()
         self._draw()
 
@@ -69,8 +74,13 @@ class Display:
 
     def _draw(self) -> None:
         if self._board is not None:
+            seconds = time.monotonic() - self._begun_at
+            queued, left = self._look_ahead()
             with where_there_is_room():
-                self._board.draw(self.following, time.monotonic() - self._begun_at, self._trouble)
+                self._board.draw(self.following, queued, seconds, left, self._trouble)
+
+    def _look_ahead(self) -> tuple[Sequence[Moving], str]:
+        return self._outlook.look(self.following) if self._outlook is not None else ((), "")
 
     def _tell(self) -> None:
         news = self.following.news()
@@ -90,4 +100,7 @@ class Display:
         name = paper.tinted(f"{told.where:<{self.following.place_chars(PLACE_CHARS_MAX)}}", "bold")
         took = f" in {length(told.seconds)}" if told.seconds and told.seconds >= TOOK_SECONDS_MIN else ""
         text = paper.tinted(f"{line.text}{took}", line.tone)
-        return f"{at} {paper.tinted(paper.mark(line.tone), line.tone)} {name}  {text}"
+        said = f"{at} {paper.tinted(paper.mark(line.tone), line.tone)} {name}  {text}"
+        # What moves shows it for as long as it is asked for.
+        typed = answer_to(told.ask.run_id, told.ask.kind, told.ask.name) + self._home if told.ask is not None else ""
+        return f"{said}\n{' ' * len('00:00:00 ? ')}{typed}" if typed and self._board is None else said

@@ -69,7 +69,8 @@ def _written(line: Line) -> dict[str, Any]:
 def _wait_as_json(asked: Asked) -> dict[str, Any]:
     """What is waited for is no event: it has no number and no time."""
     place, text = asked.wait.get("place", ""), f"waits for {asked.wait['text']}"
-    return {"run_id": asked.run_id, "seq": None, "at": None, "place": place, "text": text, "tone": "wait"}
+    line = {"run_id": asked.run_id, "seq": None, "at": None, "place": place, "text": text, "tone": "wait"}
+    return {**line, "waiting_for": asked.wait}
 
 
 def _show(story: Iterator[Sentence]) -> None:

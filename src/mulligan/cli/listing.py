@@ -163,6 +163,8 @@ def _most_telling(run: RunLine) -> list[HoldUp]:
 def _told(run: RunLine, wait: HoldUp, place: str) -> str:
     if wait.kind == "driver" and run.parent_run_id is None:
         return f"{wait.text}: mulligan resume {run.run_id}{place}"
+    if wait.kind == "step_pause" and wait.count == 1:
+        return f"{wait.text}: mulligan resume {wait.run_id} {wait.place}{place}"
     return wait.text
 
 

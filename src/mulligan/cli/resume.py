@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from mulligan.cli.conduct import conduct
-from mulligan.cli.onward import mention_changed_file
-from mulligan.cli.options import AsJson, HomeFolder, service_at
+from mulligan.cli.onward import go_on, mention_changed_file
+from mulligan.cli.options import AsJson, By, HomeFolder, Reason, service_at
 from mulligan.cli.parameters import Argument
 from mulligan.cli.run import Parallel, Wait, checked_parallel
 from mulligan.cli.terminal import complain
@@ -15,17 +15,27 @@ from mulligan.service.definitions import duration
 
 def resume(
     run: Annotated[str | None, Argument(metavar="RUN", help="The run: else the newest that nobody drives.")] = None,
+    step: Annotated[
+        str | None, Argument(metavar="STEP", help="A step that was paused, or the steps of a matrix that were.")
+    ] = None,
+    reason: Reason = "",
+    by: By = "",
     home: HomeFolder = None,
     parallel: Parallel = None,
     wait: Wait = "10m",
     as_json: AsJson = False,
 ) -> int:
-    """Go on with a run that was interrupted or paused.
+    """Go on with a run that was interrupted or paused, or with a step that was.
 
     No step that has ended runs again. The exit codes are those of `mulligan run`.
     """
     wait_seconds = duration(wait)
-    with service_at(home) as service:
+    with service_at(home, by) as service:
+        if run is not None and step is not None:
+            run_id = service.find_run(run)
+            service.resume_step(run_id, step, reason)
+            complain(f"step '{step}' of run {run_id} goes on")
+            return go_on(service, run_id, is_wanted=True, as_json=as_json, home=home)
         run_id = service.resumable(None if run is None else service.find_run(run))
         mention_changed_file(service, run_id, home)
         if service.record(run_id).status == "paused":

@@ -208,6 +208,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield up_to_date_since(step["up_to_date_since"])
     if step["recovered"]:
         yield "recovered"
+    if step["paused"] and not any(wait["kind"] == "step_pause" for wait in step["waiting_for"]):
+        yield _paused(step["paused"])
     if step["undone"]:
         yield "undone"
     if step["items"]:
@@ -218,8 +220,15 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
     for warning in step["warnings"]:
         yield f"warning: {in_a_line(warning)}"
     # Items are counted already, and runs that were called stand below.
-    for wait in (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child")):
-        yield f"waits for {flat(wait['text'])}{until(wait)}"
+    waits = (wait for wait in step["waiting_for"] if wait["kind"] not in ("items", "child"))
+    # Of the items of a map many wait for the same.
+    yield from dict.fromkeys(f"waits for {flat(wait['text'])}{until(wait)}" for wait in waits)
+
+
+def _paused(pause: dict[str, Any]) -> str:
+    """A step that is held and still runs, or waits for other steps: nothing more of it starts."""
+    by, reason = pause["by"], pause["reason"]
+    return f"paused{f' by {by}' if by else ''}{f': {flat(reason)}' if reason else ''}"
 
 
 def _items(counts: dict[str, int]) -> str:
@@ -251,4 +260,7 @@ def question(run_id: int, wait: dict[str, Any], home: str) -> str:
         return f"'{wait['place']}' is parked: mulligan classify {run_id} {wait['place']} retry|fail --reason TEXT{home}"
     if wait["kind"] == "approval":
         return f"'{wait['place']}' waits for an approval: mulligan approve {run_id} {wait['place']} --reason TEXT{home}"
+    if wait["kind"] == "step_pause":
+        step = wait["steps"][0]
+        return f"step '{step}' is paused: mulligan resume {run_id} {step}{home}"
     return f"it is paused: mulligan resume {run_id}{home}" if wait["kind"] == "pause" else ""

@@ -155,7 +155,7 @@ def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
         whose = "" if run_id == outcome.run_id else f"run {run_id}, "
         place = f"{whose}{wait.place}: " if wait.place else whose
         yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
-        yield from (f"      {typed}{where}" for typed in answers_to(run_id, wait.kind, wait.place))
+        yield from (f"      {typed}{where}" for typed in answers_to(run_id, wait.kind, wait.place, wait.steps))
 
 
 def _default(due: datetime | None) -> str:

@@ -35,6 +35,7 @@ from .tasks import bound_host
 from .transitions import RUN_ENDED
 from .usage import adjusted, limits
 from .words import size
+from .workflow import END
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -98,8 +99,49 @@ def _pause(now: Now, report: r.PauseRequested) -> Facts:
         raise RunFinished(f"run {run.run_id} {run.status}, so there is nothing to pause")
     if run.stop is not None:
         raise Refused(f"run {run.run_id} is stopping and cannot be paused")
-    if run.status == "running":
+    if report.step:
+        yield from _pause_steps(now, report)
+    elif run.status == "running":
         yield e.RunPaused(report.by, report.reason)
+
+
+def _pause_steps(now: Now, report: r.PauseRequested) -> Facts:
+    """Hold a step, or all steps of a matrix that have not ended."""
+    steps = _named_steps(now, report.step)
+    open_steps = [place for place in steps if not place.has_ended]
+    if not open_steps:
+        raise Refused(f"step '{report.step}' is {steps[0].status}, so there is nothing to pause", step=report.step)
+    fresh = [place for place in open_steps if place.pause is None]
+    if not fresh:
+        pause = open_steps[0].pause
+        by = f" by {pause.by}" if pause is not None and pause.by else ""
+        hint = f"to let it go on: mulligan resume {now.state.run.run_id} {report.step}"
+        raise Refused(f"step '{report.step}' is paused already{by}", hint=hint, step=report.step)
+    for place in fresh:
+        yield e.StepPaused(place.key, report.by, report.reason)
+
+
+def _resume_steps(now: Now, report: r.ResumeRequested) -> Facts:
+    held = [place for place in _named_steps(now, report.step) if place.pause is not None]
+    if not held:
+        raise Refused(f"step '{report.step}' is not paused", step=report.step)
+    for place in held:
+        # What came before it may have ended the run, or let it go.
+        if place.pause is not None:
+            yield e.StepResumed(place.key, report.by, report.reason)
+
+
+def _named_steps(now: Now, name: str) -> list[Place]:
+    """The step of that name, or all steps of the matrix of that name."""
+    state = now.state
+    if name in state.graph.nodes:
+        return [state.places[name]]
+    if name == END:
+        raise Refused("'end' cannot be paused: a run always comes to its end", step=name)
+    found = [state.places[step.name] for step in state.workflow.steps if step.sweep == name]
+    if not found:
+        raise UnknownStep(f"'{name}' is not a step of run {state.run.run_id}", step=name)
+    return found
 
 
 def once_more(run_id: int, status: str) -> str:
@@ -116,7 +158,9 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
             f"run {run.run_id} {run.status}, so there is nothing to resume",
             hint=once_more(run.run_id, run.status),
         )
-    if run.status == "paused":
+    if report.step:
+        yield from _resume_steps(now, report)
+    elif run.status == "paused":
         assert run.paused_at is not None
         due = None if run.due is None else run.due + (now.at - run.paused_at)
         yield e.RunResumed(report.by, report.reason, due, run.held, run.unstarted)
@@ -264,9 +308,20 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
     elif place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
     else:
-        message = f"child run {report.child_run_id} {report.status}"
-        found = failure("CHILD_FAILED", message, cause=report.failures, details={"child_run_id": report.child_run_id})
-        yield e.AttemptFailed(place.key, place.attempt, located(now, place, found))
+        yield e.AttemptFailed(place.key, place.attempt, located(now, place, _failed_child(place, report)))
+
+
+def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
+    """CHILD_FAILED with what went wrong there. A group fails as the last of its steps that failed: rules go by that."""
+    details: dict[str, Any] = {"child_run_id": report.child_run_id}
+    is_group = place.spec.action is not None and place.spec.action.params.get("group") is True
+    if is_group and report.failures:
+        last = report.failures[-1]
+        return msgspec.structs.replace(
+            last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}
+        )
+    message = f"child run {report.child_run_id} {report.status}"
+    return failure("CHILD_FAILED", message, cause=report.failures, details=details)
 
 
 # -- people ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from . import events as e
 from .admit import release
 from .converge import after_end_step, after_undo
 from .flow import after_end, after_passing_over, enter, is_held, spread_kept, strike_late, wake, wake_starts
+from .holding import held_places, is_on_hold
 from .ladder import (
     after_classified,
     after_handler_command,
@@ -23,6 +24,7 @@ from .ladder import (
     lost,
 )
 from .life import Facts, after_success_command, after_validator, schedule, start, succeed
+from .lives import is_engines_own
 from .maps import after_command, after_lister, expand, run_items
 from .scope import Now
 from .stopping import conclude, stop_all
@@ -58,7 +60,16 @@ def _release(now: Now, fact: e.RunResumed | e.RunStopping) -> Facts:
             yield from release(now, kind, key, number)
     for key in fact.unstarted:
         place = now.state.places.get(key)
-        if place is not None and place.status == "ready":
+        if place is not None and place.status == "ready" and not is_on_hold(now.state, place):
+            yield from start(now, place)
+
+
+def _step_resumed(now: Now, fact: e.StepResumed) -> Facts:
+    """What needs no worker starts now; the rest is queued again."""
+    if now.state.run.status == "paused":
+        return
+    for place in list(held_places(now.state, now.state.places[fact.step])):
+        if place.status == "ready" and is_engines_own(place.spec):
             yield from start(now, place)
 
 
@@ -189,6 +200,7 @@ def _item_ended(now: Now, fact: e.ItemCompleted | e.ItemFailed | e.ItemCancelled
 _RULES: dict[type[e.Fact], Callable[[Now, Any], Facts | None]] = {
     e.RunStarted: _run_started,
     e.RunResumed: _run_resumed,
+    e.StepResumed: _step_resumed,
     e.RunStopping: _run_stopping,
     e.RunReopened: _run_reopened,
     e.StepCompleted: _step_ended,

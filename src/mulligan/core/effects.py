@@ -13,6 +13,7 @@ from typing import Any, dataclass_transform
 import msgspec
 
 from . import events as e
+from .holding import held_places, is_on_hold
 from .lives import is_engines_own, waits_until
 from .reports import TimerKind
 from .state import Place, State
@@ -85,7 +86,8 @@ def _scheduled(state: State, fact: e.AttemptScheduled) -> Iterable[Effect]:
     place = state.places.get(fact.place)
     if place is None:
         return ()
-    task = () if is_engines_own(place.spec) else (QueueTask(fact.place, fact.attempt),)
+    is_queued = not (is_engines_own(place.spec) or is_on_hold(state, place))
+    task = (QueueTask(fact.place, fact.attempt),) if is_queued else ()
     if place.spec.deadline is None:
         return task
     # With each attempt: one that came due in a delay, a handler or a triage was for nobody.
@@ -199,6 +201,19 @@ def _paused(state: State, fact: e.RunPaused) -> Iterable[Effect]:
     yield PauseChildren()
 
 
+def _step_paused(state: State, fact: e.StepPaused) -> Iterable[Effect]:
+    """What nobody has taken leaves the queue. What a worker has been given meanwhile may end by itself."""
+    for place in held_places(state, state.places[fact.step]):
+        if not is_engines_own(place.spec):
+            yield StopTask(place.key, place.attempt, None)
+
+
+def _step_resumed(state: State, fact: e.StepResumed) -> Iterable[Effect]:
+    for place in held_places(state, state.places[fact.step]):
+        if not is_engines_own(place.spec):
+            yield QueueTask(place.key, place.attempt)
+
+
 def _run_stopping(state: State, fact: e.RunStopping) -> Iterable[Effect]:
     """A pause is over with that: what cleans up or undoes may wait for a child run."""
     yield ResumeChildren()
@@ -209,6 +224,8 @@ _TABLE: dict[type[e.Fact], Callable[[State, Any], Iterable[Effect]]] = {
     e.RunReopened: _run_due,
     e.RunResumed: _run_due,
     e.RunPaused: _paused,
+    e.StepPaused: _step_paused,
+    e.StepResumed: _step_resumed,
     e.RunStopping: _run_stopping,
     e.AttemptScheduled: _scheduled,
     e.AttemptStarted: _started,

@@ -119,6 +119,20 @@ class RunResumed(Fact):
     unstarted: tuple[str, ...] = ()
 
 
+class StepPaused(Fact):
+    """What of the step runs may end; no attempt at it starts, and no command of its items, until it is resumed."""
+
+    step: str
+    by: str = ""
+    reason: str = ""
+
+
+class StepResumed(Fact):
+    step: str
+    by: str = ""
+    reason: str = ""
+
+
 class RunStopping(Fact):
     """From here on nothing starts but cleanup handlers, undo and `end` (with `now`: `end` alone)."""
 
@@ -570,6 +584,8 @@ AnyFact = (
     | StepCompleted
     | StepFailed
     | StepCancelled
+    | StepPaused
+    | StepResumed
     | StepParked
     | StepClassified
     | StepPutBack

@@ -15,10 +15,11 @@ import msgspec
 from . import events as e
 from .arrivals import arrive, lead_here_again, next_visit, put_back, requeue, set_status, settle
 from .graph import Arc
+from .holding import held_places
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
-from .lives import LIVES, LIVES_MOVED, afresh, fresh_climb, reset_items
+from .lives import LIVES, LIVES_MOVED, afresh, fresh_climb, is_engines_own, reset_items
 from .revision import revise
-from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, Run, State, Stop, Undoable
+from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, Run, State, StepPause, Stop, Undoable
 from .tallies import COUNTED
 from .transitions import PLACE
 from .workflow import END
@@ -107,8 +108,32 @@ def _lift_pause(run: Run) -> None:
     run.paused_at, run.reason, run.held, run.unstarted = None, "", (), ()
 
 
+def _step_paused(state: State, fact: e.StepPaused, entry: e.Entry) -> None:
+    state.touch(fact.step).pause = StepPause(fact.by, fact.reason, entry.at)
+    if fact.step not in state.run.paused_steps:
+        state.run.paused_steps = (*state.run.paused_steps, fact.step)
+
+
+def _step_resumed(state: State, fact: e.StepResumed, entry: e.Entry) -> None:
+    step, run = state.touch(fact.step), state.run
+    step.pause = None
+    run.paused_steps = tuple(name for name in run.paused_steps if name != fact.step)
+    if run.status == "paused":
+        # They start when the run goes on.
+        own = (place.key for place in held_places(state, step) if is_engines_own(place.spec))
+        run.unstarted = (*run.unstarted, *(key for key in own if key not in run.unstarted))
+
+
+def _let_go(state: State) -> None:
+    """No step is held any more: the run stops, or its round is over."""
+    for name in state.run.paused_steps:
+        state.touch(name).pause = None
+    state.run.paused_steps = ()
+
+
 def _run_stopping(state: State, fact: e.RunStopping, entry: e.Entry) -> None:
     enter_run(state, fact)
+    _let_go(state)
     run = state.run
     before = run.stop
     # An operator's word outweighs the engine's own reasons; the first reason stands among equals.
@@ -155,6 +180,7 @@ def _forget_items(state: State, fact: e.RunReopened) -> None:
 
 def _run_ended(state: State, fact: e.RunCompleted, entry: e.Entry) -> None:
     enter_run(state, fact)
+    _let_go(state)
     state.run.outputs, state.run.degraded, state.run.reason = fact.outputs, fact.degraded, fact.reason
     state.run.paused_at, state.run.held = None, ()
 
@@ -433,6 +459,8 @@ _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunStarted: _run_started,
     e.RunPaused: _run_paused,
     e.RunResumed: _run_resumed,
+    e.StepPaused: _step_paused,
+    e.StepResumed: _step_resumed,
     e.RunStopping: _run_stopping,
     e.RunRevised: revise,
     e.RunReopened: _run_reopened,

@@ -79,8 +79,14 @@ def enter_held(now: Now) -> Facts:
     for place in list(now.state.steps()):
         if is_full(now.state):
             return
-        if _may_enter(now.state, place):
+        # One that somebody holds takes no other's place: it is entered where nothing else is under way.
+        if _may_enter(now.state, place) and (place.pause is None or not _has_other(now.state)):
             yield from enter(now, place)
+
+
+def _has_other(state: State) -> bool:
+    """Whether something is under way, or may be, that nobody holds."""
+    return state.run.active > 0 or any(place.pause is None and _may_enter(state, place) for place in state.steps())
 
 
 def wake_starts(now: Now, begin: int) -> Facts:

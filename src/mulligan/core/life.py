@@ -22,6 +22,7 @@ from .credentials import hide_at_ends
 from .durations import moment, wait_seconds
 from .end_status import status_problem
 from .failure import Failure, failure
+from .holding import is_on_hold
 from .lives import is_agent, is_engines_own, waits_until
 from .rejected_output import rejected_details
 from .routes import goes_back, has_no_route, success_edges
@@ -110,9 +111,9 @@ def _is_past(now: Now, place: Place, deadline: float) -> bool:
 
 
 def _schedule_own(now: Now, place: Place, scheduled: e.AttemptScheduled) -> Facts:
-    """An attempt that needs no worker starts at once, but for a pause."""
+    """An attempt that needs no worker starts at once, but for a pause of the run or of the step."""
     yield scheduled
-    if now.state.run.status != "paused":
+    if now.state.run.status != "paused" and not is_on_hold(now.state, place):
         yield from start(now, place)
 
 

@@ -109,11 +109,14 @@ class CancelRequested(Report):
 class PauseRequested(Report):
     by: str = ""
     reason: str = ""
+    # Of one step, or of all steps of a matrix; "" for the whole run.
+    step: str = ""
 
 
 class ResumeRequested(Report):
     by: str = ""
     reason: str = ""
+    step: str = ""
 
 
 class Revised(msgspec.Struct, frozen=True, omit_defaults=True):

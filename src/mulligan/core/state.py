@@ -95,6 +95,14 @@ class Items(msgspec.Struct, frozen=True):
         return self.visit, self.next, self.running, self.failed, self.is_judged
 
 
+class StepPause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody holds a step: who, why, since when."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
 class Place(msgspec.Struct):
     """Anything that lives rungs 0 to 2: a step, an item of a map, a command of a handler, a script, an undo.
 
@@ -162,6 +170,8 @@ class Place(msgspec.Struct):
     fingerprint: str = ""
     # The run whose result it took over; 0 where it ran.
     reused_run_id: int = 0
+    # -- steps only: who holds it, see `holding`
+    pause: StepPause | None = None
 
     @property
     def is_active(self) -> bool:
@@ -292,6 +302,8 @@ class Run(msgspec.Struct):
     # What this round was opened for: some items of a map step; more memory or time, by step.
     items_of: str = ""
     adjustments: dict[str, Adjusted] = {}
+    # The steps that somebody holds, in the order in which it was asked for.
+    paused_steps: tuple[str, ...] = ()
     # Whether steps without changes take over the result of an earlier run, and which steps never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()

@@ -313,7 +313,9 @@ def _started(teller: Teller, fact: e.AttemptStarted, at: datetime) -> _Said:
     spec = teller.memory.spec(fact.place)
     if spec is not None and spec.action is not None and spec.action.kind == "workflow":
         run_id = teller.memory.children.get((fact.place, fact.attempt))
-        return fact.place, f"calls '{spec.action.params.get('file')}'{f' as run {run_id}' if run_id else ''}", "plain"
+        params = spec.action.params
+        calls = "its group starts" if params.get("group") else f"calls '{params.get('file')}'"
+        return fact.place, f"{calls}{f' as run {run_id}' if run_id else ''}", "plain"
     if fact.instead_of:
         return fact.place, f"runs on {fact.host}: {fact.instead_of}, where its attempt ran, is gone", "try"
     return None
@@ -468,6 +470,8 @@ _SENTENCES: dict[type[e.Fact], _Rule] = {
     e.RunStarted: lambda t, f, at: ("", f"forked from run {f.forked_from}{_by(f)}", "plain") if f.forked_from else None,
     e.RunPaused: lambda t, f, at: ("", f"paused{_by(f)}", "wait"),
     e.RunResumed: lambda t, f, at: ("", f"resumed{_by(f)}", "plain"),
+    e.StepPaused: lambda t, f, at: (f.step, f"paused{_by(f)}", "wait"),
+    e.StepResumed: lambda t, f, at: (f.step, f"resumed{_by(f)}", "plain"),
     e.RunStopping: _stopping,
     e.RunRevised: _revised,
     e.RunReopened: _reopened,

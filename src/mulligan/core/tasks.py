@@ -13,6 +13,7 @@ from .briefing import Briefing, briefing
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
+from .obstacles import Demand
 from .reuse import Reuse, path_of, reuse_of
 from .scope import CACHE_KEY, FILE, FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
@@ -163,6 +164,14 @@ def _folders(place: Place, step: Place) -> dict[str, str]:
     """What it was given itself, and what the files of its step were: a check looks for these as well."""
     given = {**step.paths, **place.bindings}
     return {name[len(FOLDER) :]: value for name, value in given.items() if name.startswith(FOLDER)}
+
+
+def demand(state: State, place: Place) -> Demand:
+    """What the place's present attempt asks of a worker."""
+    wanted = place.spec.resources or _NO_RESOURCES
+    adjusted = place.climb.adjusted or _NOT_ADJUSTED
+    memory = wanted.memory if adjusted.memory is None else adjusted.memory
+    return Demand(_cpus(adjusted, wanted), memory or 0, wanted.gpus or 0, wanted.labels, bound_host(state, place))
 
 
 def completed(task: Task, values: Mapping[str, Any]) -> Task:

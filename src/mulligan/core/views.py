@@ -15,19 +15,22 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from . import events as e
-from .flow import unwoken
+from .flow import is_held, unwoken
+from .holding import is_on_hold
 from .keys import item_key
 from .matrices import MatrixGroup, matrix_groups, quoted_steps
+from .obstacles import Crew, Obstacle
 from .scope import failed_visits, filled, run_view, step_view
 from .state import FailureRecord, Items, Place, State
+from .tasks import demand
 from .transitions import STATUSES
-from .words import moment, what
+from .words import flat, moment, what
 from .workflow import END
 
-_Person = Literal["triage", "approval", "pause"]
+_Person = Literal["triage", "approval", "pause", "step_pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
 _World = Literal["worker", "task", "child", "entry"]
-_Run = Literal["needs", "edges", "items", "repair", "all"]
+_Run = Literal["needs", "edges", "items", "repair", "limit", "all"]
 WaitKind = _Person | _Time | _World | _Run
 # A step may wait for thousands of others, or of its own items: so many are named.
 NAMES_MAX = 10
@@ -48,6 +51,9 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     # The steps that are waited for, the first of them by name; and how many they are, or how many items.
     steps: list[str] = []
     count: int = 0
+    # Why no worker takes it, where it waits for one; and whether no worker that is up could ever take it.
+    obstacles: list[Obstacle] = []
+    is_impossible: bool = False
 
     @property
     def is_for_a_person(self) -> bool:
@@ -62,9 +68,12 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
 # -- the run as JSON -------------------------------------------------------------------------------------------------
 
 
-def run_json(state: State, held: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The run as `--json` prints it. `held`: places that wait for a circuit breaker, and what is to be said of it."""
-    run, waits = state.run, _Waits(state, held)
+def run_json(state: State, held: Mapping[str, Obstacle] | None = None, crew: Crew | None = None) -> dict[str, Any]:
+    """The run as `--json` prints it. `held`: the places that wait for a circuit breaker, each with that.
+
+    `crew`: the workers that may take its tasks. Where they are known, what waits for a worker says why.
+    """
+    run, waits = state.run, _Waits(state, held, crew)
     view = run_view(state, state.places[END]) if state.places else {"steps": {}, "failures": []}
     return {
         "run_id": run.run_id,
@@ -103,6 +112,7 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         "warnings": view["warnings"],
         # The run that had done it, where nothing had changed since then.
         "up_to_date_since": place.reused_run_id or None,
+        "paused": None if place.pause is None else msgspec.to_builtins(place.pause),
     }
 
 
@@ -129,12 +139,12 @@ def _route_json(record: FailureRecord) -> dict[str, Any]:
 # -- what is waited for ----------------------------------------------------------------------------------------------
 
 
-def waiting(state: State) -> list[Wait]:
+def waiting(state: State, held: Mapping[str, Obstacle] | None = None, crew: Crew | None = None) -> list[Wait]:
     """What the run as a whole waits for, in the order of the file: persons, times, workers, child runs."""
-    return list(_Waits(state).of_run())
+    return list(_Waits(state, held, crew).of_run())
 
 
-def waits_for_people(state: State, held: Mapping[str, str] | None = None) -> bool:
+def waits_for_people(state: State, held: Mapping[str, Obstacle] | None = None) -> bool:
     """Whether a person is waited for, and nothing else but time can move the run: no worker, no child run.
 
     Times are the caller's to look at: one may be a second or a year away. `held`: as for `run_json`.
@@ -150,9 +160,10 @@ def waits_for_people(state: State, held: Mapping[str, str] | None = None) -> boo
 class _Waits:
     """One look at what a state waits for. A group that many steps wait for is looked at once."""
 
-    def __init__(self, state: State, held: Mapping[str, str] | None = None) -> None:
+    def __init__(self, state: State, held: Mapping[str, Obstacle] | None = None, crew: Crew | None = None) -> None:
         self.state = state
         self._held = held or {}
+        self._crew = crew
         self._groups: dict[str, list[str]] = {}
         self._texts: dict[str, str] = {}
 
@@ -182,7 +193,7 @@ class _Waits:
             yield Wait("all", "everything else to end", END)
         elif place.status == "waiting":
             # Of the first steps of a large run, one that nobody has come to yet.
-            yield from list(self._of_waiting(place)) or [Wait("entry", "its turn to be entered", place.key)]
+            yield from list(self._of_waiting(place)) or [_of_entry(self.state, place)]
         elif place.failure_index is not None and not place.settled:
             yield from _of_failed(place, self.state.failures[place.failure_index])
 
@@ -198,10 +209,22 @@ class _Waits:
     def _of_leaf(self, place: Place) -> Wait:
         """What runs for a step, or would if a breaker let it."""
         wait = _of_place(self.state, place)
-        if wait.kind == "worker" and place.key in self._held:
-            wait = Wait("breaker", f"its turn: {self._held[place.key]}", place.key, place.attempt)
+        if wait.kind == "worker":
+            wait = self._of_queued(place, wait)
         role = _ROLES.get(place.role)
         return wait if role is None else msgspec.structs.replace(wait, text=f"{role}: {wait.text}")
+
+    def _of_queued(self, place: Place, wait: Wait) -> Wait:
+        """What keeps a task in the queue: a breaker, or what no worker has, or has free."""
+        if held := self._held.get(place.key):
+            return Wait("breaker", f"its turn: {held.text}", place.key, place.attempt, held.until, obstacles=[held])
+        found = self._crew.obstacles(demand(self.state, place)) if self._crew is not None else ()
+        if not found:
+            return wait
+        is_impossible = any(one.is_impossible for one in found)
+        never = ", which none that is up can ever take" if is_impossible else ""
+        text = f"{wait.text}{never}: {'; '.join(one.text for one in found)}"
+        return msgspec.structs.replace(wait, text=text, obstacles=[*found], is_impossible=is_impossible)
 
     def _of_waiting(self, place: Place) -> Iterator[Wait]:
         state, node = self.state, self.state.graph.nodes[place.key]
@@ -233,10 +256,27 @@ class _Waits:
         return self._texts[key]
 
 
+def _of_entry(state: State, place: Place) -> Wait:
+    """A step that may start, and that nobody has entered: the run has as many under way as it may, or is large."""
+    if not is_held(state, place):
+        return Wait("entry", "its turn to be entered", place.key)
+    active = [one.key for one in state.steps() if one.is_active]
+    under_way = f"{quoted_steps(state, active, NAMES_MAX)} {_are(active)} under way"
+    text = f"room: max_parallel is {state.workflow.max_parallel}, and {under_way}"
+    return _of_steps("limit", place, active, text)
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
 def _most_telling(waits: list[Wait]) -> list[Wait]:
     """Of the items of a map: all that a person must do; of the rest, which may be thousands, what runs first."""
     asked = [wait for wait in waits if wait.kind in ("triage", "approval")]
     rest = [wait for wait in waits if wait.kind not in ("triage", "approval")]
+    # Of a step that is held one command says it for all of them.
+    held = [wait for wait in rest if wait.kind == "step_pause"]
+    rest = [wait for wait in rest if wait.kind != "step_pause"] + held[:1]
     return asked + sorted(rest, key=lambda wait: not wait.is_for_the_world)[:NAMES_MAX]
 
 
@@ -295,9 +335,22 @@ def _of_place(state: State, place: Place) -> Wait:
 
 
 def _of_ready(state: State, place: Place) -> Wait:
+    if is_on_hold(state, place):
+        step = state.step_of(place)
+        whom = "it" if place is step else f"step '{step.key}'"
+        text = f"somebody to resume {whom}, which is paused{who_paused(step)}"
+        return Wait("step_pause", text, place.key, place.attempt, steps=[step.key], count=1)
     if state.run.status == "paused":
         return Wait("pause", "the pause to be lifted", place.key, place.attempt)
     return Wait("worker", f"a worker for attempt {place.attempt}", place.key, place.attempt)
+
+
+def who_paused(step: Place) -> str:
+    """` by ann: the mirror is down`; nothing where nobody said anything."""
+    pause = step.pause
+    if pause is None:
+        return ""
+    return (f" by {pause.by}" if pause.by else "") + (f": {flat(pause.reason)}" if pause.reason else "")
 
 
 def _of_retry(place: Place) -> Wait:
@@ -345,6 +398,11 @@ class Progress:
         places = self.state.steps() if self.state.places else ()
         self._statuses: dict[str, str] = {place.key: place.status for place in places}
         self.counts = progress(self.state)
+        # The same for each matrix, by its name.
+        self.sweeps: dict[str, Counter[str]] = {}
+        self._sweep_of: dict[str, str] = {step.name: step.sweep for step in self.state.workflow.steps if step.sweep}
+        for name, sweep in self._sweep_of.items():
+            self.sweeps.setdefault(sweep, Counter())[self._statuses.get(name, "waiting")] += 1
 
     def see(self, entries: Iterable[e.Entry]) -> None:
         """Take in entries that have become true. Facts that move many steps at once are counted anew."""
@@ -361,6 +419,9 @@ class Progress:
             after = self._statuses[name] = self.state.places[name].status
             self.counts[before] -= 1
             self.counts[after] += 1
+            if sweep := self._sweep_of.get(name):
+                self.sweeps[sweep][before] -= 1
+                self.sweeps[sweep][after] += 1
 
 
 _WIDE = (e.RunStarted, e.RunRevised, e.RunReopened, e.LoopFired)

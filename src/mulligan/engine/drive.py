@@ -20,6 +20,7 @@ from ..core import reports as r
 from ..core.breaker import Counted, Guard, judge
 from ..core.classify import Outcome
 from ..core.flow import unwoken
+from ..core.holding import is_on_hold
 from ..core.lineage import child_uid
 from ..core.scope import Evaluator, filled
 from ..core.snapshot import changes
@@ -229,7 +230,9 @@ class Drive:
 
     def _is_ready(self, key: str, attempt: int) -> bool:
         place = self.state.places.get(key)
-        return place is not None and place.attempt == attempt and place.status == "ready"
+        is_ready = place is not None and place.attempt == attempt and place.status == "ready"
+        # One that is held is queued again when its step is resumed.
+        return is_ready and not is_on_hold(self.state, self.state.places[key])
 
     def _begin(self) -> _Pending:
         if self._pending is None:
@@ -429,6 +432,10 @@ _ENDS = frozenset({e.RunCompleted, e.RunFailed, e.RunCancelled})
 
 
 def _queue(drive: Drive, pending: _Pending, effect: fx.QueueTask, now: datetime) -> None:
+    if pending.stopped:
+        # A step that was paused and resumed in one turn: its task stays where it is.
+        known_by = (effect.place, effect.attempt)
+        pending.stopped[:] = [stop for stop in pending.stopped if (stop.place, stop.attempt) != known_by]
     pending.fresh[effect.place] = drive._task(effect.place)
 
 

@@ -13,6 +13,7 @@ from mulligan.language.action_keys import ACTION_SHAPES, ACTIONS, AGENT, APPROVE
 from mulligan.language.child_inputs import refuse_bad_inputs
 from mulligan.language.durations import DURATION
 from mulligan.language.expressions import Hole
+from mulligan.language.keys import GROUP
 from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, describe
 from mulligan.language.plugins import Plugin, find
 from mulligan.language.python_code import check_code
@@ -25,6 +26,7 @@ from mulligan.language.words import listed
 from mulligan.plugins import Unusable
 
 Bindings = dict[str, Template]
+GROUP_KEY = "group"
 
 _HTTP_SCHEMES = ("http://", "https://")
 SQL_SCHEMES = ("sqlite://", "postgresql://", "postgres://", "duckdb://")
@@ -39,7 +41,7 @@ _SQL_OPEN = pattern(r"'|\"|--|/\*|\$(?:[A-Za-z_]\w*)?\$")
 
 def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     """The one action of a place. None or several are refused; None comes back where it was refused already."""
-    kinds = [kind for kind in ACTIONS if kind in fields.node.entries]
+    kinds = [kind for kind in (*ACTIONS, GROUP_KEY) if kind in fields.node.entries]
     kinds += fields.added
     if not kinds and fields.has_strangers:
         return None  # most likely the action by another name, which was noted
@@ -57,7 +59,7 @@ def read_action(fields: Fields, label: str, scope: Scope) -> Action | None:
     if kind not in fields:
         return None
     action = _READERS.get(kind, _plugin)(fields.at(kind), fields, scope.in_attempt)
-    if kind in ENGINE_ACTIONS:
+    if action.kind in ENGINE_ACTIONS:
         _refuse_secrets(action, fields.key(kind), scope)
     return action
 
@@ -311,6 +313,32 @@ def _workflow(node: Node, fields: Fields, scope: Scope) -> Action:
     return Action("workflow", {"file": file, "inputs": inputs} if inputs else {"file": file}, bindings)
 
 
+def _group(node: Node, fields: Fields, scope: Scope) -> Action:
+    """A child run of the workflow that the group stands for, with the inputs that are read inside."""
+    form = GROUP.read(node, "'group'", scope.source)
+    reader = scope.draft.read_group
+    if "steps" not in form or not isinstance(node, Mapping) or reader is None:
+        return Action("workflow", {})
+    given = form.at("inputs") if "inputs" in form else Mapping(node.line, node.column)
+    if not isinstance(given, Mapping):
+        raise scope.source.refuse("type", f"'inputs' is {describe(given)}, a mapping is expected", given)
+    for name, (key, _) in given.entries.items():
+        if name in scope.draft.inputs:
+            message = f"'{name}' is an input of the file already, and is there in the group"
+            raise scope.source.refuse("duplicate_input", message, key, hint="give it another name")
+    name = scope.reader or "group"
+    child = reader(node, name, tuple(given.entries))
+    handed = Mapping(node.line, node.column)
+    for declared in child.inputs:
+        text = Scalar(f"${{inputs.{declared}}}", f"${{inputs.{declared}}}", '"', node.line, node.column, node.column)
+        handed.entries[declared] = given.entries.get(declared) or (text, text)
+    bindings: Bindings = {}
+    inputs = holed(handed, scope, bindings)
+    file = f"group:{name}"
+    scope.draft.children[file] = child
+    return Action("workflow", {"file": file, "inputs": inputs, "group": True}, bindings)
+
+
 def _wait(node: Node, fields: Fields, scope: Scope) -> Action:
     form = ACTION_SHAPES["wait"].read(node, "'wait'", scope.source)
     bindings: Bindings = {}
@@ -372,6 +400,7 @@ _READERS: dict[str, Callable[[Node, Fields, Scope], Action]] = {
     "sql": _sql,
     "agent": _agent,
     "workflow": _workflow,
+    GROUP_KEY: _group,
     "wait": _wait,
     "approve": _approve,
 }

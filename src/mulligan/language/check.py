@@ -8,6 +8,7 @@ from itertools import pairwise
 from mulligan.core.graph import Arc, Graph
 from mulligan.core.workflow import END, Backoff, Need, Step, Workflow
 from mulligan.language.edges import EdgeDraft
+from mulligan.language.groups import output_name
 from mulligan.language.keys import BACKOFF
 from mulligan.language.links import Links, forward_links, need_links, readable, success_links, vertex
 from mulligan.language.nodes import Node, Refusal, Source
@@ -242,6 +243,12 @@ def _refuse_unknown(use: Use, resolved: Resolved, matrices: Mapping[str, list[st
         meant = closest(use.step, [*resolved.steps, *matrices]) or ""
         form = f'steps["{meant}"]' if "-" in meant else meant
         message, hint = f"there is no step '{use.step}'", f"did you mean '{form}'?" if meant else ""
+    if use.step in resolved.grouped:
+        group = resolved.grouped[use.step]
+        whole = f'steps["{group}"]' if "-" in group else f"steps.{group}"
+        hint = f"it is a step of the group '{group}', whose output has it: {whole}.output.{output_name(use.step)}"
+    elif use.step in resolved.outside:
+        hint = "it is outside the group: hand its output in under 'inputs' of the group"
     return use.refuse("unknown_step", message, source, hint=hint)
 
 

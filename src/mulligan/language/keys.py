@@ -322,11 +322,26 @@ CACHE = Record(
     {"key": Key(Template("a text"), "what else must be the same, such as '${inputs.day}'", is_required=True)},
 )
 
+GROUP = Record(
+    "group",
+    {
+        "steps": Key(
+            Deferred(lambda: ListOf(STEP, at_least=1)), "what is done, and tried again as a whole", is_required=True
+        ),
+        "retry": Key(COMMAND_KEYS["retry"].shape, "the same as the step's own 'retry': when the whole is tried again"),
+        "inputs": Key(
+            as_node(MapOf(TEMPLATED)),
+            "values of other steps, read inside as ${inputs.NAME}; those of the file are there",
+        ),
+        "order": Key(Choice(("sequential", "graph")), "as at the top of the file, which holds where this says nothing"),
+    },
+)
 _A_NAME = "a name of letters, digits, '_' and '-'"
 STEP_KEYS = {
     "step": Key(Either(_A_NAME, text=Template(_A_NAME), number=STEP_NUMBER), "its name", is_required=True),
     "description": Key(TEXT, "what it is for"),
     **COMMAND_KEYS,
+    "group": Key(as_node(GROUP), "steps that are tried again together, each time from the first"),
     "map": Key(as_node(MAP), "runs 'do' once per item"),
     "do": Key(DO_FORMS, "what runs for each item, one after the other"),
     "needs": Key(as_node(NEEDS), "steps that must have ended first"),
@@ -347,7 +362,7 @@ STEP_KEYS = {
     ),
     "matrix": Key(as_node(MATRIX), "one step per combination of these values"),
 }
-STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))
+STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("group",), ("map", "do")))
 
 END_KEYS = {
     key: COMMAND_KEYS[key]

@@ -14,7 +14,7 @@ from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.binding import Values, binder
 from mulligan.language.edges import EdgeDraft, NeedDraft
 from mulligan.language.matrix import format_name
-from mulligan.language.nodes import Node, Refusal, Source, shorten
+from mulligan.language.nodes import Node, Refusal, shorten
 from mulligan.language.scope import Draft, Scope
 from mulligan.language.steps import StepDraft
 from mulligan.language.words import did_you_mean
@@ -28,12 +28,15 @@ class Resolved(msgspec.Struct):
     drafts: dict[str, StepDraft] = {}
     # Where an edge of a step was written, by the step and the edge's index; one that names a matrix has many indexes.
     edges: dict[tuple[str, int], EdgeDraft] = {}
+    # The steps inside groups, each with its group; of a group, the steps around it. Neither can be named here.
+    grouped: dict[str, str] = {}
+    outside: frozenset[str] = frozenset()
 
 
 def resolve(drafts: list[StepDraft], draft: Draft, *, is_sequential: bool) -> Resolved:
     """The steps of a file with their links."""
-    names = _Names(drafts, draft.source)
-    resolved = Resolved()
+    names = _Names(drafts, draft)
+    resolved = Resolved(grouped=draft.grouped, outside=draft.outside)
     for each in drafts:
         for step in _Linker(each, names, resolved, draft).steps():
             if step.name not in resolved.steps:
@@ -82,7 +85,9 @@ class _Matched(NamedTuple):
 class _Names:
     """Which names there are: of steps, and of matrices as a whole. One that is there twice is refused."""
 
-    def __init__(self, drafts: list[StepDraft], source: Source) -> None:
+    def __init__(self, drafts: list[StepDraft], whole: Draft) -> None:
+        source = whole.source
+        self.whole = whole
         self.steps: dict[str, StepDraft] = {}
         self.matrices: dict[str, tuple[str, ...]] = {}
         self.matches: dict[str, _Matched] = {}
@@ -119,6 +124,10 @@ class _Names:
 
     def refuse_unknown(self, name: str, node: Node, message: str) -> Refusal:
         hint = did_you_mean(name, [*self.steps, *self.matrices])
+        if name in self.whole.grouped:
+            hint = f"it is a step of the group '{self.whole.grouped[name]}': name that"
+        elif name in self.whole.outside:
+            hint = "it is outside the group: let the group itself need it"
         return self.source.refuse("unknown_step", f"{message} '{shorten(name)}', which is not a step", node, hint=hint)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -113,6 +114,11 @@ class Draft(msgspec.Struct):
     used_handlers: dict[str, int] = {}
     children: dict[str, Workflow] = {}
     includes: Includes | None = None
+    # Reads the group of a step, which is given these names beside the file's own inputs; and which steps groups have.
+    read_group: Callable[[Mapping, str, tuple[str, ...]], Workflow] | None = None
+    grouped: dict[str, str] = {}
+    # Of a group: the steps outside it, which nothing inside can read.
+    outside: frozenset[str] = frozenset()
 
 
 class Includes(Protocol):

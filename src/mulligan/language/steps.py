@@ -22,6 +22,7 @@ from mulligan.language.caching import read_cache
 from mulligan.language.commands import acting, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
 from mulligan.language.file_names import Files, files_of_each, read_files, with_files
+from mulligan.language.groups import with_retry_of_group
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.keys import STEP
 from mulligan.language.maps import read_map
@@ -83,6 +84,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
             "type", f"an entry of 'steps' is {describe(node)}, a mapping with 'step: NAME' is expected", node
         )
     name_node = _name_node(node, draft)
+    node = with_retry_of_group(node, source)
     name = name_node.text
     label = f"step '{shorten(name)}'"
     fields: Fields = STEP.read(without(node, varying_keys(node)), label, source)

@@ -21,6 +21,7 @@ from mulligan.language import files
 from mulligan.language.check import check_graph, check_uses
 from mulligan.language.clear_secrets import hide_clear_secrets
 from mulligan.language.commands import named_handler
+from mulligan.language.groups import group_tree, step_names
 from mulligan.language.inputs import read_input
 from mulligan.language.keys import DEFAULTS, WORKFLOW
 from mulligan.language.nodes import Enough, Mapping, Node, Refusal, Scalar, Sequence, Source, describe
@@ -59,23 +60,54 @@ def read_workflow(root: Node, source: Source, default_name: str, includes: Inclu
 
 
 def _workflow(root: Node, source: Source, default_name: str, includes: Includes | None) -> Workflow:
+    return _read(root, source, default_name, includes)[0]
+
+
+def _group(
+    root: Mapping, outer: Draft, group: Mapping, step: str, given: tuple[str, ...], outside: frozenset[str]
+) -> Workflow:
+    """The workflow that a group stands for. It declares the inputs that are read inside; the file uses what it uses."""
+    tree = group_tree(root, group, step)
+    extra = {name: Input(type="any") for name in given}
+    inner = frozenset(step_names(group))
+    outer.grouped.update(dict.fromkeys(inner, step))
+    workflow, draft = _read(tree, outer.source, step, outer.includes, extra, outside - inner)
+    # What is handed in has another name than any input of the file.
+    outer.used |= {(section, name) for section, name in draft.used if section != "inputs" or name not in extra}
+    outer.used_handlers.update(draft.used_handlers)
+    is_all = ("inputs", "*") in draft.used
+    read = {name for name in workflow.inputs if is_all or name in extra or ("inputs", name) in draft.used}
+    declared = {name: one for name, one in workflow.inputs.items() if name in read}
+    return msgspec.structs.replace(workflow, inputs=declared)
+
+
+def _read(
+    root: Node,
+    source: Source,
+    default_name: str,
+    includes: Includes | None,
+    extra: dict[str, Input] | None = None,
+    outside: frozenset[str] = frozenset(),
+) -> tuple[Workflow, Draft]:
+    """The workflow in a tree, and what was found on the way. With `extra` inputs it is a group of another one."""
     if not isinstance(root, Mapping):
         hint = "put the list under 'steps:'" if isinstance(root, Sequence) else "a workflow has at least 'steps:'"
         raise source.refuse("type", f"a workflow is a mapping, and this is {describe(root)}", root, hint=hint)
     hide_clear_secrets(root, source)
     fields: Fields = WORKFLOW.read(root, "the workflow", source)
     draft = _draft(fields, source, includes)
+    draft.inputs.update(extra or {})
+    draft.outside = outside
     draft.item_names = item_names(root)
+    around = frozenset(step_names(root)) | outside
+    draft.read_group = lambda group, step, given: _group(root, draft, group, step, given, around)
     settings = _settings(fields, draft)
     drafts, end = _steps(fields, draft, settings)
     resolved = resolve(drafts, draft, is_sequential=fields.get("order") == "sequential")
     files.add_needs(resolved, source)
     outputs = _outputs(fields, draft)
-    warn_unused(fields, draft)
-    if not source.origin:
-        refuse_foreign_templates(root, source)
-        warn_placeholders(root, source)
-    _check_unused(draft, settings)
+    if extra is None:
+        _look_over(root, fields, draft, settings)
     workflow = Workflow(
         name=fields.get("name", default_name),
         description=fields.get("description", ""),
@@ -93,7 +125,16 @@ def _workflow(root: Node, source: Source, default_name: str, includes: Includes 
     )
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
-    return workflow
+    return workflow, draft
+
+
+def _look_over(root: Mapping, fields: Fields, draft: Draft, settings: Settings) -> None:
+    """What is asked of a file as a whole, with its groups: what nobody uses, and what most likely is a slip."""
+    warn_unused(fields, draft)
+    if not draft.source.origin:
+        refuse_foreign_templates(root, draft.source)
+        warn_placeholders(root, draft.source)
+    _check_unused(draft, settings)
 
 
 def _check_size(workflow: Workflow, fields: Fields, source: Source) -> None:

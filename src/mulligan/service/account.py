@@ -192,7 +192,7 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
         fate=fate,
         rung=rung,
         has_run_out=has_run_out,
-        child_run_id=_child(trouble.failure),
+        child_run_id=_child(state, trouble),
         has_refused_output=has_refused_output,
         kind=_kind(trouble.failure),
     )
@@ -204,9 +204,12 @@ def _kind(failure: Failure | None) -> str:
     return label(failure) if failure.code in ("EXIT_NONZERO", "SIGNALED") else failure.code
 
 
-def _child(failure: Failure | None) -> int | None:
+def _child(state: State, trouble: Trouble) -> int | None:
     """The run that was called. What stands there is not believed where a step may have written it."""
-    found = failure.details.get("child_run_id") if failure is not None and failure.code == "CHILD_FAILED" else None
+    failure, place = trouble.failure, state.places.get(trouble.place)
+    is_group = place is not None and place.spec.action is not None and place.spec.action.kind == "workflow"
+    is_ours = failure is not None and (failure.code == "CHILD_FAILED" or is_group)
+    found = failure.details.get("child_run_id") if failure is not None and is_ours else None
     return found if type(found) is int else None
 
 

@@ -19,14 +19,30 @@ from ..core.scope import filled
 from ..core.state import Place, State
 from ..core.story import TOLD_FACTS, Line, Teller
 from ..core.transitions import RUN_ENDED
-from ..core.views import Progress
+from ..core.views import Progress, Wait, waiting, who_paused
 from ..core.words import flat
+from ..ports import Store
 from .account import Account
+from .crew import crew_of
+from .held import held_up
+from .home import Home
 
 # With more steps than this, only what is out of the ordinary is told; and never more lines than this.
 STEPS_TOLD_MAX, LINES_MAX = 100, 1000
+# With more steps than this nobody looks now and then why some of them are not taken.
+STEPS_QUEUED_MAX = 5_000
 
-Kind = Literal["running", "items", "child", "timer", "approval", "parked", "retry"]
+Kind = Literal["running", "items", "child", "timer", "approval", "parked", "retry", "paused", "breaker", "queued"]
+# What a person can do something about now: the kind of `Wait` that it is, too.
+AskKind = Literal["triage", "approval", "pause", "step_pause", "breaker"]
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What a person is asked for: faces say how it is answered. `name`: the place, or the breaker."""
+
+    kind: AskKind
+    run_id: int
+    name: str = ""
 
 
 class Moving(msgspec.Struct, frozen=True):
@@ -40,6 +56,7 @@ class Moving(msgspec.Struct, frozen=True):
     due: datetime | None = None
     # Where it is, as it is said to people: `east/build` is a step of a called run.
     where: str = ""
+    ask: Ask | None = None
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -50,6 +67,7 @@ class Told(msgspec.Struct, frozen=True):
     # How long the visit took that has come to its end.
     seconds: float | None = None
     where: str = ""
+    ask: Ask | None = None
 
 
 class Sentences:
@@ -136,6 +154,8 @@ class Following:
                 teller.memory.see(entry.fact)
         for entry in entries:
             self._look(state, entry)
+            if isinstance(entry.fact, e.AttemptStarted) and (asked := _approval_line(state, entry)):
+                self._tell(state, entry, [asked])
             if type(entry.fact) in TOLD_FACTS and _matters(state, entry.fact, is_root):
                 self._tell(state, entry, teller.tell(entry))
             else:
@@ -182,7 +202,7 @@ class Following:
                 self._told -= 1
             self._told += 1
             where = f"{self._above(run_id)}{line.place}"
-            self._news.append(Told(run_id, line, self._seconds(state, entry), where))
+            self._news.append(Told(run_id, line, self._seconds(state, entry), where, _ask_of(state, entry.fact)))
 
     def _seconds(self, state: State, entry: e.Entry) -> float | None:
         """How long the attempt took that completed a step; of a map, which is many, all of it."""
@@ -203,15 +223,51 @@ class Following:
         """What is most worth looking at: who waits for a person, for a retry, what runs longest."""
         groups = ("pending_failed", "backing_off", "running")
         keys = chain.from_iterable(((key, since) for key, since in self._moving[group].items()) for group in groups)
-        return list(islice(self._shown(keys), limit))
+        return list(islice(chain(self._paused(), self._shown(keys)), limit))
+
+    def _paused(self) -> Iterator[Moving]:
+        """The steps that somebody holds and of which nothing runs."""
+        for run_id, state in self._states.items():
+            for name in state.run.paused_steps:
+                place = state.places[name]
+                if place.pause is not None and place.status == "ready":
+                    where, ask = f"{self._above(run_id)}{name}", Ask("step_pause", run_id, name)
+                    text = f"paused{who_paused(place)}"
+                    yield Moving("paused", run_id, name, place.pause.at, text, where=where, ask=ask)
 
     def _shown(self, keys: Iterator[tuple[tuple[int, str], datetime]]) -> Iterator[Moving]:
+        sweeps: set[str] = set()
         for (run_id, name), since in keys:
             state = self._states.get(run_id)
             place = state.places.get(name) if state is not None else None
             # What has a command below it is shown by that command.
-            if place is not None and not (place.child and place.status == "running"):
+            if state is None or place is None or (place.child and place.status == "running"):
+                continue
+            sweep = self._sweep_of(state, place)
+            if not sweep:
                 yield _moving(run_id, place, since, f"{self._above(run_id)}{name}")
+            elif sweep not in sweeps:
+                sweeps.add(sweep)
+                yield Moving("items", run_id, sweep, since, self._sweep_text(sweep), where=sweep)
+
+    def _sweep_of(self, state: State, place: Place) -> str:
+        """The matrix that a step is shown with: where several of its steps run, one line stands for them."""
+        if state is not self.root or place.role != "step" or place.status != "running":
+            return ""
+        sweep = state.graph.nodes[place.key].step.sweep if place.key in state.graph.nodes else ""
+        counts = self._progress.sweeps.get(sweep) if sweep and self._progress is not None else None
+        return sweep if counts is not None and counts["running"] > 1 else ""
+
+    def _sweep_text(self, sweep: str) -> str:
+        assert self._progress is not None
+        counts = self._progress.sweeps[sweep]
+        done = sum(counts[status] for status in _DONE)
+        failed = f", {counts['failed']:,} failed" if counts["failed"] else ""
+        return f"{done:,} of {counts.total():,} done, {counts['running']:,} running{failed}"
+
+    def running_since(self) -> dict[str, datetime]:
+        """When the attempts of the root's steps began that run now."""
+        return {name: since for (run_id, name), since in self._moving["running"].items() if run_id == self.run_id}
 
     def _above(self, run_id: int) -> str:
         """What stands before the places of a called run: who called it, and so on up."""
@@ -224,6 +280,7 @@ class Following:
 
 
 _MOVING = ("running", "backing_off", "pending_failed")
+_DONE = ("completed", "failed", "skipped", "cancelled")
 _ORDINARY = (e.StepCompleted, e.StepSkipped, e.MapExpanded)
 _RUN_ENDED = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 
@@ -239,9 +296,68 @@ def _matters(state: State, fact: e.Fact, is_root: bool) -> bool:
     return not is_ordinary or len(state.graph.nodes) <= STEPS_TOLD_MAX
 
 
+def _approval_line(state: State, entry: e.Entry) -> Line | None:
+    """That an approval is waited for, where an attempt at one has started."""
+    place = state.places.get(entry.fact.place) if isinstance(entry.fact, e.AttemptStarted) else None
+    if place is None or place.status != "running" or not _is_approval(place):
+        return None
+    return Line(entry.at, place.key, f"waits for {_doing(place)[1]}", "wait")
+
+
+def _ask_of(state: State, fact: e.Fact) -> Ask | None:
+    """What a person may do about a fact that has just been told."""
+    run_id = state.run.run_id
+    if isinstance(fact, e.StepParked):
+        return Ask("triage", run_id, fact.step)
+    if isinstance(fact, e.AttemptStarted):
+        place = state.places.get(fact.place)
+        return Ask("approval", run_id, fact.place) if place is not None and _is_approval(place) else None
+    if isinstance(fact, e.StepPaused):
+        return Ask("step_pause", run_id, fact.step)
+    return Ask("pause", run_id) if isinstance(fact, e.RunPaused) else None
+
+
+def _is_approval(place: Place) -> bool:
+    return place.spec.action is not None and place.spec.action.kind == "approve"
+
+
+_ASKS: dict[Kind, AskKind] = {"parked": "triage", "approval": "approval"}
+
+
 def _moving(run_id: int, place: Place, since: datetime, where: str) -> Moving:
     kind, text, due = _doing(place)
-    return Moving(kind, run_id, place.key, since, text, due, where)
+    ask = Ask(_ASKS[kind], run_id, place.key) if kind in _ASKS else None
+    return Moving(kind, run_id, place.key, since, text, due, where, ask)
+
+
+def in_queue(store: Store, home: Home, state: State) -> list[Moving]:
+    """Tasks that no worker of ours will take by itself soon: behind a breaker, impossible, or kept out by other runs.
+
+    Those that wait for a step of the same run are not worth a line. What many wait for is told once.
+    """
+    if len(state.graph.nodes) > STEPS_QUEUED_MAX or state.run.status != "running":
+        return []
+    found = waiting(state, held_up(store, state), crew_of(home, store, state))
+    told = {wait.text: wait for wait in reversed(found) if wait.kind in ("worker", "breaker") and wait.obstacles}
+    return [_queued(state, wait) for wait in reversed(told.values()) if _is_kept_out(state, wait)]
+
+
+def _is_kept_out(state: State, wait: Wait) -> bool:
+    if wait.kind == "breaker" or wait.is_impossible:
+        return True
+    busy = ("cpus", "memory", "gpus")
+    return all(
+        one.kind not in busy or any(task.run_id != state.run.run_id for task in one.used_by) for one in wait.obstacles
+    )
+
+
+def _queued(state: State, wait: Wait) -> Moving:
+    run_id, since = state.run.run_id, state.places[wait.place].entered_at
+    text = "; ".join(one.text for one in wait.obstacles)
+    if wait.kind != "breaker":
+        return Moving("queued", run_id, wait.place, since, f"no worker takes it: {text}", where=wait.place)
+    ask = Ask("breaker", run_id, wait.obstacles[0].breaker)
+    return Moving("breaker", run_id, wait.place, since, text, where=wait.place, ask=ask)
 
 
 def _doing(place: Place) -> tuple[Kind, str, datetime | None]:

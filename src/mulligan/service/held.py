@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from ..core.obstacles import Obstacle
 from ..core.state import State
 from ..core.words import moment
 from ..ports import BreakerRecord, Store
 
 
-def held_up(store: Store, state: State, now: datetime | None = None) -> dict[str, str]:
-    """The places that are ready and wait for a breaker, and what to say of each. Without breakers it costs nothing."""
+def held_up(store: Store, state: State, now: datetime | None = None) -> dict[str, Obstacle]:
+    """The places that are ready and wait for a breaker, and for which. Without breakers it costs nothing."""
     if not state.workflow.breakers:
         return {}
     now = now or datetime.now(UTC)
-    told = {record.name: text for record in store.breakers() if (text := describe(record, now))}
+    closed = {record.name: found for record in store.breakers() if (found := _obstacle(record, now))}
     ready = (place for place in state.places.values() if place.status == "ready")
-    return {place.key: told[place.spec.breaker] for place in ready if place.spec.breaker in told}
+    return {place.key: closed[place.spec.breaker] for place in ready if place.spec.breaker in closed}
+
+
+def _obstacle(record: BreakerRecord, now: datetime) -> Obstacle | None:
+    text = describe(record, now)
+    until = record.retry_at if record.status == "open" else None
+    return Obstacle("breaker", text, breaker=record.name, until=until) if text else None
 
 
 def describe(record: BreakerRecord, now: datetime) -> str:

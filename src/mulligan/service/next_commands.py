@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -42,13 +42,25 @@ _ADJUST = "the same, with more memory or time where it ran out"
 _ITEMS = "run the failed items again, alone"
 
 
-def answers_to(run_id: int, kind: str, place: str) -> list[str]:
-    """The commands with which a person answers what a run waits for; none where no person is asked."""
-    return [f"mulligan {text.format(run=run_id, place=place)}" for text in _ANSWERS.get(kind, ())]
+def answers_to(run_id: int, kind: str, place: str, steps: Sequence[str] = ()) -> list[str]:
+    """The commands with which a person answers what a run waits for; none where no person is asked.
+
+    `steps`: of a wait, the steps that it names. A pause is lifted from a whole step.
+    """
+    name = steps[0] if kind == "step_pause" and steps else place
+    return [f"mulligan {text.format(run=run_id, place=name)}" for text in _ANSWERS.get(kind, ())]
+
+
+def answer_to(run_id: int, kind: str, name: str = "") -> str:
+    """The one command that lets it go on, also for a breaker of that name; "" where no command does."""
+    if kind == "breaker":
+        return f"mulligan breakers --reset {name}"
+    return next(reversed(answers_to(run_id, kind, name)), "")
 
 
 _ANSWERS = {
     "triage": ("logs {run} {place}", "classify {run} {place} retry --reason 'why'"),
     "approval": ("approve {run} {place} --reason 'why'",),
     "pause": ("resume {run}",),
+    "step_pause": ("resume {run} {place}",),
 }

@@ -19,6 +19,7 @@ from ..errors import UnknownStep
 from ..ports import RunRecord
 from .artifacts import located
 from .costs import Cost, Costs, total
+from .crew import crew_of
 from .held import held_up
 from .tries import tries_by_step
 from .verbs import Service
@@ -55,7 +56,8 @@ def _shown(service: Service, run_id: int, children: list[dict[str, Any]]) -> dic
     """One run with its steps, each with what it cost and the runs that it called."""
     state = service.state(run_id)
     costs, called = Costs(service.events(run_id)).by_step, _by_step(children)
-    shown = located(service.store.artifacts, run_json(state, held_up(service.store, state)))
+    crew = crew_of(service.home, service.store, state)
+    shown = located(service.store.artifacts, run_json(state, held_up(service.store, state), crew))
     for name, step in _steps_of(shown):
         step["usage"] = msgspec.to_builtins(costs[name]) if name in costs else None
         step["items"] = _counted(state, state.places[name])

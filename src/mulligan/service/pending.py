@@ -1,4 +1,4 @@
-"""What waits for a person, over all runs: parked steps, approvals, paused runs; with what one must know to decide."""
+"""What waits for a person, over all runs: parked steps, approvals, pauses; with what one must know to decide."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def pending(service: Service) -> list[dict[str, Any]]:
     look = _Look(service.store)
     asked = [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
     paused = service.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
-    return sorted([*(_paused(service.store, record) for record in paused), *asked], key=itemgetter("run_id"))
+    return sorted([*(_paused_run(service.store, record) for record in paused), *asked], key=itemgetter("run_id"))
 
 
-def _paused(store: Store, record: RunRecord) -> dict[str, Any]:
+def _paused_run(store: Store, record: RunRecord) -> dict[str, Any]:
     """A run that goes on when somebody resumes it."""
     pause = pause_of(store, record)
     return {
@@ -112,7 +112,13 @@ class _Look:
             "visit": state.step_of(place).visit,
             "attempt": place.attempt,
             "earlier": self._earlier(state.workflow.name, place.key) if is_parked else [],
-            **(_parked(state, place) if is_parked else _approval(place)),
+            **(
+                _parked(state, place)
+                if is_parked
+                else _paused_step(place)
+                if waiting.kind == "paused"
+                else _approval(place)
+            ),
         }
 
     def _look_back(self, workflow: str, step: str) -> list[dict[str, Any]]:
@@ -135,6 +141,8 @@ def _place(step: str, data: bytes) -> Place | None:
 def _still_waits(state: State, waiting: Waiting) -> bool:
     """It may have been answered since we asked what waits."""
     place = state.places.get(waiting.place)
+    if place is not None and waiting.kind == "paused":
+        return place.pause is not None
     return place is not None and place.status == ("pending_failed" if waiting.kind == "parked" else "running")
 
 
@@ -149,6 +157,11 @@ def _parked(state: State, place: Place) -> dict[str, Any]:
         "due": climb.parked_due.isoformat() if climb.parked_due else None,
         "default": policy.default if policy and climb.parked_due else None,
     }
+
+
+def _paused_step(place: Place) -> dict[str, Any]:
+    assert place.pause is not None
+    return {"since": place.pause.at.isoformat(), "message": place.pause.reason, "paused_by": place.pause.by or None}
 
 
 def _approval(place: Place) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from ..language.words import did_you_mean
 from ..ports import RunRecord, Store
 from ..worker.folders import opened
 from .artifacts import located
+from .crew import crew_of
 from .held import held_up
 from .home import Home
 
@@ -177,7 +178,8 @@ class Reading:
     def show(self, run_id: int) -> dict[str, Any]:
         """The run as `--json` prints it."""
         state = self.state(run_id)
-        return located(self.store.artifacts, run_json(state, held_up(self.store, state)))
+        crew = crew_of(self.home, self.store, state)
+        return located(self.store.artifacts, run_json(state, held_up(self.store, state), crew))
 
     def events(self, run_id: int, after: int = 0) -> Iterator[e.Entry]:
         """The run's log behind `after`, a page at a time."""

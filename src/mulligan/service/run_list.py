@@ -31,7 +31,9 @@ FAILURES_READ_MAX = 200
 # How far back the log of a paused run is read for who paused it. What still ran then may have ended since.
 PAUSE_READ_MAX = 500
 
-HoldUpKind = Literal["pause", "triage", "approval", "driver", "breaker", "worker", "retry", "timer", "loop", "task"]
+HoldUpKind = Literal[
+    "pause", "step_pause", "triage", "approval", "driver", "breaker", "worker", "retry", "timer", "loop", "task"
+]
 
 
 class RunQuery(msgspec.Struct, frozen=True):
@@ -247,13 +249,15 @@ class _Look:
 
     def _persons(self, record: RunRecord) -> Iterator[HoldUp]:
         asks = self._asks.get(record.run_id, [])
-        for tag in ("approval", "parked"):
+        for tag in ("approval", "parked", "paused"):
             waiting = [one for one in asks if one.kind == tag]
             if not waiting:
                 continue
             first, count = waiting[0], len(waiting)
             who = _who(record, first, count)
-            if tag == "approval":
+            if tag == "paused":
+                yield _hold_up(record, first, "step_pause", f"{who} {_verb('is paused', count)}", count)
+            elif tag == "approval":
                 yield _hold_up(record, first, "approval", f"{who} {_verb('wait', count)} for an approval", count)
             else:
                 failure = self._parked.get((first.run_id, first.place), "")
@@ -293,6 +297,7 @@ _TIMES: dict[str, tuple[HoldUpKind, str]] = {
 }
 _PLURALS = {
     "is parked": "are parked",
+    "is paused": "are paused",
     "is tried again": "are tried again, the first",
     "goes on": "go on, the first",
     "loops back": "loop back, the first",

@@ -276,6 +276,32 @@ class Service(Reading):
         self.tell(run_id, r.PauseRequested(_now(), self.by, reason))
         return self._commands_running(run_id)
 
+    def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
+        """Hold a step, or all steps of a matrix: what of it runs may end, nothing of it starts. Which run on."""
+        self.record(run_id)
+        with self._unknown_step(run_id, step):
+            self.tell(run_id, r.PauseRequested(_now(), self.by, reason, step))
+        state = self.state(run_id)
+        held = [state.places[name] for name in state.run.paused_steps if _is_named(state, name, step)]
+        return [place.key for place in held if place.is_active and place.status != "ready"]
+
+    def resume_step(self, run_id: int, step: str, reason: str = "") -> None:
+        """Let a step go on that was paused."""
+        self.record(run_id)
+        with self._unknown_step(run_id, step):
+            self.tell(run_id, r.ResumeRequested(_now(), self.by, reason, step))
+
+    @contextmanager
+    def _unknown_step(self, run_id: int, step: str) -> Iterator[None]:
+        """The core's refusal of a name, with the one that was probably meant."""
+        try:
+            yield
+        except UnknownStep as error:
+            state = self.state(run_id)
+            known = (*state.graph.nodes, *(one.sweep for one in state.workflow.steps if one.sweep))
+            error.hint = did_you_mean(step, known) or f"those that there are: mulligan show {run_id}"
+            raise
+
     def _commands_running(self, run_id: int) -> int:
         """Of the run, and of the runs that it has started."""
         children = (child for child in self.store.children(run_id) if child.status not in RUN_ENDED)
@@ -510,6 +536,11 @@ class Service(Reading):
             return not worker.is_expired
         # A lock that proves nothing: whoever takes the run up waits until its worker must have ended.
         return state == "held" and not _is_dying(worker, locks)
+
+
+def _is_named(state: State, name: str, named: str) -> bool:
+    """Whether a step is the one that was named, or belongs to the matrix of that name."""
+    return named in (name, state.step(name).sweep)
 
 
 def _commands_running(state: State) -> int:

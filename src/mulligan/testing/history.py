@@ -18,6 +18,7 @@ from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
 from ..core.classify import Outcome
+from ..core.holding import is_on_hold
 from ..core.revision import plain_definition
 from ..core.state import Place, State
 from ..core.turn import turn
@@ -160,7 +161,8 @@ class History:
             self.tasks[effect.place] = effect.attempt
         elif isinstance(effect, fx.StopTask) and self.tasks.get(effect.place) == effect.attempt:
             place = self.state.places.get(effect.place)
-            if place is None or place.status not in ("ready", "running"):
+            is_held = place is not None and place.status == "ready" and is_on_hold(self.state, place)
+            if place is None or is_held or place.status not in ("ready", "running"):
                 del self.tasks[effect.place]
         elif isinstance(effect, fx.SetTimer):
             self.timers.append(effect)
@@ -205,6 +207,12 @@ class History:
 
     def resume(self) -> Self:
         return self.tell(r.ResumeRequested(self.clock, by="someone"))
+
+    def pause_step(self, step: str, **fields: Any) -> Self:
+        return self.tell(r.PauseRequested(self.clock, step=step, **{"by": "someone", **fields}))
+
+    def resume_step(self, step: str, **fields: Any) -> Self:
+        return self.tell(r.ResumeRequested(self.clock, step=step, **{"by": "someone", **fields}))
 
     def retry(self, from_step: str = "", **fields: Any) -> Self:
         return self.tell(r.RetryRequested(self.clock, by="someone", reason="again", from_step=from_step, **fields))

@@ -12,6 +12,7 @@ import msgspec
 
 from ..core.events import Entry
 from ..core.flow import readiness
+from ..core.holding import is_on_hold
 from ..core.keys import item_key
 from ..core.lives import is_engines_own, waits_until
 from ..core.state import Place, State
@@ -77,6 +78,9 @@ def _has_waker(state: State, place: Place, outside: Outside) -> bool:
         return place.climb.parked_due is None or _will_fire(state, outside, "triage", place.key, place.attempt)
     if place.status not in ("ready", "running"):
         return False
+    if place.status == "ready" and is_on_hold(state, place):
+        # Somebody has to resume it.
+        return True
     if not is_engines_own(place.spec):
         return (place.key, place.attempt) in outside.tasks
     if place.status == "ready":
@@ -106,6 +110,9 @@ def promise_10_nobody_is_forgotten(state: State, outside: Outside) -> None:
     has_room = _has_room(state)
     for place in state.steps():
         answer = readiness(state, place) if place.status == "waiting" else ""
+        if place.pause is not None and answer == "enter" and state.workflow.max_parallel is not None:
+            # It takes nobody's place while something else is under way.
+            continue
         if answer and (has_room or answer != "enter"):
             raise AssertionError(f"promise 10: '{place.key}' waits, and the answer is there: {answer}")
 

@@ -264,9 +264,27 @@ class Moves:
         self._ask(self.rng.choice(paused), r.ResumeRequested(self.world.clock.now(), "someone"))
         return True
 
+    def pause_step(self) -> bool:
+        """Somebody holds a step, of any run; one that has ended refuses."""
+        run_id = self._some_run()
+        step = self._some_step(self._state(run_id))
+        if step:
+            self._ask(run_id, r.PauseRequested(self.world.clock.now(), "someone", step=step))
+        return bool(step)
+
+    def resume_step(self) -> bool:
+        """Somebody lets a step go on that was held."""
+        runs = [(run_id, self._state(run_id)) for run_id in sorted(self.world.held.runs)]
+        held = [(run_id, step) for run_id, state in runs for step in state.run.paused_steps]
+        if not held:
+            return False
+        run_id, step = self.rng.choice(held)
+        self._ask(run_id, r.ResumeRequested(self.world.clock.now(), "someone", step=step))
+        return True
+
     def help(self) -> bool:
         """What only a person can do, for who waits for one; somebody who has asked waits for the answer."""
-        return not self._asked and (self.resume() or self.decide())
+        return not self._asked and (self.resume() or self.resume_step() or self.decide())
 
     def retry(self) -> None:
         """Of a run that is over; any other refuses."""

@@ -21,7 +21,8 @@ Table = Mapping[type[e.Fact], Moves]
 STEP_WORDS = {
     "waiting": "It has not been entered in this visit: its needs are open, or nothing has arrived yet.",
     "ready": "It was entered, and an attempt is in the queue: a worker may take it. "
-    "In a paused run this is also where a wait, an approval or a sub-workflow stands until the run goes on.",
+    "In a paused run this is also where a wait, an approval or a sub-workflow stands until the run goes on; and a step "
+    "that somebody holds stands here until it is resumed.",
     "running": "An attempt is under way, or its result is looked at: `validate` and `on_success` belong here too. "
     "A step that was asked to end stays here until it has.",
     "backing_off": "An attempt failed and its retry is reserved. It becomes ready when the recovery script has ended "

@@ -51,13 +51,18 @@ _THEMES = (
 )
 # The store is away for longer than a lease, again and again; where hosts share it, heartbeats are too old then.
 OUTAGES = Theme("outages", moves={"outage": 3, "pass_time": 16, "end_task": 30, "lose_worker": 1}, engines=3)
+# People hold single steps and let them go, while everything else goes on as ever.
+HOLDS = Theme("holds", moves={"pause_step": 8, "resume_step": 6, "pause": 2, "resume": 4})
 _SHARE = 0.3
 _OUTAGES_SHARE = 0.08
+_HOLDS_SHARE = 0.08
 
 
 def theme_of(seed: object) -> Theme:
     """Chosen apart from everything else: a theme more leaves the histories of the other seeds as they are."""
     if Random(f"outages {seed}").random() < _OUTAGES_SHARE:
         return OUTAGES
+    if Random(f"holds {seed}").random() < _HOLDS_SHARE:
+        return HOLDS
     rng = Random(f"theme {seed}")
     return rng.choice(_THEMES) if rng.random() < _SHARE else PLAIN

@@ -308,8 +308,10 @@ def _counts(last: Any) -> Counts:
 
 def _waits(service: Service, run_id: int) -> Iterator[Asking]:
     for asked in waits(service, run_id)[:WAITS_MAX]:
-        is_asking = asked.wait["kind"] in ("triage", "approval", "pause")
-        commands = answers_to(asked.run_id, asked.wait["kind"], asked.wait.get("place", ""))
+        is_asking = asked.wait["kind"] in ("triage", "approval", "pause", "step_pause")
+        commands = answers_to(
+            asked.run_id, asked.wait["kind"], asked.wait.get("place", ""), asked.wait.get("steps", ())
+        )
         yield Asking(asked.run_id, asked.where, asked.wait["text"], is_asking, commands)
 
 

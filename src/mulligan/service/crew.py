@@ -1,0 +1,48 @@
+"""The workers that may be given the tasks of a run: what they have, and what is in use there."""
+
+from __future__ import annotations
+
+from ..core.obstacles import Crew, RunningTask, WorkerCapacity
+from ..core.state import State
+from ..ports import Store, WorkerRecord
+from .home import Home
+from .locks import Locks
+
+
+def crew_of(home: Home, store: Store, state: State) -> Crew | None:
+    """Who may take the run's tasks; None where none of them waits for a worker, so that nobody needs to look.
+
+    In a store that several hosts share, any worker may. Else the tasks of a run go to the process that drives it.
+    """
+    if not any(place.status == "ready" for place in state.places.values()):
+        return None
+    if store.is_shared:
+        return Crew(capacities(home, store))
+    holder = store.run(state.run.run_id).holder
+    return Crew(capacities(home, store, holder), no_worker="nobody drives the run")
+
+
+def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:
+    """Every registered worker that runs tasks, or the one of that name. A verb's own process runs none."""
+    locks = Locks(home, is_shared=store.is_shared)
+    workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
+    return [_capacity(store, worker, is_alive=_is_alive(locks, worker)) for worker in workers]
+
+
+def _is_alive(locks: Locks, worker: WorkerRecord) -> bool:
+    state = locks.look(worker)
+    return not worker.is_expired if state == "unknown" else state == "held"
+
+
+def _capacity(store: Store, worker: WorkerRecord, *, is_alive: bool) -> WorkerCapacity:
+    tasks = (lease.task for lease in store.held(worker.name)) if is_alive else ()
+    return WorkerCapacity(
+        name=worker.name,
+        host=worker.host,
+        cpus=worker.cpus,
+        memory=worker.memory,
+        gpus=worker.gpus,
+        labels=worker.labels,
+        tasks=tuple(RunningTask(task.run_id, task.place, task.cpus, task.memory or 0, task.gpus) for task in tasks),
+        is_alive=is_alive,
+    )
