@@ -173,6 +173,12 @@ def test_a_result_taken_over_names_the_run_that_did_the_work():
     assert (first.run_id, first.output) == (5, 7)
 
 
+def test_a_damaged_row_of_another_run_is_no_result():
+    asked = wanted(started(step("a", cache=True)))
+
+    assert result_of(5, "completed", "a", b"\xc1 damaged", asked) is None
+
+
 def test_no_run_takes_over_from_itself_nor_what_may_still_be_undone():
     undoable = step("a", cache=True, undo=command("true"))
     row = row_of(started(undoable))

@@ -195,18 +195,18 @@ SILENT = """
 """
 
 
-def test_a_step_that_says_nothing_of_what_it_reads_runs_where_a_step_before_it_had_something_to_do(live: Live):
-    first_run(live, SILENT)
+def test_a_step_that_says_nothing_of_what_it_reads_runs_where_a_step_before_it_had_something_to_do(live_file: Live):
+    first_run(live_file, SILENT)
 
-    same = live.run(SILENT, changed_only=True)
-    forced = live.run(SILENT, changed_only=True, forced=["make"])
-    ran = done(live)
-    other = live.run(SILENT, inputs={"n": 2}, changed_only=True)
+    same = live_file.run(SILENT, changed_only=True)
+    forced = live_file.run(SILENT, changed_only=True, forced=["make"])
+    ran = done(live_file)
+    other = live_file.run(SILENT, inputs={"n": 2}, changed_only=True)
 
     assert since(same) == dict.fromkeys(("make", "between", "use"), 1)
     # It was given the same as ever.
     assert (since(forced), ran) == ({"make": None, "between": 1, "use": 1}, ["make"])
-    assert (done(live), other.steps["use"]["output"]) == (["between", "make", "use"], "2")
+    assert (done(live_file), other.steps["use"]["output"]) == (["between", "make", "use"], "2")
 
 
 def test_behind_a_step_that_always_runs_only_those_are_taken_over_that_say_what_they_read(live_file: Live):
@@ -522,3 +522,23 @@ def test_what_was_cut_off_before_it_completed_is_not_taken_over(live_file: Live)
     live_file.run(workflow)
 
     assert done(live_file) == ["a"]
+
+
+def test_a_step_that_died_with_its_driver_is_found_when_it_has_completed_and_not_before(live_file: Live):
+    workflow = """
+        name: killed
+        steps:
+          - {step: before, shell: "echo before >> trace", cache: true}
+          - step: cut
+            needs: before
+            shell: "echo cut >> trace; test -e go || { echo up > up; sleep 60; }"
+            cache: true
+    """
+
+    ran = live_file.run_killed_when_up(workflow)
+    cut = ran.facts(e.AttemptSucceeded, place="cut")
+    done(live_file)
+    second = live_file.run(workflow, changed_only=True)
+
+    assert (ran.status, [fact.attempt for fact in cut]) == ("completed", [2])
+    assert (since(second), done(live_file)) == ({"before": 1, "cut": 1}, [])
