@@ -442,6 +442,22 @@ def test_a_large_output_is_taken_over_and_outlives_the_run_that_gave_it(live: Li
     assert third.steps["make"]["up_to_date_since"] == first.run_id
 
 
+def test_gc_leaves_what_a_task_that_looks_for_a_result_may_just_have_found(live_file: Live):
+    live_file.run("name: large\nsteps:\n  - {step: make, shell: seq 100000}\n")
+    kept: list[Any] = []
+
+    def clean(there: Terminal) -> None:
+        there.wait_for(e.AttemptStarted, place="look")
+        kept.append(collect(there.service, Choice(keep=1)))
+        (there.folder / "go").touch()
+
+    looking = 'shell: "until test -e go; do sleep 0.01; done", cache: true'
+    live_file.run(f"name: looks\nsteps:\n  - {{step: look, {looking}}}\n", meanwhile=clean)
+    later = collect(live_file.service, Choice())
+
+    assert (kept[0].runs, kept[0].artifacts, len(later.artifacts)) == ([1], [], 1)
+
+
 def test_a_large_value_from_another_run_with_the_same_content_has_not_changed(live_file: Live):
     workflow = """
         name: large

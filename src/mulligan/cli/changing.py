@@ -81,7 +81,8 @@ def retry(
 ) -> int:
     """Give a run another round: what was not done runs again.
 
-    Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result.
+    Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result, unless a
+    file that it declared to write is gone or has changed.
     The workflow is the one that the run was started with, whatever has become of its file: a corrected one is run by
     `mulligan fork RUN --from STEP --file FILE`.
     """
