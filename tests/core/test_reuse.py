@@ -9,8 +9,9 @@ import pytest
 
 from mulligan.core import reports as r
 from mulligan.core.classify import Outcome
-from mulligan.core.file_records import FileRecord, last_writers
+from mulligan.core.file_records import FileRecord, StaleFile, last_writers
 from mulligan.core.fingerprints import FINGERPRINT_CHARS, fingerprint, result_of
+from mulligan.core.rounds import files_kept, plan_round, why_again
 from mulligan.core.snapshot import changes
 from mulligan.core.tasks import Task, task
 from mulligan.core.turn import turn
@@ -173,6 +174,12 @@ def test_a_result_taken_over_names_the_run_that_did_the_work():
     assert (first.run_id, first.output) == (5, 7)
 
 
+def test_a_damaged_row_of_another_run_is_no_result():
+    asked = wanted(started(step("a", cache=True)))
+
+    assert result_of(5, "completed", "a", b"\xc1 damaged", asked) is None
+
+
 def test_no_run_takes_over_from_itself_nor_what_may_still_be_undone():
     undoable = step("a", cache=True, undo=command("true"))
     row = row_of(started(undoable))
@@ -196,3 +203,23 @@ def test_of_each_path_the_last_writer_is_asked():
     found = list(last_writers([(7, "b", other), (3, "a", one), (1, "c", aside)]))
 
     assert found == [("b", other), ("c", aside)]
+
+
+def test_of_a_log_without_records_the_paths_are_known():
+    run = History(workflow(step("a", writes=("mesh", "b.txt")), step("b", needs=["a"]), files={"mesh": "out/mesh"}))
+    run.start().ok("a").fail("b")
+
+    found = list(files_kept(run.state, ""))
+
+    assert found == [("a", FileRecord("mesh", "out/mesh")), ("a", FileRecord("b.txt", "b.txt"))]
+
+
+def test_a_round_runs_steps_whose_files_are_stale_and_says_nothing_of_those_that_run_anyway():
+    run = started(step("a", writes=("f",)), step("b", needs=["a"]), step("c", writes=("g",)), step("d", needs=["c"]))
+    run.ok("a", "b", "c").fail("d")
+    stale = (StaleFile("a", "f", "gone"), StaleFile("d", "h", "gone"))
+
+    plan = plan_round(run.state, r.RetryRequested(run.clock, "me", stale=stale))
+
+    assert (plan.steps, plan.stale) == (("a", "b", "d"), stale[:1])
+    assert why_again(run.state, plan) == {"a": "f is gone", "b": "it is behind 'a'", "d": "it failed"}

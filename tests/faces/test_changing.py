@@ -193,6 +193,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "kept": [],
         "adjusted": {},
         "adjustments": {},
+        "stale": [],
     }
     assert mulligan("show", 1, "--json").json["round"] == 1
     assert mulligan("events", 1).out == events
@@ -342,6 +343,7 @@ def test_a_fork_with_a_corrected_file_says_where_that_differs():
         "kept": ["build"],
         "changed": ["build"],
         "dropped": ["announce"],
+        "stale": [],
     }
     said = mulligan("fork", 1, "--from", "deploy", "--file", fixed)
     assert (said.code, said.err.splitlines()[:3]) == (

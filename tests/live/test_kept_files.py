@@ -55,12 +55,12 @@ def test_what_steps_wrote_is_in_their_events(live_file: Live):
     ]
 
 
-def test_files_that_are_as_they_were_keep_their_steps(live: Live):
-    ran = failed(live)
+def test_files_that_are_as_they_were_keep_their_steps(live_file: Live):
+    ran = failed(live_file)
 
-    second = retried(live, ran)
+    second = retried(live_file, ran)
 
-    assert (second.status, done(live)) == ("completed", ["check"])
+    assert (second.status, done(live_file)) == ("completed", ["check"])
     assert second.facts(e.RunReopened)[0].stale == ()
 
 
@@ -97,20 +97,20 @@ def test_a_run_that_completed_gets_a_round_where_a_file_is_gone(live_file: Live)
     assert (second.status, second.shown["round"], done(live_file)) == ("completed", 2, ["check", "solve"])
 
 
-def test_a_fork_runs_a_step_whose_file_has_changed_and_keeps_the_records_of_the_others(live: Live):
-    ran = failed(live)
-    live.write("out/result.txt", "damaged")
+def test_a_fork_runs_a_step_whose_file_has_changed_and_keeps_the_records_of_the_others(live_file: Live):
+    ran = failed(live_file)
+    live_file.write("out/result.txt", "damaged")
 
-    planned = live.service.plan_fork(ran.run_id, "check", {})
-    forked = live.resume(live.service.fork(ran.run_id, "check", {}))
+    planned = live_file.service.plan_fork(ran.run_id, "check", {})
+    forked = live_file.resume(live_file.service.fork(ran.run_id, "check", {}))
 
     stale = (StaleFile("solve", "out/result.txt", "changed"),)
     assert (planned.steps, planned.kept, planned.stale) == (("solve", "check"), ("mesh", "aside"), stale)
-    assert (forked.status, done(live)) == ("completed", ["check", "solve"])
+    assert (forked.status, done(live_file)) == ("completed", ["check", "solve"])
     assert forked.facts(e.RunStarted)[0].stale == stale
     assert f"solve: runs again: {stale[0].text}" in forked.story
-    (live.folder / "out/mesh.txt").unlink()
-    assert live.service.plan_fork(forked.run_id, "check", {}).stale == (StaleFile("mesh", "out/mesh.txt", "gone"),)
+    (live_file.folder / "out/mesh.txt").unlink()
+    assert live_file.service.plan_fork(forked.run_id, "check", {}).stale == (StaleFile("mesh", "out/mesh.txt", "gone"),)
 
 
 def test_of_two_steps_that_write_one_file_the_later_one_is_asked_for_it(live_file: Live):
@@ -151,7 +151,7 @@ def test_what_a_map_or_a_handler_wrote_is_recorded_for_the_step(live_file: Live)
     assert (retried(live_file, ran).status, live_file.lines("saved.txt")) == ("completed", ["1"])
 
 
-def test_a_path_with_a_value_is_where_the_value_led(live: Live):
+def test_a_path_with_a_value_is_where_the_value_led(live_file: Live):
     workflow = """
         name: daily
         inputs: {day: string}
@@ -160,12 +160,12 @@ def test_a_path_with_a_value_is_where_the_value_led(live: Live):
              writes: "raw/${inputs.day}.csv"}
           - {step: check, needs: fetch, shell: "test -e ready"}
     """
-    ran = live.run(workflow, inputs={"day": "mon"})
-    live.write("ready")
-    (live.folder / "raw/mon.csv").unlink()
+    ran = live_file.run(workflow, inputs={"day": "mon"})
+    live_file.write("ready")
+    (live_file.folder / "raw/mon.csv").unlink()
 
-    assert live.service.plan_retry(ran.run_id).stale == (StaleFile("fetch", "raw/mon.csv", "gone"),)
-    assert retried(live, ran).status == "completed"
+    assert live_file.service.plan_retry(ran.run_id).stale == (StaleFile("fetch", "raw/mon.csv", "gone"),)
+    assert retried(live_file, ran).status == "completed"
 
 
 @pytest.mark.parametrize("action", ["shell: 'true'", "map: {over: '${[1]}'}, do: [{shell: 'true'}]"])

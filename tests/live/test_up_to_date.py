@@ -195,18 +195,18 @@ SILENT = """
 """
 
 
-def test_a_step_that_says_nothing_of_what_it_reads_runs_where_a_step_before_it_had_something_to_do(live: Live):
-    first_run(live, SILENT)
+def test_a_step_that_says_nothing_of_what_it_reads_runs_where_a_step_before_it_had_something_to_do(live_file: Live):
+    first_run(live_file, SILENT)
 
-    same = live.run(SILENT, changed_only=True)
-    forced = live.run(SILENT, changed_only=True, forced=["make"])
-    ran = done(live)
-    other = live.run(SILENT, inputs={"n": 2}, changed_only=True)
+    same = live_file.run(SILENT, changed_only=True)
+    forced = live_file.run(SILENT, changed_only=True, forced=["make"])
+    ran = done(live_file)
+    other = live_file.run(SILENT, inputs={"n": 2}, changed_only=True)
 
     assert since(same) == dict.fromkeys(("make", "between", "use"), 1)
     # It was given the same as ever.
     assert (since(forced), ran) == ({"make": None, "between": 1, "use": 1}, ["make"])
-    assert (done(live), other.steps["use"]["output"]) == (["between", "make", "use"], "2")
+    assert (done(live_file), other.steps["use"]["output"]) == (["between", "make", "use"], "2")
 
 
 def test_behind_a_step_that_always_runs_only_those_are_taken_over_that_say_what_they_read(live_file: Live):
@@ -442,6 +442,22 @@ def test_a_large_output_is_taken_over_and_outlives_the_run_that_gave_it(live: Li
     assert third.steps["make"]["up_to_date_since"] == first.run_id
 
 
+def test_gc_leaves_what_a_task_that_looks_for_a_result_may_just_have_found(live_file: Live):
+    live_file.run("name: large\nsteps:\n  - {step: make, shell: seq 100000}\n")
+    kept: list[Any] = []
+
+    def clean(there: Terminal) -> None:
+        there.wait_for(e.AttemptStarted, place="look")
+        kept.append(collect(there.service, Choice(keep=1)))
+        (there.folder / "go").touch()
+
+    looking = 'shell: "until test -e go; do sleep 0.01; done", cache: true'
+    live_file.run(f"name: looks\nsteps:\n  - {{step: look, {looking}}}\n", meanwhile=clean)
+    later = collect(live_file.service, Choice())
+
+    assert (kept[0].runs, kept[0].artifacts, len(later.artifacts)) == ([1], [], 1)
+
+
 def test_a_large_value_from_another_run_with_the_same_content_has_not_changed(live_file: Live):
     workflow = """
         name: large
@@ -522,3 +538,23 @@ def test_what_was_cut_off_before_it_completed_is_not_taken_over(live_file: Live)
     live_file.run(workflow)
 
     assert done(live_file) == ["a"]
+
+
+def test_a_step_that_died_with_its_driver_is_found_when_it_has_completed_and_not_before(live_file: Live):
+    workflow = """
+        name: killed
+        steps:
+          - {step: before, shell: "echo before >> trace", cache: true}
+          - step: cut
+            needs: before
+            shell: "echo cut >> trace; test -e go || { echo up > up; sleep 60; }"
+            cache: true
+    """
+
+    ran = live_file.run_killed_when_up(workflow)
+    cut = ran.facts(e.AttemptSucceeded, place="cut")
+    done(live_file)
+    second = live_file.run(workflow, changed_only=True)
+
+    assert (ran.status, [fact.attempt for fact in cut]) == ("completed", [2])
+    assert (since(second), done(live_file)) == ({"before": 1, "cut": 1}, [])

@@ -115,7 +115,8 @@ def retry(
 ) -> int:
     """Give a run another round: what was not done runs again.
 
-    Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result.
+    Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result, unless a
+    file that it declared to write is gone or has changed.
     The workflow is the one that the run has, whatever has become of its file; with --file the run goes on with a
     corrected one: steps that changed run again too, and what is behind them. Without RUN that is the newest run of
     the file's workflow that failed.

@@ -21,7 +21,7 @@ Wait = Annotated[
 ]
 
 ChangedOnly = Annotated[
-    bool, Option("--changed", help="Take over from earlier runs the steps for which nothing has changed since.")
+    bool, Option("--changed", help="Run only what has changed: other steps are taken over from earlier runs.")
 ]
 Forced = Annotated[
     list[str] | None, Option("--force", metavar="STEP", help="A step to run in any case; may be given several times.")

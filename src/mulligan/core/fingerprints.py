@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..errors import CodecError
 from .file_records import FileRecord
 from .reuse import contents_of, digest_of
 from .snapshot import place_alone
@@ -44,10 +45,14 @@ def fingerprint(task: Task, contents: Mapping[str, str]) -> str:
 def result_of(run_id: int, status: str, key: str, data: bytes, task: Task) -> Result | None:
     """The result in a row of the tables; None where it may not be taken over.
 
-    That of a step with an `undo` counts when its run has ended: until then it may be taken back.
+    That of a step with an `undo` counts when its run has ended: until then it may be taken back. A row that cannot be
+    read is the trouble of its own run, and not of this one.
     """
     about = task.reuse
     if run_id == task.run_id or (about is not None and about.has_undo and status not in RUN_ENDED):
         return None
-    place = place_alone(key, data)
+    try:
+        place = place_alone(key, data)
+    except CodecError:
+        return None
     return Result(place.reused_run_id or run_id, place.output, place.files)
