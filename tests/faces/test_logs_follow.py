@@ -202,12 +202,20 @@ def test_a_run_that_nobody_drives_is_said_to_be_so(service: Service):
     assert (piece.run_id, piece.place, piece.text) == (1, "", "nobody drives it")
 
 
-def test_a_log_on_another_host_is_said_to_be_there(schema_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_log_that_is_not_here_is_said_to_be_where_the_step_ran(
+    schema_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("MULLIGAN_STORE", schema_url)
     ran("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n", "--home", "here")
-    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
 
     said = mulligan("logs", 1, "greet", "-f", "--home", "elsewhere")
 
-    assert said.out == ""
-    assert said.err.startswith("-- run 1, 'greet', attempt 1: there is no log of it here, it ran on ")
+    told = f"-- run 1, 'greet', attempt 1: there is no log of it here, it ran on {socket.gethostname()}\n"
+    assert tuple(said) == (0, "", told)
+
+
+def test_a_step_that_wrote_nothing_is_said_to_have_written_nothing(folder: Path):
+    ran("name: silent\nsteps:\n  - {step: quiet, shell: 'true'}\n")
+
+    assert tuple(mulligan("logs", "quiet", "-f")) == (0, "", "-- run 1, 'quiet', attempt 1: it wrote nothing\n")
+    assert tuple(mulligan("logs", "-f")) == (0, "", "")

@@ -262,14 +262,21 @@ class _Following:
             # Asked before the files are read: what it wrote until its end is in them.
             has_ended = attempt.has_ended
             yield from attempt.pieces(by_line=self._by_line)
-            is_missing = attempt.is_elsewhere and (has_ended or now - attempt.began_at >= MISSING_SECONDS)
-            if is_missing and not attempt.is_said_missing:
-                attempt.is_said_missing = True
-                yield attempt.piece(
-                    text=f"there is no log of it here, it {'ran' if has_ended else 'runs'} on {attempt.host}"
-                )
             if has_ended:
+                yield from self._silence(attempt)
                 del self._attempts[key]
+            elif attempt.is_elsewhere and now - attempt.began_at >= MISSING_SECONDS and not attempt.is_said_missing:
+                attempt.is_said_missing = True
+                yield attempt.piece(text=f"there is no log of it here, it runs on {attempt.host}")
+
+    def _silence(self, attempt: _Attempt) -> Iterator[LogPiece]:
+        """What to say of an attempt that has ended and of which there is nothing. Of a whole run most need no word."""
+        if attempt.has_begun or attempt.is_said_missing:
+            return
+        if attempt.is_elsewhere or (self._wanted.step and self._service.store.is_shared and attempt.host):
+            yield attempt.piece(text=f"there is no log of it here, it ran on {attempt.host}")
+        elif self._wanted.step:
+            yield attempt.piece(text="it wrote nothing")
 
     def _undriven(self) -> Iterator[LogPiece]:
         """Say once, after a while, that nobody drives the run: nothing is written until somebody does."""
