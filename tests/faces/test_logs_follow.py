@@ -131,6 +131,15 @@ def test_runs_that_were_called_are_followed_with_their_callers_named(folder: Pat
     assert mulligan("logs", 1, "-f").out == "call/greet | hello\n"
 
 
+def test_of_the_items_of_a_map_step_each_line_says_whose_it_is(folder: Path):
+    ran("name: m\nsteps:\n  - {step: check, map: {over: [1, 2]}, do: [{shell: 'echo item ${item}'}]}\n")
+
+    said = mulligan("logs", "check", "-f")
+
+    assert sorted(said.out.splitlines()) == ["check[0].0 | item 1", "check[1].0 | item 2"]
+    assert mulligan("logs", "check", "-f", "--item", 1).out == "item 2\n"
+
+
 def test_as_json_each_line_is_an_object(folder: Path):
     ran("name: hello\nsteps:\n  - {step: greet, shell: 'echo hello; echo oh >&2'}\n")
 
