@@ -131,6 +131,15 @@ def test_runs_that_were_called_are_followed_with_their_callers_named(folder: Pat
     assert mulligan("logs", 1, "-f").out == "call/greet | hello\n"
 
 
+def test_of_the_items_of_a_map_step_each_line_says_whose_it_is(folder: Path):
+    ran("name: m\nsteps:\n  - {step: check, map: {over: [1, 2]}, do: [{shell: 'echo item ${item}'}]}\n")
+
+    said = mulligan("logs", "check", "-f")
+
+    assert sorted(said.out.splitlines()) == ["check[0].0 | item 1", "check[1].0 | item 2"]
+    assert mulligan("logs", "check", "-f", "--item", 1).out == "item 2\n"
+
+
 def test_as_json_each_line_is_an_object(folder: Path):
     ran("name: hello\nsteps:\n  - {step: greet, shell: 'echo hello; echo oh >&2'}\n")
 
@@ -202,12 +211,20 @@ def test_a_run_that_nobody_drives_is_said_to_be_so(service: Service):
     assert (piece.run_id, piece.place, piece.text) == (1, "", "nobody drives it")
 
 
-def test_a_log_on_another_host_is_said_to_be_there(schema_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_log_that_is_not_here_is_said_to_be_where_the_step_ran(
+    schema_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("MULLIGAN_STORE", schema_url)
     ran("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n", "--home", "here")
-    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
 
     said = mulligan("logs", 1, "greet", "-f", "--home", "elsewhere")
 
-    assert said.out == ""
-    assert said.err.startswith("-- run 1, 'greet', attempt 1: there is no log of it here, it ran on ")
+    told = f"-- run 1, 'greet', attempt 1: there is no log of it here, it ran on {socket.gethostname()}\n"
+    assert tuple(said) == (0, "", told)
+
+
+def test_a_step_that_wrote_nothing_is_said_to_have_written_nothing(folder: Path):
+    ran("name: silent\nsteps:\n  - {step: quiet, shell: 'true'}\n")
+
+    assert tuple(mulligan("logs", "quiet", "-f")) == (0, "", "-- run 1, 'quiet', attempt 1: it wrote nothing\n")
+    assert tuple(mulligan("logs", "-f")) == (0, "", "")

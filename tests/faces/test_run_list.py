@@ -43,6 +43,7 @@ class OneRun:
         self.store = MemoryStore(clock=self.clock, is_shared=is_shared)
         self.worker = WorkerRecord("w", "here", 4711)
         self.store.register(self.worker)
+        self.others: dict[str, WorkerRecord] = {}
         self.turn = self.start()
 
     def start(self) -> Turn:
@@ -60,8 +61,8 @@ class OneRun:
         self.store.commit([Commit(turn or self.turn, after, entries, **line)])
 
     def line(self, *, is_driven: bool = True) -> RunLine:
-        alive = self.worker if is_driven else None
-        return run_page(self.store, RunQuery(), lambda name: alive, self.clock.now()).runs[-1]
+        alive = {**self.others, **({"w": self.worker} if is_driven else {})}
+        return run_page(self.store, RunQuery(), alive.get, self.clock.now()).runs[-1]
 
     def waits(self, *, is_driven: bool = True) -> list[tuple[str, str]]:
         return [(wait.kind, wait.text) for wait in self.line(is_driven=is_driven).waiting_for]
@@ -120,11 +121,15 @@ def test_a_run_that_nobody_drives_says_so_and_what_it_had_under_way_is_not_runni
     assert run.waits(is_driven=False) == [("driver", "nobody drives it")]
 
 
-def test_on_a_shared_store_tasks_run_on_while_nobody_drives_their_run():
+def test_on_a_shared_store_a_run_is_served_by_any_worker_and_says_what_it_waits_for():
     run = OneRun(is_shared=True)
-    run.commit(taken=[run.task("a")])
+    run.commit(queued=[run.task("a")])
+    assert run.waits(is_driven=False) == [("driver", "nobody drives it")]
 
-    assert run.waits(is_driven=False) == [("task", "'a' runs")]
+    run.others = {"v": WorkerRecord("v", "there", 4712, cpus=1.0)}
+    run.store.register(run.others["v"])
+
+    assert run.waits(is_driven=False) == [("worker", "'a' waits for a worker")]
 
 
 def test_a_paused_run_says_who_paused_it_and_why_and_starts_nothing():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mulligan.errors import StoreUnavailable
+from mulligan.ports import RunRecord, Store
 from mulligan.service.awaiting import wait_for
 from mulligan.service.home import find_home
 from mulligan.service.verbs import Service
@@ -91,6 +94,35 @@ def test_the_end_that_another_process_writes_is_noticed(
 
     assert asked.hold_up is not None
     assert (asked.kind, asked.hold_up.kind) == ("held_up", "approval")
+    assert (ended.kind, ended.exit_code) == ("ended", 0)
+    service.close()
+
+
+class _Away:
+    """A store that does not answer the first question about a run."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._is_away = True
+
+    def run(self, run_id: int) -> RunRecord:
+        if self._is_away:
+            self._is_away = False
+            raise StoreUnavailable("the server does not answer")
+        return self._store.run(run_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_a_store_that_goes_away_for_a_while_is_waited_for():
+    ran(HELLO)
+    service = Service(find_home())
+    service.__dict__["store"] = _Away(service.store)
+
+    trouble, ended = wait_for(service, [1])
+
+    assert (trouble.kind, trouble.text) == ("trouble", "the server does not answer; waiting for it")
     assert (ended.kind, ended.exit_code) == ("ended", 0)
     service.close()
 

@@ -88,29 +88,28 @@ def logs(
 
 def _follow(service: Service, run_id: int, wanted: Wanted, *, as_json: bool, place: str) -> int:
     """Print what is written as it is written. Ctrl-C ends it, and nothing else."""
-    is_whole = not wanted.step
     try:
-        for piece in follow_logs(service, run_id, wanted, by_line=is_whole or as_json):
+        for piece in follow_logs(service, run_id, wanted, by_line=as_json):
             if as_json:
                 _show_json_lines(piece)
             else:
-                _show_piece(piece, place, is_whole=is_whole)
+                _show_piece(piece, place, is_named=wanted.is_among_others(piece.place))
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-def _show_piece(piece: LogPiece, place: str, *, is_whole: bool) -> None:
+def _show_piece(piece: LogPiece, place: str, *, is_named: bool) -> None:
+    """`is_named`: the name of its place stands before each line."""
     stream = sys.stderr if piece.stream == "stderr" else sys.stdout
-    if piece.stream is not None and is_whole:
+    if piece.stream is not None and is_named:
         name = f"{piece.where} | ".encode()
         show_written(b"".join(name + line for line in piece.data.splitlines(keepends=True)), stream)
     elif piece.stream is not None:
         show_written(piece.data, stream)
     elif not piece.place:
         complain(f"-- run {piece.run_id}: {piece.text}: mulligan resume {piece.run_id}{place}")
-    # Of a whole run the name before each line says whose it is.
-    elif piece.text or not is_whole or piece.attempt > 1:
+    elif piece.text or not is_named or piece.attempt > 1:
         complain(
             f"-- run {piece.run_id}, '{piece.place}', attempt {piece.attempt}" + (f": {piece.text}" * bool(piece.text))
         )

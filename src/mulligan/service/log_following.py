@@ -58,6 +58,10 @@ class Wanted(msgspec.Struct, frozen=True):
     def place(self) -> str:
         return self.step if self.item is None else item_key(self.step, self.item)
 
+    def is_among_others(self, place: str) -> bool:
+        """Whether several places are followed of which this is one: of a whole run, or the items of a map step."""
+        return not self.step or "[" in place.removeprefix(self.place)
+
     def accepts(self, place: str, attempt: int) -> bool:
         if not self.step:
             return True
@@ -66,12 +70,17 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def follow_logs(
-    service: Service, run_id: int, wanted: Wanted, *, by_line: bool, monotonic: Callable[[], float] = time.monotonic
+    service: Service,
+    run_id: int,
+    wanted: Wanted,
+    *,
+    by_line: bool = False,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[LogPiece]:
     """What the attempts write, from now on and before, until the step or the run has ended.
 
-    Of a whole run with the runs that it calls. `by_line`: only whole lines, so that those of several attempts may
-    stand in one stream.
+    Of a whole run with the runs that it calls. What several places write comes in whole lines, so that these may stand
+    in one stream; with `by_line` everything does.
     """
     if wanted.step:
         service.refuse_unknown(run_id, wanted.step)
@@ -261,15 +270,23 @@ class _Following:
         for key, attempt in list(self._attempts.items()):
             # Asked before the files are read: what it wrote until its end is in them.
             has_ended = attempt.has_ended
-            yield from attempt.pieces(by_line=self._by_line)
-            is_missing = attempt.is_elsewhere and (has_ended or now - attempt.began_at >= MISSING_SECONDS)
-            if is_missing and not attempt.is_said_missing:
-                attempt.is_said_missing = True
-                yield attempt.piece(
-                    text=f"there is no log of it here, it {'ran' if has_ended else 'runs'} on {attempt.host}"
-                )
+            by_line = self._by_line or self._wanted.is_among_others(attempt.place)
+            yield from attempt.pieces(by_line=by_line)
             if has_ended:
+                yield from self._silence(attempt)
                 del self._attempts[key]
+            elif attempt.is_elsewhere and now - attempt.began_at >= MISSING_SECONDS and not attempt.is_said_missing:
+                attempt.is_said_missing = True
+                yield attempt.piece(text=f"there is no log of it here, it runs on {attempt.host}")
+
+    def _silence(self, attempt: _Attempt) -> Iterator[LogPiece]:
+        """What to say of an attempt that has ended and of which there is nothing. Of a whole run most need no word."""
+        if attempt.has_begun or attempt.is_said_missing:
+            return
+        if attempt.is_elsewhere or (self._wanted.step and self._service.store.is_shared and attempt.host):
+            yield attempt.piece(text=f"there is no log of it here, it ran on {attempt.host}")
+        elif not self._wanted.is_among_others(attempt.place):
+            yield attempt.piece(text="it wrote nothing")
 
     def _undriven(self) -> Iterator[LogPiece]:
         """Say once, after a while, that nobody drives the run: nothing is written until somebody does."""

@@ -202,6 +202,9 @@ class _Look:
         self._asks = _asks(store) if open_ else {}
         self._parked = _parked(store, self._asks, [record.run_id for record in open_])
         self._breakers: dict[str, str] | None = None
+        # Whoever serves a store that hosts share takes up its runs when there is something to do.
+        workers = store.workers() if open_ and store.is_shared else ()
+        self._is_served = any(worker.cpus and alive(worker.name) for worker in workers)
 
     def line(self, record: RunRecord) -> RunLine:
         is_open = record.status not in RUN_ENDED
@@ -237,7 +240,7 @@ class _Look:
         tasks = _below(self._tasks.get(record.root_run_id, ()), record)
         running = [one for one in tasks if one.worker]
         # Where nobody drives a run of one's own, what it had under way is lost too.
-        if driver is None and not (running and self._store.is_shared):
+        if driver is None and not self._is_served:
             yield HoldUp("driver", "nobody drives it", record.run_id)
             return
         if record.status != "paused":
