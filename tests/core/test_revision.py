@@ -163,6 +163,27 @@ def test_a_step_whose_edges_lead_elsewhere_runs_again() -> None:
     assert is_sound(run, first)
 
 
+def test_what_completed_keeps_its_result_where_that_is_asked_for() -> None:
+    first = workflow(*CHAIN)
+    run = failed_at_load()
+    others = [msgspec.structs.replace(one, action=shell(f"{one.name} --fixed")) for one in CHAIN]
+
+    run.retry_with(workflow(*others), keeps_completed=True)
+
+    assert (put_back(run), run.queued) == (("load", "tell"), ["load"])
+    run.ok("load", "tell")
+    assert (run.status, run["fetch"].visit, run["fetch"].spec.action) == ("completed", 1, shell("fetch --fixed"))
+    assert is_sound(run, first)
+
+
+def test_a_completed_step_whose_edges_lead_elsewhere_runs_again_in_any_case() -> None:
+    run = History(workflow(step("a", next=["b"]), step("b"), step("bad"))).start().ok("a", "b").fail("bad")
+
+    run.retry_with(workflow(step("a", next=["c"]), step("b"), step("c"), step("bad")), keeps_completed=True)
+
+    assert put_back(run) == ("a", "c", "bad")
+
+
 # -- steps that come and go ------------------------------------------------------------------------------------------
 
 
@@ -249,8 +270,10 @@ def test_a_map_whose_commands_are_others_starts_over_and_one_with_another_limit_
 
     over = ended().retry_with(workflow(mapped("y")))
     on = ended().retry_with(workflow(mapped(timeout=5.0)))
+    kept = ended().retry_with(workflow(mapped("y")), keeps_completed=True)
 
-    assert (over.queued, on.queued) == (["each[0].0", "each[1].0"], ["each[1].0"])
+    assert (over.queued, on.queued, kept.queued) == (["each[0].0", "each[1].0"], ["each[1].0"], ["each[1].0"])
+    assert kept["each[1].0"].spec.action == shell("y")
     over.ok("each[0].0", "each[1].0")
     on.ok("each[1].0")
     assert (over.status, on.status) == ("completed", "completed")

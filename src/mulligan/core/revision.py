@@ -69,8 +69,9 @@ class Difference(msgspec.Struct, frozen=True):
     changed: dict[str, tuple[str, ...]]
     # The keys of the workflow itself.
     settings: tuple[str, ...]
-    # Of the changed steps those whose results would be others.
+    # Of the changed steps those whose results would be others; of these the ones whose edges lead elsewhere.
     renewed: tuple[str, ...]
+    rerouted: tuple[str, ...]
     # By step what it needs now, and did not before.
     gained: dict[str, frozenset[str]]
 
@@ -89,6 +90,7 @@ def difference(old: Graph, new: Graph) -> Difference:
         changed=changed,
         settings=tuple(_settings(old.workflow, new.workflow)),
         renewed=tuple(name for name in changed if compared.is_renewed(name)),
+        rerouted=tuple(name for name in changed if compared.has_other_edges(name)),
         gained={name: found for name in changed if (found := compared.gained(name))},
     )
 
@@ -108,7 +110,7 @@ class _Compared:
         found = [] if old == new else list(_keys(old, new))
         if self._has_other_group(new):
             found.append("needs")
-        if self._has_other_edges(name):
+        if self.has_other_edges(name):
             found.append("next")
         found += self._surroundings(new)
         return tuple(dict.fromkeys(found))
@@ -117,7 +119,7 @@ class _Compared:
         """Whether the step's result would be another: what it did before is worth nothing then."""
         old, new = self.old.nodes[name].step, self.new.nodes[name].step
         is_other = old != new and _essence(old) != _essence(new)
-        return is_other or self._has_other_edges(name) or any(True for _ in self._surroundings(new))
+        return is_other or self.has_other_edges(name) or any(True for _ in self._surroundings(new))
 
     def gained(self, name: str) -> frozenset[str]:
         return self.new.sources(name) - self.old.sources(name) if "needs" in self.keys(name) else frozenset()
@@ -125,7 +127,7 @@ class _Compared:
     def _has_other_group(self, step: Step) -> bool:
         return bool(self.groups) and any(need.is_group and need.of in self.groups for need in step.needs)
 
-    def _has_other_edges(self, name: str) -> bool:
+    def has_other_edges(self, name: str) -> bool:
         """Whether its edges lead elsewhere. One may lead back now, because of what others do."""
         old, new = self.old.nodes[name], self.new.nodes[name]
         return old.step.edges != new.step.edges or [a.is_loop for a in old.arcs] != [a.is_loop for a in new.arcs]
@@ -202,6 +204,9 @@ def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e
     if graph.workflow == state.workflow and report.inputs == run.inputs:
         return None
     found = difference(state.graph, graph)
+    if report.keeps_completed:
+        # Where a step leads was decided by edges that are no more: it has to decide again.
+        found = _replace(found, renewed=found.rerouted)
     fact = e.RunRevised(
         version=report.version,
         definition=report.definition,
