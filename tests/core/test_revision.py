@@ -221,6 +221,7 @@ def test_a_step_that_comes_back_goes_on_with_its_numbers() -> None:
     run.retry_with(first).ok("a", "bad")
 
     assert (run.status, run["a"].attempt, run["a"].visit) == ("completed", 2, 2)
+    assert run.state.past["a", 1].status == "completed"
     assert is_sound(run, first)
 
 
@@ -251,7 +252,19 @@ def test_a_group_with_another_member_is_waited_for_as_it_is_now() -> None:
 
     assert (put_back(run), run.queued) == (("s3", "sum"), ["s3"])
     run.ok("s3")
-    assert run.status == "completed"
+    assert (run.status, run.statuses["sum"]) == ("completed", "completed")
+    assert is_sound(run, first)
+
+
+def test_the_end_of_the_run_is_that_of_the_corrected_definition() -> None:
+    first = workflow(step("a"), end=step("end", action=shell("old")))
+    run = History(first).start().fail("a").ok("end")
+
+    run.retry_with(workflow(step("a"), end=step("end", action=shell("new")))).ok("a")
+
+    assert (run.queued, run["end"].spec.action) == (["end"], shell("new"))
+    run.ok("end")
+    assert (run.status, run.facts(e.RunRevised)[0].settings) == ("completed", ("end",))
     assert is_sound(run, first)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import Refused
 from . import events as e
-from .arrivals import count, is_met
+from .arrivals import is_met
 from .graph import Graph
 from .lives import ITEM, reset_items
 from .reports import Revised
@@ -240,7 +240,8 @@ def plain_definition(data: bytes) -> dict[str, Any]:
 def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
     """Go by the new definition: retire the steps that are gone, let new ones wait, leave the others as they are.
 
-    The run has ended, so nothing is under way. Whatever must run again is put back by the round that follows.
+    The run has ended, so nothing is under way. Whatever must run, new steps too, is put back and counted by the round
+    that follows at once.
     """
     old, graph = state.graph, Graph(definition(fact.definition))
     state.revise(graph)
@@ -258,9 +259,6 @@ def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
             state.touch(name).spec = node.step
     state.touch(END).spec = graph.workflow.end
     _count_barriers(state)
-    for name in graph.nodes:
-        if state.places[name].status == "waiting":
-            count(state, name)
     for name in graph.behind(fact.renewed):
         _forget_items(state, name)
 
