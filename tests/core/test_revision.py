@@ -163,6 +163,27 @@ def test_a_step_whose_edges_lead_elsewhere_runs_again() -> None:
     assert is_sound(run, first)
 
 
+def test_what_completed_keeps_its_result_where_that_is_asked_for() -> None:
+    first = workflow(*CHAIN)
+    run = failed_at_load()
+    others = [msgspec.structs.replace(one, action=shell(f"{one.name} --fixed")) for one in CHAIN]
+
+    run.retry_with(workflow(*others), keeps_completed=True)
+
+    assert (put_back(run), run.queued) == (("load", "tell"), ["load"])
+    run.ok("load", "tell")
+    assert (run.status, run["fetch"].visit, run["fetch"].spec.action) == ("completed", 1, shell("fetch --fixed"))
+    assert is_sound(run, first)
+
+
+def test_a_completed_step_whose_edges_lead_elsewhere_runs_again_in_any_case() -> None:
+    run = History(workflow(step("a", next=["b"]), step("b"), step("bad"))).start().ok("a", "b").fail("bad")
+
+    run.retry_with(workflow(step("a", next=["c"]), step("b"), step("c"), step("bad")), keeps_completed=True)
+
+    assert put_back(run) == ("a", "c", "bad")
+
+
 # -- steps that come and go ------------------------------------------------------------------------------------------
 
 
@@ -200,6 +221,7 @@ def test_a_step_that_comes_back_goes_on_with_its_numbers() -> None:
     run.retry_with(first).ok("a", "bad")
 
     assert (run.status, run["a"].attempt, run["a"].visit) == ("completed", 2, 2)
+    assert run.state.past["a", 1].status == "completed"
     assert is_sound(run, first)
 
 
@@ -230,7 +252,19 @@ def test_a_group_with_another_member_is_waited_for_as_it_is_now() -> None:
 
     assert (put_back(run), run.queued) == (("s3", "sum"), ["s3"])
     run.ok("s3")
-    assert run.status == "completed"
+    assert (run.status, run.statuses["sum"]) == ("completed", "completed")
+    assert is_sound(run, first)
+
+
+def test_the_end_of_the_run_is_that_of_the_corrected_definition() -> None:
+    first = workflow(step("a"), end=step("end", action=shell("old")))
+    run = History(first).start().fail("a").ok("end")
+
+    run.retry_with(workflow(step("a"), end=step("end", action=shell("new")))).ok("a")
+
+    assert (run.queued, run["end"].spec.action) == (["end"], shell("new"))
+    run.ok("end")
+    assert (run.status, run.facts(e.RunRevised)[0].settings) == ("completed", ("end",))
     assert is_sound(run, first)
 
 
@@ -249,8 +283,10 @@ def test_a_map_whose_commands_are_others_starts_over_and_one_with_another_limit_
 
     over = ended().retry_with(workflow(mapped("y")))
     on = ended().retry_with(workflow(mapped(timeout=5.0)))
+    kept = ended().retry_with(workflow(mapped("y")), keeps_completed=True)
 
-    assert (over.queued, on.queued) == (["each[0].0", "each[1].0"], ["each[1].0"])
+    assert (over.queued, on.queued, kept.queued) == (["each[0].0", "each[1].0"], ["each[1].0"], ["each[1].0"])
+    assert kept["each[1].0"].spec.action == shell("y")
     over.ok("each[0].0", "each[1].0")
     on.ok("each[1].0")
     assert (over.status, on.status) == ("completed", "completed")

@@ -82,5 +82,8 @@ def test_a_run_that_goes_on_under_corrected_definitions_keeps_every_promise(seed
         assert run.status in RUN_ENDED
         check(run.log, run.state, first)
         assert fold(first, run.log) == run.state == restore(first, run.rows)
+        graph = run.state.graph
+        assert run.state.arcs.keys() <= {arc.key for node in graph.nodes.values() for arc in node.arcs}
+        assert run.state.barriers.keys() == graph.barriers.keys()
         revised += len(run.facts(e.RunRevised))
     assert revised

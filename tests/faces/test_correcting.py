@@ -163,7 +163,26 @@ def test_another_name_is_taken_where_that_is_meant():
     assert mulligan("replay", 1, "--verify").code == 0
 
 
-@pytest.mark.parametrize("words", [("-i", "a=1"), ("--force",), ("--format", "torc")])
+def test_of_a_sweep_only_what_failed_runs_by_the_corrected_file_where_the_rest_is_to_be_kept():
+    sweep = """\
+name: sweep
+steps:
+  - step: "sim_{n}"
+    matrix: {n: 1..6}
+    shell: echo ${matrix.n} >> trace; test ${matrix.n} -lt 5
+"""
+    ran(sweep)
+    fixed = sweep.replace("-lt 5", "-lt 9")
+
+    foretold = corrected(fixed, "--dry-run", "--json").json["steps"]
+    said = corrected(fixed, "--keep-completed", "--follow")
+
+    assert (len(foretold), said.code) == (6, 0)
+    assert sorted(Path("trace").read_text().split()) == sorted("1 2 3 4 5 6 5 6".split())
+    assert "changed  sim \u00d7 6  shell  (4 keep their results)" in steady(said.err)
+
+
+@pytest.mark.parametrize("words", [("-i", "a=1"), ("--force",), ("--keep-completed",), ("--format", "torc")])
 def test_what_is_about_a_file_needs_one(words: tuple[str, ...]):
     ran(BROKEN)
 

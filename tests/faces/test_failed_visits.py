@@ -10,18 +10,18 @@ from mulligan.core.story import Teller
 from mulligan.core.transitions import RUN_ENDED
 from mulligan.core.turn import fold
 from mulligan.core.verdict import unhandled
-from mulligan.core.workflow import END, Action, Map, Triage
+from mulligan.core.workflow import END, Action, Map, Triage, Workflow
 from mulligan.service.report.visits import FailedVisit, FailedVisits
 from mulligan.testing.history import History, command, edge, expression, handler, retry, step, workflow
 from mulligan.testing.simulator import Simulation
 
 
 def visits(run: History) -> list[FailedVisit]:
-    return visits_of(run.state, run.log)
+    return visits_of(run.state, run.log, run.state.workflow)
 
 
-def visits_of(state: State, log: list[Entry]) -> list[FailedVisit]:
-    teller, found = Teller(state.workflow), FailedVisits()
+def visits_of(state: State, log: list[Entry], first: Workflow) -> list[FailedVisit]:
+    teller, found = Teller(first), FailedVisits()
     for entry in log:
         found.see(entry, teller.tell(entry))
     return found.told(state)
@@ -168,7 +168,7 @@ def test_whoever_is_open_when_a_run_has_ended_is_whom_the_verdict_counts(seed: i
     history = Simulation(f"visits {seed}").run()
     state = fold(history.workflow, history.log)
 
-    found = visits_of(state, history.log)
+    found = visits_of(state, history.log, history.workflow)
 
     is_passed_by_end = state.run.status == "completed"
     named = {(one.unit, one.visit) for one in found if one.fate == "open" and not one.is_item and one.unit != END}

@@ -104,6 +104,9 @@ def retry(
     file: CorrectedFile = None,
     inputs: Inputs = None,
     adjust: Adjusting = False,
+    keep_completed: Annotated[
+        bool, Option("--keep-completed", help="Keep what has completed, though the file changes it.")
+    ] = False,
     force: Annotated[bool, Option("--force", help="Take the file though its workflow has another name.")] = False,
     reason: Reason = "",
     system: System = None,
@@ -118,27 +121,40 @@ def retry(
     Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result, unless a
     file that it declared to write is gone or has changed.
     The workflow is the one that the run has, whatever has become of its file; with --file the run goes on with a
-    corrected one: steps that changed run again too, and what is behind them. Without RUN that is the newest run of
+    corrected one: steps that changed run again too, and what is behind them, unless they completed and you
+    --keep-completed. Without RUN that is the newest run of
     the file's workflow that failed.
     """
     with service_at(home) as service:
-        corrected = _correction(file, inputs, system, trust_templates, force=force)
+        corrected = _correction(file, inputs, system, trust_templates, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed(run, corrected.workflow.name)
         chosen = Chosen(run_id, from_step, None, adjust, corrected)
         return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
 def _correction(
-    file: Path | None, inputs: list[str] | None, system: str | None, trust_templates: bool, *, force: bool
+    file: Path | None,
+    inputs: list[str] | None,
+    system: str | None,
+    trust_templates: bool,
+    *,
+    force: bool,
+    keep_completed: bool,
 ) -> Corrected | None:
     """The corrected file that was named, if one was, with what is given beside it."""
-    if file is None and (inputs or force):
-        option = "--input" if inputs else "--force"
+    if file is None and (inputs or force or keep_completed):
+        option = "--input" if inputs else "--force" if force else "--keep-completed"
         raise UsageRefused(f"{option} is about a corrected file", hint="name it: --file FILE")
     workflow = _corrected(file, system, trust_templates)
     if workflow is None or file is None:
         return None
-    return Corrected(workflow, dict(given_inputs(inputs or [])), str(file.absolute()), may_rename=force)
+    return Corrected(
+        workflow,
+        dict(given_inputs(inputs or [])),
+        str(file.absolute()),
+        may_rename=force,
+        keeps_completed=keep_completed,
+    )
 
 
 class Chosen(NamedTuple):

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.cli.terminal import complain
-from mulligan.service.correcting import Correction
+from mulligan.service.correcting import Changed, Correction
 from mulligan.service.plans import RoundPlan
 from mulligan.service.words import as_given
 
 # Steps whose changes are named one by one; --json has them all.
 _STEPS_MAX, _NAMES_MAX = 20, 10
+TIMES = "\u00d7"
 
 
 def tell_correction(planned: RoundPlan) -> None:
@@ -30,15 +31,23 @@ def tell_correction(planned: RoundPlan) -> None:
 
 
 def _steps(found: Correction) -> list[str]:
-    width = max(map(len, list(found.changed)[:_STEPS_MAX]), default=0)
-    kept = frozenset(found.kept)
+    shown = [(_name(one), one) for one in found.families[:_STEPS_MAX]]
+    width = max((len(name) for name, _ in shown), default=0)
     lines = [f"added    {_listed(found.added)}"] if found.added else []
     lines += [f"removed  {_listed(found.removed)}"] if found.removed else []
-    for step, keys in list(found.changed.items())[:_STEPS_MAX]:
-        note = "  (it keeps its result)" if step in kept else ""
-        lines.append(f"changed  {step:<{width}}  {', '.join(keys)}{note}".rstrip())
-    left = len(found.changed) - _STEPS_MAX
+    lines += [f"changed  {name:<{width}}  {', '.join(one.keys)}{_kept(one)}".rstrip() for name, one in shown]
+    left = sum(one.count for one in found.families[_STEPS_MAX:])
     return [*lines, f"changed  {left:,} more steps"] if left > 0 else lines
+
+
+def _name(one: Changed) -> str:
+    return f"{one.step} {TIMES} {one.count:,}" if one.count > 1 else one.step
+
+
+def _kept(one: Changed) -> str:
+    if not one.kept:
+        return ""
+    return "  (it keeps its result)" if one.count == 1 else f"  ({one.kept:,} keep their results)"
 
 
 def _beside(found: Correction) -> list[str]:

@@ -114,7 +114,11 @@ def _follow(
             return conduct(
                 service, lambda _: run_id, parallel=parallel, wait_seconds=wait_seconds, as_json=as_json, home=home
             )
-        time.sleep(LOOK_SECONDS)
+        try:
+            time.sleep(LOOK_SECONDS)
+        except KeyboardInterrupt:
+            complain(f"run {run_id} goes on without you; to stop it: mulligan cancel {run_id}{where(home)}")
+            raise
     shown = service.show(run_id)
     if has_waited:
         complain(f"run {run_id} {'was cancelled' if record.status == 'cancelled' else record.status}")

@@ -129,6 +129,8 @@ class Revised(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""
     # It may have another name than the workflow of the run.
     may_rename: bool = False
+    # What has completed keeps its result, though it would be another under this definition.
+    keeps_completed: bool = False
 
 
 class RetryRequested(Report):

@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import Refused
 from . import events as e
-from .arrivals import count, is_met
+from .arrivals import is_met
 from .graph import Graph
 from .lives import ITEM, reset_items
 from .reports import Revised
@@ -73,8 +73,9 @@ class Difference(msgspec.Struct, frozen=True):
     changed: dict[str, tuple[str, ...]]
     # The keys of the workflow itself.
     settings: tuple[str, ...]
-    # Of the changed steps those whose results would be others.
+    # Of the changed steps those whose results would be others; of these the ones whose edges lead elsewhere.
     renewed: tuple[str, ...]
+    rerouted: tuple[str, ...]
     # By step what it needs now, and did not before.
     gained: dict[str, frozenset[str]]
 
@@ -93,6 +94,7 @@ def difference(old: Graph, new: Graph) -> Difference:
         changed=changed,
         settings=tuple(_settings(old.workflow, new.workflow)),
         renewed=tuple(name for name in changed if compared.is_renewed(name)),
+        rerouted=tuple(name for name in changed if compared.has_other_edges(name)),
         gained={name: found for name in changed if (found := compared.gained(name))},
     )
 
@@ -112,7 +114,7 @@ class _Compared:
         found = [] if old == new else list(_keys(old, new))
         if self._has_other_group(new):
             found.append("needs")
-        if self._has_other_edges(name):
+        if self.has_other_edges(name):
             found.append("next")
         found += self._surroundings(new)
         return tuple(dict.fromkeys(found))
@@ -121,7 +123,7 @@ class _Compared:
         """Whether the step's result would be another: what it did before is worth nothing then."""
         old, new = self.old.nodes[name].step, self.new.nodes[name].step
         is_other = old != new and _essence(old) != _essence(new)
-        return is_other or self._has_other_edges(name) or any(True for _ in self._surroundings(new))
+        return is_other or self.has_other_edges(name) or any(True for _ in self._surroundings(new))
 
     def gained(self, name: str) -> frozenset[str]:
         return self.new.sources(name) - self.old.sources(name) if "needs" in self.keys(name) else frozenset()
@@ -129,7 +131,7 @@ class _Compared:
     def _has_other_group(self, step: Step) -> bool:
         return bool(self.groups) and any(need.is_group and need.of in self.groups for need in step.needs)
 
-    def _has_other_edges(self, name: str) -> bool:
+    def has_other_edges(self, name: str) -> bool:
         """Whether its edges lead elsewhere. One may lead back now, because of what others do."""
         old, new = self.old.nodes[name], self.new.nodes[name]
         return old.step.edges != new.step.edges or [a.is_loop for a in old.arcs] != [a.is_loop for a in new.arcs]
@@ -206,6 +208,9 @@ def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e
     if graph.workflow == state.workflow and report.inputs == run.inputs:
         return None
     found = difference(state.graph, graph)
+    if report.keeps_completed:
+        # Where a step leads was decided by edges that are no more: it has to decide again.
+        found = _replace(found, renewed=found.rerouted)
     fact = e.RunRevised(
         version=report.version,
         definition=report.definition,
@@ -239,7 +244,8 @@ def plain_definition(data: bytes) -> dict[str, Any]:
 def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
     """Go by the new definition: retire the steps that are gone, let new ones wait, leave the others as they are.
 
-    The run has ended, so nothing is under way. Whatever must run again is put back by the round that follows.
+    The run has ended, so nothing is under way. Whatever must run, new steps too, is put back and counted by the round
+    that follows at once.
     """
     old, graph = state.graph, Graph(definition(fact.definition))
     state.revise(graph)
@@ -257,9 +263,6 @@ def revise(state: State, fact: e.RunRevised, entry: e.Entry) -> None:
             state.touch(name).spec = node.step
     state.touch(END).spec = graph.workflow.end
     _count_barriers(state)
-    for name in graph.nodes:
-        if state.places[name].status == "waiting":
-            count(state, name)
     for name in graph.behind(fact.renewed):
         _forget_items(state, name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,17 @@ class Corrected(msgspec.Struct, frozen=True):
     given: dict[str, Any] = {}
     file: str = ""
     may_rename: bool = False
+    # Completed steps, and completed items of maps, keep their results though the file changes them.
+    keeps_completed: bool = False
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A step that has changed, or steps of a matrix that have changed alike; how many of them keep their results."""
+
+    step: str
+    keys: tuple[str, ...]
+    count: int = 1
+    kept: int = 0
 
 
 class Correction(msgspec.Struct, frozen=True):
@@ -45,9 +57,11 @@ class Correction(msgspec.Struct, frozen=True):
     removed: tuple[str, ...] = ()
     # By step the keys that are others, as the file calls them.
     changed: dict[str, tuple[str, ...]] = {}
+    # The same for people: a matrix in one line.
+    families: tuple[Changed, ...] = ()
     # The keys of the workflow itself.
     settings: tuple[str, ...] = ()
-    # Steps that have changed and keep their results all the same: what changed has no part in them.
+    # Steps that have changed and keep their results: what changed has no part in them, or that is asked for.
     kept: tuple[str, ...] = ()
     # Steps that have completed, and that nothing undoes any more.
     lost_undos: tuple[str, ...] = ()
@@ -80,6 +94,7 @@ def revised(state: State, corrected: Corrected, store: Store) -> Revised:
         file=corrected.file,
         digest=digest_of(corrected.file),
         may_rename=corrected.may_rename,
+        keeps_completed=corrected.keeps_completed,
     )
 
 
@@ -111,19 +126,29 @@ def planned(state: State, report: RetryRequested) -> Planned:
     undos = lost_undos(state, Graph(definition(fact.definition)))
     evolve(state, Entry(state.run.seq + 1, state.run.at, 0, fact))
     chosen = plan_round(state, report, difference)
+    kept = tuple(name for name in fact.changed if name not in frozenset(chosen.steps))
     correction = Correction(
         version=fact.version,
         file=fact.file,
         added=fact.added,
         removed=fact.removed,
         changed=fact.changed,
+        families=tuple(_families(state, fact.changed, frozenset(kept))),
         settings=fact.settings,
-        kept=tuple(name for name in fact.changed if name not in chosen.steps),
+        kept=kept,
         lost_undos=undos,
         inputs={name: value for name, value in fact.inputs.items() if name not in inputs},
         inputs_kept=_other_defaults(before, state.workflow, state.run.inputs),
     )
     return Planned(state, chosen, difference, correction)
+
+
+def _families(state: State, changed: dict[str, tuple[str, ...]], kept: frozenset[str]) -> Iterator[Changed]:
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, keys in changed.items():
+        found.setdefault((state.step(name).sweep or name, keys), []).append(name)
+    for (family, keys), names in found.items():
+        yield Changed(family, keys, len(names), len(kept.intersection(names)))
 
 
 def _other_defaults(old: Workflow, new: Workflow, inputs: dict[str, Any]) -> dict[str, Any]:
