@@ -259,6 +259,9 @@ class Artifacts(Protocol):
         """Remove what is under these names, and folders in which nothing is left."""
 
 
+# Rows of tables by their tag, as `Store.tagged` finds them.
+FindResults = Callable[[str, int], Sequence[tuple[int, str, str, bytes]]]
+
 NOBODY_AHEAD: Mapping[int, timedelta] = MappingProxyType({})
 
 
@@ -342,7 +345,10 @@ class Store(Protocol):
         """The rows of one kind over all runs: run id, key, data; in the order of runs and keys."""
 
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
-        """One row of the newest runs of a workflow, where it has no tag: run id and data, the newest first."""
+        """One row of the newest runs of a workflow, where it waits for nobody: run id and data, the newest first."""
+
+    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        """The rows with a tag, of the newest runs first: run id, status of the run, key and data."""
 
     def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
         """Everything in logs, inboxes and queues that has this ASCII text in it: run id, and the JSON as it is kept."""

@@ -43,6 +43,7 @@ CALM: dict[str, Any] = {
     "failure_route": None,
     "waiting_for": [],
     "warnings": [],
+    "up_to_date_since": None,
 }
 END_JSON = {**CALM, "attempts": 0}
 

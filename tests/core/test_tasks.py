@@ -10,6 +10,7 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.core.context import FAILURE_HEADER
+from mulligan.core.reuse import Reuse
 from mulligan.core.tasks import Task, completed, task
 from mulligan.core.workflow import Adjust, Handler, Map, Resources, Rule, Secret, Template, Triage
 from mulligan.testing.history import T0, History, command, edge, expression, handler, retry, step, workflow
@@ -84,6 +85,7 @@ def test_a_step_with_everything_is_told_everything():
         told_attempt=1,
         files={"mesh": "out/mesh.vtk"},
         folders={"cwd": "work/"},
+        reuse=Reuse(definition=told(run, "build").reuse.definition),
     )
 
 

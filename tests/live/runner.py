@@ -40,7 +40,7 @@ from mulligan.service.driver import Capacity, Driver, Ending
 from mulligan.service.home import Home
 from mulligan.service.logs import Part, step_logs
 from mulligan.service.outcome import exit_code
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.verbs import Service, prepare, reusing
 from mulligan.testing.promises import check
 
 # For what takes milliseconds: a busy machine may take long, and a wait that is met costs nothing.
@@ -163,10 +163,13 @@ class Live:
         wait_seconds: float = 0.0,
         room: Capacity = ROOM,
         named: str | None = None,
+        changed_only: bool = False,
+        forced: Sequence[str] = (),
     ) -> Ran:
         """Run a workflow (its text, or its file; of the system that is named) until it ends or waits for a person."""
         path = workflow if isinstance(workflow, Path) else self.write("flow.yaml", workflow)
         prepared = prepare(load(path, named=named), inputs or {}, self.folder)
+        prepared = reusing(prepared, changed_only=changed_only, forced=forced)
         return self._drive(lambda driver: self.service.start(prepared, driver)[0], meanwhile, wait_seconds, room)
 
     def resume(

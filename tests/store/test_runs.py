@@ -268,3 +268,40 @@ def test_the_key_of_a_run_that_was_removed_is_free_again(store: Store) -> None:
     (again,) = store.create([new_run(key="order-7")])
 
     assert again.run_id != turn.run_id
+
+
+def test_rows_are_found_by_their_tag_the_newest_run_first_with_how_it_stands(store: Store) -> None:
+    store.register(worker())
+    turns = store.create([new_run(), new_run(), new_run()], "w")
+    for turn, tag in zip(turns, ("f1", "f1", "f2"), strict=True):
+        rows = [("places", "a", tag, b"row"), ("places", "b", "", b"other")]
+        store.commit([commit(turn, rows=rows, status="running" if turn is turns[0] else "completed")])
+
+    found = store.tagged("f1", 10)
+
+    assert found == [
+        (turns[1].run_id, "completed", "a", b"row"),
+        (turns[0].run_id, "running", "a", b"row"),
+    ]
+    assert store.tagged("f1", 1) == found[:1]
+    assert store.tagged("", 10) == store.tagged("f3", 10) == []
+
+
+def test_a_row_whose_tag_changes_is_found_by_the_new_one_alone_and_not_at_all_when_it_goes(store: Store) -> None:
+    store.register(worker())
+    (turn,) = store.create([new_run()], "w")
+    store.commit([commit(turn, rows=[("places", "a", "f1", b"1"), ("places", "b", "f1", b"1")])])
+
+    store.commit([commit(turn, after=1, rows=[("places", "a", "", b"2"), ("places", "b", "f1", None)])])
+
+    assert store.tagged("f1", 10) == []
+
+
+def test_what_may_be_taken_over_waits_for_nobody_and_counts_among_the_latest(store: Store) -> None:
+    store.register(worker())
+    turns = store.create([new_run(), new_run(), new_run()], "w")
+    for turn, tag in zip(turns, ("f1", "parked", ""), strict=True):
+        store.commit([commit(turn, rows=[("places", "a", tag, tag.encode())])])
+
+    assert [(one.run_id, one.kind) for one in store.waiting()] == [(turns[1].run_id, "parked")]
+    assert store.lately("nightly", "places", "a", 10) == [(turns[2].run_id, b""), (turns[0].run_id, b"f1")]

@@ -154,11 +154,20 @@ def another_round(
 
 
 def _tell_round(planned: RoundPlan, *, adjust: bool) -> None:
+    _tell_stale(planned)
     complain(f"run {planned.run_id} has another round: {_sizes(planned)}")
     for step, words in planned.adjustments.items():
         complain(f"  '{step}': {', '.join(words)}")
     if adjust and not planned.adjustments:
         complain("  nothing that runs again had run out of memory or time")
+
+
+def _tell_stale(planned: RoundPlan | ForkPlan) -> None:
+    """Which steps run again although they had completed, and for which files."""
+    for one in planned.stale[:_NAMES_MAX]:
+        complain(f"'{one.step}' runs again: it wrote {one.path}, which {one.state}")
+    if len(planned.stale) > _NAMES_MAX:
+        complain(f"and {counted(len(planned.stale) - _NAMES_MAX, 'more file')} that steps had written")
 
 
 def _foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
@@ -263,7 +272,8 @@ def _fork_sizes(planned: ForkPlan) -> str:
 
 
 def _tell_changes(planned: ForkPlan) -> None:
-    """Where the file is another than the old run had."""
+    """Where the file is another than the old run had, and what its steps wrote is not there any more."""
+    _tell_stale(planned)
     if planned.changed:
         complain(f"kept as they were, although the file has changed them: {_listed(planned.changed)}")
     if planned.dropped:

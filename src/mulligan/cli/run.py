@@ -11,13 +11,20 @@ from mulligan.cli.previewing import DryRun, foretell
 from mulligan.cli.starting import Detach, Key, start
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
-from mulligan.service.verbs import prepare
+from mulligan.service.verbs import prepare, reusing
 
 Parallel = Annotated[
     int | None, Option("--parallel", "-p", metavar="N", help="How many steps at once: else one per processor.")
 ]
 Wait = Annotated[
     str, Option("--wait", metavar="TIME", help="How long to wait for a timer where all else waits for a person.")
+]
+
+ChangedOnly = Annotated[
+    bool, Option("--changed", help="Take over from earlier runs the steps for which nothing has changed since.")
+]
+Forced = Annotated[
+    list[str] | None, Option("--force", metavar="STEP", help="A step to run in any case; may be given several times.")
 ]
 
 
@@ -27,6 +34,8 @@ def run(
     home: HomeFolder = None,
     parallel: Parallel = None,
     wait: Wait = "10m",
+    changed_only: ChangedOnly = False,
+    forced: Forced = None,
     system: System = None,
     trust_templates: TrustTemplates = False,
     key: Key = "",
@@ -48,6 +57,7 @@ def run(
         given = given_inputs(inputs or [])
         return foretell(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
     prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
+    prepared = reusing(prepared, changed_only=changed_only, forced=forced or [])
     with service_at(home) as service:
         return start(
             service,

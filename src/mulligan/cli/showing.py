@@ -18,7 +18,7 @@ from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service.artifacts import in_words
 from mulligan.service.overview import in_a_line, overview, overview_with_tries, step_overview
 from mulligan.service.tries import tries_by_step
-from mulligan.service.words import counted, flat, memory, values_text
+from mulligan.service.words import counted, flat, memory, up_to_date_since, values_text
 
 # What stands before a run that a step called, and again before its steps.
 _INDENT = "  "
@@ -187,6 +187,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield f"visit {step['visits']}"
     if step["status"] == "completed" and not step["visits"]:
         yield "kept from the run that was forked"
+    if step["up_to_date_since"]:
+        yield up_to_date_since(step["up_to_date_since"])
     if step["recovered"]:
         yield "recovered"
     if step["undone"]:
@@ -205,6 +207,7 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
 
 def _items(counts: dict[str, int]) -> str:
     told = [f"{counts[status]} {status}" for status in ("failed", "running", "cancelled") if counts[status]]
+    told += [f"{counts['up_to_date']} up to date"] if counts["up_to_date"] else []
     return ", ".join([f"{counts['completed']} of {counted(counts['total'], 'item')} done", *told])
 
 

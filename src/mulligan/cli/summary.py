@@ -48,7 +48,8 @@ def _headline(paper: Paper, outcome: Outcome) -> str:
 def _counts(outcome: Outcome) -> str:
     counts = outcome.counts
     shown = (f"{counts[status]:,} {word}" for status, word in _COUNTED.items() if counts.get(status))
-    return ", ".join([counted(sum(counts.values()), "step"), *shown])
+    up_to_date = [f"{outcome.up_to_date:,} up to date"] if outcome.up_to_date else []
+    return ", ".join([counted(sum(counts.values()), "step"), *up_to_date, *shown])
 
 
 _COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}

@@ -67,6 +67,9 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.uid,
         report.file,
         report.digest,
+        report.stale,
+        report.changed_only,
+        report.forced,
     )
 
 
@@ -139,6 +142,7 @@ def _reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
         plan.from_step,
         plan.items,
         adjusted(plan.proposals),
+        plan.stale,
     )
 
 
@@ -180,7 +184,16 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     warnings = tuple(located(now, place, warning) for warning in said) if said else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
         warnings += _over_its_memory(now, place, report.usage)
-        return e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
+        return e.AttemptSucceeded(
+            place.key,
+            place.attempt,
+            report.output,
+            report.usage,
+            warnings,
+            report.files,
+            report.fingerprint,
+            report.reused_run_id,
+        )
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt)
     found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report.usage)))

@@ -112,6 +112,8 @@ def judge(report: Report, guard: Guard) -> Verdict:
     """
     if not isinstance(report, TaskEnded) or report.outcome.is_stopped or report.outcome.is_past_deadline:
         return "neither"
+    if report.reused_run_id:
+        return "neither"  # nothing was asked of it
     found, _ = classify(report.outcome)
     if found is None:
         return "success"

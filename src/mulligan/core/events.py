@@ -13,6 +13,7 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from .failure import Failure
+from .file_records import FileRecord, StaleFile
 
 Rung = Literal["retry", "handle", "triage", "route"]
 Role = Literal["step", "item", "do", "handler", "script", "success", "validator", "lister", "undo"]
@@ -46,6 +47,9 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     status: str
     output: Any = None
     taken: tuple[str, ...] = ()
+    # What the step wrote, and what its result may be found by.
+    files: tuple[FileRecord, ...] = ()
+    fingerprint: str = ""
 
 
 class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,6 +96,11 @@ class RunStarted(Fact):
     uid: str = ""
     file: str = ""
     digest: str = ""
+    # Of a fork: files that kept steps had written and that are not what they were, so that these steps run again.
+    stale: tuple[StaleFile, ...] = ()
+    # Steps without changes take over the result of an earlier run; those that are forced never do.
+    changed_only: bool = False
+    forced: tuple[str, ...] = ()
 
 
 class RunPaused(Fact):
@@ -156,6 +165,8 @@ class RunReopened(Fact):
     indexes: tuple[int, ...] = ()
     # By step: what its attempts get in this round.
     adjustments: dict[str, Adjusted] = {}
+    # Files that kept steps had written and that are not what they were, so that these steps run again.
+    stale: tuple[StaleFile, ...] = ()
 
 
 class _RunEnded(Fact):
@@ -341,6 +352,12 @@ class AttemptSucceeded(Fact):
     output: Any = None
     usage: dict[str, Any] = {}
     warnings: tuple[Failure, ...] = ()
+    # The declared files that are there now.
+    files: tuple[FileRecord, ...] = ()
+    # Of what went in: where it is the same in a later run, this result may be taken over.
+    fingerprint: str = ""
+    # The run that had done it, where nothing had changed since: then nothing was run here.
+    reused_run_id: int = 0
 
 
 class AttemptFailed(Fact):

@@ -61,6 +61,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     run = state.run
     run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
+    run.changed_only, run.forced = fact.changed_only, fact.forced
     for name, node in state.graph.nodes.items():
         place = Place(name, "step", node.step, "waiting")
         place.open_needs = len(node.needs) + len(node.waits)
@@ -79,6 +80,7 @@ def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
         place = state.touch(one.step)
         set_status(state, place, one.status)
         place.output, place.given = one.output, (entry.seq, entry.at)
+        place.files, place.fingerprint = one.files, one.fingerprint
         for arc in state.graph.nodes[one.step].arcs:
             if arc.to in steps and arc.to in one.taken:
                 state.put(state.arcs, arc.key, "taken")
@@ -145,7 +147,7 @@ def _forget_items(state: State, fact: e.RunReopened) -> None:
     """Maps that start with a new list: from a step on, and behind what was undone. Of named items these are as new."""
     if fact.indexes:
         reset_items(state, fact.from_step, fact.indexes)
-    for name in afresh(state, fact.from_step, fact.put_back):
+    for name in afresh(state, fact.from_step, fact.put_back, fact.stale):
         if name != state.run.items_of and state.places[name].items is not None:
             reset_items(state, name)
             state.touch(name).items = None
@@ -172,6 +174,8 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
     if place.output is not None:
         place.before = place.output
     place.climb, place.failure, place.output = NO_CLIMB, None, None
+    if place.files or place.fingerprint:
+        place.files, place.fingerprint, place.reused_run_id = (), "", 0
     if state.run.adjustments:
         place.climb = fresh_climb(state, place.key, place.spec)
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""
@@ -234,7 +238,8 @@ def _step_completed(state: State, place: Place, fact: e.StepCompleted, entry: e.
     _remember_loop(state, place, fact.taken)
     if place.failure is not None:
         _record_recovery(state, place, fact, entry)
-    if state.graph.nodes[fact.step].step.undo:
+    # What an earlier run did is not this run's to take back.
+    if state.graph.nodes[fact.step].step.undo and not place.reused_run_id:
         if _continues(state, place, fact.visit - 1):
             _take_out_undoable(state, fact.step, fact.visit - 1)
         state.append(state.undoables, Undoable(fact.step, fact.visit, fact.output))

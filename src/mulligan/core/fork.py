@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from ..errors import UnknownStep
 from .events import Kept
+from .file_records import StaleFile
 from .graph import Graph
 from .state import Place, State
 from .workflow import END
@@ -22,41 +25,47 @@ class Fork(msgspec.Struct, frozen=True):
     changed: tuple[str, ...] = ()
     # Steps of the old run that the file no longer has.
     dropped: tuple[str, ...] = ()
+    # Files of steps that would have been kept, and that are not what these had written.
+    stale: tuple[StaleFile, ...] = ()
 
 
-def plan_fork(old: State, graph: Graph, from_step: str) -> Fork:
+def plan_fork(old: State, graph: Graph, from_step: str, stale: tuple[StaleFile, ...] = ()) -> Fork:
     """What a fork of `old` from `from_step` would be, in the workflow of `graph`."""
-    kept = kept_results(old, graph, from_step)
+    if stale:
+        would_keep = {one.step for one in kept_results(old, graph, from_step)}
+        stale = tuple(one for one in stale if one.step in would_keep)
+    kept = kept_results(old, graph, from_step, (one.step for one in stale))
     names = {one.step for one in kept}
     return Fork(
         kept,
         tuple(name for name in graph.nodes if name not in names),
         tuple(one.step for one in kept if graph.nodes[one.step].step != old.graph.nodes[one.step].step),
         tuple(name for name in old.graph.nodes if name not in graph.nodes),
+        stale,
     )
 
 
-def kept_results(old: State, graph: Graph, from_step: str) -> tuple[Kept, ...]:
+def kept_results(old: State, graph: Graph, from_step: str, again: Iterable[str] = ()) -> tuple[Kept, ...]:
     """What a fork of `old` from `from_step` takes over into the workflow of `graph`.
 
     Steps are matched by name. Kept is what completed (or was stood in for) and cannot be reached from the step:
     whatever could be touched by running it again runs again. What was skipped is asked again if anything before it
-    runs: it may have been skipped for that one's failure.
+    runs: it may have been skipped for that one's failure. `again`: other steps that have to run, for their files.
     """
     if from_step not in graph.nodes:
         raise UnknownStep(f"'{from_step}' is not a step of the workflow to run", step=from_step)
-    again = _touched(old, graph, from_step)
+    touched = _touched(old, graph, (from_step, *again))
     if graph.workflow != old.workflow:
-        again = _rerouted(old, graph, again)
-    places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in again)
+        touched = _rerouted(old, graph, touched)
+    places = (old.places[name] for name in graph.nodes if name in old.graph.nodes and name not in touched)
     kept = {place.key: place for place in places if place.settled in _KEEPABLE}
     open_ = graph.behind(name for name in graph.nodes if name not in kept)
     return tuple(_kept(old, one) for one in kept.values() if one.settled != "skipped" or one.key not in open_)
 
 
-def _touched(old: State, graph: Graph, from_step: str) -> set[str]:
-    """What running the step again can touch: all behind it, and all behind a source that it stood in for."""
-    touched = set(graph.region(from_step))
+def _touched(old: State, graph: Graph, steps: Iterable[str]) -> set[str]:
+    """What running the steps again can touch: what is behind them, or behind a source that one of them stood in for."""
+    touched = set(graph.behind(steps))
     # What was undone is not there any more, and neither is what was built on it.
     for name, place in old.places.items():
         if place.is_undone and name in graph.nodes:
@@ -96,4 +105,12 @@ def _kept(old: State, place: Place) -> Kept:
     arcs = old.graph.nodes[place.key].arcs
     taken = {arc.to for arc in arcs if arc.to == END or old.arcs.get(arc.key) == "taken"}
     status = "skipped" if place.settled == "skipped" else "completed"
-    return Kept(place.key, status, place.output, tuple(sorted(taken)))
+    is_whole = place.settled == "completed" and not place.recovered_by
+    return Kept(
+        place.key,
+        status,
+        place.output,
+        tuple(sorted(taken)),
+        place.files,
+        place.fingerprint if is_whole else "",
+    )

@@ -145,7 +145,12 @@ def _due(now: Now, place: Place) -> datetime | None:
 
 
 def succeed(now: Now, place: Place) -> Facts:
-    """The attempt gave a result: check it, run what belongs to success, complete."""
+    """The attempt gave a result: check it, run what belongs to success, complete.
+
+    What an earlier run did was checked there.
+    """
+    if place.reused_run_id:
+        return complete(now, place, place.output, "")
     if place.spec.validate is not None:
         rejected = _reject(now, place)
         if rejected is not None:

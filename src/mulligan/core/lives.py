@@ -16,6 +16,7 @@ from . import events as e
 from .context import RetrySummary
 from .events import Adjusted
 from .failure import Failure
+from .file_records import StaleFile
 from .keys import item_key, undo_key
 from .lawful import enter
 from .state import NO_CLIMB, Climb, Items, Place, State
@@ -23,11 +24,15 @@ from .workflow import AGENT, ENGINE_ACTIONS, Command, Step
 
 _replace = msgspec.structs.replace
 ITEM = Command()
+# Bindings that are the paths of a step's files, and the folders that these must stay in.
+_OF_FILES = ("file.", "folder.file.")
 
 
 def _attempt_scheduled(state: State, place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     _number(state, place, fact.attempt)
     place.phase, place.bindings = "", fact.bindings
+    if place.spec.file_paths:
+        place.paths = {name: value for name, value in fact.bindings.items() if name.startswith(_OF_FILES)}
     if place.climb is not NO_CLIMB:
         place.climb = _replace(place.climb, due=None, summary=_summary(place, fact, entry))
     if state.run.status == "paused" and is_engines_own(place.spec):
@@ -79,8 +84,20 @@ def _attempt_started(state: State, place: Place, fact: e.AttemptStarted, entry: 
 def _attempt_succeeded(state: State, place: Place, fact: e.AttemptSucceeded, entry: e.Entry) -> None:
     place.output = fact.output
     _end_attempt(place)
+    if fact.files or fact.fingerprint:
+        _record_result(state, place, fact)
     if fact.warnings:
         place.warnings = (*place.warnings, *fact.warnings)
+
+
+def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None:
+    """What was written is the step's, whoever has looked for it: its check, or the last command of its handler."""
+    if fact.files:
+        step = state.touch(state.step_of(place).key)
+        names = {record.name for record in fact.files}
+        step.files = (*(record for record in step.files if record.name not in names), *fact.files)
+    if fact.fingerprint:
+        place.fingerprint, place.reused_run_id = fact.fingerprint, fact.reused_run_id
 
 
 def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
@@ -90,7 +107,7 @@ def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.
 
 
 def _fail(place: Place, failure: Failure, entry: e.Entry) -> None:
-    place.failure, place.output = failure, None
+    place.failure, place.output, place.fingerprint = failure, None, ""
     _end_attempt(place)
     tries = place.climb.tries + 1
     place.climb = _replace(place.climb, tries=tries, failure_seq=entry.seq, advice=None, rejected=None)
@@ -240,6 +257,9 @@ def _command_ended(state: State, fact: Any, entry: e.Entry) -> None:
         parent.climb = _replace(parent.climb, handler_output=fact.output)
     elif fact.role == "do":
         _tell_item(parent, fact)
+        # Only of a command that is all of an item the result may be found again.
+        is_whole = isinstance(fact, e.CommandCompleted)
+        parent.fingerprint, parent.reused_run_id = (ended.fingerprint, ended.reused_run_id) if is_whole else ("", 0)
 
 
 def _advice(place: Place, script: Place, fact: Any) -> Any:
@@ -283,10 +303,14 @@ def reset_items(state: State, step: str, indexes: Iterable[int] | None = None) -
         item.status, item.output, item.failure, item.recovered_by = "waiting", None, None, ""
 
 
-def afresh(state: State, from_step: str, put_back: Iterable[str]) -> list[str]:
-    """Of a round's steps those that start as if for the first time: from a step on, and behind what was undone."""
+def afresh(state: State, from_step: str, put_back: Iterable[str], stale: Iterable[StaleFile] = ()) -> list[str]:
+    """Of a round's steps those that start as if for the first time.
+
+    From a step on, behind what was undone, and behind what has to write its files again.
+    """
     steps = list(put_back)
     undone = [name for name in steps if state.places[name].is_undone]
+    undone += [one.step for one in stale]
     behind = state.graph.behind([from_step, *undone] if from_step else undone)
     return [name for name in steps if name in behind]
 
@@ -298,6 +322,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
     if fact.place in state.places:
         place = enter(state, fact.place, fact)
         place.failure, place.recovered_by, place.output = None, "", None
+        place.fingerprint, place.reused_run_id = "", 0
     else:
         place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
         state.add(place)

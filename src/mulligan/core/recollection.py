@@ -40,6 +40,9 @@ class Recollection:
         self._sent: dict[_Visit, list[_Visit]] = {}
         # The reason that `end` returned, for what it says of the run.
         self.reason_of_end = ""
+        # The runs whose results steps have taken over, until these end.
+        self._reused: dict[str, int] = {}
+        self._reused_items: dict[str, int] = {}
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -58,6 +61,14 @@ class Recollection:
     def failure(self, place: str) -> Failure | None:
         """The last failure of a place that has not ended."""
         return self._failures.get(place)
+
+    def reused_run(self, place: str) -> int:
+        """The run whose result a place has taken over; 0 where it ran itself."""
+        return self._reused.get(place, 0)
+
+    def reused_items(self, step: str) -> int:
+        """How many items of a map have taken over what another run had done."""
+        return self._reused_items.get(step, 0)
 
     def carried(self, step: str, visit: int) -> list[str]:
         """The steps whose failures a visit was to deal with."""
@@ -106,6 +117,12 @@ class Recollection:
     def _attempt_failed(self, fact: Any) -> None:
         self._failures[fact.place] = fact.failure
 
+    def _attempt_succeeded(self, fact: e.AttemptSucceeded) -> None:
+        if fact.reused_run_id and (step := step_name(fact.place)) == fact.place:
+            self._reused[step] = fact.reused_run_id
+        elif fact.reused_run_id:
+            self._reused_items[step] = self._reused_items.get(step, 0) + 1
+
     def _step_entered(self, fact: e.StepEntered) -> None:
         self._undone.pop(fact.step, None)
 
@@ -114,6 +131,8 @@ class Recollection:
 
     def _step_completed(self, fact: e.StepCompleted) -> None:
         self._failures.pop(fact.step, None)
+        self._reused.pop(fact.step, None)
+        self._reused_items.pop(fact.step, None)
         if fact.step == END:
             self.reason_of_end = str(said_by_end(fact.output).get("reason") or "")
         for handled in self._sent.pop((fact.step, fact.visit), ()):
@@ -158,6 +177,7 @@ _RULES: dict[type[e.Fact], Callable[[Recollection, Any], None]] = {
     e.CommandCompleted: Recollection._command_ended,
     e.CommandFailed: Recollection._command_ended,
     e.CommandCancelled: Recollection._command_ended,
+    e.AttemptSucceeded: Recollection._attempt_succeeded,
     e.AttemptFailed: Recollection._attempt_failed,
     e.ResultRejected: Recollection._attempt_failed,
     e.StepEntered: Recollection._step_entered,

@@ -10,6 +10,7 @@ import msgspec
 from .classify import Outcome
 from .events import Kept
 from .failure import Failure
+from .file_records import FileRecord, StaleFile
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.
 TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run", "until"]
@@ -35,6 +36,11 @@ class RunRequested(Report):
     # The file it was started from, and what its bytes were: only to notice that it has changed since.
     file: str = ""
     digest: str = ""
+    # Of a fork: files of kept steps that are not what these had written.
+    stale: tuple[StaleFile, ...] = ()
+    # Whether steps without changes take over the result of an earlier run, and which steps never do.
+    changed_only: bool = False
+    forced: tuple[str, ...] = ()
 
 
 class TaskStarted(Report):
@@ -50,6 +56,10 @@ class TaskEnded(Report):
     outcome: Outcome = Outcome()
     output: Any = None
     usage: dict[str, Any] = {}
+    # See `AttemptSucceeded`.
+    files: tuple[FileRecord, ...] = ()
+    fingerprint: str = ""
+    reused_run_id: int = 0
 
 
 class LeaseExpired(Report):
@@ -127,6 +137,8 @@ class RetryRequested(Report):
     peaks: dict[str, int] = {}
     # A corrected definition to go on with.
     revised: Revised | None = None
+    # Files of steps that would be kept, and that are not what these had written.
+    stale: tuple[StaleFile, ...] = ()
 
 
 class Classified(Report):

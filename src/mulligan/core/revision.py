@@ -46,6 +46,8 @@ _STEP_POLICIES: dict[str, Any] = {
     "undo": None,
     "max_visits": 0,
     "is_start": False,
+    "cache": None,
+    "cache_key": None,
 }
 # How fields are called in a file, where that is not their name.
 _FILE_KEYS = {
@@ -55,6 +57,8 @@ _FILE_KEYS = {
     "validator": "validate",
     "handler_failure_fatal": "on_failure",
     "sweep": "matrix",
+    "cache_key": "cache",
+    "file_paths": "writes",
 }
 # Of a workflow what is not compared by name: steps are compared one by one, and what they share through them.
 _NOT_SETTINGS = frozenset({"steps", "groups", "children", "origin", "callers_secrets"})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from ..errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
 from .events import RunRevised
+from .file_records import FileRecord, StaleFile, last_writers
 from .graph import Graph
 from .lives import afresh
 from .reports import RetryRequested
@@ -29,6 +30,8 @@ class Round(msgspec.Struct, frozen=True):
     from_step: str
     items: tuple[int, ...]
     proposals: tuple[Proposal, ...]
+    # Files of steps that would have been kept, and that are not what these had written.
+    stale: tuple[StaleFile, ...] = ()
 
 
 def plan_revision(state: State, report: RetryRequested) -> tuple[RunRevised, Difference] | None:
@@ -51,25 +54,65 @@ def plan_round(state: State, report: RetryRequested, revised: Difference | None 
     `revised`: where the definition, which the run goes by already, is another than that of the round before.
     """
     refuse_round(state, report, state.graph)
-    steps = steps_to_retry(state, report.from_step)
-    if revised is not None:
-        steps = _with_revised(state, steps, revised)
+    without = frozenset(_steps_again(state, report.from_step, (), revised))
+    # A corrected definition may have no such step any more.
+    stale = tuple(one for one in report.stale if one.step in state.graph.nodes and one.step not in without)
+    steps = _steps_again(state, report.from_step, stale, revised)
     items = () if report.items is None else _items_to_retry(state, report.from_step, report.items)
+    if report.from_step in state.graph.behind(one.step for one in stale):
+        # The list of the map may be another one: none of its items is kept.
+        items = ()
     found = proposals(state, steps, report.peaks) if report.adjust else ()
-    return Round(steps, report.from_step, items, found)
+    return Round(steps, report.from_step, items, found, stale)
 
 
-def steps_to_retry(state: State, from_step: str) -> tuple[str, ...]:
+def files_kept(state: State, from_step: str) -> Iterator[tuple[str, FileRecord]]:
+    """The files that a round would keep: of each the step that wrote it last, and what it wrote."""
+    again = frozenset(steps_to_retry(state, from_step)) if from_step in ("", *state.graph.nodes) else frozenset()
+    return files_written(state, (name for name in state.graph.nodes if name not in again))
+
+
+def files_written(state: State, steps: Iterable[str]) -> Iterator[tuple[str, FileRecord]]:
+    """What these steps have written, as far as they completed: of each path the step that did so last."""
+    return last_writers(
+        (place.given[0], place.key, record)
+        for place in (state.places[name] for name in steps if name in state.places)
+        if place.settled == "completed" and place.given is not None
+        for record in _records(state, place)
+    )
+
+
+def _records(state: State, place: Place) -> Iterable[FileRecord]:
+    """Its files as they were recorded; from a log that has no records, their paths alone."""
+    known = {record.name: record for record in place.files}
+    for name in place.spec.writes:
+        if name in known:
+            yield known[name]
+        elif name not in place.spec.file_paths:
+            yield FileRecord(name, state.workflow.files.get(name, name))
+
+
+def steps_to_retry(state: State, from_step: str, stale: Iterable[StaleFile] = ()) -> tuple[str, ...]:
     """What a new round runs again: failed unhandled, cancelled, skipped, undone; and everything from a step on.
 
     And what lies between a step that was undone and another of these: it was built on what is no longer there.
+    Also every step whose files are not what it wrote, and everything behind it.
     """
     again = {record.step for record in unhandled(state)}
     again |= state.graph.region(from_step) if from_step else frozenset()
     again |= {place.key for place in state.steps() if place.is_undone or place.status in ("cancelled", "skipped")}
     undone = [place.key for place in state.steps() if place.is_undone]
     again |= state.graph.between(undone, again)
+    for step in {one.step for one in stale}:
+        again |= state.graph.region(step)
     return tuple(name for name in state.graph.nodes if name in again)
+
+
+def _steps_again(
+    state: State, from_step: str, stale: Iterable[StaleFile], revised: Difference | None
+) -> tuple[str, ...]:
+    steps = steps_to_retry(state, from_step, stale)
+    return steps if revised is None else _with_revised(state, steps, revised)
 
 
 def _with_revised(state: State, steps: tuple[str, ...], revised: Difference) -> tuple[str, ...]:
@@ -127,10 +170,15 @@ def _why(state: State, plan: Round, failed: set[str], name: str) -> str:
         return "it was undone"
     if name in failed:
         return "it failed"
+    if found := [one.text for one in plan.stale if one.step == name]:
+        return "; ".join(found)
     if place.status in ("cancelled", "skipped"):
         return f"it was {place.status}"
     if plan.from_step and name in state.graph.region(plan.from_step):
         return f"it is behind '{plan.from_step}'"
+    source = next((one.step for one in plan.stale if name in state.graph.region(one.step)), "")
+    if source:
+        return f"it is behind '{source}'"
     return _BEHIND
 
 
@@ -141,7 +189,7 @@ _BEHIND = "what it was built on was undone"
 def items_again(state: State, plan: Round) -> dict[str, tuple[int, ...]]:
     """Of its map steps that do not run whole: the items that run, as long as the list is the same."""
     found = {plan.from_step: plan.items} if plan.items else {}
-    anew = frozenset(afresh(state, plan.from_step, plan.steps))
+    anew = frozenset(afresh(state, plan.from_step, plan.steps, plan.stale))
     for place in (state.places[name] for name in plan.steps if name not in anew):
         if place.items is not None and place.status in ("failed", "cancelled"):
             found[place.key] = tuple(_not_done(state, place))
@@ -165,7 +213,7 @@ def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
         raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
-    if run.status == "completed" and report.items is None:
+    if run.status == "completed" and report.items is None and not report.stale:
         raise NothingToRetry(
             f"run {run.run_id} completed, so there is nothing to retry", hint=_instead(state, report.from_step)
         )

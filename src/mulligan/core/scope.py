@@ -98,6 +98,11 @@ class Now(msgspec.Struct, eq=False):
         if command.logs:
             for name, template in command.logs.items():
                 found[f"logs.{name}"] = self.render(template, place)
+        if command.cache_key:
+            found[CACHE_KEY] = self.render(command.cache_key, place)
+        if command.file_paths:
+            for name, template in command.file_paths.items():
+                found[f"{FILE}{name}"] = self.render(template, place)
         for name, template in _paths(command):
             before = beginning(template)
             if before is not None:
@@ -124,6 +129,10 @@ class Now(msgspec.Struct, eq=False):
 
 # What the names of the bindings begin with that say which folder a path must stay in.
 FOLDER = "folder."
+# And of those that are the paths of files that a step reads or writes.
+FILE = "file."
+# The binding that says what `cache: {key: …}` came to.
+CACHE_KEY = "cache.key"
 
 
 def _paths(command: Command) -> Iterator[tuple[str, Template]]:
@@ -132,6 +141,8 @@ def _paths(command: Command) -> Iterator[tuple[str, Template]]:
         yield "cwd", command.cwd
     if command.logs:
         yield from ((f"logs.{name}", template) for name, template in command.logs.items())
+    if command.file_paths:
+        yield from ((f"{FILE}{name}", template) for name, template in command.file_paths.items())
     if command.action and command.action.paths:
         yield from ((name, command.action.bindings[binding]) for name, binding in command.action.paths.items())
 

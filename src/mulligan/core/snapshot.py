@@ -19,8 +19,12 @@ from .lives import ITEM, command_spec
 from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
 from .workflow import END, Command, Workflow, decode, encode
 
-# kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", else ""), data (None: it goes)
+# kind of table, key, tag (what of it is looked for over all runs: "parked", "approval", the fingerprint of a result
+# that may be taken over, else ""), data (None: it goes)
 Row = tuple[str, str, str, bytes | None]
+
+# The tags of places that wait for a person.
+PERSON_TAGS = ("parked", "approval")
 
 _Counts = tuple[int, int, int, int, bool]
 # The latest data by key, of one kind.
@@ -100,7 +104,9 @@ def _values(place: Place) -> list[Any]:
 
 
 def _tag(place: Place) -> str:
-    """Which person the place waits for, if it does."""
+    """Which person the place waits for, if it does; of a result that a later run may take over, its fingerprint."""
+    if place.status == "completed":
+        return "" if place.recovered_by or place.is_undone else place.fingerprint
     if place.status == "running":
         action = place.spec.action
         return "approval" if action is not None and action.kind == "approve" and not place.phase else ""

@@ -16,6 +16,7 @@ import msgspec
 from .context import RetrySummary
 from .events import Adjusted, Role, Route, StopCause
 from .failure import Failure
+from .file_records import FileRecord
 from .graph import Graph
 from .keys import item_key
 from .transitions import ACTIVE, ENDED, RunStatus, Status
@@ -154,6 +155,13 @@ class Place(msgspec.Struct):
     outputs: tuple[Any, ...] = ()
     # -- steps only: what its last visit that gave anything gave, for a loop that goes on from there
     before: Any = None
+    # What its paths with values in them came to in its last attempt: the bindings of its files.
+    paths: dict[str, str] = {}
+    # What its last visit that completed wrote, and what its result may be found by.
+    files: tuple[FileRecord, ...] = ()
+    fingerprint: str = ""
+    # The run whose result it took over; 0 where it ran.
+    reused_run_id: int = 0
 
     @property
     def is_active(self) -> bool:
@@ -284,6 +292,9 @@ class Run(msgspec.Struct):
     # What this round was opened for: some items of a map step; more memory or time, by step.
     items_of: str = ""
     adjustments: dict[str, Adjusted] = {}
+    # Whether steps without changes take over the result of an earlier run, and which steps never do.
+    changed_only: bool = False
+    forced: tuple[str, ...] = ()
     # None while it goes by the definition that it was started with, which is `version`.
     revision: Revision | None = None
 

@@ -19,7 +19,7 @@ from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
-from .words import counted, flat, label, quoted, rule_is_for, span, until, what, with_more
+from .words import counted, flat, label, quoted, rule_is_for, span, until, up_to_date_since, what, with_more
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
@@ -149,8 +149,14 @@ def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
     return "", f"round {fact.round}{_by(fact)}{f'; {again} again' if again else ''}", "try"
 
 
+def _stale(teller: Teller, fact: e.RunStarted | e.RunReopened, at: datetime) -> Iterator[_Sentence]:
+    """Which steps run again although they had completed, and for which files."""
+    yield from ((one.step, f"runs again: {one.text}", "try") for one in fact.stale)
+
+
 def _raised(teller: Teller, fact: e.RunReopened, at: datetime) -> Iterator[_Sentence]:
-    """What the attempts of this round get."""
+    """What the attempts of this round get, and which of its steps had completed before."""
+    yield from _stale(teller, fact, at)
     yield from ((step, f"goes again{with_more(more)}", "try") for step, more in fact.adjustments.items())
 
 
@@ -218,7 +224,11 @@ def _completed(teller: Teller, fact: e.StepCompleted, at: datetime) -> _Said:
     no_route = "; none of its edges holds" if fact.no_route else ""
     carried = teller.memory.carried(fact.step, fact.visit)
     handles = f"; that handles {_failures_of(carried)}" if carried else ""
-    return fact.step, f"{_how(fact.recovered_by)}{no_route}{handles}", "good"
+    since = teller.memory.reused_run(fact.step)
+    how = up_to_date_since(since) if since else _how(fact.recovered_by)
+    if items := teller.memory.reused_items(fact.step):
+        how += f", {counted(items, 'item')} up to date"
+    return fact.step, f"{how}{no_route}{handles}", "good"
 
 
 def _how(recovered_by: str) -> str:
@@ -475,6 +485,7 @@ TOLD_FACTS = frozenset(_SENTENCES)
 _Details = Callable[[Teller, Any, datetime], Iterator[_Sentence]]
 _DETAILS: dict[type[e.Fact], _Details] = {
     e.RunRevised: _changed_keys,
+    e.RunStarted: _stale,
     e.RunReopened: _raised,
     e.StepCompleted: _edges_after_success,
     e.StepFailed: _edges_after_failure,

@@ -13,14 +13,15 @@ from .briefing import Briefing, briefing
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
-from .scope import FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
+from .reuse import Reuse, path_of, reuse_of
+from .scope import CACHE_KEY, FILE, FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
 from .workflow import AGENT, Capture, Command, Resources, Secret, Workflow
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
 # The bindings that no shell text reads by their name.
-_NOT_READ = ("env.", "logs.", FOLDER)
+_NOT_READ = ("env.", "logs.", FOLDER, FILE, CACHE_KEY)
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,6 +84,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     tries: int = 0
     # The folders that paths with a value in them must stay in: of `cwd`, `logs.stdout`, or a parameter. See `paths`.
     folders: dict[str, str] = {}
+    # Of a step whose result may be found again in later runs.
+    reuse: Reuse | None = None
 
     @property
     def is_small(self) -> bool:
@@ -147,10 +150,19 @@ def task(state: State, key: str) -> Task:
         {name: value for name, value in place.bindings.items() if name not in late} if late else {},
         {name: place.bindings[f"logs.{name}"] for name in spec.logs} if spec.logs else {},
         place.climb.tries,
-        {name[len(FOLDER) :]: value for name, value in place.bindings.items() if name.startswith(FOLDER)}
-        if spec.cwd or spec.logs or action.paths
-        else {},
+        _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
+        reuse_of(state, place) if state.run.changed_only or _is_found_again(step.spec) else None,
     )
+
+
+def _is_found_again(spec: Command) -> bool:
+    return bool(spec.cache or spec.reads or spec.writes)
+
+
+def _folders(place: Place, step: Place) -> dict[str, str]:
+    """What it was given itself, and what the files of its step were: a check looks for these as well."""
+    given = {**step.paths, **place.bindings}
+    return {name[len(FOLDER) :]: value for name, value in given.items() if name.startswith(FOLDER)}
 
 
 def completed(task: Task, values: Mapping[str, Any]) -> Task:
@@ -174,7 +186,8 @@ def _deadline(state: State, place: Place) -> datetime | None:
 
 
 def _files(state: State, place: Place) -> dict[str, str]:
-    return {name: state.workflow.files.get(name, name) for name in files_due(state, place)}
+    step = state.step_of(place)
+    return {name: path_of(state, step, name) for name in files_due(state, place)}
 
 
 def _cpus(adjusted: Adjusted, wanted: Resources) -> float:

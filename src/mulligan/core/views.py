@@ -101,6 +101,8 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         "failure_route": None if record is None else _route_json(record),
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
         "warnings": view["warnings"],
+        # The run that had done it, where nothing had changed since then.
+        "up_to_date_since": place.reused_run_id or None,
     }
 
 

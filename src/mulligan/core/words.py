@@ -200,3 +200,8 @@ def with_more(adjusted: Adjusted | None) -> str:
     got += [f"{adjusted.cpus:g} cpu{'' if adjusted.cpus == 1 else 's'}"] if adjusted.cpus is not None else []
     got += [f"a timeout of {span(adjusted.timeout)}"] if adjusted.timeout is not None else []
     return f", with {' and '.join(got)}" if got else ""
+
+
+def up_to_date_since(run_id: int) -> str:
+    """Of a step that took over what another run had done."""
+    return f"up to date since run {run_id}"

@@ -172,6 +172,12 @@ class Command(_Frozen):
     when: Expression | None = None
     # Paths that lead to what an attempt wrote: of `stdout`, of `stderr`.
     logs: dict[str, Template] = {}
+    # Of the names in `reads` and `writes` those that are paths with values in them.
+    file_paths: dict[str, Template] = {}
+    # Whether an earlier result may be taken over: None where the file does not say. `cache_key`: what else must be
+    # the same for that.
+    cache: bool | None = None
+    cache_key: Template | None = None
 
     @property
     def retries_max(self) -> int:

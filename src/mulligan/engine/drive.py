@@ -473,6 +473,8 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
         parent_run_id=run.run_id,
         cwd=run.cwd,
         uid=child_uid(run, effect.place, effect.attempt),
+        # A step that is forced runs the whole of its workflow.
+        changed_only=run.changed_only and effect.place not in run.forced,
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
 

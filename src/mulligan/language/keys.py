@@ -317,6 +317,11 @@ MATRIX_PRODUCT = Record(
 )
 MATRIX = AnyOf("a mapping of lists, {product: …} or {zip: …}", (MATRIX_ZIP, MATRIX_PRODUCT, MATRIX_LISTS))
 
+CACHE = Record(
+    "cache",
+    {"key": Key(Template("a text"), "what else must be the same, such as '${inputs.day}'", is_required=True)},
+)
+
 _A_NAME = "a name of letters, digits, '_' and '-'"
 STEP_KEYS = {
     "step": Key(Either(_A_NAME, text=Template(_A_NAME), number=STEP_NUMBER), "its name", is_required=True),
@@ -334,8 +339,12 @@ STEP_KEYS = {
     "undo": Key(COMMAND_FORMS, "takes back what it did when the run does not complete"),
     "max_visits": Key(whole(1, 1_000_000), f"how often a loop may enter it (default {MAX_VISITS_DEFAULT})"),
     "start": Key(FLAG, "starts the loop it is in"),
-    "reads": Key(ListOf(TEXT, or_one=True), "names from 'files' that it reads"),
-    "writes": Key(ListOf(TEXT, or_one=True), "names from 'files' that it writes"),
+    "reads": Key(ListOf(TEXT, or_one=True), "files that it reads: names from 'files', or paths"),
+    "writes": Key(ListOf(TEXT, or_one=True), "files that it writes: names from 'files', or paths"),
+    "cache": Key(
+        Either("true, false or a mapping", flag=FLAG, mapping=CACHE),
+        "takes over the result of an earlier run where nothing that goes in has changed",
+    ),
     "matrix": Key(as_node(MATRIX), "one step per combination of these values"),
 }
 STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("map", "do")))

@@ -160,16 +160,26 @@ def format_name(written: str, values: Values, node: Node, scope: Scope) -> str:
     return _formatted(written, values, {}, node, scope)
 
 
+def format_path(written: str, values: Values, node: Node, scope: Scope) -> str:
+    """A path as a matrix step writes it: `out/part_{i:03d}.csv`."""
+    _refuse_bad_parameter(written, node, values, scope)
+    return _filled(written, values, {}, node, scope)
+
+
 def _refuse_bad_pattern(written: str, node: Node, values: Values, scope: Scope) -> None:
+    _refuse_bad_parameter(written, node, values, scope)
+    rest = _PARAMETER.sub("", written)
+    if rest and not NAME.fullmatch(rest):
+        raise scope.source.refuse("name", f"'{written}' is not a name of letters, digits, '_' and '-'", node)
+
+
+def _refuse_bad_parameter(written: str, node: Node, values: Values, scope: Scope) -> None:
     for name, spec in _PARAMETER.findall(written):
         if name not in values:
             hint = did_you_mean(name, values)
             raise scope.source.refuse("matrix", f"the matrix has no value '{name}'", node, hint=hint)
         if not _FORMAT.fullmatch(spec):
             raise scope.source.refuse("matrix", f"'{spec}' is not a number format", node, hint="write it as {i:03d}")
-    rest = _PARAMETER.sub("", written)
-    if rest and not NAME.fullmatch(rest):
-        raise scope.source.refuse("name", f"'{written}' is not a name of letters, digits, '_' and '-'", node)
 
 
 def _positions(combinations: list[Values]) -> dict[str, dict[str, int]]:
@@ -184,6 +194,10 @@ def _positions(combinations: list[Values]) -> dict[str, dict[str, int]]:
 
 
 def _formatted(written: str, values: Values, numbers: dict[str, dict[str, int]], node: Node, scope: Scope) -> str:
+    return _UNLAWFUL.sub("_", _filled(written, values, numbers, node, scope))
+
+
+def _filled(written: str, values: Values, numbers: dict[str, dict[str, int]], node: Node, scope: Scope) -> str:
     def one(found: re.Match[str]) -> str:
         name, spec = found.group(1), found.group(2) or ""
         value = values[name]
@@ -196,4 +210,4 @@ def _formatted(written: str, values: Values, numbers: dict[str, dict[str, int]],
                 "matrix", f"the value {value!r} does not take the format '{spec}'", node
             ) from None
 
-    return _UNLAWFUL.sub("_", _PARAMETER.sub(one, written))
+    return _PARAMETER.sub(one, written)

@@ -18,18 +18,20 @@ from mulligan.core.workflow import (
 )
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.binding import Values, binder
+from mulligan.language.caching import read_cache
 from mulligan.language.commands import acting, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
+from mulligan.language.file_names import Files, files_of_each, read_files, with_files
 from mulligan.language.keys import END as END_SHAPE
 from mulligan.language.keys import STEP
 from mulligan.language.maps import read_map
-from mulligan.language.matrix import base_name, format_name, read_matrix, step_names, written_names
-from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe, shorten
+from mulligan.language.matrix import base_name, read_matrix, step_names, written_names
+from mulligan.language.nodes import Mapping, Node, Scalar, describe, shorten
 from mulligan.language.scope import Draft, Scope, condition
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import NAME, Fields
 from mulligan.language.varying import limits_of_each, varying_keys, with_limits, without
-from mulligan.language.words import closest_key, did_you_mean
+from mulligan.language.words import closest_key
 
 _AS_THEY_ARE = ("take", "no_match", "join", "max_visits")
 # On a map step these are the defaults of its commands, and not its own.
@@ -48,7 +50,7 @@ class StepDraft(msgspec.Struct):
     combinations: list[Values] = []
     names: list[str] = []
     # What each step of a matrix reads and writes, where that differs from one to the next.
-    files: list[dict[str, tuple[str, ...]]] = []
+    files: list[Files] = []
     # Their resources and timeouts, where those have values of the matrix in them.
     limits: list[dict[str, Any]] = []
 
@@ -61,18 +63,10 @@ class StepDraft(msgspec.Struct):
         for index, (name, values) in enumerate(zip(self.names, self.combinations, strict=True)):
             bound = bind(values) if bind else self.step
             if self.files:
-                bound = _with_files(bound, self.files[index])
+                bound = with_files(bound, self.files[index])
             if self.limits:
                 bound = with_limits(bound, self.limits[index])
             yield msgspec.structs.replace(bound, name=name, matrix=values, sweep=self.name), values
-
-
-def _with_files(step: Step, files: dict[str, tuple[str, ...]]) -> Step:
-    """The step with what it reads and writes; its check looks for what it writes, where nobody else does."""
-    check = step.validator
-    if check is not None and check.writes:
-        check = msgspec.structs.replace(check, writes=files["writes"])
-    return msgspec.structs.replace(step, validator=check, **files)
 
 
 def read_step(node: Node, draft: Draft, settings: Settings) -> StepDraft | None:
@@ -99,7 +93,7 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
         scope = msgspec.structs.replace(scope, matrix=frozenset(values))
     step = Step(name=name, **_fields(fields, label, scope, settings))
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
-    found.files = _files_of_each(fields, combinations, scope)
+    found.files = files_of_each(fields, combinations, scope)
     with scope.noting:
         found.limits = limits_of_each(node, step, combinations, scope)
     _read_links(found, fields, scope)
@@ -213,9 +207,10 @@ def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
         with scope.noting:
             own = settings.merged(fields, scope).for_commands()
             said["undo"] = _undo(read_command(fields.at("undo"), "'undo'", scope.knowing("output"), own))
-    for key in ("reads", "writes"):
-        if key in fields:
-            said[key] = _files(fields, key, scope)
+    said.update(read_files(fields, scope))
+    if "cache" in fields:
+        with scope.noting:
+            said.update(read_cache(fields, scope))
     if fields.get("start"):
         said["is_start"] = True
     return said
@@ -230,46 +225,6 @@ def _triage(form: Fields | bool) -> Triage | None:
     if isinstance(form, Fields):
         return Triage(**form.pick("when", "timeout", "default"))
     return Triage() if form else None
-
-
-def _files(fields: Fields, key: str, scope: Scope) -> tuple[str, ...]:
-    """The names as written. One with a value of the matrix in it, such as `part_{i}`, is each step's own to find."""
-    found = []
-    for entry in _entries(fields.at(key)):
-        with scope.noting:
-            found.append(entry.text if scope.matrix and "{" in entry.text else _declared(entry.text, entry, scope))
-    return tuple(dict.fromkeys(found))
-
-
-def _files_of_each(fields: Fields, combinations: list[Values], scope: Scope) -> list[dict[str, tuple[str, ...]]]:
-    """What each step of a matrix reads and writes; nothing where it is the same for all."""
-    if not combinations:
-        return []
-    entries = {key: _entries(fields.at(key)) for key in ("reads", "writes") if key in fields}
-    if not any("{" in entry.text for named in entries.values() for entry in named):
-        return []
-    with scope.noting:
-        return [{key: _own_files(named, values, scope) for key, named in entries.items()} for values in combinations]
-    return [dict.fromkeys(entries, ()) for _ in combinations]
-
-
-def _own_files(named: list[Scalar], values: Values, scope: Scope) -> tuple[str, ...]:
-    formatted = ((format_name(one.text, values, one, scope) if "{" in one.text else one.text, one) for one in named)
-    return tuple(dict.fromkeys(_declared(name, entry, scope) for name, entry in formatted))
-
-
-def _entries(node: Node) -> list[Scalar]:
-    return [entry for entry in (node.items if isinstance(node, Sequence) else [node]) if isinstance(entry, Scalar)]
-
-
-def _declared(name: str, entry: Scalar, scope: Scope) -> str:
-    """The name of a file that there is."""
-    declared = scope.draft.files
-    if name not in declared:
-        hint = did_you_mean(name, declared) or "declare it under 'files:'"
-        raise scope.source.refuse("unknown_file", f"there is no file '{shorten(name)}'", entry, hint=hint)
-    scope.draft.used.add(("files", name))
-    return name
 
 
 def _read_links(found: StepDraft, fields: Fields, scope: Scope) -> None:

@@ -163,6 +163,7 @@ class Driver:
             gpus=self.capacity.gpus,
             labels=self.capacity.labels,
             artifacts=self.store.artifacts,
+            results=self.store.tagged,
             clock=self.clock,
             lock_fd=lock_fd,
             lease_seconds=self.lease_seconds if self.store.is_shared else None,

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ..core.artifacts import KEY_AS_JSON, references, referred, run_of
+from ..core.tasks import Task
 from ..core.transitions import RUN_ENDED
 from ..core.words import reason_of
 from ..errors import ArtifactDamaged, StoreRefused
@@ -151,18 +152,22 @@ class _Collection:
         """Those that no run refers to. What a live attempt has just given is not told yet, and no orphan."""
         if not lying:
             return []
-        at_work, referred_to = self._at_work(), self._referred_to(runs)
+        tasks = self._leased_tasks()
+        at_work, referred_to = {folder_of(task) for task in tasks}, self._referred_to(runs)
+        # A task that looks for an earlier result may just have found one, of a run that was removed since.
+        is_looked_for = any(task.reuse is not None and task.reuse.looks for task in tasks)
         return [
             one
             for one in lying
             if one.name not in referred_to
             and one.name.rpartition("/")[0] not in at_work
             and not self._may_be_awaited(one, runs)
+            and not (is_looked_for and run_of(one.name) not in runs)
         ]
 
-    def _at_work(self) -> set[str]:
-        """The folders of attempts that somebody has a lease for: a worker that was stopped for hours may still tell."""
-        return {folder_of(lease.task) for worker in self._store.workers() for lease in self._store.held(worker.name)}
+    def _leased_tasks(self) -> list[Task]:
+        """What somebody has a lease for: a worker that was stopped for hours may still tell what came of it."""
+        return [lease.task for worker in self._store.workers() for lease in self._store.held(worker.name)]
 
     def _may_be_awaited(self, record: ArtifactRecord, runs: dict[int, RunRecord]) -> bool:
         run = runs.get(run_of(record.name))

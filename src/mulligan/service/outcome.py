@@ -51,6 +51,8 @@ class Outcome(msgspec.Struct, frozen=True):
     waits: list[tuple[int, Wait]]
     outputs: dict[str, Any]
     is_cut: bool = False
+    # Steps that took over what an earlier run had done.
+    up_to_date: int = 0
     # Of the answers, those that can be told together.
     matrices: tuple[MatrixFailures, ...] = ()
 
@@ -86,6 +88,7 @@ def outcome(
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         located(service.store.artifacts, run.outputs),
         following.is_cut,
+        sum(place.reused_run_id > 0 for place in state.steps()),
         _matrices(state, answers),
     )
 

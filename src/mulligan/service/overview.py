@@ -205,9 +205,11 @@ def lines_of(failure: Mapping[str, Any]) -> list[str]:
 def _counted(state: State, place: Place) -> dict[str, int] | None:
     if place.items is None:
         return None
-    statuses: list[str] = ["waiting" if item is None else item.status for item in state.items_of(place)]
+    items = state.items_of(place)
+    statuses: list[str] = ["waiting" if item is None else item.status for item in items]
     told = ("completed", "failed", "running", "waiting", "cancelled")
-    return {"total": len(statuses), **{status: statuses.count(status) for status in told}}
+    up_to_date = sum(item is not None and item.reused_run_id > 0 for item in items)
+    return {"total": len(statuses), **{status: statuses.count(status) for status in told}, "up_to_date": up_to_date}
 
 
 def _children(service: Service, run_id: int, left: list[int]) -> list[dict[str, Any]]:

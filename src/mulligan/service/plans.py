@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..core.events import Adjusted
+from ..core.file_records import StaleFile
 from ..core.fork import Fork
 from ..core.rounds import items_again, why_again
 from ..core.state import State
@@ -29,6 +30,8 @@ class RoundPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     adjustments: dict[str, list[str]]
     # Where a corrected file was given.
     correction: Correction | None = None
+    # Files of steps that would have been kept, and that are gone or have changed: these steps run again.
+    stale: tuple[StaleFile, ...] = ()
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -42,6 +45,8 @@ class ForkPlan(msgspec.Struct, frozen=True):
     changed: tuple[str, ...]
     # Steps of the old run that the file no longer has.
     dropped: tuple[str, ...]
+    # Files of steps that would have been kept, and that are gone or have changed: these steps run.
+    stale: tuple[StaleFile, ...] = ()
 
 
 def as_json_of(plan: RoundPlan | ForkPlan) -> dict[str, Any]:
@@ -52,7 +57,7 @@ def as_json_of(plan: RoundPlan | ForkPlan) -> dict[str, Any]:
 
 def fork_plan(old: State, from_step: str, fork: Fork) -> ForkPlan:
     kept = tuple(one.step for one in fork.kept)
-    return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped)
+    return ForkPlan(old.run.run_id, from_step, fork.runs, kept, fork.changed, fork.dropped, fork.stale)
 
 
 def round_plan(found: Planned) -> RoundPlan:
@@ -69,6 +74,7 @@ def round_plan(found: Planned) -> RoundPlan:
         adjusted(planned.proposals),
         _in_words(planned.proposals),
         found.correction,
+        planned.stale,
     )
 
 

@@ -67,6 +67,8 @@ def _written(workflow: Workflow) -> set[str]:
 def _paths(workflow: Workflow, key: Literal["reads", "writes"]) -> Iterator[str]:
     """What the steps of a workflow read or write; after them what those of its children do."""
     for command in commands(workflow.steps):
-        yield from (workflow.files.get(name, name) for name in getattr(command, key))
+        # What a path with values in it comes to is known when the step starts.
+        names = (name for name in getattr(command, key) if name not in command.file_paths)
+        yield from (workflow.files.get(name, name) for name in names)
     for child in workflow.children.values():
         yield from _paths(child, key)

@@ -26,7 +26,11 @@ BARE: dict[str, Any] = {
     # They would lead to what is gone when the trial is over, and no more to what a run wrote.
     "logs": {},
 }
-ALONE: dict[str, Any] = {"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True}
+ALONE: dict[str, Any] = {
+    **{"needs": (), "edges": (), "when": None, "triage": None, "undo": None, "is_start": True},
+    # It is to be tried, whatever an earlier run gave.
+    **{"cache": False, "cache_key": None},
+}
 
 
 def alone(workflow: Workflow, step: str) -> Workflow:

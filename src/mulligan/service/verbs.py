@@ -50,6 +50,7 @@ from ..worker.processes import is_running
 from .correcting import Corrected, planned, revised
 from .driver import Capacity, Driver
 from .home import Home, this_host
+from .kept_files import stale_of_round, stale_results
 from .locks import Locks
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_missing_files, refuse_missing_secrets
@@ -75,6 +76,9 @@ class Prepared(msgspec.Struct, frozen=True):
     cwd: Path
     # Where the workflow was read from, "" if from nowhere.
     file: str = ""
+    # Whether steps without changes take over the results of earlier runs, and which steps never do.
+    changed_only: bool = False
+    forced: tuple[str, ...] = ()
 
 
 def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
@@ -82,6 +86,16 @@ def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path, file: str = ""
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
     return _prepared(workflow, inputs, cwd, file)
+
+
+def reusing(prepared: Prepared, *, changed_only: bool, forced: Sequence[str]) -> Prepared:
+    """The same run, with steps that are up to date taken over from earlier runs; UnknownStep for one that is none."""
+    steps = {name: None for step in prepared.workflow.steps for name in (step.name, step.sweep) if name}
+    for name in forced:
+        if name not in steps:
+            message = f"'{name}' is not a step of '{prepared.workflow.name}'"
+            raise UnknownStep(message, hint=did_you_mean(name, steps), step=name)
+    return msgspec.structs.replace(prepared, changed_only=changed_only, forced=tuple(dict.fromkeys(forced)))
 
 
 def _prepared(workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
@@ -154,6 +168,8 @@ class Service(Reading):
             cwd=str(prepared.cwd),
             file=prepared.file,
             digest=digest_of(prepared.file),
+            changed_only=prepared.changed_only,
+            forced=prepared.forced,
         )
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
@@ -176,7 +192,9 @@ class Service(Reading):
     ) -> int:
         """A new run that keeps what the old one did up to a step, with other inputs or a corrected workflow."""
         _, prepared, planned = self._planned_fork(run_id, from_step, given, workflow)
-        prepared = msgspec.structs.replace(prepared, file=file)
+        # The step is named to be run again, and so are those whose files are not what they wrote.
+        again = (from_step, *(one.step for one in planned.stale))
+        prepared = msgspec.structs.replace(prepared, file=file, forced=tuple(dict.fromkeys(again)))
         request = r.RunRequested(
             _now(),
             0,
@@ -185,6 +203,7 @@ class Service(Reading):
             by=self.by,
             forked_from=run_id,
             kept=planned.kept,
+            stale=planned.stale,
         )
         return self._create([self._new(prepared, request)], prepared.workflow, driver)[0]
 
@@ -214,7 +233,7 @@ class Service(Reading):
         refuse_references({name: inputs[name] for name in given})
         prepared = _prepared(chosen, inputs, Path(old.run.cwd))
         with _meaning(from_step, (step.name for step in chosen.steps)):
-            return old, prepared, plan_fork(old, Graph(chosen), from_step)
+            return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))
 
     # -- telling a run something -------------------------------------------------------------------------------------
 
@@ -297,6 +316,7 @@ class Service(Reading):
             adjust,
             peaks(self.events(run_id)) if adjust else {},
             None if corrected is None else revised(state, corrected, self.store),
+            stale_of_round(state, from_step),
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(from_step, steps):

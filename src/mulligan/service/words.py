@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.matrices import ATTENTION, differing, group_counts, group_title, shared_beginning, value_text, values_text
-from ..core.words import counted, flat, quoted, span, spelled
+from ..core.words import counted, flat, quoted, span, spelled, up_to_date_since
 from ..core.words import size as memory
 from ..language.inputs import shown as as_given
 
@@ -20,6 +20,7 @@ __all__ = [
     "shared_beginning",
     "span",
     "spelled",
+    "up_to_date_since",
     "value_text",
     "values_text",
 ]

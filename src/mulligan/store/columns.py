@@ -67,6 +67,7 @@ _RUN = Columns(
 _WAITING = Columns("a row of what waits for a person", run_id=int, place=str, kind=str, root_run_id=int)
 _KEPT = Columns("a row of the tables", run_id=int, key=str, data=bytes)
 _LATELY = Columns("a row of the tables", run_id=int, data=bytes)
+_TAGGED = Columns("a row of the tables", run_id=int, status=str, key=str, data=bytes)
 _BREAKER = Columns(
     "a breaker",
     name=str,
@@ -139,3 +140,4 @@ def circuit_from(row: Sequence[Any]) -> tuple[str, Circuit]:
 
 # Rows that are passed on as they are.
 kept_row, lately_row, timer_row, queued_row = _KEPT.read, _LATELY.read, _TIMER.read, _QUEUED.read
+tagged_row = _TAGGED.read

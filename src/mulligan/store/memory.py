@@ -13,6 +13,7 @@ from ..core import codec
 from ..core.breaker import CLOSED, Counted, Guard, judge
 from ..core.events import Entry
 from ..core.reports import LeaseExpired, Report, TaskStarted, TimerFired
+from ..core.snapshot import PERSON_TAGS
 from ..core.transitions import RUN_ENDED
 from ..ports import (
     ANSWERS_BEHIND_MAX,
@@ -159,7 +160,7 @@ class MemoryStore:
             for run in self.shelf.runs.values()
             if run.status not in RUN_ENDED
             for (_, key), (tag, _) in sorted(run.rows.items(), key=lambda row: row[0][1])
-            if tag
+            if tag in PERSON_TAGS
         ]
 
     def kept(self, kind: str) -> list[tuple[int, str, bytes]]:
@@ -173,7 +174,16 @@ class MemoryStore:
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         runs = (run for run in reversed(self.shelf.runs.values()) if run.new.name == workflow)
         rows = ((run.run_id, *run.rows[kind, key]) for run in runs if (kind, key) in run.rows)
-        return list(islice(((run_id, data) for run_id, tag, data in rows if not tag), limit))
+        return list(islice(((run_id, data) for run_id, tag, data in rows if tag not in PERSON_TAGS), limit))
+
+    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        rows = (
+            (run.run_id, run.status, key, data)
+            for run in reversed(self.shelf.runs.values())
+            for (_, key), (tag_, data) in sorted(run.rows.items())
+            if tag and tag_ == tag
+        )
+        return list(islice(rows, limit))
 
     def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
         entries = ((run.run_id, codec.encode(entry)) for run in self.shelf.runs.values() for entry in run.log)

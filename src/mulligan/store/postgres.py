@@ -166,6 +166,9 @@ class PostgresStore:
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         return self._link.read("lately", kind, key, workflow, limit)
 
+    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        return self._link.read("tagged", tag, limit)
+
     def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
         for run_id, data in self._link.read("mentioning", text=text.encode()):
             yield run_id, bytes(data)

@@ -48,6 +48,7 @@ from .columns import (
     queued_row,
     run_from,
     stopped_from,
+    tagged_row,
     timer_row,
     turn_from,
     waiting_from,
@@ -187,6 +188,9 @@ class SqliteStore:
     def lately(self, workflow: str, kind: str, key: str, limit: int) -> list[tuple[int, bytes]]:
         rows = self._file.read(SQL["lately"], workflow, kind, key, limit)
         return [lately_row(row) for row in rows]
+
+    def tagged(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
+        return [tagged_row(row) for row in self._file.read(SQL["tagged"], tag, limit)]
 
     def mentioning(self, text: str) -> Iterator[tuple[int, bytes]]:
         yield from self._file.read(SQL["mentioning"], text.encode())

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from ..core.tasks import Task
 from ..core.workflow import AGENT
 from . import outputs
-from .folders import Folders, Logs, Sides, file_size, move, write_side
+from .children import Child
+from .folders import Folders, Logs, Sides, file_size, move, name_also, write_side
 from .log_links import link_logs
 from .running import Running
 from .veil import Veil
@@ -55,6 +56,20 @@ class Desk:
     def logs(self, task: Task) -> Logs:
         """The names that its logs get; most have nothing in them, and never get any."""
         return self._folders.logs(task.run_id, task.place, task.attempt)
+
+    def name_logs(self, running: Running, child: Child | None) -> bool:
+        """Give the logs of a task that runs their names; False where its child has not opened them yet."""
+        logs = self.logs(running.lease.task)
+        if running.pipes is not None:
+            pass  # they have their names
+        elif child is None:
+            # Whether it has been started by now or not: what it opens is what has the name.
+            running.has_named_logs = not running.has_lost_files and name_also(running.sides, logs)
+        elif child.has_logs:
+            child.name_logs(logs)
+        else:
+            return False
+        return True
 
     def link_logs(self, running: Running) -> None:
         """Have the paths that it names lead to its logs: when they have names, and when it has ended."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..core.reports import Report, TaskEnded
 from ..core.tasks import Task
 from ..errors import StoreUnavailable
-from ..ports import Artifacts, Clock, Lease, Offer
+from ..ports import Artifacts, Clock, FindResults, Lease, Offer
 from . import wall
 from .actions import python
 from .actions.calls import is_built_in
@@ -31,7 +31,7 @@ from .ended import CANNOT_START, Ended, not_started, unable, warned
 from .endings import Endings, never_started
 from .environment import of_worker
 from .flood import LOG_BYTES_MAX, Flood
-from .folders import Folders, name_also, remove_folder
+from .folders import Folders, remove_folder
 from .inside import check_paths
 from .jobs import Jobs
 from .large_values import LargeValues
@@ -42,6 +42,7 @@ from .outputs import Large
 from .passage import Passage
 from .pool import Pool
 from .programs import Programs
+from .reusing import Reusing
 from .room import Lookahead, Room
 from .running import Running
 from .secrets import Secrets
@@ -79,6 +80,7 @@ class LocalHands:
         grace_seconds: float = 10.0,
         lookahead: int | None = None,
         artifacts: Artifacts | None = None,
+        results: FindResults | None = None,
         clock: Clock | None = None,
         is_direct: bool = True,
         log_bytes_max: int = LOG_BYTES_MAX,
@@ -128,6 +130,7 @@ class LocalHands:
         self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
         self._jobs = Jobs(self._children, self._folder, at_once_max=max(1, int(cpus)))
         self._large = LargeValues(self._jobs, self._passage, self._desk, self._on_prepared, self._tell)
+        self._reusing = Reusing(self._jobs, results, self._start_what_wants, self._tell)
         self._supervisor = self._launch()
         self._is_dropped = True
 
@@ -157,8 +160,8 @@ class LocalHands:
 
     @property
     def running(self) -> Collection[Lease]:
-        unkept = (running for running, _ in self._unkept)
-        return [running.lease for running in (*self._running.values(), *self._large.kept, *unkept)]
+        ended = (*self._reusing.recording, *self._large.kept, *(running for running, _ in self._unkept))
+        return [running.lease for running in (*self._running.values(), *ended)]
 
     @property
     def is_busy(self) -> bool:
@@ -182,6 +185,9 @@ class LocalHands:
             running.own = timed_here(self._room.equipped(inward), self._clock)
             if running.own.task.folders:
                 check_paths(running.own.task, self._folders)
+            if (found := self._reusing.find(running)) is not None:
+                self._end(lease.token, found)
+                return None
             self._desk.lay_out(running)
             self._large.find(running)
             veil = self._passage.veil(lease)
@@ -290,6 +296,7 @@ class LocalHands:
         self._wanting.clear()
         self._unkept.clear()
         self._large.forget_all()
+        self._reusing.forget_all()
         self._jobs.forget_all()
         self._done.clear()
         self._children.retire_all()
@@ -363,13 +370,17 @@ class LocalHands:
         self._wanting.discard(token)
         self.unreserve(running.lease.task)
         self._large.give_up(running)
+        self._reusing.give_up(running)
         if isinstance(report, TaskEnded):
             report = self._large.set_aside(running, report)
         self._desk.clear(running)
-        if isinstance(report, TaskEnded):
+        # A result that is taken over was looked at when it was kept, and may refer to an artifact of another run.
+        if isinstance(report, TaskEnded) and not report.reused_run_id:
             if running.log_warning:
                 report = warned(report, running.log_warning)
-            self._tell(running, report)
+            recorded = self._reusing.record(running, report)
+            if recorded is not None:
+                self._tell(running, recorded)
         else:
             self._done.append((running.lease, report))
 
@@ -574,15 +585,7 @@ class LocalHands:
     def _name_logs(self, running: Running, now: float) -> None:
         """It runs for a while now: its logs can be found under the name of its attempt."""
         running.named_at, running.weighed_at = None, self._flood.next_look(now)
-        logs = self._desk.logs(running.lease.task)
-        if running.pipes is not None:
-            pass  # they have their names
-        elif not running.child:
-            # Whether it has been started by now or not: what it opens is what has the name.
-            running.has_named_logs = not running.has_lost_files and name_also(running.sides, logs)
-        elif self._children[running.child].has_logs:
-            self._children[running.child].name_logs(logs)
-        else:
+        if not self._desk.name_logs(running, self._children[running.child] if running.child else None):
             self._name_logs_later(running, now)
         self._desk.link_logs(running)
 

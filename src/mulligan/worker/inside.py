@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..core.paths import Path, fault_of
+from ..core.scope import FILE
 from ..core.tasks import Task
 from ..core.workflow import ITEMS_FILE
 from ..errors import InputInvalid
@@ -39,6 +40,11 @@ def check_paths(task: Task, folders: Folders) -> None:
             text = task.logs[name.removeprefix("logs.")]
             if isinstance(text, str):  # else it is no path at all, and told as such
                 log_folder(name, Path(text, folder), task, folders)
+        elif name.startswith(FILE):
+            reads = task.reuse.reads if task.reuse else {}
+            text = {**reads, **task.files}.get(name.removeprefix(FILE))
+            if text is not None:
+                _real(name.removeprefix(FILE), Path(text, folder), task.home or "/", (folders.home,))
         else:
             _check_parameter(name, folder, task, folders)
 

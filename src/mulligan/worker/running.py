@@ -39,3 +39,5 @@ class Running(msgspec.Struct):
     is_direct: bool = False
     # Why a path does not lead to its logs as it was asked for; "" where all do, or none was.
     log_warning: str = ""
+    # What its result may be found by in later runs; "" where it is not to be found.
+    fingerprint: str = ""

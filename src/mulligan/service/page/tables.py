@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...core.words import counted, size
+from ...core.words import counted, size, up_to_date_since
 from ..report import Report
 from ..report.attempts import Attempt
 from ..report.gathering import StepLine, Value
@@ -84,6 +84,7 @@ def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str
     words += [f"{step.visits} visits"] if step.visits > 1 else []
     words += ["recovered"] if step.recovered else []
     words += ["undone"] if step.undone else []
+    words += [up_to_date_since(step.up_to_date_since)] if step.up_to_date_since else []
     if step.items:
         words.append(counted(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))
     return ", ".join(words)

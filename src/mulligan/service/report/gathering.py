@@ -62,6 +62,8 @@ class StepLine(msgspec.Struct, frozen=True):
     wall_seconds: float
     cpu_seconds: float
     peak_memory: int
+    # The run whose result it took over; 0 where it ran.
+    up_to_date_since: int = 0
     # Of a step of a matrix: the name of the whole, and its values.
     matrix: str = ""
     values: dict[str, Any] = {}
@@ -286,6 +288,7 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             cost.wall_seconds,
             cost.cpu_seconds,
             cost.peak_memory,
+            place.reused_run_id,
             step.matrix_name,
             step.matrix if step.matrix_name else {},
         )

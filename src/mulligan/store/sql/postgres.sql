@@ -118,7 +118,7 @@ SELECT entry FROM events WHERE run_id = %s AND seq > %s::bigint ORDER BY seq LIM
 
 -- name: waiting
 SELECT run_id, key, tag, root_run_id FROM rows JOIN runs USING (run_id)
-WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
+WHERE tag <> '' AND tag IN ('parked', 'approval') AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
 -- From run to run, each through the key of its rows: an index by kind would cost every commit a write.
@@ -130,8 +130,12 @@ ORDER BY r.run_id, s.key
 -- From the newest run back: it ends as soon as there are enough.
 -- name: lately
 SELECT r.run_id, s.data
-FROM runs r JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s AND s.tag = ''
+FROM runs r JOIN rows s ON s.run_id = r.run_id AND s.kind = %s AND s.key = %s AND s.tag NOT IN ('parked', 'approval')
 WHERE r.workflow = %s ORDER BY r.run_id DESC LIMIT %s::bigint
+
+-- name: tagged
+SELECT run_id, status, key, data FROM rows JOIN runs USING (run_id)
+WHERE tag <> '' AND tag = %s ORDER BY run_id DESC, key LIMIT %s::bigint
 
 -- name: mentioning
 SELECT run_id, entry FROM events WHERE position(%(text)s::bytea IN entry) > 0

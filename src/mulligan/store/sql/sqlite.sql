@@ -82,7 +82,7 @@ SELECT entry FROM events WHERE id > (?1 << 32) + ?2 AND id < (?1 + 1) << 32 ORDE
 
 -- name: waiting
 SELECT run_id, key, tag, root_run_id FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
-WHERE tag <> '' AND status NOT IN ('completed', 'failed', 'cancelled')
+WHERE tag <> '' AND tag IN ('parked', 'approval') AND status NOT IN ('completed', 'failed', 'cancelled')
 ORDER BY run_id, key
 
 -- From run to run, each through the key of its rows: an index by kind would cost every commit a page.
@@ -94,8 +94,12 @@ ORDER BY 1, 2
 -- From the newest run back: it ends as soon as there are enough.
 -- name: lately
 SELECT r.run_id, s.data
-FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?2 AND s.key = ?3 AND s.tag = ''
+FROM runs r CROSS JOIN rows s ON s.run_id = r.run_id AND s.kind = ?2 AND s.key = ?3 AND s.tag NOT IN ('parked', 'approval')
 WHERE r.workflow = ?1 ORDER BY r.run_id DESC LIMIT ?4
+
+-- name: tagged
+SELECT run_id, status, key, data FROM rows INDEXED BY rows_by_tag CROSS JOIN runs USING (run_id)
+WHERE tag <> '' AND tag = ?1 ORDER BY run_id DESC, key LIMIT ?2
 
 -- name: mentioning
 SELECT id >> 32, entry FROM events WHERE instr(entry, ?1)

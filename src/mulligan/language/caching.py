@@ -1,0 +1,36 @@
+"""`cache`: whether a step may take over the result of an earlier run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mulligan.core.scope import reads_secrets
+from mulligan.core.workflow import ENGINE_ACTIONS
+from mulligan.language.scope import Scope, template
+from mulligan.language.shapes import Fields
+
+# What people call the steps that no worker carries out, and why there is nothing to take over.
+_NEVER = {
+    "wait": "waiting has no result",
+    "approve": "a person is asked each time",
+    "workflow": "each of its own steps is up to date or not",
+}
+
+
+def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
+    """What a step says under `cache`. A step that no worker carries out has no result to take over."""
+    said = fields["cache"]
+    if said is False:
+        return {"cache": False}
+    stray = next((word for word in sorted(ENGINE_ACTIONS) if word in fields.node.entries), None)
+    if stray is not None:
+        message = f"'{stray}' is never taken over from an earlier run: {_NEVER[stray]}"
+        hint = "say 'cache' in the steps of that workflow" if stray == "workflow" else "remove it"
+        raise scope.source.refuse("stray_key", message, fields.key("cache"), hint=hint)
+    if said is True or "key" not in said:
+        return {"cache": True}  # without its key it is refused already
+    key = template(said["key"], scope)
+    if reads_secrets(key):
+        message = "a secret is no part of a cache key: workers alone know it, and results are found by the engine"
+        raise scope.source.refuse("secret", message, said["key"], hint="write something that changes with it")
+    return {"cache": True, "cache_key": key}

@@ -1,0 +1,140 @@
+"""What a step reads and writes: names from `files`, and plain paths.
+
+A declared name and its path are one file, so that a reader finds its writer however either of them says it. A path with
+values in it is called by its text.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+import msgspec
+
+from mulligan.core.scope import reads_secrets
+from mulligan.core.workflow import Step, Template
+from mulligan.language.binding import Values, binder
+from mulligan.language.matrix import format_name, format_path
+from mulligan.language.nodes import Node, Scalar, Sequence, shorten
+from mulligan.language.scope import Scope, path_template
+from mulligan.language.shapes import Fields
+from mulligan.language.words import did_you_mean
+
+_KEYS = ("reads", "writes")
+_WILDCARDS = frozenset("*?[")
+
+
+class Files(msgspec.Struct, frozen=True):
+    """The files of a step by name, and the paths of those that have values in them."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    file_paths: dict[str, Template] = {}
+
+
+def read_files(fields: Fields, scope: Scope) -> dict[str, Any]:
+    """What a step says under `reads` and `writes`. Of a matrix step this stands for all its combinations."""
+    found: dict[str, tuple[str, ...]] = {}
+    paths: dict[str, Template] = {}
+    for key in _KEYS:
+        names: dict[str, None] = {}
+        for entry in _entries(fields, key):
+            with scope.noting:
+                is_each_its_own = bool(scope.matrix) and _varies(entry)
+                names[entry.text if is_each_its_own else _name(entry, {}, scope, paths)] = None
+        if key in fields:
+            found[key] = tuple(names)
+    return {**found, **({"file_paths": paths} if paths else {})}
+
+
+def files_of_each(fields: Fields, combinations: list[Values], scope: Scope) -> list[Files]:
+    """The files of each step of a matrix; nothing where they are the same for all."""
+    entries = {key: _entries(fields, key) for key in _KEYS}
+    if not combinations or not any(_varies(entry) for named in entries.values() for entry in named):
+        return []
+    with scope.noting:
+        return [_files_of(entries, values, scope) for values in combinations]
+    return [Files() for _ in combinations]
+
+
+def with_files(step: Step, files: Files) -> Step:
+    """The step with what it reads and writes; its check looks for what it writes, where nobody else does."""
+    check = step.validator
+    if check is not None and check.writes:
+        check = msgspec.structs.replace(check, writes=files.writes)
+    return msgspec.structs.replace(step, validator=check, **msgspec.structs.asdict(files))
+
+
+def _files_of(entries: dict[str, list[Scalar]], values: Values, scope: Scope) -> Files:
+    paths: dict[str, Template] = {}
+    named = {
+        key: tuple(dict.fromkeys(_name(entry, values, scope, paths) for entry in written))
+        for key, written in entries.items()
+    }
+    return Files(named["reads"], named["writes"], paths)
+
+
+def _entries(fields: Fields, key: str) -> list[Scalar]:
+    if key not in fields:
+        return []
+    node: Node = fields.at(key)
+    return [entry for entry in (node.items if isinstance(node, Sequence) else [node]) if isinstance(entry, Scalar)]
+
+
+def _varies(entry: Scalar) -> bool:
+    """Whether it may differ from one step of a matrix to the next."""
+    return "{" in entry.text
+
+
+def _name(entry: Scalar, values: Values, scope: Scope, paths: dict[str, Template]) -> str:
+    """What a file is called. One with values in its path is added to `paths`."""
+    text = entry.text
+    if "${" in text:
+        path = _template(entry, values, scope)
+        name = _written(path)
+        if all(isinstance(part, str) for part in path.parts):
+            return _declared_or_path(name, entry, scope)
+        paths[name] = path
+        return name
+    if values and "{" in text:
+        is_path = "/" in text or "." in text
+        text = (format_path if is_path else format_name)(text, values, entry, scope)
+    return _declared_or_path(text, entry, scope)
+
+
+def _template(entry: Scalar, values: Values, scope: Scope) -> Template:
+    path = path_template(entry, scope)
+    if reads_secrets(path):
+        raise scope.source.refuse("secret", "a path with a secret in it would be seen by all", entry)
+    bind = binder(path) if values else None
+    if bind is not None:
+        path = bind(values)
+    # As text, whatever the type of a value that stands alone.
+    return Template(("", *path.parts)) if len(path.parts) == 1 else path
+
+
+def _written(path: Template) -> str:
+    return "".join(part if isinstance(part, str) else f"${{{part.source}}}" for part in path.parts)
+
+
+def _declared_or_path(text: str, entry: Scalar, scope: Scope) -> str:
+    """The name under which a file is declared; else the path itself, in its shortest form."""
+    declared = scope.draft.files
+    if text in declared:
+        scope.draft.used.add(("files", text))
+        return text
+    if "{" in text or not ("/" in text or "." in text):
+        hint = did_you_mean(text, declared) or f"declare it under 'files:', or write a path such as './{shorten(text)}'"
+        if "{" in text:
+            hint = did_you_mean(text, declared) or "declare it under 'files:'"
+        raise scope.source.refuse("unknown_file", f"there is no file '{shorten(text)}'", entry, hint=hint)
+    if not _WILDCARDS.isdisjoint(text):
+        message = f"'{shorten(text)}' is a pattern, and files are named one by one"
+        hint = "name the folder: all that is in it counts"
+        raise scope.source.refuse("unknown_file", message, entry, hint=hint)
+    path = posixpath.normpath(text)
+    name = next((name for name, known in declared.items() if posixpath.normpath(known) == path), None)
+    if name is None:
+        return path
+    scope.draft.used.add(("files", name))
+    return name

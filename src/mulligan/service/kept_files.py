@@ -1,0 +1,29 @@
+"""Files of steps whose results are kept: held against the disk before a round or a fork relies on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from ..core.file_records import FileRecord, StaleFile, stale_files
+from ..core.rounds import files_kept, files_written
+from ..core.state import State
+from ..worker.file_hashes import problem_of
+from .home import this_host
+
+
+def stale_of_round(state: State, from_step: str) -> tuple[StaleFile, ...]:
+    """Files of the steps that another round would keep, and that are gone or have changed since."""
+    return _stale(state, files_kept(state, from_step))
+
+
+def stale_results(state: State, steps: Iterable[str]) -> tuple[StaleFile, ...]:
+    """Files of these steps that are gone or have changed since the steps completed."""
+    return _stale(state, files_written(state, steps))
+
+
+def _stale(state: State, written: Iterator[tuple[str, FileRecord]]) -> tuple[StaleFile, ...]:
+    """What was written on another host is not looked for here: its disk may be another one."""
+    here = ("", this_host())
+    ours = ((step, record) for step, record in written if state.places[step].host in here)
+    return stale_files(ours, partial(problem_of, home=state.run.cwd))

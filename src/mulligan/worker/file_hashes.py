@@ -1,0 +1,145 @@
+"""Declared files on the disk: what is in them, and whether that is still what a step wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ..core.file_records import FileRecord, Problem
+from .loop_bounds import LOOP_BYTES_MAX
+
+DESCRIBE = "mulligan.worker.file_hashes:describe_in_child"
+# More than a tick of the clock that file systems date changes by.
+SETTLED_NANOSECONDS = 20_000_000
+_REMEMBERED_MAX = 10_000
+
+
+def describe(path: str) -> FileRecord | None:
+    """What is at an absolute path; None where nothing is. Without a hash where it cannot be read, or never ends."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        return FileRecord(path, path)
+    try:
+        if stat.S_ISDIR(found.st_mode):
+            digest, size = _folder(path)
+            return FileRecord(path, path, digest, size)
+        if stat.S_ISREG(found.st_mode):
+            digest = _file(path)
+            return FileRecord(path, path, digest, found.st_size, found.st_mtime_ns if _is_settled(path, found) else 0)
+    except OSError:
+        pass
+    return FileRecord(path, path)
+
+
+def _is_settled(path: str, before: os.stat_result) -> bool:
+    """Whether whoever writes to it from now on leaves it with another time of change: clocks of files tick slowly."""
+    after = os.stat(path)
+    is_same = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    return is_same and time.time_ns() - before.st_mtime_ns > SETTLED_NANOSECONDS
+
+
+def _file(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _folder(path: str) -> tuple[str, int]:
+    """A hash of the names and contents of all that is below a folder, and how large that is. Links are not followed."""
+    whole, total = hashlib.sha256(), 0
+    for above, folders, names in os.walk(path, onerror=_raise):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(above, name))]
+        whole.update(f"folder {os.path.relpath(above, path)}\0".encode(errors="surrogateescape"))
+        for name in sorted((*names, *links)):
+            inner = os.path.join(above, name)
+            found = os.lstat(inner)
+            kind, content = _entry(inner, found)
+            total += found.st_size if kind == "file" else 0
+            whole.update(f"{kind} {name}\0{content}\0".encode(errors="surrogateescape"))
+    return whole.hexdigest(), total
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _entry(path: str, found: os.stat_result) -> tuple[str, str]:
+    if stat.S_ISLNK(found.st_mode):
+        return "link", os.readlink(path)
+    return ("file", _file(path)) if stat.S_ISREG(found.st_mode) else ("other", "")
+
+
+def describe_in_child(paths: list[str]) -> list[dict[str, Any] | None]:
+    """Called in a child: what is at each path."""
+    return [None if (found := describe(path)) is None else msgspec.to_builtins(found) for path in paths]
+
+
+def problem_of(record: FileRecord, home: str) -> Problem | None:
+    """What has become of a file that a step wrote: it is gone, it has changed, or (None) it is as it was."""
+    path = os.path.join(home or "/", record.path)
+    if is_untouched(record, path):
+        return None
+    found = describe(path)
+    if found is None:
+        return "gone"
+    return "changed" if record.sha256 and found.sha256 != record.sha256 else None
+
+
+def is_untouched(record: FileRecord, path: str) -> bool:
+    """Whether size and time of change say that nobody has written to it since: then it need not be read."""
+    if not record.mtime_ns:
+        return False
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(found.st_mode) and (found.st_size, found.st_mtime_ns) == (record.size, record.mtime_ns)
+
+
+class Remembered:
+    """Files that were read lately, by all that changes when one of them is written to."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[int, ...], FileRecord]] = {}
+
+    def find(self, path: str) -> FileRecord | None:
+        known = self._known.get(path)
+        return known[1] if known is not None and known[0] == _stamp(path) else None
+
+    def keep(self, record: FileRecord) -> None:
+        """Only a file that nobody has written to since it was read."""
+        if record.sha256 and record.mtime_ns and is_untouched(record, record.path):
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            self._known[record.path] = (_stamp(record.path), record)
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def are_small(paths: Iterable[str]) -> bool:
+    """Whether the loop of a worker may read them itself: together no more than it reads at once, and no folder."""
+    total = 0
+    for path in paths:
+        try:
+            found = os.stat(path)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISDIR(found.st_mode):
+            return False
+        total += found.st_size
+    return total <= LOOP_BYTES_MAX

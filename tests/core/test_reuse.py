@@ -1,0 +1,198 @@
+"""Which steps may take over an earlier result, what it is found by, and when it may be found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mulligan.core import reports as r
+from mulligan.core.classify import Outcome
+from mulligan.core.file_records import FileRecord, last_writers
+from mulligan.core.fingerprints import FINGERPRINT_CHARS, fingerprint, result_of
+from mulligan.core.snapshot import changes
+from mulligan.core.tasks import Task, task
+from mulligan.core.turn import turn
+from mulligan.testing.history import History, command, edge, handler, retry, step, workflow
+
+from .writing import run_of
+
+PRINT = "f" * FINGERPRINT_CHARS
+
+
+def started(*steps: Any, **fields: Any) -> History:
+    return History(workflow(*steps)).start(**fields)
+
+
+def wanted(run: History, place: str = "a") -> Task:
+    return task(run.state, place)
+
+
+def ended(run: History, place: str = "a", **fields: Any) -> r.TaskEnded:
+    return r.TaskEnded(run.clock, place, run[place].attempt, fingerprint=PRINT, **fields)
+
+
+def tag_after(run: History, report: r.Report, place: str = "a") -> str:
+    """What the row of a place is found by after a report."""
+    turn(run.state, report, run.evaluator)
+    tags = {key: tag for kind, key, tag, _ in changes(run.state) if kind == "places"}
+    run.state.commit()
+    return tags[place]
+
+
+# -- who is told to look ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "request_", "expected"),
+    [
+        ({}, {}, None),
+        ({"cache": True}, {}, True),
+        ({"cache": False}, {"changed_only": True}, None),
+        ({}, {"changed_only": True}, True),
+        # Recorded for later runs, and not looked for.
+        ({"writes": ("f.txt",)}, {}, False),
+        ({"cache": False, "writes": ("f.txt",)}, {"changed_only": True}, None),
+        ({"cache": True}, {"forced": ("a",)}, False),
+        ({"cache": True, "sweep": "all"}, {"forced": ("all",)}, False),
+        ({}, {"changed_only": True, "forced": ("b",)}, True),
+    ],
+    ids=str,
+)
+def test_a_step_looks_for_an_earlier_result_where_the_file_or_the_run_says_so(
+    fields: dict[str, Any], request_: dict[str, Any], expected: bool | None
+):
+    about = wanted(started(step("a", **fields), **request_)).reuse
+
+    assert (about if about is None else about.looks) == expected
+
+
+def test_an_agent_looks_only_where_its_own_step_says_so():
+    text = "{{name: w, steps: [{{step: a, agent: {{prompt: hi}}{}}}]}}"
+    by_run = run_of(text.format(""))
+    by_step = run_of(text.format(", cache: true"))
+    for run in (by_run, by_step):
+        run.state.run.changed_only = True
+
+    assert (wanted(by_run).reuse, wanted(by_step).reuse is not None) == (None, True)
+
+
+def test_a_retry_looks_for_nothing_and_is_recorded_and_a_loss_is_no_try():
+    retried = started(step("a", cache=True, rules=retry(1)), step("b", cache=True))
+    retried.fail("a").fire_all()
+    retried.lose("b")
+
+    assert (wanted(retried).attempt, wanted(retried).reuse and wanted(retried).reuse.looks) == (2, False)
+    # A worker that was lost has not tried it.
+    assert wanted(retried, "b").reuse and wanted(retried, "b").reuse.looks
+
+
+def test_what_is_told_of_a_failure_neither_looks_nor_is_recorded():
+    run = started(step("a", next=[edge("fix", "failure")]), step("fix", cache=True))
+
+    run.fail("a")
+
+    assert wanted(run, "fix").reuse is None
+
+
+def test_handlers_checks_and_the_end_look_for_nothing():
+    run = History(
+        workflow(step("a", cache=True, on_failure=handler("true", strategy="fallback")), end=step("end", action=None))
+    ).start(changed_only=True)
+    run.fail("a")
+
+    assert [wanted(run, key).reuse for key in run.queued] == [None]
+
+
+# -- what it is found by ---------------------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_knows_no_run_attempt_worker_or_limits():
+    first = wanted(started(step("a", cache=True)))
+    second = msgspec.structs.replace(first, run_id=9, attempt=4, visit=2, timeout=3.0, uid="x", memory=5, version="v")
+
+    assert fingerprint(first, {"f": "1"}) == fingerprint(second, {"f": "1"}) != fingerprint(first, {"f": "2"})
+
+
+def test_limits_and_rules_of_a_step_are_no_part_of_it_and_its_check_is():
+    plain, limited, checked = (
+        wanted(started(step("a", cache=True, **fields)))
+        for fields in ({}, {"timeout": 5.0, "rules": retry(3)}, {"validator": command("test -e x")})
+    )
+
+    assert fingerprint(plain, {}) == fingerprint(limited, {}) != fingerprint(checked, {})
+
+
+# -- when it may be found --------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_found_once_its_step_has_completed_and_not_before():
+    run = started(step("a", cache=True, on_success=(command("true"),)))
+
+    after_the_attempt = tag_after(run, ended(run))
+    after_all = tag_after(run, r.TaskEnded(run.clock, "a.on_success@1.0", 1))
+
+    assert (after_the_attempt, after_all) == ("", PRINT)
+
+
+def test_a_result_that_was_not_accepted_or_was_recovered_is_not_found():
+    rejected = started(step("a", cache=True, validator=command("false"), continue_on_error=True))
+    rejected.tell(ended(rejected))
+    recovered = started(step("a", cache=True, on_failure=handler("true", strategy="fallback")))
+    recovered.fail("a")
+
+    after_check = tag_after(rejected, r.TaskEnded(rejected.clock, "a.validator@1", 1, Outcome(1)))
+    after_handler = tag_after(recovered, r.TaskEnded(recovered.clock, "a.on_failure@1.0", 1))
+
+    assert (after_check, after_handler) == ("", "")
+
+
+def test_a_result_that_is_undone_is_found_no_more():
+    run = started(step("a", cache=True, undo=command("true")), step("b", needs=["a"]))
+    assert tag_after(run, ended(run)) == PRINT
+    run.tasks["b"] = 1
+    run.fail("b")
+
+    assert tag_after(run, r.TaskEnded(run.clock, "a.undo@1", 1)) == ""
+
+
+def row_of(run: History, place: str = "a", **fields: Any) -> bytes:
+    turn(run.state, ended(run, place, **fields), run.evaluator)
+    return next(data for kind, key, _, data in changes(run.state) if (kind, key) == ("places", place) and data)
+
+
+def test_a_result_taken_over_names_the_run_that_did_the_work():
+    ran, took_over = started(step("a", cache=True)), started(step("a", cache=True))
+    asked = msgspec.structs.replace(wanted(started(step("a", cache=True))), run_id=9)
+
+    first = result_of(5, "completed", "a", row_of(ran, output=7), asked)
+    second = result_of(6, "completed", "a", row_of(took_over, output=7, reused_run_id=5), asked)
+
+    assert first is not None and first == second
+    assert (first.run_id, first.output) == (5, 7)
+
+
+def test_no_run_takes_over_from_itself_nor_what_may_still_be_undone():
+    undoable = step("a", cache=True, undo=command("true"))
+    row = row_of(started(undoable))
+    asked = msgspec.structs.replace(wanted(started(undoable)), run_id=9)
+
+    found = [
+        result_of(run_id, status, "a", row, asked) is not None
+        for run_id, status in ((9, "completed"), (5, "running"), (5, "completed"), (5, "failed"))
+    ]
+
+    assert found == [False, False, True, True]
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_of_each_path_the_last_writer_is_asked():
+    one, other = FileRecord("x", "f", "1"), FileRecord("y", "f", "2")
+    aside = FileRecord("z", "g", "3")
+
+    found = list(last_writers([(7, "b", other), (3, "a", one), (1, "c", aside)]))
+
+    assert found == [("b", other), ("c", aside)]
