@@ -22,6 +22,7 @@ from .core.breaker import Counted, Guard, Status
 from .core.effects import SetTimer, StopTask
 from .core.events import Entry
 from .core.reports import AnyReport, Report, RunRequested
+from .core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter
 from .core.scope import Evaluator as Evaluator
 from .core.snapshot import Row
 from .core.tasks import Task
@@ -48,6 +49,9 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: tuple[str, ...] = ()
     # Its heartbeat is too old by the store's clock: filled in when read.
     is_expired: bool = False
+    # When it registered; None for one of an older version. And its last heartbeat: filled in when read.
+    started_at: datetime | None = None
+    beat_at: datetime | None = None
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -259,6 +263,34 @@ class Artifacts(Protocol):
         """Remove what is under these names, and folders in which nothing is left."""
 
 
+class RunLists(Protocol):
+    """Lists of runs and of work, for people and programs that look: a few statements, however many runs there are."""
+
+    def find(self, wanted: RunFilter, *, limit: int, before: int | None = None) -> list[RunRecord]:
+        """The runs that match, the newest first, below `before`."""
+
+    def attributes(self, run_ids: Collection[int]) -> list[tuple[int, Attribute]]:
+        """What these runs can be found by, in the order of runs, kinds and names. Called runs have none."""
+
+    def rows(self, run_ids: Collection[int], kind: str, limit: int) -> list[tuple[int, str, bytes]]:
+        """At most `limit` rows of one kind of each of these runs, but the run's own: run id, key, data."""
+
+    def places(self, keys: Collection[tuple[int, str]]) -> list[tuple[int, str, bytes]]:
+        """The rows of these places, each by its run and its key, where they are there."""
+
+    def open_tasks(self, root_run_ids: Collection[int]) -> list[OpenTasks]:
+        """Tasks below these roots, in runs that have not ended, by worker and breaker."""
+
+    def open_timers(self, root_run_ids: Collection[int]) -> list[OpenTimer]:
+        """Timers that let something below these roots go on, by kind: retries, waits, loops. No limits."""
+
+    def leased(self) -> list[LeasedTask]:
+        """Every task that a worker has, by worker, the oldest lease first."""
+
+    def holders(self) -> list[tuple[str, int, int]]:
+        """Who has the turns of how many runs, by name, with the oldest of these runs."""
+
+
 # Rows of tables by their tag, as `Store.tagged` finds them.
 FindResults = Callable[[str, int], Sequence[tuple[int, str, str, bytes]]]
 
@@ -289,6 +321,7 @@ class Store(Protocol):
     is_shared: bool
     # Where large outputs of its runs are.
     artifacts: Artifacts
+    lists: RunLists
 
     def close(self) -> None: ...
 
@@ -453,6 +486,9 @@ class Store(Protocol):
 
     def fileno(self) -> int | None:
         """Readable when there may be news; None if one has to ask `has_news` now and then."""
+
+    def hear_ends(self) -> None:
+        """From now on it is news, too, that a run has ended: for whoever waits for that. Workers need not know."""
 
 
 class Hands(Protocol):

@@ -125,10 +125,16 @@ def ended(run: History, outcome: Outcome, **usage: Any) -> History:
     ("outcome", "details"),
     [
         (Outcome(is_out_of_memory=True, signal=9), {"peak_memory": 7, "memory": 64 * MIB}),
-        (Outcome(is_timed_out=True), {"peak_memory": 7, "timeout": 30.0}),
+        (Outcome(is_timed_out=True), {"peak_memory": 7, "limit": "timeout", "timeout": 30.0}),
+        (Outcome(is_timed_out=True, is_past_deadline=True), {"peak_memory": 7, "limit": "deadline"}),
+        (Outcome(reported=({"code": "TIMEOUT"},)), {"peak_memory": 7, "limit": "own"}),
+        (
+            Outcome(reported=({"code": "TIMEOUT", "details": {"limit": "read_timeout", "limit_seconds": 1.0}},)),
+            {"peak_memory": 7, "limit": "read_timeout", "limit_seconds": 1.0},
+        ),
         (Outcome(exit_code=1), {"peak_memory": 7}),
     ],
-    ids=["memory", "time", "neither"],
+    ids=["memory", "time", "deadline", "reported", "named", "neither"],
 )
 def test_a_failure_says_what_was_used_and_of_what_ran_out_how_much_there_was(outcome: Outcome, details: Any) -> None:
     run = run_of(step("a", resources=Resources(memory=64 * MIB), timeout=30.0))
@@ -173,7 +179,9 @@ def test_what_a_person_gave_it_is_what_it_may_use() -> None:
 # -- child runs ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("limits", "details"), [({"timeout": 60.0}, {"timeout": 60.0}), ({"deadline": 60.0}, {})])
+@pytest.mark.parametrize(
+    ("limits", "details"), [({"timeout": 60.0}, {"limit": "timeout", "timeout": 60.0}), ({"deadline": 60.0}, {})]
+)
 def test_a_child_run_that_timed_out_says_how_much_time_it_had(limits: Any, details: Any) -> None:
     run = run_of(step("a", action=CHILD, **limits)).wait(60).child_ended("a", "cancelled")
 

@@ -32,6 +32,10 @@ def bad(place: str, code: str, details: dict[str, Any] | None = None, attempt: i
     return e.AttemptFailed(place, attempt, failure(code, "", details=details or {}), usage)
 
 
+def killed(place: str, **usage: Any) -> e.Fact:
+    return e.AttemptFailed(place, 1, failure("SIGNALED", "", exit_code=137, signal=9), usage)
+
+
 def told(*steps: Step, facts: list[e.Fact]) -> tuple[Consumption, ...]:
     return consumption(workflow(*steps), [e.Entry(seq, T0, 0, fact) for seq, fact in enumerate(facts, 1)])
 
@@ -64,6 +68,7 @@ def test_attempts_are_added_up_and_the_most_that_one_had_is_kept() -> None:
         seconds_well=4.0,
         cpus=1.5,
         tokens=15,
+        ended_well=1,
     )
 
 
@@ -120,6 +125,57 @@ def test_a_figure_that_is_none_counts_for_nothing(said: Any) -> None:
     [found] = told(step("a"), facts=[well("a", peak_memory=said, wall_seconds=said, cpu_seconds=said, other=1)])
 
     assert (found.used.memory, found.used.wall_seconds, found.advice) == (0, 0.0, ())
+
+
+# -- attempts that did not end by themselves -------------------------------------------------------------------------
+
+LARGE = step("a", resources=Resources(cpus=4, memory=8 * GIB), timeout=60)
+
+
+def test_nothing_is_proposed_from_an_attempt_that_hung_until_its_timeout() -> None:
+    hung = bad("a", "TIMEOUT", {"timeout": 60}, wall_seconds=60.0, cpu_seconds=0.4, peak_memory=20 * MIB)
+
+    [found] = told(LARGE, facts=[hung])
+
+    assert (found.used.hung, found.used.timed_out, found.used.memory, found.used.cpus) == (1, 0, 0, 0.0)
+    assert found.advice == ()
+
+
+def test_one_that_worked_until_its_timeout_asks_for_more_time_and_for_nothing_less() -> None:
+    slow = bad("a", "TIMEOUT", {"timeout": 60}, wall_seconds=60.0, cpu_seconds=59.0, peak_memory=20 * MIB)
+
+    [found] = told(LARGE, facts=[slow])
+
+    assert [(one.what, one.why) for one in found.advice] == [("timeout", "ran_out")]
+
+
+def test_nothing_is_proposed_from_an_attempt_that_was_killed() -> None:
+    [found] = told(LARGE, facts=[killed("a", wall_seconds=30.0, cpu_seconds=0.1, peak_memory=20 * MIB)])
+
+    assert (found.used.killed, found.used.memory, found.advice) == (1, 0, ())
+
+
+def test_one_that_ran_out_of_memory_says_how_much_is_too_little_and_nothing_else() -> None:
+    short = bad("a", "OUT_OF_MEMORY", wall_seconds=30.0, cpu_seconds=0.1, peak_memory=8 * GIB)
+
+    [found] = told(LARGE, facts=[short])
+
+    assert [(one.what, one.written) for one in found.advice] == [("memory", "12GiB")]
+
+
+def test_a_failed_attempt_alone_is_no_reason_to_ask_for_less() -> None:
+    [found] = told(LARGE, facts=[bad("a", "EXIT_NONZERO", wall_seconds=2.0, cpu_seconds=0.1, peak_memory=MIB)])
+
+    assert found.advice == ()
+
+
+def test_those_that_ended_well_are_advised_from_beside_one_that_hung() -> None:
+    hung = bad("a", "TIMEOUT", {"timeout": 60}, wall_seconds=60.0, cpu_seconds=0.4, peak_memory=GIB)
+    done = well("a", 2, wall_seconds=5.0, cpu_seconds=10.0, peak_memory=7 * GIB)
+
+    [found] = told(LARGE, facts=[hung, done])
+
+    assert (found.used.memory, found.used.cpus, found.advice) == (7 * GIB, 2.0, ())
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------

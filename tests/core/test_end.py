@@ -185,6 +185,15 @@ def test_end_can_turn_completed_into_failed() -> None:
     assert (run.status, run.ended.reason, run.ended.failed_steps_count) == ("failed", "too few rows", 0)
 
 
+@pytest.mark.parametrize("said", [{"status": "failed"}, {"status": "failed", "reason": ""}])
+def test_an_end_that_gives_no_reason_is_named_as_what_failed_the_run(said: Any) -> None:
+    run = History(workflow(step("a"), end=step("end"))).start().ok("a")
+
+    run.ok("end", output=said)
+
+    assert (run.status, run.ended.reason) == ("failed", "end returned the status failed")
+
+
 def test_end_can_turn_failed_into_completed() -> None:
     run = run_of(step("a"), end=end()).fail("a")
 

@@ -8,6 +8,9 @@ from mulligan.core import events as e
 from mulligan.core import reports as r
 from mulligan.core.classify import Outcome
 from mulligan.core.events import Adjusted
+from mulligan.core.grounds import why_not
+from mulligan.core.story import story
+from mulligan.core.words import what
 from mulligan.core.workflow import Adjust, Resources, Rule
 from mulligan.testing.history import History, edge, step, workflow
 
@@ -75,9 +78,76 @@ def test_adjustments_add_up_from_retry_to_retry_until_their_cap():
 
 
 def test_a_cap_never_takes_away_what_was_asked_for():
-    run = out_of_memory(run_of(MORE_MEMORY, resources=Resources(memory=2000 * MIB)))
+    rule = Rule(any=True, adjust=Adjust(memory=1.5, max_memory=1000 * MIB))
+    run = run_of(rule, resources=Resources(memory=2000 * MIB)).fail("a")
 
     assert adjusted(run) == Adjusted(memory=2000 * MIB)
+
+
+def test_one_that_ran_out_of_all_that_max_memory_allows_is_not_tried_with_the_same_again():
+    run = run_of(MORE_MEMORY, resources=Resources(memory=800 * MIB))
+
+    out_of_memory(out_of_memory(run), peak=1000 * MIB)
+
+    assert [fact.adjusted for fact in run.facts(e.RetryScheduled)] == [Adjusted(memory=1000 * MIB)]
+    assert run.passed == [("retry", "max_memory_reached"), ("route", "no_route")]
+    assert (run.status, run["a"].failure.details["cap"]) == ("failed", "max_memory")
+    assert what(run["a"].failure) == "OUT_OF_MEMORY at 1000MiB of 1000MiB, all that max_memory allows"
+
+
+@pytest.mark.parametrize(("peak", "retries"), [(999 * MIB, 1), (1000 * MIB, 0)])
+def test_without_a_limit_of_its_own_it_is_what_it_used_that_reaches_max_memory(peak: int, retries: int):
+    run = out_of_memory(run_of(MORE_MEMORY), peak)
+
+    assert len(run.facts(e.RetryScheduled)) == retries
+
+
+def test_one_that_was_not_done_in_max_timeout_is_not_given_the_same_time_again():
+    rule = Rule(codes=("TIMEOUT",), adjust=Adjust(timeout=2.0, max_timeout=30.0))
+
+    run = run_of(rule, timeout=30.0).fail("a", None, is_timed_out=True)
+
+    assert run.passed[0] == ("retry", "max_timeout_reached")
+    assert what(run["a"].failure) == "TIMEOUT after 30s, all that max_timeout allows"
+
+
+def test_at_its_max_timeout_it_is_tried_again_as_long_as_it_gets_more_processors():
+    adjust = Adjust(timeout=2.0, max_timeout=30.0, cpus=2.0, max_cpus=4.0)
+    run = run_of(Rule(codes=("TIMEOUT",), adjust=adjust), timeout=30.0, resources=Resources(cpus=2.0))
+
+    late = [run.fail("a", None, is_timed_out=True).passed[:1] for _ in range(2)]
+
+    assert late == [[], [("retry", "max_timeout_reached")]]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome(exit_code=1),
+        # Another limit struck, of which the rule gives no more anyway: it may pass.
+        Outcome(reported=({"code": "TIMEOUT", "details": {"limit": "read_timeout"}},)),
+        # The rule for it raises the timeout alone.
+        Outcome(is_out_of_memory=True),
+    ],
+)
+def test_a_cap_keeps_nobody_from_a_retry_who_did_not_run_out_of_what_it_is_for(outcome: Outcome):
+    rule = Rule(codes=("TIMEOUT", "EXIT_NONZERO", "OUT_OF_MEMORY"), adjust=Adjust(timeout=2.0, max_timeout=30.0))
+    run = run_of(rule, timeout=30.0)
+
+    run.tell(r.TaskEnded(run.clock, "a", 1, outcome))
+
+    assert len(run.facts(e.RetryScheduled)) == 1
+
+
+def test_the_story_and_the_grounds_say_which_cap_to_raise():
+    run = out_of_memory(run_of(MORE_MEMORY, resources=Resources(memory=1000 * MIB)))
+
+    said = [line.text for line in story(run.log, run.state.workflow)]
+
+    reached = "max_memory of 1000MiB is reached: raise it, or make the step need less"
+    assert f"the rule for OUT_OF_MEMORY: no retry, {reached}" in said
+    place = run["a"]
+    assert [one.reason for one in why_not(place.spec, place.climb, place.failure)] == [reached]
 
 
 def test_a_cap_on_time_and_cpus_never_takes_away_what_was_asked_for():

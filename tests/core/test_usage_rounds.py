@@ -112,6 +112,16 @@ def test_where_the_failure_does_not_say_what_it_had_the_workflow_does() -> None:
     )
 
 
+def test_more_time_is_proposed_only_where_the_timeout_of_the_step_struck() -> None:
+    run = History(workflow(step("a", timeout=300.0), step("b", timeout=300.0), step("c", timeout=300.0))).start()
+    silent = {"code": "TIMEOUT", "details": {"limit": "read_timeout", "limit_seconds": 1.0}}
+
+    ended(ended(run, "a", Outcome(reported=(silent,))), "b", Outcome(is_timed_out=True, is_past_deadline=True))
+    ended(run, "c", Outcome(is_timed_out=True))
+
+    assert proposed(run, "a", "b", "c") == (Proposal("c", "timeout", 600, 300.0),)
+
+
 def test_a_step_that_asks_for_cpus_alone_has_asked_for_no_memory() -> None:
     run = History(workflow(step("a", resources=Resources(cpus=2)))).start()
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mulligan.core import events as e
 from mulligan.core.failure import Failure, failure
+from mulligan.core.words import what
 from mulligan.core.workflow import Action, Command, Rule, Template
 from mulligan.errors import ExpressionFailed
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
@@ -52,6 +55,43 @@ def test_a_result_that_does_not_pass_is_a_failure_that_names_the_condition():
     assert (own(run).code, own(run).message) == ("VALIDATION_FAILED", "'output.size() > 0' does not hold")
     assert (own(run).severity, own(run).retryable, own(run).attempt) == ("error", True, 1)
     assert run.statuses == {"a": "failed", "b": "skipped"}
+
+
+def test_the_failure_carries_the_output_that_was_refused():
+    run = checked(False).ok("a", output={"rows": 0})
+
+    assert own(run).details == {"output": {"rows": 0}}
+    assert what(own(run)) == "VALIDATION_FAILED: 'output.size() > 0' does not hold; it gave {\"rows\":0}"
+
+
+def test_of_a_long_output_that_was_refused_the_failure_carries_head_and_tail():
+    run = checked(False).ok("a", output={"text": "ab" * 5000})
+
+    details = own(run).details
+    assert details.keys() == {"output_excerpt", "output_size"}
+    assert (len(details["output_excerpt"]) < 2100, details["output_size"]) == (True, 10_011)
+    assert details["output_excerpt"].startswith('{"text":"abab') and details["output_excerpt"].endswith('abab"}')
+    assert len(what(own(run))) < 300
+
+
+def test_a_large_output_that_was_refused_stays_a_reference():
+    reference = {"$artifact": {"name": "1/a/1/1/output.json", "size": 81920, "sha256": "0" * 64, "format": "json"}}
+
+    run = checked(False).ok("a", output=reference)
+
+    assert own(run).details == {"output": reference}
+    assert what(own(run)).endswith("; it gave an output of 81,920 bytes")
+
+
+def test_without_an_output_there_is_none_to_show():
+    assert own(checked(False).ok("a")).details == {}
+
+
+@pytest.mark.parametrize("given", ["ok\x1b[31m\nrun 2 completed", "\u202eevil"])
+def test_an_output_that_was_refused_is_shown_as_one_harmless_line(given: str):
+    said = what(own(checked(False).ok("a", output=given)))
+
+    assert said.isprintable()
 
 
 def test_a_condition_that_cannot_be_evaluated_is_never_taken_for_true():

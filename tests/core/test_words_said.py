@@ -23,6 +23,7 @@ from mulligan.core.words import (
     size,
     span,
     spelled,
+    tail,
     until,
     what,
     with_more,
@@ -106,6 +107,10 @@ def test_what_would_deceive_a_reader_is_spelled_out_in_the_line() -> None:
         ("TIMEOUT", {}, "TIMEOUT"),
         # The time of the visit was up, not that of the attempt.
         ("TIMEOUT", {"message": PAST_DEADLINE, "details": {"timeout": 5}}, "TIMEOUT"),
+        ("TIMEOUT", {"message": "page 3", "details": {"limit": "deadline"}}, "TIMEOUT past its deadline"),
+        # Another limit than the step's timeout: that one has not passed.
+        ("TIMEOUT", {"details": {"limit": "read_timeout", "limit_seconds": 1.0}}, "TIMEOUT after 1s"),
+        ("TIMEOUT", {"details": {"limit": "statement_timeout"}}, "TIMEOUT"),
         ("CONNECTION", {"details": {"timeout": 5}}, "CONNECTION"),
         ("APPROVAL_REFUSED", {"details": {"by": "ann"}}, "APPROVAL_REFUSED by ann"),
         ("APPROVAL_REFUSED", {"details": {"by": "a\x07nn"}}, "APPROVAL_REFUSED by ann"),
@@ -325,3 +330,27 @@ def test_an_error_of_the_system_is_said_as_we_say_things() -> None:
     assert reason_of(ValueError("Not A Number")) == "not a number"
     # One that the system has no words for.
     assert reason_of(OSError("Only This")) == "only this"
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "lines"),
+    [
+        ("EXIT_NONZERO", {"message": "a\n\nerror: b\nmake: *** Error 2\n"}, ("a", "error: b", "make: *** Error 2")),
+        # The last five, in order.
+        ("SIGNALED", {"message": "\n".join("abcdefg")}, tuple("cdefg")),
+        # One line is told already.
+        ("EXIT_NONZERO", {"message": "no route"}, ()),
+        # Where stderr was empty, what was printed.
+        ("EXIT_NONZERO", {"message": "exit code 7", "exit_code": 7, "details": {"stdout": "a\nb"}}, ("a", "b")),
+        ("EXCEPTION", {"message": "ValueError: x", "trace": "line 1\nValueError: x"}, ("line 1", "ValueError: x")),
+        # What we said ourselves is no tail of anything.
+        ("HTTP_5XX", {"message": "a\nb"}, ()),
+        # Nobody commands a terminal.
+        ("EXIT_NONZERO", {"message": "\x1b[31mred\x1b[0m\n\u202eb"}, ("red", "\\u202eb")),
+        ("EXIT_NONZERO", {"message": f"a\n{'x' * 500}"}, ("a", "x" * 199 + "…")),
+    ],
+)
+def test_the_last_lines_of_what_was_written_stand_with_the_telling_one(
+    code: str, fields: dict[str, Any], lines: tuple[str, ...]
+) -> None:
+    assert tail(failure(code, **fields)) == lines

@@ -11,6 +11,8 @@ FORBIDDEN = frozenset(
     "script link img image iframe object embed base form audio video source use foreignobject".split()
 )
 ADDRESSES = frozenset({"href", "src", "srcset", "xlink:href", "action", "data", "poster", "background"})
+# A relative path, percent-encoded: no scheme, no server, nothing that runs.
+_NEAR = re.compile(r"(?!/)[\w./%~-]+", re.ASCII)
 _OUTSIDE = re.compile(r"@import|url\((?!#)|https?:|//")
 
 
@@ -23,6 +25,8 @@ class Page(HTMLParser):
         self.problems: list[str] = []
         self.headings: list[str] = []
         self.tags: list[str] = []
+        # Where its links lead; only to files near the page.
+        self.links: list[str] = []
         self._open: list[str] = []
         self._texts: list[str] = []
         self.feed(html)
@@ -38,7 +42,8 @@ class Page(HTMLParser):
         self.tags.append(tag)
         if tag in FORBIDDEN:
             self.problems.append(f"there is a '{tag}'")
-        self.problems += [problem for name, value in attrs if (problem := _attribute(name, value or ""))]
+        self.links += [value or "" for name, value in attrs if (tag, name) == ("a", "href")]
+        self.problems += [problem for name, value in attrs if (problem := _attribute(tag, name, value or ""))]
         if tag not in VOID:
             self._open.append(tag)
         if tag in ("h1", "h2"):
@@ -63,7 +68,9 @@ class Page(HTMLParser):
             self.headings[-1] += data
 
 
-def _attribute(name: str, value: str) -> str:
+def _attribute(tag: str, name: str, value: str) -> str:
+    if (tag, name) == ("a", "href") and _NEAR.fullmatch(value):
+        return ""
     if name in ADDRESSES or name.startswith("on"):
         return f"there is an attribute '{name}'"
     is_namespace = name == "xmlns" and value == "http://www.w3.org/2000/svg"

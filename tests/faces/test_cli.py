@@ -150,7 +150,7 @@ USAGE = {
     ("zzz",): "error[usage]: no such command 'zzz'\n  how it is used: mulligan --help\n",
     ("--bogus",): "error[usage]: no such option: --bogus\n  how it is used: mulligan --help\n",
     # an option that is nearly right, and one that belongs behind the command
-    ("run", "--paralel", "2"): "error[usage]: no such option: --paralel\n  did you mean '--parallel'?\n",
+    ("run", "--paralel", "2"): "error[usage]: no such option: --paralel\n  did you mean '--label' or '--parallel'?\n",
     ("--home", "x", "list"): "error[usage]: no such option: --home\n  how it is used: mulligan --help\n",
     ("validate",): "error[usage]: missing argument 'FILE...'\n  how it is used: mulligan validate --help\n",
     ("convert",): "error[usage]: missing argument 'FILE'\n  how it is used: mulligan convert --help\n",

@@ -57,6 +57,22 @@ def test_nothing_waits_where_all_is_done():
     assert mulligan("pending") == (0, "", "nothing waits for a person\n")
 
 
+def test_a_paused_run_waits_for_a_person_and_says_who_paused_it_and_why():
+    ran(ASKING)
+    ran(ASKING)
+    mulligan("pause", 1, "--reason", "disk swap")
+
+    first, *others = mulligan("pending", "--json").json
+
+    assert (first["run_id"], first["kind"], first["step"], first["message"]) == (1, "paused", None, "disk swap")
+    assert first["paused_by"]
+    assert first["commands"] == ["mulligan resume 1"]
+    assert [(one["run_id"], one["kind"]) for one in others] == [(1, "approval"), (2, "approval")]
+    assert steady(mulligan("pending").out).startswith(
+        f"run 1 of 'asking' is paused by {first['paused_by']}: disk swap\n  for Ns\n  mulligan resume 1\n"
+    )
+
+
 def test_what_waits_is_told_over_all_runs_with_what_one_must_know():
     ran(PARKED)
     ran(ASKING)

@@ -103,6 +103,17 @@ def test_a_home_that_cannot_be_used_is_told_as_that_with_what_to_do(home: str, w
     assert "choose another place with --home DIR or MULLIGAN_HOME" in said.err
 
 
+@pytest.mark.parametrize("words", [("list",), ("run", "flow.yaml")])
+def test_a_home_that_is_a_file_is_called_by_its_name_once(words: tuple[object, ...]) -> None:
+    Path("file").write_text("no folder")
+    Path("flow.yaml").write_text("name: w\nsteps: [{step: a, shell: 'true'}]\n")
+
+    said = mulligan(*words, "--home", "file")
+
+    first = said.err.splitlines()[0]
+    assert first == f"error[home.unusable]: runs cannot be kept in '{Path('file').absolute()}': it is not a folder"
+
+
 def test_whatever_in_a_home_may_not_be_read_is_told_with_the_home() -> None:
     secret = Path(HOME).absolute() / "runs" / "1" / "logs" / "a#1.out"
 
@@ -116,3 +127,20 @@ def test_whatever_in_a_home_may_not_be_read_is_told_with_the_home() -> None:
 def test_what_is_no_file_of_the_home_is_told_as_it_is() -> None:
     with pytest.raises(PermissionError), service_at(HOME):
         raise PermissionError(13, "Permission denied", "/elsewhere")
+
+
+@pytest.mark.parametrize("words", [("list",), ("pending",), ("worker",), ("doctor",)])
+def test_a_store_that_is_no_url_is_refused_and_nothing_is_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+):
+    monkeypatch.setenv("MULLIGAN_STORE", "runs.db")
+
+    said = mulligan(*words)
+
+    assert said == (
+        2,
+        "",
+        "error[input.invalid]: MULLIGAN_STORE is not a postgresql:// URL\n"
+        "  it names a database on a server; to keep runs in a folder: --home DIR or MULLIGAN_HOME=DIR\n",
+    )
+    assert list(folder.iterdir()) == []

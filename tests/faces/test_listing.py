@@ -39,18 +39,18 @@ def test_where_nothing_was_run_the_list_is_empty_and_nothing_is_made(folder: Pat
     assert mulligan("list", "--json").json == []
 
 
-def test_runs_are_listed_newest_first_with_what_to_do_where_nobody_drives_one():
+def test_runs_are_listed_newest_first_with_why_they_failed_and_what_to_type():
     ran(HELLO)
     ran(BROKEN)
     ran(ASKING)
 
     assert mulligan("list").plain == (
         0,
-        "RUN  STATUS  AGE  WORKFLOW\n"
-        "3  running  Ns  asking  'gate' waits for a person: mulligan pending\n"
-        "2  failed  Ns  broken\n"
-        "1  completed  Ns  hello\n",
-        "",
+        "RUN  STATUS  AGE  TIME  WORKFLOW\n"
+        "3  running  Ns  Ns  asking  'gate' waits for an approval\n"
+        "2  failed  Ns  Ns  broken  'fetch' failed, EXIT_NONZERO 7: no route\n"
+        "1  completed  Ns  Ns  hello\n",
+        "run 3: mulligan approve 3 gate --reason TEXT\n",
     )
 
 
@@ -60,7 +60,10 @@ def test_the_list_as_json_has_a_run_a_line_of_the_list():
     [run] = mulligan("list", "--json").json
 
     assert sorted(run) == sorted(
-        "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver asks".split()
+        (
+            "run_id workflow version status round degraded reason created_at updated_at seconds parent_run_id labels "
+            "inputs driver failure waiting_for asks"
+        ).split()
     )
     assert (run["run_id"], run["status"], run["driver"]) == (1, "running", None)
     assert run["asks"] == [{"run_id": 1, "place": "gate", "kind": "approval"}]
@@ -80,7 +83,8 @@ def test_the_list_can_be_shortened_and_chosen_by_status():
     [
         (
             ("--status", "done"),
-            "error[usage]: 'done' is no status of a run\n  there are running, paused, completed, failed, cancelled\n",
+            "error[usage]: 'done' is no status of a run\n  there are running, paused, completed, failed, cancelled; "
+            "open and ended stand for several\n",
         ),
         (("-n", "0"), "error[usage]: --limit is at least 1, not 0\n"),
         (
@@ -97,9 +101,9 @@ def test_a_list_that_makes_no_sense_is_refused(words: tuple[str, ...], said: str
 def test_a_home_elsewhere_is_named_in_what_is_proposed(tmp_path: Path):
     mulligan("run", workflow(ASKING), "--home", tmp_path / "else where")
 
-    assert mulligan("list", "--home", tmp_path / "else where").out.endswith(
-        f"'gate' waits for a person: mulligan pending --home '{tmp_path}/else where'\n"
-    )
+    said = mulligan("list", "--home", tmp_path / "else where")
+
+    assert said.err == f"run 1: mulligan approve 1 gate --reason TEXT --home '{tmp_path}/else where'\n"
 
 
 # show
@@ -239,18 +243,18 @@ def test_called_runs_are_listed_only_with_all_and_then_below_their_callers():
 
     assert mulligan("list").plain == (
         0,
-        "RUN  STATUS  AGE  WORKFLOW\n"
-        "3  completed  Ns  hello\n"
-        "1  running  Ns  outer  'gate' waits for a person: mulligan pending\n",
-        "",
+        "RUN  STATUS  AGE  TIME  WORKFLOW\n"
+        "3  completed  Ns  Ns  hello\n"
+        "1  running  Ns  Ns  outer  'gate' of run 2 waits for an approval\n",
+        "run 1: mulligan approve 2 gate --reason TEXT\n",
     )
     assert mulligan("list", "--all").plain == (
         0,
-        "RUN  STATUS  AGE  WORKFLOW\n"
-        "3  completed  Ns  hello\n"
-        "1  running  Ns  outer  'gate' waits for a person: mulligan pending\n"
-        "  2  running  Ns  asking  'gate' waits for a person: mulligan pending\n",
-        "",
+        "RUN  STATUS  AGE  TIME  WORKFLOW\n"
+        "3  completed  Ns  Ns  hello\n"
+        "1  running  Ns  Ns  outer  'gate' of run 2 waits for an approval\n"
+        "  2  running  Ns  Ns  asking  'gate' waits for an approval\n",
+        "run 1: mulligan approve 2 gate --reason TEXT\n",
     )
     assert [run["run_id"] for run in mulligan("list", "--json", "--all", "-n", 2).json] == [3, 2]
     assert "child of run 1" in mulligan("list", "--all", "-n", 2).out
@@ -285,7 +289,7 @@ def test_a_run_as_json_is_what_run_printed_and_more():
 
     shown = mulligan("show", 1, "--json").json
 
-    more = {"workflow", "version", "created_at", "updated_at", "parent_run_id", "driver", "children"}
+    more = {"labels", "workflow", "version", "created_at", "updated_at", "parent_run_id", "driver", "children"}
     assert set(shown) == set(printed) | more
     same = set(printed) - {"steps", "end"}
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
@@ -417,6 +421,40 @@ steps:
     assert mulligan("show", 1, "--output", "never").json is None
     assert mulligan("show", 1, "--output", "each[1]").json == [str(number) for number in range(1, 40001)]
     assert [len(found) for found in mulligan("show", 1, "--output", "each").json["results"]] == [30000, 40000]
+
+
+def test_the_end_of_what_a_failed_step_wrote_is_shown_with_the_line_that_says_most():
+    ran("""\
+name: compiling
+steps:
+  - step: build
+    shell: 'echo "a.c:3: error: no b" >&2; echo "make: *** [all] Error 2" >&2; exit 2'
+""")
+
+    shown, told = mulligan("show", 1).out, mulligan("explain", 1)
+
+    assert "EXIT_NONZERO 2: a.c:3: error: no b\n" in shown
+    written = "  | a.c:3: error: no b\n  | make: *** [all] Error 2\n"
+    assert f"the last that 'build' wrote (all of it: mulligan logs 1 build):\n{written}" in shown
+    assert [line.strip() for line in told.out.splitlines()[1:3]] == [line.strip() for line in written.splitlines()]
+    tails = [line["tail"] for line in mulligan("explain", 1, "--json").json if "tail" in line]
+    assert tails == [["a.c:3: error: no b", "make: *** [all] Error 2"]]
+
+
+def test_the_output_that_validate_refused_is_shown_everywhere():
+    said = ran("""\
+name: wanting
+steps:
+  - {step: rows, shell: 'echo "[]"', capture: json, validate: size(output) > 0}
+""")
+
+    refused = "VALIDATION_FAILED: 'size(output) > 0' does not hold; it gave []"
+    assert f"rows  {refused} → not handled: it fails the run  (mulligan show 1 --output rows)" in said.err
+    assert refused in mulligan("show", 1).out
+    assert refused in mulligan("explain", 1).out
+    assert mulligan("show", 1, "--json").json["steps"]["rows"]["failure"]["details"] == {"output": []}
+    note = "note: 'rows' failed because of this output: 'validate' refused it\n"
+    assert mulligan("show", 1, "--output", "rows") == (0, "[]\n", note)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def test_a_worker_of_the_home_that_this_one_is_a_copy_of_is_alive(tmp_path: Path
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
 
     assert locks(tmp_path / "copy").look(worker(held)) == "held"
+    assert locks(tmp_path / "copy").original_home(worker(held)) == str(tmp_path / "one")
+    assert locks(tmp_path / "one").original_home(worker(held)) == ""
     held.release(is_known=False)
     assert locks(tmp_path / "copy").look(worker(held)) == "free"
 

@@ -30,11 +30,18 @@ def test_a_run_is_listed_shown_explained_and_its_logs_are_here():
     ran(PARKED)
 
     listed = mulligan("list").plain[1].splitlines()
-    assert listed[1] == "1  running  Ns  parked  'simulate' waits for a person: mulligan pending"
+    assert listed[1] == "1  running  Ns  Ns  parked  'simulate' is parked, EXIT_NONZERO 42: diverged"
     assert mulligan("show", 1, "--json").json["steps"]["simulate"]["status"] == "pending_failed"
     assert mulligan("explain", 1).out.endswith("'simulate' waits for a person to classify EXIT_NONZERO 42: diverged\n")
     assert mulligan("logs", 1, "simulate").err == "-- run 1, 'simulate', attempt 1\ndiverged\n"
     assert mulligan("replay", 1, "--verify").code == 0
+
+
+@pytest.mark.parametrize("words", [("list",), ("pending",), ("workers",), ("breakers",), ("show", 1)])
+def test_who_only_looks_makes_no_folder(folder: Path, words: tuple[object, ...]):
+    mulligan(*words)
+
+    assert list(folder.iterdir()) == []
 
 
 def test_a_large_output_is_shown_whole_although_no_file_has_it():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mulligan.core import events as e
 from mulligan.core.turn import fold
 from mulligan.service.following import Following
 from mulligan.service.home import Home
 from mulligan.service.outcome import Outcome, outcome
 from mulligan.service.verbs import Service
+from mulligan.testing.history import History, edge, step, workflow
 
 from .commands import ran
 
@@ -53,3 +55,42 @@ def test_what_was_written_in_between_and_not_seen_is_told_too(folder: Path):
     found = told(folder / ".mulligan", unseen=range(3, 9))
 
     assert answers(found) == [("one", "retried, then completed"), ("two", "retried, then completed")]
+
+
+def sentences(run: History, first: int, *, knows_before: bool = True) -> list[str]:
+    """What is told of the entries from the first on by one who looks on from there."""
+    following, flow = Following(), run.state.workflow
+    if knows_before:
+        following.recall(run.state.run.run_id, run.log)
+    for entry in (entry for entry in run.log if entry.seq >= first):
+        following.see(fold(flow, run.log[: entry.seq]), [entry])
+    return [told.line.text for told in following.news()]
+
+
+def test_who_takes_a_run_up_words_it_as_one_who_was_there_from_the_beginning():
+    flow = workflow(step("deploy", next=[edge("repair", on="failure")]), step("repair"))
+    run = History(flow).start().fail("deploy").ok("repair")
+    [mended] = [entry.seq for entry in run.log if entry.fact == e.StepCompleted("repair", 1, 1, is_final=True)]
+
+    from_the_beginning = sentences(run, 1)
+    taken_up = sentences(run, mended)
+
+    assert "completed; that handles the failure of 'deploy'" in taken_up
+    assert from_the_beginning[-len(taken_up) :] == taken_up
+    # What makes the difference.
+    assert sentences(run, mended, knows_before=False) != taken_up
+
+
+def test_a_run_that_is_taken_up_says_how_long_all_of_it_took_and_how_long_this_stretch(folder: Path):
+    ran(MENDED)
+    service = Service(Home(folder / ".mulligan"))
+    record = service.record(1)
+
+    with service.driver(None) as driver:
+        first = outcome(service, driver, 1, "ended", Following(), 7.0)
+        later = outcome(service, driver, 1, "ended", Following(), 0.001, is_taken_up=True)
+
+    service.close()
+    whole = (record.updated_at - record.created_at).total_seconds()
+    assert (first.seconds, first.stretch_seconds) == (7.0, None)
+    assert (later.seconds, later.stretch_seconds) == (whole, 0.001)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -189,7 +190,23 @@ def test_a_step_has_one_line_with_its_attempts_its_handler_and_the_delay_between
     assert made.count('class="lane"') == 1
     assert "fetch, attempt 1: failed\nEXIT_NONZERO 7\n1s, from 0ms on (00:00:00 UTC)" in made
     assert "fetch: the delay before its retry, 3s" in made
-    assert "succeeded failed waited for its delay small: handlers, scripts, checks and undos" in read.text
+    assert "succeeded failed waited for its delay small: handlers, scripts and checks" in read.text
+
+
+def test_an_undo_has_a_line_of_its_own_and_is_no_part_of_the_time_of_its_step():
+    made = timeline(report(attempt("a", 0, 1), attempt("b", 1, 2), attempt("a.undo@1", 7, 9)))
+
+    lines = re.findall(r'class="name" title="[^"]*">([^<]*)<.*?class="took">([^<]*)<', made, re.DOTALL)
+    assert lines == [("a", "1s"), ("b", "1s"), ("undo of a", "2s")]
+
+
+def test_items_are_called_by_their_values_and_their_numbers_stand_behind():
+    found = report(attempt("check[0].0", 0, 1), attempt("check[1].0", 1, 2))
+    found.item_names = {"check[0]": "east", "check[1]": "west"}
+
+    made = timeline(found)
+
+    assert re.findall(r'title="([^"]*)">([^<]*)</span>', made) == [("check[0]", "east"), ("check[1]", "west")]
 
 
 def test_items_of_a_map_are_lines_below_their_step_which_opens():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -251,7 +253,9 @@ def test_items_that_failed_stand_below_their_step():
     page = report()
 
     assert "Items of check 1 item failed with EXIT_NONZERO 1" in page.text
-    assert "check[1] EXIT_NONZERO 1 its step completed without it" in page.text
+    assert "b EXIT_NONZERO 1 its step completed without it" in page.text
+    assert '<strong title="check[1]">b</strong>' in page.html
+    assert gathered()["item_names"] == {"check[0]": "a", "check[1]": "b", "check[2]": "c"}
     assert "check 3 items, 1 failure" in page.text
 
 
@@ -263,7 +267,11 @@ def test_a_failure_that_another_round_mended_is_told_of_by_round():
     [visit] = gathered()["visits"]
 
     assert (visit["round"], visit["visit"], visit["answer"]) == (1, 1, "another round gave it a new chance")
-    assert "run 1, round 2" in report().text
+    text = report().text
+    assert "run 1, round 2" in text
+    assert "Run 1 completed in round 2; 1 step failed in round 1. Started " in text
+    rounds = [(one["number"], one["status"], one["failed"]) for one in gathered()["rounds"]]
+    assert rounds == [(1, "failed", 1), (2, "completed", 0)]
 
 
 def test_each_visit_of_a_loop_is_a_bar_of_its_own():
@@ -284,6 +292,7 @@ def test_a_run_that_waits_says_for_what_and_as_of_when():
     assert "Run 1 is still running. Started " in text
     assert "This is how it stood " in text
     assert "What it waits for (1 thing) gate waits for an approval: deploy?" in text
+    assert "What to type next mulligan approve 1 gate --reason 'why'" in text
 
 
 def test_a_cancelled_run_says_why_and_what_was_undone():
@@ -348,6 +357,72 @@ def test_a_called_run_is_named_with_its_caller():
     assert "Runs that it called" in parent.headings
     assert "2 child completed call, attempt 1" in parent.text
     assert "It was called by run 1." in child.text
+
+
+MIXED = """\
+name: mixed
+steps:
+  - {step: a, shell: exit 7}
+  - {step: b, shell: exit 7}
+  - {step: c, shell: 'kill -9 $$'}
+  - {step: d, shell: 'test $MULLIGAN_ATTEMPT = 2', retry: 1}
+  - {step: e, shell: echo 0, capture: json, validate: output > 0, continue_on_error: true}
+"""
+
+
+def test_failures_are_grouped_by_code_those_that_nobody_handled_first():
+    ran(MIXED)
+
+    page = report()
+
+    counts = [
+        (one["code"], one["steps"], one["visits"], one["unhandled"], one["mended"]) for one in gathered()["codes"]
+    ]
+    assert counts == [
+        ("EXIT_NONZERO", 3, 3, 2, 1),
+        ("SIGNALED", 1, 1, 1, 0),
+        ("VALIDATION_FAILED", 1, 1, 0, 0),
+    ]
+    summed = "EXIT_NONZERO 3 steps, 2 unhandled SIGNALED 1 step, 1 unhandled VALIDATION_FAILED 1 step"
+    assert summed in page.text
+    heads = re.findall(r'<h3 class="code">(\w+)', page.html)
+    assert heads == ["EXIT_NONZERO", "SIGNALED", "VALIDATION_FAILED"]
+    assert "the output that 'validate' refused 0" in page.text
+
+
+def test_what_to_type_next_is_there_with_the_home_that_it_needs():
+    ran(BROKEN)
+
+    assert [one["text"] for one in gathered()["next_commands"]] == [
+        "mulligan logs 1 fetch",
+        "mulligan retry 1",
+        "mulligan explain 1",
+    ]
+    said = mulligan("report", 1, "--home", ".mulligan", "-o", "-")
+    assert "mulligan retry 1 --home .mulligan" in Page(said.out).text
+
+
+def test_logs_are_linked_where_the_page_can_reach_them(folder: Path):
+    ran(BROKEN)
+
+    mulligan("report", 1)
+    Path("sub").mkdir()
+    mulligan("report", 1, "-o", "sub/r.html")
+
+    here, below = Page(Path("mulligan-report-1.html").read_text()), Page(Path("sub/r.html").read_text())
+    assert here.problems == below.problems == []
+    assert here.links == [".mulligan/runs/1/logs/fetch%231.err"]
+    assert below.links == ["../.mulligan/runs/1/logs/fetch%231.err"]
+    assert (folder / unquote(here.links[0])).read_text() == "no route\n"
+
+
+def test_where_nobody_knows_where_the_page_will_be_the_path_of_a_log_is_text():
+    ran(BROKEN)
+
+    page = report()
+
+    assert page.links == []
+    assert "All of it: .mulligan/runs/1/logs/fetch#1.err" in page.text
 
 
 def test_json_is_one_object_with_all_of_it():

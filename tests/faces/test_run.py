@@ -221,8 +221,22 @@ def test_of_very_many_steps_only_what_is_out_of_the_ordinary_is_told():
     assert said.plain == (0, "", "run 1: many\n\n✓ run 1 completed in Ns (101 steps, 101 skipped)\n")
 
 
+def test_many_failures_of_one_kind_are_told_together():
+    alike = "".join(f"  - {{step: s{n}, shell: 'exit 1'}}\n" for n in range(9))
+    other = "  - {step: odd, shell: 'exit 2'}\n"
+
+    said = ran(f"name: many\nsteps:\n{alike}{other}")
+
+    lines = steady(said.err).partition("\n\n")[2].splitlines()
+    alike_line = "  ✗ 9 steps  EXIT_NONZERO 1 → not handled: it fails the run  (mulligan logs 1 "
+    assert (lines[0], len(lines)) == ("✗ run 1 failed in Ns (10 steps, 10 failed)", 6)
+    assert [line for line in lines if line.startswith(alike_line)]
+    assert [line for line in lines if line.strip().endswith(" and 1 more")]
+    assert "  ✗ odd  EXIT_NONZERO 2 → not handled: it fails the run  (mulligan logs 1 odd)" in lines
+
+
 def test_of_very_many_failures_the_first_are_told_and_the_rest_counted():
-    steps = "".join(f"  - {{step: s{n}, shell: 'exit 1'}}\n" for n in range(22))
+    steps = "".join(f"  - {{step: s{n}, shell: 'exit {n + 1}'}}\n" for n in range(22))
 
     said = ran(f"name: many\nsteps:\n{steps}")
 
@@ -238,7 +252,8 @@ def test_of_very_many_failures_the_first_are_told_and_the_rest_counted():
 
 
 def test_of_very_many_failed_items_their_step_is_told_first_and_the_rest_counted_as_items():
-    step = f"  - {{step: all, map: {{over: {[1] * 22}, as: one}}, do: [{{shell: 'exit ${{one}}'}}]}}\n"
+    values = list(range(1, 23))
+    step = f"  - {{step: all, map: {{over: {values}, as: one}}, do: [{{shell: 'exit ${{one}}'}}]}}\n"
 
     said = ran(f"name: wide\nsteps:\n{step}")
 
@@ -247,8 +262,19 @@ def test_of_very_many_failed_items_their_step_is_told_first_and_the_rest_counted
     assert lines[21] == "  3 more items failed: mulligan items 1 all"
 
 
+def test_many_items_that_failed_alike_are_told_together_with_where_they_are_listed():
+    step = f"  - {{step: all, map: {{over: {[1] * 22}, as: one}}, do: [{{shell: 'exit ${{one}}'}}]}}\n"
+
+    said = ran(f"name: wide\nsteps:\n{step}")
+
+    lines = steady(said.err).partition("\n\n")[2].splitlines()
+    assert lines[2] == "  ✗ 22 items of all  EXIT_NONZERO 1 → it fails its step  (mulligan items 1 all --failed)"
+    assert lines[3].strip().endswith("and 14 more")
+
+
 def test_of_very_many_that_are_well_again_the_rest_is_said_to_have_failed_before():
-    step = f"  - {{step: all, map: {{over: {[1] * 22}, as: one}}, do: [{{shell: exit 1, on_failure: echo well}}]}}\n"
+    do = "[{shell: 'exit ${one}', on_failure: echo well}]"
+    step = f"  - {{step: all, map: {{over: {list(range(1, 23))}, as: one}}, do: {do}}}\n"
 
     said = ran(f"name: wide\nsteps:\n{step}")
 

@@ -136,7 +136,7 @@ def test_the_list_and_the_run_say_who_drives_it():
         [run] = mulligan("list", "--json").json
 
     assert run["driver"]["pid"] == child.pid
-    assert steady(listed.out).splitlines()[1] == "1  running  Ns  held  driven by process N on HOST"
+    assert steady(listed.out).splitlines()[1] == "1  running  Ns  Ns  held  'hold' runs; driven by process N on HOST"
     assert steady(shown.err) == "driven by process N on HOST\n"
 
 

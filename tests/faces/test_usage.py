@@ -38,7 +38,7 @@ def test_what_was_asked_and_used_is_compared_and_what_to_write_stands_below():
     assert [re.sub(r"\b\d+(\.\d+)?(MiB|s)\b", "N", re.sub(r" {2,}", "  ", line)) for line in shown.splitlines()] == [
         "STEP  TRIES  MEMORY  CPUS  TIME",
         "size (2)  2  N of 4.0GiB  -  N",
-        "late  1  N  -  - of N  1 ran out of time",
+        "late  1  -  -  - of N  1 ran out of time",
         "check (3)  3  N  -  N",
     ]
     assert re.sub(r"it used \d+MiB", "it used N", proposed) == (
@@ -64,13 +64,22 @@ def test_as_json_every_line_says_its_run_and_what_is_proposed():
     assert size["asked"] == {"memory": 4 << 30, "cpus": None, "gpus": None, "labels": [], "timeout": None}
     assert set(size["used"]) == {
         *("memory", "cpus", "longest_seconds", "wall_seconds", "cpu_seconds"),
-        *("tokens", "out_of_memory", "timed_out"),
+        *("tokens", "out_of_memory", "timed_out", "hung", "killed"),
     }
     assert late["used"]["timed_out"] == 1
     assert late["proposals"] == [
         {"what": "timeout", "value": 10.0, "written": "10s", "why": "ran_out", "text": "it was not done in 0.1s"}
     ]
     assert late["write"] == {"timeout": "10s"}
+
+
+def test_attempts_that_were_killed_are_counted_and_nothing_is_proposed_from_them():
+    ran("name: w\nsteps: [{step: a, resources: {memory: 4GiB}, shell: 'kill -9 $$'}]")
+
+    said = mulligan("usage", 1)
+
+    assert re.sub(r" {2,}", "  ", said.out).splitlines()[1] == "a  1  - of 4.0GiB  -  -  1 killed by a signal"
+    assert said.err == "nothing to change: attempts that hung or were killed do not show what a step needs\n"
 
 
 @pytest.mark.parametrize(

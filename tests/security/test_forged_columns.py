@@ -37,18 +37,20 @@ LIST, SHOW, PENDING, BREAKERS = ("list", "--all"), ("show", 1, "--json"), ("pend
 REPLAY, REPORT, GC = ("replay", 1, "--verify"), ("report", 1, "-o", "-"), ("gc", "--dry-run", "--keep", 0)
 EXPLAIN, EVENTS, STATS, RETRY = ("explain", 1), ("events", 1), ("stats",), ("retry", 3, "--dry-run")
 LOGS, ITEMS = ("logs", 1, "flaky"), ("items", 1, "items")
+WORKERS, FOLLOW = ("workers",), ("logs", 2, "-f")
 # The tables, each with the verbs that read it.
 READERS: dict[str, tuple[tuple[object, ...], ...]] = {
     "counters": (LIST,),
-    "workers": (LIST, SHOW),
+    "workers": (LIST, SHOW, WORKERS),
     "workflows": (SHOW, EXPLAIN, STATS, REPORT),
-    "runs": (LIST, SHOW, PENDING, REPLAY, GC),
-    "events": (EVENTS, EXPLAIN, SHOW, REPLAY, LOGS, REPORT),
-    "rows": (SHOW, PENDING, STATS, REPLAY, RETRY, ITEMS, REPORT),
+    "runs": (LIST, SHOW, PENDING, REPLAY, GC, WORKERS),
+    "attributes": (LIST,),
+    "events": (EVENTS, EXPLAIN, SHOW, REPLAY, LOGS, REPORT, FOLLOW),
+    "rows": (LIST, SHOW, PENDING, STATS, REPLAY, RETRY, ITEMS, REPORT),
     "messages": (LIST, SHOW, GC),
     "answers": (LIST,),
-    "tasks": (SHOW, BREAKERS),
-    "timers": (SHOW, PENDING),
+    "tasks": (LIST, SHOW, BREAKERS, WORKERS),
+    "timers": (LIST, SHOW, PENDING),
     "breakers": (BREAKERS, SHOW),
     "starts": (LIST, GC),
 }
@@ -77,6 +79,7 @@ def _complete() -> None:
     worker, asked = WorkerRecord("gone.1", "elsewhere", 1), PauseRequested(datetime(2026, 1, 1, tzinfo=UTC))
     database.execute("INSERT INTO workers VALUES ('gone.1', 'elsewhere', ?, 0)", (encoded(worker),))
     database.execute("INSERT INTO messages VALUES (900, 3, ?, 0, '', 0)", (encoded(asked),))
+    database.execute("INSERT INTO attributes VALUES (1, 'label', 'team', 'data')")
     database.execute("INSERT INTO answers VALUES (899, ?)", (encoded(Answer()),))
     database.execute("INSERT INTO starts VALUES ('key', 3)")
     database.pragma("journal_mode", "delete")

@@ -122,6 +122,19 @@ def test_what_was_written_before_the_first_question_is_not_missed(opened: Open) 
     assert comes_to(mine)
 
 
+def test_that_a_run_has_ended_is_news_to_whoever_wants_to_hear_it(opened: Open) -> None:
+    mine, other = opened(), opened()
+    turn = started(other)
+    settle(mine)
+    mine.hear_ends()
+    settle(mine)
+
+    other.commit([commit(turn, 0, status="completed", is_last=True)])
+
+    assert comes_to(mine)
+    assert not mine.has_news()
+
+
 def settle(store: Store) -> None:
     """Let everything that was written so far be old."""
     store.fileno()

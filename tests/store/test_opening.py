@@ -129,7 +129,7 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(schema_url: str)
         rows = connection.execute(
             "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()"
         ).fetchall()
-    assert rows == [(14,)]
+    assert rows == [(15,)]
 
 
 # -- older and newer -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core import reports as r
 from mulligan.errors import Conflict, StaleLease
@@ -10,6 +11,7 @@ from mulligan.ports import Store, WorkerRecord
 
 from .keeping import (
     LEASE_SECONDS,
+    T0,
     Open,
     Place,
     commit,
@@ -26,11 +28,23 @@ from .keeping import (
 
 
 def test_a_registered_worker_is_known_with_all_it_said_of_itself(store: Store) -> None:
-    said = WorkerRecord("w", "here", 7, "w.lock", 4.0, 2**33, 1, ("big", "fast"))
+    said = WorkerRecord("w", "here", 7, "w.lock", 4.0, 2**33, 1, ("big", "fast"), started_at=T0)
 
     store.register(said)
 
-    assert store.workers() == [said]
+    assert [replace(known, beat_at=None) for known in store.workers()] == [said]
+
+
+def test_the_last_heartbeat_of_a_worker_is_known(store: Store, place: Place) -> None:
+    store.register(worker())
+    place.pass_time(5)
+    before = place.now()
+
+    store.beat("w")
+
+    (known,) = store.workers()
+    assert known.beat_at is not None
+    assert before <= known.beat_at <= place.now()
 
 
 def test_workers_are_listed_by_name(store: Store) -> None:

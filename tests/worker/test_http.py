@@ -582,8 +582,8 @@ def test_a_server_that_is_silent_takes_no_longer_than_it_may(work: Work, begun: 
     with serving(hang) as web:
         assert failed(ask(work, web.url, read_timeout=0.2)) == {
             "code": "TIMEOUT",
-            "message": f"GET {web.url}: the server was silent for 0.2s",
-            "details": {"url": web.url},
+            "message": f"GET {web.url}: the server was silent for 0.2s (read_timeout)",
+            "details": {"url": web.url, "limit": "read_timeout", "limit_seconds": 0.2},
         }
 
 
@@ -597,8 +597,8 @@ def test_a_connection_that_does_not_come_about_takes_no_longer_than_it_may(work:
 
         assert failed(ask(work, url, connect_timeout=0.2)) == {
             "code": "TIMEOUT",
-            "message": f"GET {url}: no connection within 0.2s",
-            "details": {"url": url},
+            "message": f"GET {url}: no connection within 0.2s (connect_timeout)",
+            "details": {"url": url, "limit": "connect_timeout", "limit_seconds": 0.2},
         }
 
 

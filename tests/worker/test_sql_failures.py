@@ -152,7 +152,7 @@ def test_a_limit_of_the_database_is_a_timeout(schema_url: str) -> None:
         "code": "TIMEOUT",
         "message": "canceling statement due to statement timeout",
         "retryable": True,
-        "details": {"sqlstate": "57014"},
+        "details": {"sqlstate": "57014", "limit": "statement_timeout"},
     }
 
 

@@ -10,8 +10,13 @@ from mulligan.cli.parameters import Command
 COMMANDS = {
     "run": ("mulligan.cli.run:run", "Run a workflow to its end, here, and show how it goes."),
     "resume": ("mulligan.cli.resume:resume", "Go on with a run that was interrupted or paused."),
+    "wait": ("mulligan.cli.wait:wait", "Wait until runs have ended that another process drives."),
     "worker": ("mulligan.cli.worker:worker", "Take part in the runs of a store, until you are told to end."),
-    "list": ("mulligan.cli.listing:list_runs", "List runs, newest first: how they are, and who drives them."),
+    "list": (
+        "mulligan.cli.listing:list_runs",
+        "List runs, newest first: how they are, why they failed.",
+    ),
+    "workers": ("mulligan.cli.workers:list_workers", "List the workers of a store, and what each runs now."),
     "show": ("mulligan.cli.showing:show_run", "Show a run: its steps, what failed, what is waited for."),
     "explain": ("mulligan.cli.explain:explain", "Tell the story of a run, and what it waits for."),
     "logs": ("mulligan.cli.logs:logs", "Print what the attempts of a step wrote, also while they run."),

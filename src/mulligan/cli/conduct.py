@@ -11,7 +11,7 @@ from mulligan.cli.paper import paper
 from mulligan.cli.summary import tell_outcome
 from mulligan.cli.terminal import show_json
 from mulligan.service.driver import Driver, machine
-from mulligan.service.outcome import Outcome, outcome
+from mulligan.service.outcome import Outcome, outcome, recall
 from mulligan.service.verbs import Service
 
 # How long a run that waits for a person is stayed with, where a timer may move it.
@@ -35,8 +35,10 @@ def conduct(
         with service.driver(machine(parallel), display) as driver:
             run_id = begin(driver)
             sheet.say(sheet.tinted(f"run {run_id}: {service.record(run_id).workflow}", "bold"))
+            is_taken_up = recall(service, run_id, display.following)
             ending = driver.drive(run_id, wait_seconds)
-            found = outcome(service, driver, run_id, ending, display.following, time.monotonic() - begun_at)
+            seconds = time.monotonic() - begun_at
+            found = outcome(service, driver, run_id, ending, display.following, seconds, is_taken_up=is_taken_up)
     finally:
         display.close()
     tell_outcome(sheet, found, home)

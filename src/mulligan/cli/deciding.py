@@ -48,8 +48,9 @@ _PARKED_FOR = {
 def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
     """List what waits for a person, over all runs.
 
-    With what one must know to decide: what it said, why no rule helped, what became of it in earlier runs. With
-    --json the entries can be handed to `classify --file` once each has a verdict and a reason.
+    Parked steps, approvals and paused runs. With what one must know to decide: what it said, why no rule helped, what
+    became of it in earlier runs. With --json the entries of parked steps can be handed to `classify --file` once each
+    has a verdict and a reason.
     """
     with service_at(home) as service:
         found, is_there = pending(service), service.home.is_there
@@ -72,6 +73,8 @@ def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
 
 def _commands(one: dict[str, Any], place: str) -> list[str]:
     """What to type next."""
+    if one["kind"] == "paused":
+        return [f"mulligan resume {one['run_id']}{place}"]
     target = f"{one['run_id']} {shlex.quote(one['step'])}"
     if one["kind"] == "approval":
         return [f"mulligan approve {target} {no}--reason TEXT{place}" for no in ("", "--no ")]
@@ -80,11 +83,21 @@ def _commands(one: dict[str, Any], place: str) -> list[str]:
 
 
 def _told(one: dict[str, Any]) -> list[str]:
+    if one["kind"] == "paused":
+        return _told_paused(one)
     child = f", a child of run {one['parent_run_id']}" if one["parent_run_id"] else ""
     who = f"run {one['run_id']} of '{one['workflow']}'{child}: '{one['step']}'"
     told = _told_approval(who, one) if one["kind"] == "approval" else _told_parked(who, one)
     advice = [f"  {command}" for command in one["commands"]]
     return [*told, f"  {_since(one)}{_default(one)}", *advice]
+
+
+def _told_paused(one: dict[str, Any]) -> list[str]:
+    by = f" by {one['paused_by']}" if one["paused_by"] else ""
+    reason = f": {one['message']}" if one["message"] else ""
+    since = age(datetime.fromisoformat(one["since"]), datetime.now(UTC))
+    head = f"run {one['run_id']} of '{one['workflow']}' is paused{by}{reason}"
+    return [head, f"  for {since}", *(f"  {command}" for command in one["commands"])]
 
 
 def _told_approval(who: str, one: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.showing import question, until
 from mulligan.cli.tables import tinted
 from mulligan.cli.terminal import complain, show, show_json, visible, wants_colour
-from mulligan.service.telling import Asked, Sentence, tell_run, waits
+from mulligan.service.telling import Asked, Line, Sentence, tell_run, waits
 from mulligan.service.words import flat
 
 # How wide the column of places becomes at most, and of how many lines it is measured.
@@ -51,7 +51,19 @@ def explain(
 def _as_json(told: Sentence) -> dict[str, Any]:
     line = told.line
     at, seq = line.at.isoformat(), line.seq
-    return {"run_id": told.run_id, "seq": seq, "at": at, "place": line.place, "text": line.text, "tone": line.tone}
+    return {
+        "run_id": told.run_id,
+        "seq": seq,
+        "at": at,
+        "place": line.place,
+        "text": line.text,
+        "tone": line.tone,
+        **_written(line),
+    }
+
+
+def _written(line: Line) -> dict[str, Any]:
+    return {"tail": list(line.tail)} if line.tail else {}
 
 
 def _wait_as_json(asked: Asked) -> dict[str, Any]:
@@ -72,7 +84,8 @@ def _show(story: Iterator[Sentence]) -> None:
 def _sentence(told: Sentence, width: int, *, is_coloured: bool) -> str:
     line = told.line
     text = tinted(visible(line.text), line.tone) if is_coloured else line.text
-    return f"{line.at.astimezone():%H:%M:%S} {told.where:<{width}}  {text}"
+    below = "".join(f"\n{'':{width + len('00:00:00')}}   | {written}" for written in line.tail)
+    return f"{line.at.astimezone():%H:%M:%S} {told.where:<{width}}  {text}{below}"
 
 
 def _tell_what_is_waited_for(asked: Asked, home: str) -> None:

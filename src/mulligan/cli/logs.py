@@ -11,10 +11,12 @@ from typing import Annotated, Any
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run_and_step, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import cut
-from mulligan.cli.terminal import UsageRefused, complain, show, show_json, show_written
+from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
+from mulligan.service.log_following import LogPiece, Wanted, follow_logs
 from mulligan.service.logs import event_lines, step_logs
 from mulligan.service.noetl_log import noetl_events
 from mulligan.service.reading import AttemptLog
+from mulligan.service.verbs import Service
 
 _NOETL = "noetl"
 _DETAIL_CHARS_MAX = 60
@@ -47,18 +49,28 @@ def logs(
     ] = None,
     handler: Annotated[bool, Option("--handler", help="What its failure handler wrote.")] = False,
     script: Annotated[bool, Option("--script", help="What its recovery script wrote.")] = False,
+    follow: Annotated[
+        bool,
+        Option("--follow", "-f", help="Go on while it is written, through retries; without STEP of the whole run."),
+    ] = False,
     home: HomeFolder = None,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Print what the attempts of a step wrote, also while they run.
 
-    Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'.
+    Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. With --follow
+    it ends when the step, or the run, has ended.
     """
     if handler and script:
         raise UsageRefused("--handler and --script are two questions", hint="ask one of them")
     part: Any = "handler" if handler else "script" if script else "own"
     with service_at(home) as service:
         run_id, named = find_run_and_step(service, run, step)
+        if follow:
+            wanted = Wanted(named, item, attempt, part)
+            if not named and wanted != Wanted():
+                raise UsageRefused("--item, --attempt, --handler and --script are about one step", hint="name a STEP")
+            return _follow(service, run_id, wanted, as_json=as_json, place=where(home))
         if not named:
             raise UsageRefused(
                 "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
@@ -66,11 +78,51 @@ def logs(
         found = step_logs(service, run_id, named, item=item, attempt=attempt, part=part)
     if as_json:
         show_json([_as_json(run_id, named, log) for log in found])
-        return
+        return 0
     for log in found:
         complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_silence(log)}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
+    return 0
+
+
+def _follow(service: Service, run_id: int, wanted: Wanted, *, as_json: bool, place: str) -> int:
+    """Print what is written as it is written. Ctrl-C ends it, and nothing else."""
+    is_whole = not wanted.step
+    try:
+        for piece in follow_logs(service, run_id, wanted, by_line=is_whole or as_json):
+            if as_json:
+                _show_json_lines(piece)
+            else:
+                _show_piece(piece, place, is_whole=is_whole)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _show_piece(piece: LogPiece, place: str, *, is_whole: bool) -> None:
+    stream = sys.stderr if piece.stream == "stderr" else sys.stdout
+    if piece.stream is not None and is_whole:
+        name = f"{piece.where} | ".encode()
+        show_written(b"".join(name + line for line in piece.data.splitlines(keepends=True)), stream)
+    elif piece.stream is not None:
+        show_written(piece.data, stream)
+    elif not piece.place:
+        complain(f"-- run {piece.run_id}: {piece.text}: mulligan resume {piece.run_id}{place}")
+    # Of a whole run the name before each line says whose it is.
+    elif piece.text or not is_whole or piece.attempt > 1:
+        complain(
+            f"-- run {piece.run_id}, '{piece.place}', attempt {piece.attempt}" + (f": {piece.text}" * bool(piece.text))
+        )
+
+
+def _show_json_lines(piece: LogPiece) -> None:
+    """One object a line of a log."""
+    if piece.stream is None:
+        return
+    about = {"run_id": piece.run_id, "place": piece.place, "attempt": piece.attempt, "stream": piece.stream}
+    for line in piece.data.splitlines():
+        show(json.dumps({**about, "text": line.decode("utf-8", "replace")}))
 
 
 def _silence(log: AttemptLog) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import MulliganError
 from mulligan.service.home import find_home
 from mulligan.service.reading import LATEST as LATEST
@@ -47,6 +48,19 @@ TrustTemplates = Annotated[
 Follow = Annotated[
     bool | None, Option("--follow/--no-follow", help="Drive the run on, and show it; by default on a terminal.")
 ]
+
+
+def pairs(words: list[str] | None, noun: str, example: str) -> dict[str, str]:
+    """What is given as `name=value`, by name."""
+    given: dict[str, str] = {}
+    for word in words or ():
+        name, sign, value = word.partition("=")
+        if not sign or not name:
+            raise UsageRefused(f"'{word}' is no {noun}", hint=f"write it like {example}")
+        if name in given:
+            raise UsageRefused(f"{noun} '{name}' is given twice")
+        given[name] = value
+    return given
 
 
 def find_run_and_step(service: Service, run: str, step: str | None) -> tuple[int, str]:

@@ -142,6 +142,8 @@ _OTHER_WORDS = {
         "worker": "agent serve",
         "doctor": "diagnose health",
         "pending": "todo waiting approvals",
+        "workers": "nodes hosts",
+        "wait": "await join",
     }.items()
     for word in words.split()
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.files import write_file
-from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.terminal import complain, show_bytes, show_json
 from mulligan.service.page import page
@@ -36,11 +36,13 @@ def report(
         if as_json:
             show_json(report_json(found))
             return
-        data = page(found, drawing(service, found)).encode("utf-8", "replace")
+        file = Path(out or f"mulligan-report-{run_id}.html")
+        folder = None if out == "-" else str(file.absolute().parent)
+        html = page(found, drawing(service, found), folder=folder, home_option=where(home))
+        data = html.encode("utf-8", "replace")
     if out == "-":
         show_bytes(data)
         return
-    file = Path(out or f"mulligan-report-{run_id}.html")
     # It has outputs and logs in it: who may read it, its owner says.
     write_file(file, data, is_private=True, follows=bool(out))
     complain(f"wrote {file}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, service_at
+from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.previewing import DryRun, foretell
 from mulligan.cli.starting import Detach, Key, start
@@ -41,6 +41,10 @@ def run(
     key: Key = "",
     detach: Detach = False,
     dry_run: DryRun = False,
+    label: Annotated[
+        list[str] | None,
+        Option("--label", metavar="KEY=VALUE", help="To find the run by: `mulligan list --label`; several times."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a workflow to its end, here, and show how it goes.
@@ -56,7 +60,8 @@ def run(
     if dry_run:
         given = given_inputs(inputs or [])
         return foretell(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
-    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
+    labels = pairs(label, "label", "--label name=value")
+    prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()), labels)
     prepared = reusing(prepared, changed_only=changed_only, forced=forced or [])
     with service_at(home) as service:
         return start(

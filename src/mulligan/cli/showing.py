@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Any
 
 from mulligan.cli.attempts import show_attempts
@@ -16,10 +17,12 @@ from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service.artifacts import in_words
-from mulligan.service.overview import in_a_line, overview, overview_with_tries, step_overview
+from mulligan.service.overview import in_a_line, last_lines, overview, overview_with_tries, step_overview
 from mulligan.service.tries import tries_by_step
 from mulligan.service.words import counted, flat, memory, up_to_date_since, values_text
 
+# Of so many failed steps the last lines are shown.
+TAILS_MAX = 3
 # What stands before a run that a step called, and again before its steps.
 _INDENT = "  "
 # The runs that a run called, by their numbers.
@@ -48,7 +51,10 @@ def show_run(
     with service_at(home) as service:
         run_id, name = find_run_and_step(service, run, step)
         if output:
-            _show_output(service.output(run_id, output), as_json=as_json)
+            given = service.output(run_id, output)
+            _show_output(given.value, as_json=as_json)
+            if given.is_refused:
+                complain(f"note: '{output}' failed because of this output: 'validate' refused it")
             return
         if name:
             _show_step(step_overview(service, run_id, name), where(home), as_json=as_json)
@@ -63,10 +69,20 @@ def show_run(
         show_attempts(one for step in tried.values() for one in step)
         return
     show_table(_HEADS, [*_rows(found, 0, where(home))])
+    _show_tails(found, where(home))
     for name, value in found["outputs"].items():
         show(f"output {name}: {in_words(value) or cut(json.dumps(value), 200)}")
     for hint in _hints(found, where(home)):
         complain(hint)
+
+
+def _show_tails(run: dict[str, Any], home: str) -> None:
+    """What the first steps wrote last that failed and that nobody handled."""
+    failed = [(name, step) for name, step in run["steps"].items() if step["status"] == "failed" and not step["handled"]]
+    tails = ((name, last_lines(step["failure"])) for name, step in failed if step["failure"])
+    for name, lines in islice(((name, lines) for name, lines in tails if lines), TAILS_MAX):
+        show(f"the last that '{name}' wrote (all of it: mulligan logs {run['run_id']} {name}{home}):")
+        show("\n".join(f"  | {line}" for line in lines))
 
 
 def _show_output(given: Any, *, as_json: bool) -> None:
@@ -103,6 +119,7 @@ def _headline(run: dict[str, Any]) -> str:
     words += [f"round {run['round']}"] if run["round"] > 1 else []
     words += [f"child of run {run['parent_run_id']}"] if run["parent_run_id"] is not None else []
     words.append(f"started {age(datetime.fromisoformat(run['created_at']), datetime.now(UTC))} ago")
+    words += [f"{name}={value}" for name, value in run["labels"].items()]
     reason = f": {run['reason']}" if run["reason"] else ""
     return f"run {run['run_id']} of '{run['workflow']}': {', '.join(words)}{reason}"
 

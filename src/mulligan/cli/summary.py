@@ -10,12 +10,15 @@ from mulligan.cli.display import PLACE_CHARS_MAX
 from mulligan.cli.groups import kinds_text
 from mulligan.cli.paper import Paper
 from mulligan.cli.tables import length
-from mulligan.service.account import Answered, Fate
+from mulligan.service.account import Answered, Fate, Group, grouped
+from mulligan.service.next_commands import answers_to, next_commands
 from mulligan.service.outcome import MatrixFailures, Outcome
 from mulligan.service.words import counted, flat, group_title
 
 # Of very many, as many are told.
 TOLD_MAX = 20
+# Of a group so many are named.
+NAMES_MAX = 8
 
 
 def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
@@ -32,7 +35,7 @@ def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
 
 
 def _headline(paper: Paper, outcome: Outcome) -> str:
-    took, run = length(outcome.seconds), f"run {outcome.run_id}"
+    took, run = _took(outcome), f"run {outcome.run_id}"
     if outcome.ending == "waiting":
         return paper.tinted(f"{paper.mark('wait')} {run} waits for a person", "wait")
     if outcome.ending == "interrupted":
@@ -43,6 +46,12 @@ def _headline(paper: Paper, outcome: Outcome) -> str:
     reason = f": {outcome.reason}" if outcome.reason else ""
     said = paper.tinted(f"{paper.mark(tone)} {run} {words}{aided} in {took}{reason}", tone)
     return said + paper.tinted(f" ({_counts(outcome)})", "dim")
+
+
+def _took(outcome: Outcome) -> str:
+    """How long the whole run took, with what of it was just now, where it had begun before."""
+    whole, stretch = length(outcome.seconds), outcome.stretch_seconds
+    return whole if stretch is None else f"{whole}, {length(stretch)} of it just now"
 
 
 def _counts(outcome: Outcome) -> str:
@@ -64,12 +73,30 @@ def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     together = {step for matrix in outcome.matrices for step in matrix.failed}
     answers = [one for one in outcome.answers if one.place not in asked and one.place not in together]
     yield from (_matrix(paper, matrix, outcome.run_id, where) for matrix in outcome.matrices)
-    shown = answers[:TOLD_MAX]
-    wide = min(PLACE_CHARS_MAX, max((len(one.place) for one in shown), default=0))
-    for one in shown:
-        yield _failure(paper, one, wide, f"mulligan {_to_read(one, outcome.run_id)}{where}")
-    if len(answers) > TOLD_MAX:
-        yield paper.tinted(f"  {_more(answers[TOLD_MAX:], outcome.run_id)}{where}", "dim")
+    groups = grouped(answers)
+    shown = groups[:TOLD_MAX]
+    names = [_name(group) for group in shown]
+    wide = min(PLACE_CHARS_MAX, max(map(len, names), default=0))
+    for group, name in zip(shown, names, strict=True):
+        yield _failure(paper, group, f"{name:<{wide}}", f"mulligan {_group_to_read(group, outcome.run_id)}{where}")
+    rest = [one for group in groups[TOLD_MAX:] for one in group.members]
+    if rest:
+        yield paper.tinted(f"  {_more(rest, outcome.run_id)}{where}", "dim")
+
+
+def _name(group: Group) -> str:
+    """`build`; of several, how many: `22 steps`, `8 items of check`."""
+    if len(group.members) == 1:
+        return group.first.place
+    noun = f"items of {group.first.step}" if group.first.is_item else "steps"
+    return f"{len(group.members):,} {noun}"
+
+
+def _group_to_read(group: Group, run_id: int) -> str:
+    """Where all of them are listed, if they are items that failed; else what the first of them wrote."""
+    one = group.first
+    are_failed_items = len(group.members) > 1 and one.is_item and one.fate in ("open", "left")
+    return f"items {run_id} {one.step} --failed" if are_failed_items else _to_read(one, run_id)
 
 
 def _matrix(paper: Paper, matrix: MatrixFailures, run_id: int, where: str) -> str:
@@ -89,23 +116,33 @@ def _more(rest: Sequence[Answered], run_id: int) -> str:
     return f"{len(rest):,} more {failed}: mulligan explain {run_id}"
 
 
-def _failure(paper: Paper, one: Answered, wide: int, typed: str) -> str:
+def _failure(paper: Paper, group: Group, name: str, typed: str) -> str:
+    one = group.first
     tone = _TONES[one.fate]
-    name = paper.tinted(f"{one.place:<{wide}}", "bold")
     arrow = "→" if paper.has_signs else "->"
-    return (
-        f"  {paper.tinted(paper.mark(tone), tone)} {name}  {one.what} {arrow} {paper.tinted(one.answer, tone)}"
-        f"  {paper.tinted(f'({typed})', 'dim')}"
+    said = (
+        f"  {paper.tinted(paper.mark(tone), tone)} {paper.tinted(name, 'bold')}  {group.what} {arrow} "
+        f"{paper.tinted(one.answer, tone)}  {paper.tinted(f'({typed})', 'dim')}"
     )
+    return f"{said}\n{paper.tinted(f'      {_names(group)}', 'dim')}" if len(group.members) > 1 else said
+
+
+def _names(group: Group) -> str:
+    """The first of them by name: `s0, s1, s2 and 19 more`."""
+    names = [one.place for one in group.members]
+    left = len(names) - NAMES_MAX
+    return f"{', '.join(names[:NAMES_MAX])}{f' and {left:,} more' if left > 0 else ''}"
 
 
 _TONES: dict[Fate, str] = {"open": "bad", "left": "bad", "under_way": "try", "mended": "good"}
 
 
 def _to_read(one: Answered, run_id: int) -> str:
-    """Where it is told what went wrong: in its own log, or by the run that it called."""
+    """Where it is told what went wrong: in its own log or output, or by the run that it called."""
     if one.child_run_id is not None:
         return f"explain {one.child_run_id}"
+    if one.has_refused_output and one.fate != "mended":
+        return f"show {run_id} --output {one.place}"
     item = f" --item {one.place.removeprefix(one.step).strip('[]')}" if one.is_item else ""
     return f"logs {run_id} {one.step}{item}"
 
@@ -118,28 +155,22 @@ def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
         whose = "" if run_id == outcome.run_id else f"run {run_id}, "
         place = f"{whose}{wait.place}: " if wait.place else whose
         yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
-        for typed in _ANSWERS[wait.kind]:
-            yield f"      {typed.format(run=run_id, place=wait.place)}{where}"
+        yield from (f"      {typed}{where}" for typed in answers_to(run_id, wait.kind, wait.place))
 
 
 def _default(due: datetime | None) -> str:
     return f", or its default on {due.astimezone():%Y-%m-%d at %H:%M}" if due is not None else ""
 
 
-_ANSWERS = {
-    "triage": ("mulligan logs {run} {place}", "mulligan classify {run} {place} retry --reason 'why'"),
-    "approval": ("mulligan approve {run} {place} --reason 'why'",),
-    "pause": ("mulligan resume {run}",),
-}
-
-
 def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     """What one would type now."""
-    key = outcome.ending if outcome.ending != "ended" else outcome.status
-    next_ = _MORE if key == "failed" and any(one.is_open and one.has_run_out for one in outcome.answers) else _NEXT
-    typed = {f"mulligan {verb.format(outcome.run_id)}{where}": why for verb, why in next_.get(key, ())}
-    if key == "completed":
-        typed |= {f"mulligan items {outcome.run_id} {step} --retry{where}": _ITEMS for step in _short_of_items(outcome)}
+    found = next_commands(
+        outcome.run_id,
+        outcome.ending if outcome.ending != "ended" else outcome.status,
+        has_run_out=any(one.is_open and one.has_run_out for one in outcome.answers),
+        short_maps=_short_of_items(outcome),
+    )
+    typed = {f"{one.text}{where}": one.why for one in found}
     wide = max(map(len, typed), default=0)
     yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
 
@@ -147,14 +178,3 @@ def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
 def _short_of_items(outcome: Outcome) -> list[str]:
     """The maps that completed without some of their items: `retry` has nothing to do there."""
     return list({one.step: None for one in outcome.answers if one.is_item and one.fate == "left"})
-
-
-_ITEMS = "run the failed items again, alone"
-_RETRY, _EXPLAIN = ("retry {}", "run again what failed"), ("explain {}", "the whole story")
-_NEXT: dict[str, Sequence[tuple[str, str]]] = {
-    "failed": (_RETRY, _EXPLAIN),
-    "cancelled": (("retry {}", "take it up again"),),
-    "interrupted": (("resume {}", "go on where it stopped"),),
-}
-# Where memory or time ran out.
-_MORE = {"failed": (_RETRY, ("retry {} --adjust", "the same, with more memory or time where it ran out"), _EXPLAIN)}

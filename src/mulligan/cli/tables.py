@@ -30,20 +30,29 @@ _LAST_CHARS_MIN = 24
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Put a table on stdout: columns aligned, the last one cut where a terminal ends; nothing without rows.
+    """Put a table on stdout."""
+    for line in table_lines(heads, rows):
+        show(line)
+
+
+def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: columns aligned, the last one cut where a terminal ends; nothing without rows.
 
     Without a word in `heads` there is no line of them.
     """
     if not rows:
-        return
+        return []
     rows = [[visible(flat(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    width = _columns() if sys.stdout.isatty() else None
-    for row in (heads, *rows) if any(heads) else rows:
-        show(_line(row, widths, width, is_coloured=row is not heads and wants_colour(sys.stdout, os.environ)))
+    width = columns() if sys.stdout.isatty() else None
+    is_coloured = wants_colour(sys.stdout, os.environ)
+    return [
+        _line(row, widths, width, is_coloured=is_coloured and row is not heads)
+        for row in ((heads, *rows) if any(heads) else rows)
+    ]
 
 
-def _columns() -> int:
+def columns() -> int:
     """How wide the terminal is: what its owner says, else what it says itself, else what terminals were once."""
     said = os.environ.get("COLUMNS", "")
     return (int(said) if said.isdecimal() else 0) or os.get_terminal_size(sys.stdout.fileno()).columns or COLUMNS

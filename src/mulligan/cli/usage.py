@@ -17,8 +17,9 @@ _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 def show_usage(run: RunName, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Compare what steps asked for with what they used.
 
-    Better values are proposed, as the file would say them. Time is that of the longest attempt that ended well. All
-    items of a map are told in one line, and all steps of a matrix: what they ask for is written in one place.
+    Better values are proposed, as the file would say them. Time is that of the longest attempt that ended well. Memory
+    and cpus leave out attempts that hung, timed out or were killed: those say nothing of what the work needs. All items
+    of a map are told in one line, and all steps of a matrix: what they ask for is written in one place.
     """
     with service_at(home) as service:
         run_id = service.find_run(run)
@@ -61,19 +62,29 @@ def _wants(used: dict[str, Any]) -> Iterator[str]:
     for name, what in (("out_of_memory", "memory"), ("timed_out", "time")):
         if used[name]:
             yield f"{used[name]:,} ran out of {what}"
+    if used["hung"]:
+        yield f"{used['hung']:,} hung until the timeout"
+    if used["killed"]:
+        yield f"{used['killed']:,} killed by a signal"
 
 
 def _propose(found: list[dict[str, Any]]) -> None:
     """What to write, as it stands in a file, and why beside it."""
     changed = [line for line in found if line["write"]]
     if found and not changed:
-        has_asked = any(line["asked"][what] for line in found for what in ("memory", "cpus", "timeout"))
-        complain("nothing to change" + (": what was asked for fits what was used" if has_asked else ""))
+        complain("nothing to change" + _why_nothing(found))
     for line in changed:
         show("")
         show(f"{line['step']}:")
         for key, value in line["write"].items():
             show(f"  {key}: {value}  # {'; '.join(_reasons(line, key))}")
+
+
+def _why_nothing(found: list[dict[str, Any]]) -> str:
+    if any(line["used"]["hung"] or line["used"]["killed"] for line in found):
+        return ": attempts that hung or were killed do not show what a step needs"
+    has_asked = any(line["asked"][what] for line in found for what in ("memory", "cpus", "timeout"))
+    return ": what was asked for fits what was used" if has_asked else ""
 
 
 def _reasons(line: dict[str, Any], key: str) -> list[str]:

@@ -22,10 +22,10 @@ from ..errors import (
 )
 from . import events as e
 from . import reports as r
-from .classify import PAST_DEADLINE, classify
+from .classify import LIMIT, PAST_DEADLINE, classify
 from .failure import Failure, failure
 from .flow import wake_starts
-from .ladder import proceed
+from .ladder import proceed, with_cap
 from .life import NOTHING, Facts, fault, located
 from .rounds import Round, plan_revision, plan_round
 from .scope import RUN_TOO_LONG, Now, filled
@@ -70,6 +70,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.stale,
         report.changed_only,
         report.forced,
+        report.labels,
     )
 
 
@@ -196,16 +197,24 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
         )
     if found is None or _was_stopped(now, place):
         return e.AttemptCancelled(place.key, place.attempt)
-    found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report.usage)))
-    return e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
+    found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report)))
+    return e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage, warnings)
 
 
-def _measured(place: Place, found: Failure, usage: dict[str, Any]) -> dict[str, Any]:
+def _measured(place: Place, found: Failure, report: r.TaskEnded) -> dict[str, Any]:
     """What it used; and of what ran out, how much it had: whoever gives it more asks for that."""
-    details = {**found.details, **{k: v for k, v in usage.items() if k == "peak_memory"}}
-    had = {"OUT_OF_MEMORY": "memory", "TIMEOUT": "timeout"}.get(found.code)
-    limit = getattr(limits(place), had) if had else None
-    return {**details, had: limit} if had and limit else details
+    details = {**found.details, **{k: v for k, v in report.usage.items() if k == "peak_memory"}}
+    if found.code == "OUT_OF_MEMORY":
+        memory = limits(place).memory
+        return {**details, "memory": memory} if memory else details
+    if found.code != "TIMEOUT":
+        return details
+    if report.outcome.is_past_deadline:
+        return {**details, LIMIT: "deadline"}
+    if report.outcome.reported and not report.outcome.is_timed_out:
+        return {LIMIT: "own", **details}
+    timeout = limits(place).timeout
+    return {**details, LIMIT: "timeout", "timeout": timeout} if timeout else details
 
 
 def _over_its_memory(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
@@ -249,9 +258,9 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
     if report.status == "completed":
         yield e.AttemptSucceeded(place.key, place.attempt, report.outputs)
     elif place.phase == "timeout":
-        had = {"timeout": limit} if (limit := limits(place).timeout) else {}
+        had = {LIMIT: "timeout", "timeout": limit} if (limit := limits(place).timeout) else {}
         found = fault(now, place, "TIMEOUT", "the child run took too long", details=had)
-        yield e.AttemptFailed(place.key, place.attempt, found)
+        yield e.AttemptFailed(place.key, place.attempt, with_cap(place, found))
     elif place.phase == "stopping" or not now.may_start(place):
         yield e.AttemptCancelled(place.key, place.attempt)
     else:

@@ -53,6 +53,22 @@ TOO_LARGE = "it used more memory than it may"
 TOO_LONG, PAST_DEADLINE = "it took longer than its timeout", "it took longer than its deadline"
 
 
+# Details of a TIMEOUT: the name of the limit that struck, and how long that is, where it is not the step's own.
+LIMIT, LIMIT_SECONDS = "limit", "limit_seconds"
+
+
+def limit_struck(found: Failure) -> str:
+    """Which limit a TIMEOUT exceeded: `timeout` or `deadline` of the step, `read_timeout` of a request, `own` where the
+    step itself reports it …
+    """
+    if found.code != "TIMEOUT":
+        return ""
+    named = found.details.get(LIMIT)
+    if isinstance(named, str):
+        return named
+    return "deadline" if found.message == PAST_DEADLINE else "timeout"
+
+
 def classify(outcome: Outcome) -> tuple[Failure | None, tuple[Failure, ...]]:
     """The failure, if it is one, and the step's warnings. An error that the step reports fails it even on exit 0."""
     if outcome == _NOTHING_WRONG:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .classify import limit_struck
 from .events import AttemptFailed, AttemptSucceeded, Entry
 from .failure import figure
 from .keys import step_name
@@ -30,6 +31,8 @@ TIMEOUT_HEADROOM, TIMEOUT_WASTE, TIMEOUT_SECONDS_MIN = 3.0, 10.0, 60.0
 # What a moment kept busy says nothing of what more work would.
 CPUS_MEASURED_SECONDS_MIN = 1.0
 CPUS_MIN = CPUS_STEP = 0.25
+# An attempt that kept fewer processors busy until its timeout struck was not slow: it hung.
+HUNG_CPUS_MAX = 0.05
 # Figures are rounded up to these, by how large they are.
 _MEMORY_STEPS = ((512 * MIB, 16 * MIB), (4 * GIB, 128 * MIB), (math.inf, GIB))
 _SECONDS_STEPS = ((60.0, 10.0), (600.0, 60.0), (3600.0, 300.0), (math.inf, 1800.0))
@@ -46,12 +49,15 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Used(msgspec.Struct):
-    """What was measured of all attempts together. What nobody measured is 0; tokens, None."""
+    """What was measured of all attempts together. What nobody measured is 0; tokens, None.
+
+    `memory` and `cpus` leave out attempts that were killed or timed out: those say nothing of what the work needs.
+    """
 
     attempts: int = 0
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
-    # The most that one attempt had; the second, that one which ended well had.
+    # The most that one attempt had, also one that ran out of it; the second, that one which ended well had.
     memory: int = 0
     memory_well: int = 0
     seconds_well: float = 0.0
@@ -61,8 +67,12 @@ class Used(msgspec.Struct):
     # How many attempts ran out, and the most that one of them had been given.
     out_of_memory: int = 0
     too_little_memory: int = 0
+    # Without those that hung, which are counted below. Another limit than the step's timeout gives no seconds.
     timed_out: int = 0
     too_little_seconds: float = 0.0
+    hung: int = 0
+    killed: int = 0
+    ended_well: int = 0
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -123,7 +133,14 @@ def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumpti
         _add(used.setdefault(family, Used()), fact, asked_by([step]))
         places.setdefault(family, set()).add(fact.place.partition(".")[0])
     found = ((name, asked_by(family), used[name]) for name, family in families.items() if name in used)
-    return tuple(Consumption(name, len(places[name]), asked, one, advice(asked, one)) for name, asked, one in found)
+    return tuple(Consumption(name, len(places[name]), asked, one, _founded(asked, one)) for name, asked, one in found)
+
+
+def _founded(asked: Asked, used: Used) -> tuple[Advice, ...]:
+    """The advice that the attempts support. Asking for less needs one that ended well: a failed one may have stopped
+    before it needed much.
+    """
+    return tuple(one for one in advice(asked, used) if used.ended_well or one.why != "too_much")
 
 
 def asked_by(steps: list[Step]) -> Asked:
@@ -153,28 +170,48 @@ def _add(used: Used, fact: AttemptSucceeded | AttemptFailed, asked: Asked) -> No
     used.attempts += 1
     used.wall_seconds = round(used.wall_seconds + wall, 6)
     used.cpu_seconds = round(used.cpu_seconds + cpu, 6)
-    used.memory = max(used.memory, memory)
-    if wall >= CPUS_MEASURED_SECONDS_MIN:
-        used.cpus = max(used.cpus, round(cpu / wall, 3))
     if tokens is not None:
         used.tokens = (used.tokens or 0) + int(figure(tokens))
     if isinstance(fact, AttemptSucceeded):
+        used.ended_well += 1
         used.memory_well = max(used.memory_well, memory)
         used.seconds_well = max(used.seconds_well, wall)
-    else:
-        _add_want(used, fact, asked, memory)
+    elif fact.failure.code in (NO_MEMORY, NO_TIME) or fact.failure.signal is not None:
+        _add_cut_short(used, fact, asked, memory)
+        return
+    used.memory = max(used.memory, memory)
+    if wall >= CPUS_MEASURED_SECONDS_MIN:
+        used.cpus = max(used.cpus, round(cpu / wall, 3))
 
 
-def _add_want(used: Used, fact: AttemptFailed, asked: Asked, memory: int) -> None:
-    """What it ran out of: of what it was given, which the failure says where that was not what the workflow says."""
+def _add_cut_short(used: Used, fact: AttemptFailed, asked: Asked, memory: int) -> None:
+    """An attempt that did not end by itself. One that ran out of something needs more of that than it was given.
+
+    The failure says what it was given, where that was not what the workflow says.
+    """
     details: dict[str, Any] = fact.failure.details
     if fact.failure.code == NO_MEMORY:
         used.out_of_memory += 1
         given = int(figure(details.get("memory"))) or asked.memory or 0
+        used.memory = max(used.memory, memory)
         used.too_little_memory = max(used.too_little_memory, given, memory)
-    elif fact.failure.code == NO_TIME:
+    elif fact.failure.code != NO_TIME:
+        used.killed += 1
+    elif limit_struck(fact.failure) != "timeout":
+        used.timed_out += 1
+    elif _has_hung(fact.usage):
+        used.hung += 1
+    else:
         used.timed_out += 1
         used.too_little_seconds = max(used.too_little_seconds, figure(details.get("timeout")) or asked.timeout or 0.0)
+
+
+def _has_hung(usage: dict[str, Any]) -> bool:
+    """Whether an attempt that timed out was seen to do next to nothing, for long enough to tell."""
+    wall = figure(usage.get("wall_seconds"))
+    if "cpu_seconds" not in usage or wall < CPUS_MEASURED_SECONDS_MIN:
+        return False
+    return figure(usage["cpu_seconds"]) < HUNG_CPUS_MAX * wall
 
 
 # -- what should be asked for ----------------------------------------------------------------------------------------
@@ -218,9 +255,7 @@ def _cpus(asked: float | None, used: Used) -> Iterator[Advice]:
 def _timeout(asked: float | None, used: Used) -> Iterator[Advice]:
     took = used.seconds_well
     enough = _rounded(max(took * TIMEOUT_HEADROOM, TIMEOUT_SECONDS_MIN), _SECONDS_STEPS)
-    if used.timed_out:
-        if not used.too_little_seconds:
-            return  # the time of its visit was up: a timeout would change nothing
+    if used.too_little_seconds:
         more = _more(used.too_little_seconds, TIMEOUT_FACTOR, took, HEADROOM)
         text = f"it was not done in {span(used.too_little_seconds)}"
         yield Advice("timeout", _rounded(more, _SECONDS_STEPS), "ran_out", text)

@@ -134,6 +134,8 @@ def _final_status(now: Now, end: Place) -> tuple[str, str]:
         return "failed", f"end failed: {end.failure.code if end.failure else ''}"
     said = _said(now, end)
     wanted, reason = said.get("status"), str(said.get("reason") or "")
+    if wanted == "failed" and status == "completed":
+        return wanted, reason or "end returned the status failed"
     if wanted == "failed" or (wanted == "completed" and not state.run.has_undone):
         return wanted, reason
     if reason:

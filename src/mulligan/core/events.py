@@ -101,6 +101,7 @@ class RunStarted(Fact):
     # Steps without changes take over the result of an earlier run; those that are forced never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
 
 
 class RunPaused(Fact):

@@ -28,6 +28,17 @@ _OF_CALLER = pattern(
 )
 
 
+# Of what a command wrote last, so many lines stand with the one that says most.
+TAIL_LINES_MAX = 5
+
+
+def tail_lines(written: str) -> tuple[str, ...]:
+    """The last lines of what a command wrote, in order; none where there is only one, which is told already."""
+    lines = [line.rpartition("\r")[2].rstrip() for line in written.replace("\r\n", "\n").split("\n")]
+    said = [line for line in lines if line.strip()]
+    return tuple(said[-TAIL_LINES_MAX:]) if len(said) > 1 else ()
+
+
 def telling_line(message: str) -> str:
     """The most useful line of what a command wrote; the last one where none stands out, "" where there is none."""
     # Of what a progress display wrote over again and again, only the last counts.

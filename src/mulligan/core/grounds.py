@@ -8,7 +8,7 @@ from .failure import Failure
 from .ladder import match
 from .searching import is_found
 from .state import Climb
-from .words import rule_is_for
+from .words import capped_by, rule_is_for
 from .workflow import Command, Rule
 
 
@@ -64,4 +64,6 @@ def _spent(spec: Command, climb: Climb, index: int) -> str:
         return f"its max_attempts is used up, {climb.tries} of {spec.rules[index].max_attempts}"
     if climb.verdict == "deadline_passed":
         return "the deadline leaves no time for a retry"
+    if cap := capped_by(climb.verdict, spec.rules[index]):
+        return cap
     return f"used up, {climb.retries.get(index, 0)} of {spec.rules[index].max_retries}"

@@ -22,8 +22,9 @@ import msgspec
 
 from ..errors import ExpressionFailed
 from . import events as e
+from .adjustment import CAP, adjust, reached_cap
 from .arrivals import is_beyond_limit
-from .events import Adjusted, Route
+from .events import Route
 from .failure import Failure, figure
 from .life import Facts, complete, enter_command, fault, is_last_visit, schedule
 from .routes import alert_edges, edges_after_failure, failure_route, goes_back, is_sent
@@ -35,10 +36,8 @@ from .workflow import (
     END,
     END_TIMEOUT_SECONDS,
     RERUNS_AFTER_LOSS_MAX,
-    Adjust,
     Backoff,
     Handler,
-    Resources,
     Rule,
     Template,
     Triage,
@@ -91,7 +90,7 @@ def retry(now: Now, place: Place, failure: Failure) -> Generator[e.Fact, None, b
     number = place.climb.retries.get(index, 0) + 1
     delay = delay_seconds(rule.backoff, number, _seed(now.state, place), failure.details)
     due = max(now.at + timedelta(seconds=delay), _not_before(failure, now.at))
-    refusal = _refusal(now, place, rule, number, due)
+    refusal = _refusal(now, place, rule, number, due) or _capped(rule, place, failure)
     if refusal:
         yield e.RungPassed(place.key, "retry", refusal)
         return False
@@ -148,6 +147,21 @@ def _refusal(now: Now, place: Place, rule: Rule, number: int, due: datetime) -> 
     return ""
 
 
+def _capped(rule: Rule, place: Place, failure: Failure) -> str:
+    """`max_memory_reached` and the like, where a retry would get no more of what ran out; else empty."""
+    cap = reached_cap(rule.adjust, place, failure)
+    return f"{cap}_reached" if cap else ""
+
+
+def with_cap(place: Place, failure: Failure) -> Failure:
+    """The failure of an attempt of `place`, with the cap in its details that keeps its rule from giving more."""
+    if failure.code not in ("OUT_OF_MEMORY", "TIMEOUT") or place.climb.reruns:
+        return failure
+    index = match(place.spec.rules, failure)
+    cap = reached_cap(place.spec.rules[index].adjust, place, failure) if index is not None else ""
+    return msgspec.structs.replace(failure, details={**failure.details, CAP: cap}) if cap else failure
+
+
 def delay_seconds(backoff: Backoff, number: int, seed: str, details: Mapping[str, Any]) -> float:
     """How long to wait before the number-th retry. The jitter is a hash: the same run waits the same every time."""
     limit = float("inf") if backoff.max_delay is None else backoff.max_delay
@@ -178,29 +192,6 @@ _GROWTH_MAX = 1e12
 
 def _seed(state: State, place: Place) -> str:
     return f"{state.run.run_id}:{place.key}:{place.visit}:{place.attempt}"
-
-
-def adjust(rule: Adjust | None, place: Place, failure: Failure) -> Adjusted | None:
-    """What the next attempt gets: memory from the larger of asked and peak, time and cpus from what was asked."""
-    before = place.climb.adjusted or Adjusted()
-    if rule is None:
-        return place.climb.adjusted
-    resources = place.spec.resources or Resources()
-    peak = figure(failure.details.get("peak_memory"))
-    memory = _raised(before.memory or resources.memory, rule.memory, rule.max_memory, peak)
-    return Adjusted(
-        memory=before.memory if memory is None else int(memory),
-        cpus=_raised(before.cpus or resources.cpus, rule.cpus, rule.max_cpus) or before.cpus,
-        timeout=_raised(before.timeout or place.spec.timeout, rule.timeout, rule.max_timeout) or before.timeout,
-    )
-
-
-def _raised(asked: float | None, factor: float | None, cap: float | None, used: float = 0.0) -> float | None:
-    """The larger of asked and used, times the factor. The cap bounds the rise, and never takes away what was asked."""
-    start = max(asked or 0.0, used)
-    if factor is None or not start:
-        return None
-    return max(asked or 0.0, start * factor if cap is None else min(start * factor, cap))
 
 
 def after_script(now: Now, place: Place, fact: e.Fact) -> Facts:

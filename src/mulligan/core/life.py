@@ -23,6 +23,7 @@ from .durations import moment, wait_seconds
 from .end_status import status_problem
 from .failure import Failure, failure
 from .lives import is_agent, is_engines_own, waits_until
+from .rejected_output import rejected_details
 from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled, next_attempt
 from .state import Place, State
@@ -168,7 +169,8 @@ def _reject(now: Now, place: Place) -> Failure | None:
             return None
     except ExpressionFailed as error:
         return fault(now, place, "EXPRESSION_FAILED", error.message)
-    return fault(now, place, "VALIDATION_FAILED", f"'{condition.source}' does not hold")
+    message = f"'{condition.source}' does not hold"
+    return fault(now, place, "VALIDATION_FAILED", message, details=rejected_details(place.output))
 
 
 def after_validator(now: Now, place: Place, fact: e.Fact) -> Facts:
@@ -177,7 +179,9 @@ def after_validator(now: Now, place: Place, fact: e.Fact) -> Facts:
         message = fact.failure.message or f"the check ended with {fact.failure.code}"
         # Of a step that no worker carries out the check looks for the declared files, too.
         code = fact.failure.code if fact.failure.code == "OUTPUT_MISSING" else "VALIDATION_FAILED"
-        found = fault(now, place, code, message, exit_code=fact.failure.exit_code, cause=(fact.failure,))
+        refused = rejected_details(place.output) if code == "VALIDATION_FAILED" else {}
+        checked = {"exit_code": fact.failure.exit_code, "cause": (fact.failure,)}
+        found = fault(now, place, code, message, details=refused, **checked)
         yield e.ResultRejected(place.key, place.attempt, found)
     elif isinstance(fact, e.CommandCancelled):
         yield e.AttemptCancelled(place.key, place.attempt)

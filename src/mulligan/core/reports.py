@@ -41,6 +41,8 @@ class RunRequested(Report):
     # Whether steps without changes take over the result of an earlier run, and which steps never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()
+    # What people call it, to find it again.
+    labels: dict[str, str] = {}
 
 
 class TaskStarted(Report):

@@ -177,6 +177,12 @@ def tally_of(data: bytes) -> Tally:
     return tally
 
 
+def failure_alone(data: bytes) -> FailureRecord:
+    """The record of a failed visit from its row, without the run around it."""
+    record: FailureRecord = _alone("failures", data)
+    return record
+
+
 def _alone(kind: str, data: bytes) -> Any:
     try:
         return _reader(kind)(data)

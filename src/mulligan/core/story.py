@@ -13,13 +13,27 @@ from typing import Any, Literal
 import msgspec
 
 from . import events as e
+from .adjustment import CAPS
 from .crossroads import after_failure, after_success, takes_over
 from .failure import Failure
 from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
-from .words import counted, flat, label, quoted, rule_is_for, span, until, up_to_date_since, what, with_more
+from .words import (
+    capped_by,
+    counted,
+    flat,
+    label,
+    quoted,
+    rule_is_for,
+    span,
+    tail,
+    until,
+    up_to_date_since,
+    what,
+    with_more,
+)
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 
 Tone = Literal["plain", "good", "bad", "try", "wait"]
@@ -41,6 +55,8 @@ class Line(msgspec.Struct, frozen=True):
     is_whole: bool = False
     # The run that is called here: its own story belongs here.
     child_run_id: int = 0
+    # The last lines of what an attempt wrote that failed: for whoever asks why, below the sentence.
+    tail: tuple[str, ...] = ()
 
 
 # Whom it is about, what is said, and how.
@@ -52,6 +68,13 @@ def _line(at: datetime, said: _Sentence, *rest: Any) -> Line:
     """One line, whatever a step or a person put into it."""
     place, text, tone = said
     return Line(at, place, flat(text), tone, *rest)
+
+
+def _tail(fact: e.Fact, *, is_whole: bool) -> tuple[str, ...]:
+    """What a failed attempt wrote last; of a failure that ends a step, where its sentence replaces the attempt's."""
+    if isinstance(fact, e.AttemptFailed):
+        return tail(fact.failure)
+    return tail(fact.failure) if is_whole and isinstance(fact, e.StepFailed | e.ItemFailed) else ()
 
 
 class Teller:
@@ -80,7 +103,9 @@ class Teller:
     def _lines(self, entry: e.Entry, rule: _Rule | None, details: _Details | None) -> list[Line]:
         fact, at = entry.fact, entry.at
         said = rule(self, fact, at) if rule else None
-        lines = [_line(at, said, entry.seq, False, self._is_whole(fact, at), self._called(fact))] if said else []
+        is_whole = self._is_whole(fact, at)
+        rest = (entry.seq, False, is_whole, self._called(fact), _tail(fact, is_whole=is_whole))
+        lines = [_line(at, said, *rest)] if said else []
         if details:
             lines += [_line(at, one, entry.seq, True) for one in details(self, fact, at)]
         if said:
@@ -318,13 +343,16 @@ def _retry(teller: Teller, fact: e.RetryScheduled, at: datetime) -> _Said:
 
 def _passed(teller: Teller, fact: e.RungPassed, at: datetime) -> _Said:
     spec, failure = teller.memory.spec(fact.place), teller.memory.failure(fact.place)
-    if fact.reason in ("no_rule", "retries_exhausted", "rule_attempts_exhausted"):
+    if fact.reason in _OF_RULES:
         text = _no_retry(fact.reason, spec, failure)
     elif fact.reason == "reruns_exhausted" and fact.rung == "retry":
         text = f"lost more than {RERUNS_AFTER_LOSS_MAX} times: that is a failure now"
     else:
         text = _limit(fact.reason, spec) or _PASSED.get(fact.reason, "")
     return (fact.place, text, "plain") if text else None
+
+
+_OF_RULES = ("no_rule", "retries_exhausted", "rule_attempts_exhausted", *(f"{cap}_reached" for cap in CAPS))
 
 
 def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str:
@@ -341,6 +369,8 @@ def _no_retry(reason: str, spec: Command | None, failure: Failure | None) -> str
 
 
 def _spent(reason: str, rule: Rule) -> str:
+    if cap := capped_by(reason, rule):
+        return f"no retry, {cap}"
     if reason == "rule_attempts_exhausted":
         return f"no retry after {counted(rule.max_attempts or 0, 'attempt')}"
     return f"no retry left of {rule.max_retries}" if rule.max_retries else "no retries"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .classify import limit_struck
 from .events import Adjusted, AttemptFailed, AttemptSucceeded, Entry
 from .failure import Failure, figure
 from .keys import step_name
@@ -17,8 +18,12 @@ from .workflow import Command, Step
 
 MIB = 1024 * 1024
 MEMORY_FACTOR, TIMEOUT_FACTOR = 1.5, 2.0
-# The failures after which more helps.
-NO_MEMORY, NO_TIME = RUN_OUT = ("OUT_OF_MEMORY", "TIMEOUT")
+NO_MEMORY, NO_TIME = "OUT_OF_MEMORY", "TIMEOUT"
+
+
+def is_short(failure: Failure) -> bool:
+    """Whether more memory, or more of the step's own timeout, may help after this failure."""
+    return failure.code == NO_MEMORY or limit_struck(failure) == "timeout"
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,7 +92,7 @@ def _of_step(state: State, place: Place, peak: int) -> Iterator[Proposal]:
     short = [failure for failure in failures if failure.code == NO_MEMORY]
     if short:
         yield from _more_memory(step, short, peak)
-    late = [failure for failure in failures if failure.code == NO_TIME]
+    late = [failure for failure in failures if limit_struck(failure) == "timeout"]
     if late:
         yield from _more_time(step, late)
 
@@ -108,7 +113,7 @@ def _more_memory(step: Step, short: list[Failure], peak: int) -> Iterator[Propos
 
 
 def _more_time(step: Step, late: list[Failure]) -> Iterator[Proposal]:
-    """Where a visit's deadline was up, and there is no timeout, more of it would change nothing."""
+    """More of the step's own timeout, which struck: where another limit did, more of it would change nothing."""
     asked = _asked(step, late, "timeout")
     if asked:
         yield Proposal(step.name, "timeout", math.ceil(asked * TIMEOUT_FACTOR), asked)

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from .classify import PAST_DEADLINE, TOO_LARGE, TOO_LONG
+from .adjustment import CAP, CAPS
+from .classify import LIMIT_SECONDS, PAST_DEADLINE, TOO_LARGE, TOO_LONG, limit_struck
 from .events import Adjusted
 from .failure import Failure
-from .failure_line import telling_line
+from .failure_line import tail_lines, telling_line
+from .rejected_output import rejected_text
 from .workflow import Rule
 
 # Of a failure's message, and of how many names a sentence has room for.
@@ -37,7 +39,33 @@ def what(failure: Failure) -> str:
     is_news = line and not _says_nothing(failure, line)
     chars_max = LINE_CHARS_MAX if failure.code in _LOGGED else _UNLOGGED_CHARS_MAX
     shown = line if len(line) <= chars_max else line[: chars_max - 3] + "…"
-    return f"{label(failure)}: {spelled(shown)}" if is_news else label(failure)
+    said = f"{label(failure)}: {spelled(shown)}" if is_news else label(failure)
+    return said + _refused(failure)
+
+
+def _refused(failure: Failure) -> str:
+    """`; it gave {"rows":0}`: the beginning of the output that `validate` refused."""
+    given = spelled(flat(plain(rejected_text(failure))).strip())
+    shown = given if len(given) <= LINE_CHARS_MAX else given[: LINE_CHARS_MAX - 1] + "…"
+    return f"; it gave {shown}" if shown else ""
+
+
+def tail(failure: Failure) -> tuple[str, ...]:
+    """The last lines of what the attempt wrote, or of where an exception came from; none where one line is all."""
+    written = failure.message
+    if failure.code == "EXCEPTION":
+        written = failure.trace or failure.message
+    elif failure.code not in _WRITTEN:
+        return ()
+    elif _says_nothing(failure, written.strip()) and isinstance(printed := failure.details.get("stdout"), str):
+        written = printed
+    lines = (spelled(plain(line)) for line in tail_lines(written))
+    return tuple(line if len(line) <= _TAIL_CHARS_MAX else line[: _TAIL_CHARS_MAX - 1] + "…" for line in lines)
+
+
+# The failures whose message is what a command wrote to stderr.
+_WRITTEN = frozenset(("EXIT_NONZERO", "SIGNALED", "TIMEOUT", "OUT_OF_MEMORY"))
+_TAIL_CHARS_MAX = 200
 
 
 def plain(text: str) -> str:
@@ -85,15 +113,30 @@ def _figure(failure: Failure) -> str:
         return f" by {signal_name(failure.signal)}"
     if failure.code == "EXIT_NONZERO" and failure.exit_code is not None:
         return f" {failure.exit_code}"
-    if failure.code == "TIMEOUT" and isinstance(limit := details.get("timeout"), int | float):
-        return "" if failure.message == PAST_DEADLINE else f" after {span(limit)}"
+    if failure.code == "TIMEOUT":
+        return _time_up(failure)
     if failure.code == "APPROVAL_REFUSED" and isinstance(by := details.get("by"), str):
         return f" by {plain(by)}" if by else ""
     if failure.code == "OUT_OF_MEMORY":
         used, may = details.get("peak_memory"), details.get("memory")
         at = f" at {size(used)}" if isinstance(used, int) else ""
-        return f"{at} of {size(may)}" if at and isinstance(may, int) else at
+        return (f"{at} of {size(may)}" if at and isinstance(may, int) else at) + _all_allowed(failure)
     return ""
+
+
+def _all_allowed(failure: Failure) -> str:
+    """Why it got no retry with more, where the cap of its rule was reached."""
+    cap = failure.details.get(CAP)
+    return f", all that {cap} allows" if cap in CAPS else ""
+
+
+def _time_up(failure: Failure) -> str:
+    """How long that was, whichever limit it was. One of the server's has its name in the message."""
+    struck = limit_struck(failure)
+    if struck == "deadline":
+        return "" if failure.message == PAST_DEADLINE else " past its deadline"
+    seconds = failure.details.get("timeout" if struck == "timeout" else LIMIT_SECONDS)
+    return f" after {span(seconds)}{_all_allowed(failure)}" if isinstance(seconds, int | float) else ""
 
 
 def _says_nothing(failure: Failure, line: str) -> bool:
@@ -190,6 +233,16 @@ def rule_is_for(rule: Rule) -> str:
     if rule.pattern is not None:
         return f"'{rule.pattern}'"
     return looked_for(rule.codes, rule.exit_codes) or "any failure"
+
+
+def capped_by(reason: str, rule: Rule) -> str:
+    """`max_memory of 8.0GiB is reached: raise it, or make the step need less`; nothing for another reason."""
+    name = reason.removesuffix("_reached")
+    cap = getattr(rule.adjust, name, None) if name in CAPS else None
+    if cap is None:
+        return ""
+    said = size(cap) if name == "max_memory" else span(cap) if name == "max_timeout" else f"{cap:g}"
+    return f"{name} of {said} is reached: raise it, or make the step need less"
 
 
 def with_more(adjusted: Adjusted | None) -> str:

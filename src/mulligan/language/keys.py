@@ -76,11 +76,11 @@ ADJUST = Record(
     "adjust",
     {
         "memory": Key(FACTOR, "x1.5: half as much memory again, of the larger of asked and peak"),
-        "max_memory": Key(SIZE, "memory never grows beyond this"),
+        "max_memory": Key(SIZE, "memory never grows beyond this; no retry after it was not enough"),
         "cpus": Key(FACTOR, "x2: twice the processors"),
         "max_cpus": Key(number(0.001), "processors never grow beyond this"),
         "timeout": Key(FACTOR, "x2: twice the time"),
-        "max_timeout": Key(LIMIT, "the time never grows beyond this"),
+        "max_timeout": Key(LIMIT, "the time never grows beyond this; no retry after it was not enough"),
     },
 )
 

@@ -10,10 +10,11 @@ import msgspec
 from ..core import events as e
 from ..core.failure import Failure
 from ..core.keys import step_name
+from ..core.rejected_output import rejected_text
 from ..core.state import FailureRecord, State
-from ..core.usage import RUN_OUT
+from ..core.usage import is_short
 from ..core.verdict import is_handled
-from ..core.words import what
+from ..core.words import label, what
 from ..core.workflow import END
 
 
@@ -46,6 +47,10 @@ class Answered(msgspec.Struct, frozen=True):
     has_run_out: bool = False
     # The run that it called and that failed: what there is to read was written there.
     child_run_id: int | None = None
+    # `validate` refused its output: that is what there is to read.
+    has_refused_output: bool = False
+    # Its code, with the exit code or signal of one that has it: failures of one kind are told together.
+    kind: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -127,6 +132,38 @@ class Account:
         return sorted(told, key=lambda one: (FATES.index(one.fate), one.is_item))
 
 
+class Group(msgspec.Struct, frozen=True):
+    """Failures of one kind of which the same became: of steps, or of the items of one step."""
+
+    members: list[Answered]
+
+    @property
+    def first(self) -> Answered:
+        return self.members[0]
+
+    @property
+    def what(self) -> str:
+        """What happened to all of them: in full where that is the same."""
+        return self.first.what if len({one.what for one in self.members}) == 1 else self.first.kind
+
+
+# So few are told one by one, whatever they have in common; and so many make a group.
+_SINGLE_MAX, _GROUP_MIN = 8, 3
+
+
+def grouped(answers: list[Answered]) -> list[Group]:
+    """Many failures by kind, in the order of the first of each; of few, and of what is rare, each by itself."""
+    groups: dict[tuple[str, ...], list[Answered]] = {}
+    for one in answers:
+        alike = (one.fate, one.kind, one.answer, one.step if one.is_item else "")
+        groups.setdefault(alike if len(answers) > _SINGLE_MAX else (one.place,), []).append(one)
+    return [
+        Group(some)
+        for members in groups.values()
+        for some in ([members] if len(members) >= _GROUP_MIN else [[one] for one in members])
+    ]
+
+
 FATES: tuple[Fate, ...] = get_args(Fate)
 _TROUBLES = (
     *(e.AttemptFailed, e.ResultRejected, e.AttemptLost, e.StepFailed, e.ItemFailed, e.UndoFailed),
@@ -145,9 +182,26 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
     found = what(trouble.failure) if trouble.failure else "its worker was lost"
     ending, fate = _ending(state, trouble, record)
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
-    has_run_out = trouble.failure is not None and trouble.failure.code in RUN_OUT
+    has_run_out = trouble.failure is not None and is_short(trouble.failure)
     answer = ", ".join([*_tried(trouble), ending])
-    return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(trouble.failure))
+    has_refused_output = trouble.failure is not None and bool(rejected_text(trouble.failure))
+    return Answered(
+        place=trouble.place,
+        what=found,
+        answer=answer,
+        fate=fate,
+        rung=rung,
+        has_run_out=has_run_out,
+        child_run_id=_child(trouble.failure),
+        has_refused_output=has_refused_output,
+        kind=_kind(trouble.failure),
+    )
+
+
+def _kind(failure: Failure | None) -> str:
+    if failure is None:
+        return "WORKER_LOST"
+    return label(failure) if failure.code in ("EXIT_NONZERO", "SIGNALED") else failure.code
 
 
 def _child(failure: Failure | None) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from ..core.workflow import Workflow
 from ..errors import InputInvalid
 from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, load
@@ -19,6 +21,7 @@ __all__ = [
     "edges_count",
     "examine",
     "load",
+    "point_in_time",
     "schema",
     "size",
 ]
@@ -43,3 +46,16 @@ def size(text: str) -> int:
         return q.size(text)
     except ValueError:
         raise InputInvalid(f"'{text}' is not a size", hint="write it like 512MiB or 4GB") from None
+
+
+def point_in_time(text: str, now: datetime) -> datetime:
+    """A time that has passed: so long ago (`2h`), or a date, with or without a time of day, local unless it says so."""
+    try:
+        return now - timedelta(seconds=q.duration(text))
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone(now.tzinfo)
+    except (ValueError, OverflowError):
+        hint = "write it like 2h, 7d, 2026-11-01 or 2026-11-01T08:00"
+        raise InputInvalid(f"'{text}' is neither a time nor how long ago", hint=hint) from None

@@ -122,6 +122,7 @@ class Driver:
     def _set_up(self, root_run_id: int | None = None) -> None:
         """All of it, or nothing of ours is left."""
         self.name = f"{self.host}.{os.getpid()}.{os.urandom(3).hex()}"
+        self.home.make()
         self.lock = lock.hold(self.home.locks, self.name)
         self._home_stat = os.stat(self.home.folder)
         try:
@@ -149,7 +150,17 @@ class Driver:
 
     def _record(self, lock_path: str) -> WorkerRecord:
         can = self.capacity or Capacity(0.0, 0)
-        return WorkerRecord(self.name, self.host, os.getpid(), lock_path, can.cpus, can.memory, can.gpus, can.labels)
+        return WorkerRecord(
+            name=self.name,
+            host=self.host,
+            pid=os.getpid(),
+            lock=lock_path,
+            cpus=can.cpus,
+            memory=can.memory,
+            gpus=can.gpus,
+            labels=can.labels,
+            started_at=self.clock.now(),
+        )
 
     def _hands(self, lock_fd: int) -> LocalHands | None:
         if self.capacity is None:

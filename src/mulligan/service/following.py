@@ -98,6 +98,8 @@ class Following:
         self._progress: Progress | None = None
         self._states: dict[int, State] = {}
         self._tellers: dict[int, Teller] = {}
+        # By run, what was written before we look on: for the sentences about what follows.
+        self._before: dict[int, list[e.Entry]] = {}
         # Who moves, by status, oldest first, with the time since when.
         self._moving: dict[str, dict[tuple[int, str], datetime]] = {status: {} for status in _MOVING}
         # The last attempt that succeeded, and how long it took.
@@ -114,6 +116,10 @@ class Following:
         names = self.root.graph.nodes if self.root is not None else ()
         return min(chars_max, max(map(len, islice(names, STEPS_TOLD_MAX)), default=0))
 
+    def recall(self, run_id: int, entries: list[e.Entry]) -> None:
+        """Know what was written of a run before we look on. Nothing of it is told."""
+        self._before[run_id] = entries
+
     def see(self, state: State, entries: Sequence[e.Entry]) -> None:
         """Take in facts that have become true."""
         # Where a run is taken up again, a child of it may be the first to move.
@@ -125,6 +131,9 @@ class Following:
             self.account.see(entries)
             self._see_progress(state, entries)
         teller = _teller(self._tellers, state)
+        for entry in self._before.pop(state.run.run_id, ()):
+            if entries and entry.seq < entries[0].seq:
+                teller.memory.see(entry.fact)
         for entry in entries:
             self._look(state, entry)
             if type(entry.fact) in TOLD_FACTS and _matters(state, entry.fact, is_root):

@@ -15,7 +15,7 @@ from ..core.words import reason_of
 from ..errors import HomeUnusable, InputInvalid
 from ..language.quantities import size
 from ..ports import Store
-from ..store import open_store
+from ..store import is_file_name, open_store
 from ..worker.flood import LOG_BYTES_MAX
 from ..worker.folders import Folders, make_private, write_side
 
@@ -47,11 +47,16 @@ class Home(msgspec.Struct, frozen=True):
             raise self.trouble(error) from error
         return True
 
+    @property
+    def place(self) -> str:
+        """Where its runs are, in words. A URL is not shown: there may be a password in it."""
+        return "this store" if self.store_url else f"'{self.folder}'"
+
     def trouble(self, error: OSError) -> HomeUnusable:
         """What the system says of a file in the folder, in our words."""
         if error.errno == errno.ENOTDIR:
-            what = f"'{self.folder}' is not a folder"
-        elif error.errno in (errno.EACCES, errno.EPERM):
+            return _no_folder(self.folder)
+        if error.errno in (errno.EACCES, errno.EPERM):
             what = f"you have no right to use '{error.filename or self.folder}'"
         else:
             what = f"'{error.filename or self.folder}' cannot be used: {reason_of(error)}"
@@ -71,16 +76,31 @@ class Home(msgspec.Struct, frozen=True):
         return Folders(self.folder)
 
     def open(self, lease_seconds: float | None = None) -> Store:
-        """The store, made if it is not there, brought up to date if it is older."""
-        _make(self.folder)
+        """The store, made if it is not there, brought up to date if it is older.
+
+        With a store on a server the folder is not needed to look: whoever runs something makes it.
+        """
+        if not self.store_url:
+            self.make()
         where = self.store_url or str(self.folder / DATABASE)
         return open_store(where, lease_seconds=self.lease_seconds if lease_seconds is None else lease_seconds)
+
+    def make(self) -> None:
+        """See that the folder is there."""
+        _make(self.folder)
 
 
 def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
     """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
     path = os.path.abspath(folder or environ.get("MULLIGAN_HOME") or HOME)
-    return Home(Path(path), environ.get("MULLIGAN_STORE", ""), _lease_seconds(environ.get("MULLIGAN_LEASE", "")))
+    store_url = environ.get("MULLIGAN_STORE", "")
+    if store_url and is_file_name(store_url):
+        # The text is not shown: it may be a URL that was mistyped, with a password in it.
+        raise InputInvalid(
+            "MULLIGAN_STORE is not a postgresql:// URL",
+            hint="it names a database on a server; to keep runs in a folder: --home DIR or MULLIGAN_HOME=DIR",
+        )
+    return Home(Path(path), store_url, _lease_seconds(environ.get("MULLIGAN_LEASE", "")))
 
 
 def _lease_seconds(text: str) -> float:
@@ -109,12 +129,18 @@ def this_host() -> str:
     return socket.gethostname()
 
 
+def _no_folder(folder: Path) -> HomeUnusable:
+    return HomeUnusable(f"runs cannot be kept in '{folder}': it is not a folder", hint=_ANOTHER_PLACE)
+
+
 def _make(folder: Path) -> None:
     """The folder, for its owner alone: logs may say what others should not read, and belong in no repository."""
     try:
         if os.path.isdir(folder):
             return
         make_private(str(folder))
+    except FileExistsError as error:
+        raise _no_folder(folder) from error
     except OSError as error:
         raise HomeUnusable(f"'{folder}' cannot be made: {reason_of(error)}", hint=_ANOTHER_PLACE) from error
     try:

@@ -36,6 +36,13 @@ class Locks:
         here = lock.look(self.path(worker))
         return here if here != "unknown" else lock.look(worker.lock)
 
+    def original_home(self, worker: WorkerRecord) -> str:
+        """The home in which a live worker drives its runs, where this one is a copy of it; else ""."""
+        if self._is_shared or not worker.lock or lock.look(self.path(worker)) != "unknown":
+            return ""
+        home = os.path.dirname(os.path.dirname(worker.lock))
+        return home if lock.look(worker.lock) == "held" and home != str(self._home.folder) else ""
+
     def path(self, worker: WorkerRecord) -> str:
         """Where its lock file is, or would be."""
         return worker.lock if self._is_shared else str(self._home.locks / os.path.basename(worker.lock))

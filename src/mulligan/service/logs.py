@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NoReturn
 
 from ..core.codec import encode
 from ..core.events import RunStarted
@@ -37,15 +37,24 @@ def step_logs(
     """
     place = step if item is None else item_key(step, item)
     every = reading.attempts(run_id, step)
-    below = _without_maps([one for one in every if is_part(one[0], place) and _is_meant(place, one[0], part)])
+    below = _without_maps([one for one in every if is_part(one[0], place) and is_meant(place, one[0], part)])
     meant = _last(below, place) if attempt is None else [one for one in below if _number(place, *one) == attempt]
     if not meant:
-        hint = _there_is(every, place) or _kept(reading, run_id, step)
-        raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=hint, step=step)
+        refuse_without_attempt(reading, run_id, step, item=item, attempt=attempt, part=part)
     return [reading.attempt_log(run_id, *one) for one in meant]
 
 
-def _is_meant(place: str, key: str, part: Part) -> bool:
+def refuse_without_attempt(
+    reading: Reading, run_id: int, step: str, *, item: int | None, attempt: int | None, part: Part
+) -> NoReturn:
+    """`UnknownAttempt`, with what there is instead."""
+    place = step if item is None else item_key(step, item)
+    hint = _there_is(reading.attempts(run_id, step), place) or _kept(reading, run_id, step)
+    raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=hint, step=step)
+
+
+def is_meant(place: str, key: str, part: Part) -> bool:
+    """Whether a place below another one is what is asked for: its own commands, its handlers, or its scripts."""
     rest = key.removeprefix(place)
     return "@" not in rest if part == "own" else _MARKS[part] in rest
 

@@ -44,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
     status: str
     degraded: bool
     reason: str
+    # Since the run was asked for.
     seconds: float
     counts: dict[str, int]
     answers: list[Answered]
@@ -55,6 +56,8 @@ class Outcome(msgspec.Struct, frozen=True):
     up_to_date: int = 0
     # Of the answers, those that can be told together.
     matrices: tuple[MatrixFailures, ...] = ()
+    # How long it was driven just now; None where that is all of it.
+    stretch_seconds: float | None = None
 
     @property
     def exit_code(self) -> int:
@@ -70,9 +73,19 @@ _EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 3, "waiting": 4, "inter
 
 
 def outcome(
-    service: Service, driver: Driver, run_id: int, ending: Ending, following: Following, seconds: float
+    service: Service,
+    driver: Driver,
+    run_id: int,
+    ending: Ending,
+    following: Following,
+    seconds: float,
+    *,
+    is_taken_up: bool = False,
 ) -> Outcome:
-    """What came of it, as the driver has it: to be asked before it retires."""
+    """What came of it, as the driver has it: to be asked before it retires.
+
+    `seconds`: how long it was driven; `is_taken_up`: it had begun before that.
+    """
     state = _state(service, driver, run_id, ending, following)
     account = following.account if state is following.root else Account()
     run, answers = state.run, _account(service, state, account).answers(state)
@@ -82,7 +95,7 @@ def outcome(
         run.status,
         run.degraded,
         run.reason,
-        seconds,
+        _whole_seconds(service, run_id, seconds) if is_taken_up else seconds,
         progress(state),
         answers,
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
@@ -90,6 +103,7 @@ def outcome(
         following.is_cut,
         sum(place.reused_run_id > 0 for place in state.steps()),
         _matrices(state, answers),
+        seconds if is_taken_up else None,
     )
 
 
@@ -106,6 +120,23 @@ def _failures(state: State, name: str, failed: list[str]) -> MatrixFailures:
     failures = (state.places[step].failure for step in failed)
     kinds = counted_failures(failure for failure in failures if failure is not None)
     return MatrixFailures(name, len(state.graph.matrices[name]), tuple(failed), kinds)
+
+
+def _whole_seconds(service: Service, run_id: int, at_least: float) -> float:
+    """From the moment in which the run was asked for to the last that was written of it."""
+    record = service.record(run_id)
+    return max(at_least, (record.updated_at - record.created_at).total_seconds())
+
+
+def recall(service: Service, run_id: int, following: Following) -> bool:
+    """Let `following` know what is written of a run that is about to be driven; whether anything is.
+
+    A sentence may name what happened before: whoever knows that says it in the same words as one who was there.
+    """
+    written = service.record(run_id).seq
+    if 0 < written <= ENTRIES_READ_MAX:
+        following.recall(run_id, list(service.events(run_id)))
+    return written > 0
 
 
 def _state(service: Service, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:

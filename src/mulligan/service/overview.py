@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from ..core.matrices import ATTENTION
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
 from ..core.views import run_json
-from ..core.words import plain, what
+from ..core.words import plain, tail, what
 from ..core.workflow import END
 from ..errors import UnknownStep
 from ..ports import RunRecord
@@ -34,7 +33,8 @@ def overview(service: Service, run_id: int) -> dict[str, Any]:
     """The run as `run --json` prints it, and more: who drives it, what each step cost, items, the tree of children."""
     record = service.record(run_id)
     children = _children(service, run_id, [CHILDREN_OPENED_MAX])
-    return {**listed(service, record), **_shown(service, run_id, children), "children": children}
+    line = {**listed(service, record), "labels": service.labels(run_id)}
+    return {**line, **_shown(service, run_id, children), "children": children}
 
 
 def overview_with_tries(service: Service, run_id: int) -> dict[str, Any]:
@@ -126,45 +126,6 @@ def name_called(waiting: Iterable[dict[str, Any]], called: Mapping[tuple[str, in
             wait["text"] = wait["text"].replace("its child run", f"run {wait['child_run_id']}")
 
 
-def run_list(
-    service: Service, *, limit: int, statuses: Collection[str] = (), with_children: bool = False
-) -> list[dict[str, Any]]:
-    """The newest runs first; with the runs that they called, each of those below its caller where that is listed."""
-    records = list(islice(_records(service, limit, statuses, with_children), limit))
-    asking = _asking(service)
-    listing = {record.run_id: {**listed(service, record), "asks": asking.get(record.run_id, [])} for record in records}
-    below: dict[int | None, list[int]] = {}
-    for record in records:
-        above = record.parent_run_id if record.parent_run_id in listing else None
-        below.setdefault(above, []).append(record.run_id)
-    return [listing[run_id] for run_id in _in_order(below, None)]
-
-
-def _records(service: Service, limit: int, statuses: Collection[str], with_children: bool) -> Iterator[RunRecord]:
-    before, size = None, limit if with_children else max(limit, PAGE)
-    while page := service.runs(limit=size, before=before, statuses=statuses):
-        yield from (record for record in page if with_children or record.parent_run_id is None)
-        before = page[-1].run_id
-
-
-def _in_order(below: dict[int | None, list[int]], above: int | None) -> Iterator[int]:
-    """A run, then those that it called in the order of the calls."""
-    called = below.get(above, [])
-    for run_id in called if above is None else reversed(called):
-        yield run_id
-        yield from _in_order(below, run_id)
-
-
-def _asking(service: Service) -> dict[int, list[dict[str, Any]]]:
-    """What waits for a person, by the run and by the one that it is a child of."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for one in service.store.waiting() if service.home.is_there else ():
-        asked = {"run_id": one.run_id, "place": one.place, "kind": one.kind}
-        for run_id in {one.run_id, one.root_run_id or one.run_id}:
-            found.setdefault(run_id, []).append(asked)
-    return found
-
-
 def listed(service: Service, record: RunRecord) -> dict[str, Any]:
     """The run's line in the list."""
     driver = None if record.status in RUN_ENDED else service.driver_of(record)
@@ -186,14 +147,22 @@ def listed(service: Service, record: RunRecord) -> dict[str, Any]:
 
 def in_a_line(failure: Mapping[str, Any]) -> str:
     """A failure that is shown as data, in a few words."""
-    return what(
-        Failure(
-            failure["code"],
-            failure["message"] or "",
-            exit_code=failure["exit_code"],
-            signal=failure["signal"],
-            details=failure["details"],
-        )
+    return what(_failure(failure))
+
+
+def last_lines(failure: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the attempt wrote last that failed with this; none where `in_a_line` says it all."""
+    return tail(_failure(failure))
+
+
+def _failure(shown: Mapping[str, Any]) -> Failure:
+    return Failure(
+        shown["code"],
+        shown["message"] or "",
+        exit_code=shown["exit_code"],
+        signal=shown["signal"],
+        details=shown["details"],
+        trace=shown.get("trace") or "",
     )
 
 

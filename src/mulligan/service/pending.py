@@ -1,10 +1,10 @@
-"""What waits for a person, over all runs: parked steps and approvals, each with what one must know to decide."""
+"""What waits for a person, over all runs: parked steps, approvals, paused runs; with what one must know to decide."""
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -12,22 +12,26 @@ import msgspec
 from ..core.graph import Graph
 from ..core.grounds import why_not
 from ..core.keys import is_part
+from ..core.run_lists import RunFilter
 from ..core.scope import error_view, filled
 from ..core.snapshot import place_alone, restore
 from ..core.state import Place, State
 from ..core.workflow import decode
 from ..errors import CodecError, MulliganError, Refused, StoreUnavailable
 from ..ports import RunRecord, Store, Waiting
+from .run_list import pause_of
 from .verbs import Service
 
 # How many runs of the same workflow are looked at, and of how many it is told what became of the step.
 RUNS_SEEN_MAX = 20
 RUNS_TOLD_MAX = 5
+# How many paused runs are told, the newest of them.
+PAUSED_MAX = 1000
 # What every entry has, whatever it waits for: those who hand decisions back may hand these back with them.
 KEYS = tuple(
     (
         "run_id workflow step kind parent_run_id root_run_id visit attempt since failure message parked_for rules "
-        "earlier due default error commands"
+        "earlier due default paused_by error commands"
     ).split()
 )
 _NOTHING: dict[str, Any] = {**dict.fromkeys(KEYS), "message": "", "rules": [], "earlier": [], "commands": []}
@@ -39,7 +43,24 @@ def pending(service: Service) -> list[dict[str, Any]]:
         return []
     waiting = sorted(service.store.waiting(), key=attrgetter("run_id", "place"))
     look = _Look(service.store)
-    return [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
+    asked = [told for run_id, group in groupby(waiting, key=attrgetter("run_id")) for told in look.at(run_id, [*group])]
+    paused = service.store.lists.find(RunFilter(statuses=("paused",)), limit=PAUSED_MAX)
+    return sorted([*(_paused(service.store, record) for record in paused), *asked], key=itemgetter("run_id"))
+
+
+def _paused(store: Store, record: RunRecord) -> dict[str, Any]:
+    """A run that goes on when somebody resumes it."""
+    pause = pause_of(store, record)
+    return {
+        **_NOTHING,
+        "run_id": record.run_id,
+        "workflow": record.workflow,
+        "kind": "paused",
+        "root_run_id": record.root_run_id or record.run_id,
+        "since": (pause.at if pause is not None else record.updated_at).isoformat(),
+        "message": record.reason,
+        "paused_by": (pause.by or None) if pause is not None else None,
+    }
 
 
 def waiting_approval(service: Service, run_id: int, step: str) -> str:

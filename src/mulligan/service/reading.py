@@ -58,6 +58,13 @@ class AttemptLog(msgspec.Struct, frozen=True):
     ran_on: str = ""
 
 
+class GivenOutput(msgspec.Struct, frozen=True):
+    """The output of a step, or the one because of which it failed: `validate` refused that."""
+
+    value: Any
+    is_refused: bool = False
+
+
 class Reading:
     """The verbs that only look."""
 
@@ -120,6 +127,12 @@ class Reading:
     def runs(self, *, limit: int = 50, before: int | None = None, statuses: Collection[str] = ()) -> list[RunRecord]:
         """The newest runs first; none where nothing was ever run."""
         return self.store.runs(limit=limit, before=before, statuses=statuses) if self.home.is_there else []
+
+    def labels(self, run_id: int) -> dict[str, str]:
+        """The labels of a run; of a called run those of the run at the top of its tree."""
+        root = self.record(run_id).root_run_id or run_id
+        found = self.store.lists.attributes([root])
+        return {name: value for _, (kind, name, value) in found if kind == "label"}
 
     def state(self, run_id: int) -> State:
         """The run as its tables have it."""
@@ -228,31 +241,36 @@ class Reading:
 
     def refuse_unknown(self, run_id: int, place: str) -> None:
         """`UnknownStep` where the place belongs to no step of the run, with the one that was probably meant."""
-        state = self.state(run_id)
+        state, name = self.state(run_id), step_name(place)
         if members := state.graph.matrices.get(place):
             message = f"'{place}' is a matrix of {len(members):,} steps in run {run_id}, and one of them must be named"
             hint = f"such as '{members[0]}': those that there are: mulligan show {run_id} {place}"
             raise UnknownStep(message, hint=hint, step=place)
-        if step_name(place) not in state.places:
+        # A run that nobody has taken up yet has no places, but its workflow has steps.
+        if name not in state.places and name not in state.graph.nodes:
             hint = (
                 did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
                 or f"those that there are: mulligan show {run_id}"
             )
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
 
-    def output(self, run_id: int, place: str) -> Any:
+    def output(self, run_id: int, place: str) -> GivenOutput:
         """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.
 
-        Of a matrix, what each of its steps gave, in their order.
+        Of a matrix, what each of its steps gave, in their order. Of a step that failed because of its output, the
+        output that was refused.
         """
         state = self.state(run_id)
         places = state.places
         if members := state.graph.matrices.get(place):
-            return [whole(places[name].output, self.store.artifacts.fetch) for name in members]
+            return GivenOutput([whole(places[name].output, self.store.artifacts.fetch) for name in members], False)
         self.refuse_unknown(run_id, place)
         if place not in places:
             raise UnknownStep(f"'{place}' is nothing that gave an output in run {run_id}", step=place)
-        return whole(places[place].output, self.store.artifacts.fetch)
+        found = places[place]
+        is_refused = found.output is None and found.status != "completed" and found.climb.rejected is not None
+        given = found.climb.rejected if is_refused else found.output
+        return GivenOutput(whole(given, self.store.artifacts.fetch), is_refused)
 
     def attempt_log(self, run_id: int, place: str, attempt: int) -> AttemptLog:
         """What an attempt wrote; nothing where it wrote nothing, or where it ran on another host."""

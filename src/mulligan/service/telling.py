@@ -12,6 +12,8 @@ from ..core.story import Line
 from .overview import name_called
 from .verbs import Service
 
+__all__ = ["Asked", "Line", "Sentence", "tell_run", "waits"]
+
 
 class Sentence(msgspec.Struct, frozen=True):
     """A line of a story: whose it is, and where, as it is said to people: `east/build` is a step of a called run."""

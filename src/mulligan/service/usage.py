@@ -33,6 +33,8 @@ def _line(run_id: int, one: Consumption) -> dict[str, Any]:
             "tokens": used.tokens,
             "out_of_memory": used.out_of_memory,
             "timed_out": used.timed_out,
+            "hung": used.hung,
+            "killed": used.killed,
         },
         "proposals": [
             {"what": each.what, "value": each.value, "written": each.written, "why": each.why, "text": each.text}

@@ -9,10 +9,12 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -51,10 +53,13 @@ from .correcting import Corrected, planned, revised
 from .driver import Capacity, Driver
 from .home import Home, this_host
 from .kept_files import stale_of_round, stale_results
+from .labels import checked_labels
 from .locks import Locks
 from .plans import ForkPlan, RoundPlan, fork_plan, round_plan
 from .possible import refuse_missing_files, refuse_missing_secrets
 from .reading import Reading, digest_of
+from .run_list import RunLine, RunPage, RunQuery, run_lines, run_page
+from .worker_list import WorkerLine, worker_lines
 
 # Of a run's name that no other run has, in any store.
 UID_BYTES = 6
@@ -79,13 +84,21 @@ class Prepared(msgspec.Struct, frozen=True):
     # Whether steps without changes take over the results of earlier runs, and which steps never do.
     changed_only: bool = False
     forced: tuple[str, ...] = ()
+    # What people call the run, to find it again.
+    labels: dict[str, str] = {}
 
 
-def prepare(workflow: Workflow, given: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
-    """Check everything that can be checked before a run exists: inputs, and files that must be there."""
+def prepare(
+    workflow: Workflow,
+    given: dict[str, Any],
+    cwd: Path,
+    file: str = "",
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> Prepared:
+    """Check everything that can be checked before a run exists: inputs, labels, and files that must be there."""
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
-    return _prepared(workflow, inputs, cwd, file)
+    return _prepared(workflow, inputs, cwd, file, checked_labels(labels))
 
 
 def reusing(prepared: Prepared, *, changed_only: bool, forced: Sequence[str]) -> Prepared:
@@ -98,10 +111,12 @@ def reusing(prepared: Prepared, *, changed_only: bool, forced: Sequence[str]) ->
     return msgspec.structs.replace(prepared, changed_only=changed_only, forced=tuple(dict.fromkeys(forced)))
 
 
-def _prepared(workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "") -> Prepared:
+def _prepared(
+    workflow: Workflow, inputs: dict[str, Any], cwd: Path, file: str = "", labels: dict[str, str] | None = None
+) -> Prepared:
     refuse_missing_files(workflow, cwd)
     data = encode(workflow)
-    return Prepared(workflow, data, version(data), inputs, cwd, file)
+    return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
 
 
 class Service(Reading):
@@ -170,6 +185,7 @@ class Service(Reading):
             digest=digest_of(prepared.file),
             changed_only=prepared.changed_only,
             forced=prepared.forced,
+            labels=prepared.labels,
         )
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
@@ -231,7 +247,7 @@ class Service(Reading):
         evaluator = Cel(os.environ, self.store.artifacts.fetch)
         inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
-        prepared = _prepared(chosen, inputs, Path(old.run.cwd))
+        prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.labels(run_id))
         with _meaning(from_step, (step.name for step in chosen.steps)):
             return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))
 
@@ -429,8 +445,15 @@ class Service(Reading):
         if driver is not None and record.status != "paused":
             raise RunDriven(
                 f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
-                hint=f"it goes on there; to stop it: mulligan cancel {record.run_id}",
+                hint=self._where_it_goes_on(record.run_id, driver),
             )
+
+    def _where_it_goes_on(self, run_id: int, driver: WorkerRecord) -> str:
+        """What to do about a run that is driven. In a copy of its home a cancel would reach nobody."""
+        original = Locks(self.home, is_shared=self.store.is_shared).original_home(driver)
+        if original:
+            return f"this home is a copy, and it goes on in '{original}': use that one with --home, or wait for its end"
+        return f"it goes on there; to stop it: mulligan cancel {run_id}"
 
     def _refuse_unknown_holder(self, run_id: int) -> None:
         """A turn goes with its worker, in one transaction. One that outlives it would never be given to anybody."""
@@ -454,6 +477,31 @@ class Service(Reading):
             return None
         found = next((worker for worker in self.store.workers() if worker.name == record.holder), None)
         return found if found is not None and self._is_alive(found) else None
+
+    def list_runs(self, query: RunQuery) -> RunPage:
+        """A page of the list of runs, with why each failed and what it waits for; empty where nothing was ever run."""
+        if not self.home.is_there:
+            return RunPage([])
+        return run_page(self.store, query, self._living(), _now())
+
+    def run_lines(self, run_ids: Iterable[int]) -> list[RunLine]:
+        """These runs as the list says them, in this order."""
+        return run_lines(self.store, [self.record(run_id) for run_id in run_ids], self._living(), _now())
+
+    def _living(self) -> Callable[[str], WorkerRecord | None]:
+        """Finds a worker by its name, if it lives. For one look: each is examined once."""
+        workers = {worker.name: worker for worker in self.store.workers()}
+
+        @cache
+        def alive(name: str) -> WorkerRecord | None:
+            found = workers.get(name)
+            return found if found is not None and self._is_alive(found) else None
+
+        return alive
+
+    def list_workers(self) -> list[WorkerLine]:
+        """Every worker that the store knows: what it can take, what is in use, and what it runs now."""
+        return worker_lines(self.store, self._is_alive, _now()) if self.home.is_there else []
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
         locks = Locks(self.home, is_shared=self.store.is_shared)

@@ -32,6 +32,12 @@ def open_store(where: str | Path, *, clock: Clock | None = None, lease_seconds: 
     return cast(Store, _class("sqlite", "SqliteStore")(where, clock=clock, lease_seconds=lease_seconds))
 
 
+def is_file_name(where: str) -> bool:
+    """Whether `open_store` would take it for the path of a file."""
+    text = where.strip()
+    return "://" not in text and not _looks_like_a_connection(text)
+
+
 def _unknown(text: str) -> StoreRefused:
     """The text itself is not shown: there may be a password in it."""
     scheme, separator, _ = text.partition("://")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core.breaker import Circuit
+from ..core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer
 from ..errors import CodecError
 from ..ports import BreakerRecord, Lease, Message, RunRecord, Stopped, Turn, Waiting
 from .encoding import moment_from, report_from, task_from
@@ -89,6 +90,21 @@ _TIMER = Columns("a timer", run_id=int, kind=str, place=str, number=int)
 _QUEUED = Columns("a task", place=str, attempt=int)
 _LEASED = Columns("a task", task=bytes, ticket=int)
 _STOPPED = Columns("a task", ticket=int, grace_seconds=float | None)
+_ATTRIBUTE = Columns("an attribute of a run", run_id=int, kind=Literal["input", "label"], name=str, value=str)
+_OPEN_TASKS = Columns("a task", root_run_id=int, run_id=int, place=str, attempt=int, worker=str, breaker=str, count=int)
+_OPEN_TIMER = Columns("a timer", root_run_id=int, run_id=int, kind=str, place=str, due=int, count=int)
+_LEASED_TASK = Columns(
+    "a task",
+    worker=str,
+    run_id=int,
+    workflow=str,
+    place=str,
+    attempt=int,
+    cpus=float,
+    memory=int,
+    gpus=int,
+    leased_at=int | None,
+)
 _TURN = Columns("the row of a run", run_id=int, fence=int)
 
 
@@ -111,6 +127,26 @@ def _retry_at(status: str, retry_at: int | None) -> datetime | None:
     if retry_at is None and status == "open":
         raise CodecError("a breaker that was kept cannot be read: it is open, and has no time to be tried again")
     return None if retry_at is None else moment_from(retry_at)
+
+
+def attribute_from(row: Sequence[Any]) -> tuple[int, Attribute]:
+    run_id, kind, name, value = _ATTRIBUTE.read(row)
+    return run_id, (kind, name, value)
+
+
+def open_tasks_from(row: Sequence[Any]) -> OpenTasks:
+    return OpenTasks(*_OPEN_TASKS.read(row))
+
+
+def open_timer_from(row: Sequence[Any]) -> OpenTimer:
+    root_run_id, run_id, kind, place, due, count = _OPEN_TIMER.read(row)
+    return OpenTimer(root_run_id, run_id, kind, place, moment_from(due), count)
+
+
+def leased_task_from(row: Sequence[Any]) -> LeasedTask:
+    worker, run_id, workflow, place, attempt, cpus, memory, gpus, leased_at = _LEASED_TASK.read(row)
+    since = None if leased_at is None else moment_from(leased_at)
+    return LeasedTask(worker, run_id, workflow, place, attempt, cpus, memory, gpus, since)
 
 
 def stopped_from(row: Sequence[Any]) -> Stopped:

@@ -29,6 +29,7 @@ from ..ports import (
     Message,
     NewRun,
     Offer,
+    RunLists,
     RunRecord,
     Stopped,
     Turn,
@@ -40,6 +41,7 @@ from .artifact_memory import ArtifactMemory
 from .clock import PROCESS_CLOCK
 from .encoding import encoded
 from .gate import Gate
+from .memory_lists import MemoryRunLists
 from .memory_shelf import KeptRun, KeptTask, KeptWorker, Shelf, Timer
 from .room import Room
 
@@ -67,6 +69,7 @@ class MemoryStore:
         self._clock = clock or PROCESS_CLOCK
         self._lease = timedelta(seconds=lease_seconds)
         self.artifacts: Artifacts = ArtifactMemory(self.shelf.artifacts, self._clock)
+        self.lists: RunLists = MemoryRunLists(self.shelf)
         self._own_writes = 0
         self._seen_writes = self.shelf.writes
 
@@ -96,7 +99,9 @@ class MemoryStore:
 
     def workers(self) -> list[WorkerRecord]:
         found = sorted(self.shelf.workers.items())
-        return [replace(worker.record, is_expired=self._is_expired(worker)) for _, worker in found]
+        return [
+            replace(worker.record, is_expired=self._is_expired(worker), beat_at=worker.beat_at) for _, worker in found
+        ]
 
     def _is_expired(self, worker: KeptWorker) -> bool:
         return worker.beat_at < self._clock.now() - self._lease
@@ -302,7 +307,7 @@ class MemoryStore:
                     del self.shelf.answers[old]
 
     def _take(self, commit: Commit, kept: KeptTask) -> Lease:
-        kept.worker, kept.ticket = commit.turn.holder, self.shelf.next_ticket()
+        kept.worker, kept.ticket, kept.leased_at = commit.turn.holder, self.shelf.next_ticket(), commit.at
         return Lease(kept.task, kept.worker, kept.ticket)
 
     def _stop(self, known_by: tuple[int, str, int], grace_seconds: float | None) -> None:
@@ -379,8 +384,8 @@ class MemoryStore:
 
     def _hand_out(self, kept: KeptTask, worker: str, host: str) -> Lease:
         task = kept.task
-        kept.worker, kept.ticket = worker, self.shelf.next_ticket()
-        started = TaskStarted(self._clock.now(), task.place, task.attempt, worker, host)
+        kept.worker, kept.ticket, kept.leased_at = worker, self.shelf.next_ticket(), self._clock.now()
+        started = TaskStarted(kept.leased_at, task.place, task.attempt, worker, host)
         self.shelf.tell(task.run_id, started, about=kept.known_by)
         return Lease(task, worker, kept.ticket)
 
@@ -505,6 +510,9 @@ class MemoryStore:
 
     def fileno(self) -> int | None:
         return None
+
+    def hear_ends(self) -> None:
+        """Whatever another process writes is news."""
 
 
 def _is_below(run: KeptRun, root_run_id: int | None) -> bool:

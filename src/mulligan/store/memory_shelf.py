@@ -82,6 +82,7 @@ class KeptTask(msgspec.Struct):
     ticket: int = 0
     is_stopping: bool = False
     grace_seconds: float | None = None
+    leased_at: datetime | None = None
 
     @property
     def known_by(self) -> KnownBy:

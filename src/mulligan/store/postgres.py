@@ -27,6 +27,7 @@ from ..ports import (
     Message,
     NewRun,
     Offer,
+    RunLists,
     RunRecord,
     Stopped,
     Turn,
@@ -41,6 +42,7 @@ from .gate import Gate, breaker_row
 from .postgres_arrays import Bigints, Texts
 from .postgres_commit import KNOWN_BY, TOLD, arrays, committed, inserted, written
 from .postgres_link import PostgresLink, Statement, Unexpected
+from .postgres_lists import PostgresRunLists
 from .room import Room
 
 _NO_LIMIT = 2**63 - 1
@@ -58,6 +60,7 @@ class PostgresStore:
         self._lease = int(lease_seconds * 1_000_000)
         self._link = PostgresLink(url, lease_seconds)
         self.artifacts = ArtifactRows(self._link)
+        self.lists: RunLists = PostgresRunLists(self._link)
 
     def close(self) -> None:
         self._link.close()
@@ -75,7 +78,10 @@ class PostgresStore:
 
     def workers(self) -> list[WorkerRecord]:
         rows = self._link.read("workers", self._lease)
-        return [replace(worker_from(record), is_expired=is_expired) for record, is_expired in rows]
+        return [
+            replace(worker_from(record), is_expired=is_expired, beat_at=moment_from(beat_at))
+            for record, is_expired, beat_at in rows
+        ]
 
     def bury(self, name: str, *, is_dead: bool = False) -> bool:
         def work() -> bool:
@@ -186,6 +192,7 @@ class PostgresStore:
                 "remove_tasks",
                 "remove_timers",
                 "remove_starts",
+                "remove_attributes",
                 "remove_runs",
             ):
                 self._link.ask(name, Bigints(gone))
@@ -235,7 +242,7 @@ class PostgresStore:
             return []
         refusals.check_batch(commits)
         children = [turn for commit in commits for turn in self._new_turns(len(commit.children), commit.turn.holder)]
-        asked = list(written(commits, children, self._link.channel))
+        asked = list(written(commits, children, self._link.channel, self._link.ends_channel))
         counted = [one for commit in commits for one in commit.counted]
         with _refused(commits):
             found = (
@@ -396,6 +403,9 @@ class PostgresStore:
 
     def fileno(self) -> int | None:
         return self._link.fileno()
+
+    def hear_ends(self) -> None:
+        self._link.hear_ends()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..core.codec import encode
 from ..core.events import AttemptScheduled
+from ..core.run_lists import attributes
 from ..core.tasks import Task
 from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
 from .encoding import encoded, micros
@@ -33,7 +34,9 @@ KNOWN_BY = (Bigints, Texts, Bigints)
 TOLD = (Bigints, Blobs, Texts, Bigints)
 
 
-def written(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -> Iterator[Statement]:
+def written(
+    commits: Sequence[Commit], children: Sequence[Turn], channel: str, ends_channel: str
+) -> Iterator[Statement]:
     """The statements of a batch, the checks first; only those that have something to write."""
     # In the order of the runs, so that two batches never wait for each other.
     runs = sorted((_run(commit) for commit in commits), key=lambda row: row[0])
@@ -47,6 +50,7 @@ def written(commits: Sequence[Commit], children: Sequence[Turn], channel: str) -
     if over.values:
         yield "delete_timers", [over]
         yield "delete_tasks_of_round", [over]
+        yield "notify", [ends_channel, Texts(map(str, over.values))]
     yield from _news(commits, channel)
 
 
@@ -164,6 +168,14 @@ def inserted(runs: Sequence[NewRun], turns: Sequence[Turn], parents: Sequence[in
     yield "insert_workflows", arrays((Texts, Blobs), bodies.items())
     both = list(zip(runs, turns, parents, strict=True))
     yield "insert_runs", arrays(_NEW_RUN, [_new_run(run, turn, parent) for run, turn, parent in both])
+    found = [
+        (turn.run_id, *one)
+        for run, turn, parent in both
+        if parent is None
+        for one in attributes(run.request.inputs, run.request.labels)
+    ]
+    if found:
+        yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), found)
     requests = [(turn.run_id, encoded(replace(run.request, run_id=turn.run_id)), "", 0) for run, turn, _ in both]
     yield "tell", arrays(TOLD, requests)
 

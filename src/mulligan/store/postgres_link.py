@@ -104,6 +104,7 @@ class PostgresLink:
         self._prepared: set[str] = set()
         self._listener: PatientConnection | None = None
         self._is_behind = False
+        self._hears_ends = False
         self._has_opened = False
         self._secrets = secret_parts(url)
         self.where = _where(url)
@@ -114,6 +115,8 @@ class PostgresLink:
             raise
         # Channels belong to a database; a name has 63 bytes at most.
         self.channel = f"mulligan {schema}"[:60]
+        # Apart, so that no worker is woken for it.
+        self.ends_channel = f"mulligan ends {schema}"[:60]
 
     def close(self) -> None:
         for connection in (self._connection, self._listener):
@@ -189,6 +192,13 @@ class PostgresLink:
         has_any, self._is_behind = has_any or self._is_behind, False
         return has_any
 
+    def hear_ends(self) -> None:
+        """It is news from now on that a run has ended."""
+        self._hears_ends = True
+        if self._listener is not None:
+            # The next one listens to both.
+            self._drop_listener()
+
     def _consume(self, listener: PatientConnection) -> bool:
         # Until there is nothing more to read: a server that says good-bye has closed behind that.
         while listener.has_something():
@@ -202,7 +212,9 @@ class PostgresLink:
     def _listening(self) -> PatientConnection:
         if self._listener is None:
             listener = self._connect()
-            listener.execute(f'LISTEN "{self.channel.replace(chr(34), chr(34) * 2)}"')
+            _listen(listener, self.channel)
+            if self._hears_ends:
+                _listen(listener, self.ends_channel)
             # What was sent before is not heard any more.
             self._listener, self._is_behind = listener, True
         return self._listener
@@ -324,6 +336,10 @@ class PostgresLink:
                 of = StoreUnavailable if self._has_opened and issubclass(kind, StoreRefused) else kind
                 return of(message.format(where=self.where, said=said), hint=hint)
         return None
+
+
+def _listen(listener: PatientConnection, channel: str) -> None:
+    listener.execute(f'LISTEN "{channel.replace(chr(34), chr(34) * 2)}"')
 
 
 def server_time(url: str) -> datetime:

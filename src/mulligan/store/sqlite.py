@@ -29,6 +29,7 @@ from ..ports import (
     Message,
     NewRun,
     Offer,
+    RunLists,
     RunRecord,
     Stopped,
     Turn,
@@ -58,6 +59,7 @@ from .gate import Gate, breaker_row
 from .room import Room
 from .sqlite_commit import Leases, insert_runs, write_batch
 from .sqlite_file import SqliteFile, each, fetched
+from .sqlite_lists import SqliteRunLists
 from .sqlite_tickets import SQL, Tickets
 
 Found = TypeVar("Found")
@@ -87,6 +89,7 @@ class SqliteStore:
         self._lease = timedelta(seconds=lease_seconds)
         self._file = self._open(Path(path), busy_seconds, vfs)
         self.artifacts: Artifacts = ArtifactFiles(self._file.path.parent / "artifacts")
+        self.lists: RunLists = SqliteRunLists(self._file)
         self._tickets, self._leases = Tickets(), Leases()
         self._seen_version = self._file.version()
 
@@ -118,7 +121,7 @@ class SqliteStore:
 
     def workers(self) -> list[WorkerRecord]:
         rows = self._file.read(SQL["workers"], self._oldest_beat())
-        return [_worker(record, bool(is_expired)) for record, is_expired in rows]
+        return [_worker(record, bool(is_expired), beat_at) for record, is_expired, beat_at in rows]
 
     def bury(self, name: str, *, is_dead: bool = False) -> bool:
         def work(db: apsw.Cursor) -> bool:
@@ -205,6 +208,7 @@ class SqliteStore:
                 "delete_timers",
                 "delete_tasks",
                 "remove_starts",
+                "remove_attributes",
                 "remove_run",
             ):
                 db.executemany(SQL[name], [(run_id,) for run_id in gone])
@@ -326,7 +330,7 @@ class SqliteStore:
         for lease in leases:
             task = lease.task
             known_by = (task.run_id, task.place, task.attempt)
-            db.execute(SQL["lease_task"], (lease.worker, lease.token, *known_by))
+            db.execute(SQL["lease_task"], (lease.worker, lease.token, micros(at), *known_by))
             started = TaskStarted(at, task.place, task.attempt, lease.worker, host)
             db.execute(SQL["tell"], (task.run_id, encoded(started), task.place, task.attempt))
 
@@ -435,6 +439,9 @@ class SqliteStore:
     def fileno(self) -> int | None:
         return None
 
+    def hear_ends(self) -> None:
+        """Whatever another process writes is news."""
+
 
 def _is_registered(db: apsw.Cursor, name: str) -> bool:
     return bool(fetched(db, SQL["is_registered"], name))
@@ -449,5 +456,5 @@ def _array(values: Collection[Any]) -> str:
     return encoded(list(values)).decode()
 
 
-def _worker(data: bytes, is_expired: bool) -> WorkerRecord:
-    return replace(worker_from(data), is_expired=is_expired)
+def _worker(data: bytes, is_expired: bool, beat_at: int) -> WorkerRecord:
+    return replace(worker_from(data), is_expired=is_expired, beat_at=moment_from(beat_at))

@@ -8,6 +8,7 @@ import apsw
 from msgspec.structs import replace
 
 from ..core.codec import encode
+from ..core.run_lists import attributes
 from ..core.tasks import Task
 from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
 from . import refusals
@@ -122,10 +123,10 @@ def _drain(db: apsw.Cursor, commit: Commit) -> None:
 
 
 def _take(db: apsw.Cursor, commit: Commit, tickets: Iterator[int]) -> Sequence[Lease]:
-    worker = commit.turn.holder
+    worker, at = commit.turn.holder, micros(commit.at)
     leases = [Lease(task, worker, next(tickets)) for task in commit.taken]
     for lease in leases:
-        db.execute(SQL["take_task"], _task_row(lease.task, lease.token, worker))
+        db.execute(SQL["take_task"], (*_task_row(lease.task, lease.token, worker), at))
         if db.connection.changes() != 1:
             raise refusals.not_free(lease.task)
     return leases
@@ -167,6 +168,9 @@ def insert_runs(
     db.executemany(SQL["insert_run"], [(*_run_row(run_id, run, parent, root), holder, fence) for run_id, run in pairs])
     for run_id, run in pairs:
         _note_key(db, run.key, run_id)
+    if parent is None:
+        found = [(run_id, *one) for run_id, run in pairs for one in attributes(run.request.inputs, run.request.labels)]
+        db.executemany(SQL["insert_attribute"], found)
     requests = [(run_id, encoded(replace(run.request, run_id=run_id)), "", 0) for run_id, run in pairs]
     db.executemany(SQL["tell"], requests)
     return [Turn(run_id, holder, fence) for run_id in run_ids]

@@ -128,6 +128,9 @@ def test_a_silent_server_is_a_timeout() -> None:
         report = reported(tool={"kind": "http", "url": web.url, "timeout": 0.05})
 
     assert (report["code"], report["details"]["kind"]) == ("TIMEOUT", "timeout")
+    # A playbook has no key of our names for it.
+    assert report["message"].endswith("the server was silent for 0.05s")
+    assert "limit" not in report["details"]
 
 
 def test_a_redirect_may_be_the_answer() -> None:

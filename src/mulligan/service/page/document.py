@@ -24,8 +24,11 @@ _GRAPH_WIDTH, _GRAPH_HEIGHT = 1_000, 680
 _GRAPH_STEPS_MAX = 150
 
 
-def page(report: Report, graph: str = "") -> str:
-    """The report as HTML. `graph`: the drawing of its workflow, as our own SVG; "" where there is none."""
+def page(report: Report, graph: str = "", *, folder: str | None = None, home_option: str = "") -> str:
+    """The report as HTML. `graph`: the drawing of its workflow, as our own SVG; "" where there is none.
+
+    `folder`: where the page will be, so that it can link to logs; `home_option`: what each command needs behind it.
+    """
     title = f"{report.workflow}, run {report.run_id}: {report.status}"
     head = element(
         "head",
@@ -36,7 +39,10 @@ def page(report: Report, graph: str = "") -> str:
         element("title", title),
         element("style", _style()),
     )
-    body = element("body", element("main", headline(report), *_sections(report, Html(graph)), _colophon(report)))
+    body = element(
+        "body",
+        element("main", headline(report), *_sections(report, Html(graph), folder, home_option), _colophon(report)),
+    )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
@@ -44,9 +50,9 @@ def _style() -> Html:
     return Html(variables() + (files(__package__) / "page.css").read_text(encoding="utf-8"))
 
 
-def _sections(report: Report, graph: Html) -> Iterator[Html]:
-    yield summary(report)
-    yield failures(report)
+def _sections(report: Report, graph: Html, folder: str | None, home_option: str) -> Iterator[Html]:
+    yield summary(report, home_option)
+    yield failures(report, folder)
     yield _section("Graph", "graph", _graph(report, graph))
     yield _section("Timeline", "timeline", _timeline(report))
     yield _section("Resources", "resources", _resources(report))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...core.classify import TOO_LARGE, TOO_LONG
 from ...core.words import counted
 from ..account import times
 from ..report import Report
+from ..report.gathering import CodeCount
 from ..report.visits import FailedVisit, ItemFailures, Log, Rung, Told
+from .links import log_files
 from .markup import Html, element, joined
 
 # So few are open from the start; of more, only those that nobody dealt with, up to as many.
@@ -17,14 +20,46 @@ _GLYPHS = {"open": "✕", "left": "○", "under_way": "▸", "mended": "✓"}
 _RUNGS = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
 
 
-def failures(report: Report) -> Html:
-    """Every failed visit: steps first, then the items of maps, by step."""
+def failures(report: Report, folder: str | None = None) -> Html:
+    """Every failed visit by code: steps first, then the items of maps, by step. `folder`: where the page will be."""
     head = element("h2", "What failed, and what was done about it", id="failures")
     if not report.visits:
         return element("section", head, element("p", "Nothing failed.", class_="note"))
     steps = [visit for visit in report.visits if not visit.is_item]
     items = [visit for visit in report.visits if visit.is_item]
-    return element("section", head, joined(_folds(steps)), joined(_items(report, items)), _left_out(report))
+    order = {one.code: number for number, one in enumerate(report.codes)}
+    return element(
+        "section",
+        head,
+        _codes(report),
+        joined(_groups(steps, order, folder)),
+        joined(_items(report, items, order, folder)),
+        _left_out(report),
+    )
+
+
+def _codes(report: Report) -> Html:
+    """The failures by code, in numbers; nothing where that says no more than what follows."""
+    if len(report.codes) < 2 and sum(one.visits for one in report.codes) <= OPEN_MAX:
+        return Html("")
+    rows = joined(
+        element("li", element("b", one.code), element("span", _how_many(one)), class_=_tone(one))
+        for one in report.codes
+    )
+    return element("ul", rows, class_="codes")
+
+
+def _how_many(one: CodeCount) -> str:
+    words = [counted(one.steps, "step")] if one.steps else []
+    words += [counted(one.items, "item")] if one.items else []
+    fate = f", {one.unhandled:,} unhandled" if one.unhandled else ", mended" if _tone(one) == "good" else ""
+    return " and ".join(words) + fate
+
+
+def _tone(one: CodeCount) -> str:
+    if one.unhandled:
+        return "bad"
+    return "good" if one.mended == one.visits else "idle"
 
 
 def _left_out(report: Report) -> Html:
@@ -34,31 +69,45 @@ def _left_out(report: Report) -> Html:
     )
 
 
-def _folds(visits: list[FailedVisit]) -> Iterator[Html]:
-    for number, visit in enumerate(visits):
-        is_open = number < OPEN_MAX and (len(visits) <= OPEN_MAX or visit.fate in ("open", "under_way"))
-        yield _visit(visit, is_open=is_open)
+def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None) -> Iterator[Html]:
+    """Visits below their code, where there are several codes; in each those first that nobody dealt with."""
+    groups = _by_code(visits, order)
+    number = 0
+    for code, group in groups:
+        if len(groups) > 1:
+            yield element("h3", code, " ", element("small", counted(len(group), "visit")), class_="code")
+        for visit in group:
+            is_open = number < OPEN_MAX and (len(visits) <= OPEN_MAX or visit.fate in ("open", "under_way"))
+            number += 1
+            yield _visit(visit, folder, is_open=is_open)
 
 
-def _visit(visit: FailedVisit, *, is_open: bool) -> Html:
+def _by_code(visits: list[FailedVisit], order: dict[str, int]) -> list[tuple[str, list[FailedVisit]]]:
+    groups: dict[str, list[FailedVisit]] = {}
+    for visit in visits:
+        groups.setdefault(visit.code, []).append(visit)
+    return sorted(groups.items(), key=lambda group: order.get(group[0], len(order)))
+
+
+def _visit(visit: FailedVisit, folder: str | None, *, is_open: bool) -> Html:
     tone = _TONES[visit.fate]
     which = _which(visit)
     head = element(
         "summary",
         element("span", _GLYPHS[visit.fate], class_=f"glyph {tone}", aria_hidden="true"),
-        element("strong", visit.unit),
+        element("strong", visit.name or visit.unit, title=visit.unit if visit.name else None),
         element("small", which) if which else "",
         element("span", visit.what, class_="what"),
         element("span", visit.answer, class_=f"answer {tone}"),
     )
     parts = [
-        element("ol", joined(_rung(rung, visit) for rung in visit.rungs), class_="rungs"),
+        element("ol", joined(_rung(rung, visit) for rung in visit.rungs), class_="rungs") if visit.rungs else "",
         _message(visit),
+        _refused(visit),
         _story(visit),
+        joined(_log(log, folder) for log in visit.logs),
     ]
-    return element(
-        "details", head, *parts, joined(map(_log, visit.logs)), class_=f"visit fate-{visit.fate}", open=is_open
-    )
+    return element("details", head, *parts, class_=f"visit fate-{visit.fate}", open=is_open)
 
 
 def _which(visit: FailedVisit) -> str:
@@ -77,7 +126,12 @@ def _rung(rung: Rung, visit: FailedVisit) -> Html:
 def _message(visit: FailedVisit) -> Html:
     """What it said, where that is more than a line that stands above already."""
     message = visit.message.strip()
-    return element("pre", message) if message and message not in visit.what else Html("")
+    is_said = not message or message in visit.what or message in (TOO_LONG, TOO_LARGE)
+    return Html("") if is_said else element("pre", message)
+
+
+def _refused(visit: FailedVisit) -> Html:
+    return _stream("the output that 'validate' refused", visit.refused) if visit.refused else Html("")
 
 
 def _story(visit: FailedVisit) -> Html:
@@ -103,20 +157,20 @@ def _where(rest: str) -> str:
     return rest
 
 
-def _log(log: Log) -> Html:
+def _log(log: Log, folder: str | None) -> Html:
     title = f"Log of {log.place}, attempt {log.attempt}{', the end of it' if log.is_cut else ''}"
     if not (log.stdout or log.stderr):
         said = f"there is no log of it here: it ran on {log.ran_on}" if log.ran_on else "it wrote nothing"
         return element("p", f"{title}: {said}", class_="note")
     parts = [_stream(name, written) for name, written in (("stderr", log.stderr), ("stdout", log.stdout)) if written]
-    return element("details", element("summary", title), *parts, class_="inner")
+    return element("details", element("summary", title), *parts, log_files(log.files, folder), class_="inner")
 
 
 def _stream(name: str, written: str) -> Html:
     return element("figure", element("figcaption", name), element("pre", written.rstrip("\n")))
 
 
-def _items(report: Report, visits: list[FailedVisit]) -> Iterator[Html]:
+def _items(report: Report, visits: list[FailedVisit], order: dict[str, int], folder: str | None) -> Iterator[Html]:
     kinds = {(one.step, one.visit): one for one in report.item_failures}
     groups: dict[tuple[str, int], list[FailedVisit]] = {}
     for visit in visits:
@@ -129,7 +183,7 @@ def _items(report: Report, visits: list[FailedVisit]) -> Iterator[Html]:
             element("span", _kinds(kinds.get((step, number)), len(group)), class_="what"),
         )
         few = len(group) <= OPEN_MAX
-        inside = joined(_visit(visit, is_open=False) for visit in group)
+        inside = joined(_visit(visit, folder, is_open=False) for _, some in _by_code(group, order) for visit in some)
         yield element("details", head, inside, class_="visit items", open=few)
 
 

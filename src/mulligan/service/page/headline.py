@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...core.words import counted, size
 from ..report import Report
+from ..report.gathering import Round
 from .colours import STATUSES
 from .markup import Html, element, joined
 from .words import length, said, when
@@ -18,6 +19,8 @@ _VERDICTS = {
     "paused": "is paused",
 }
 _GLYPHS = {"completed": "✓", "failed": "✕", "cancelled": "■", "running": "▸", "paused": "‖"}
+# Of the rounds before this one so many are told of.
+ROUNDS_MAX = 3
 # The order in which statuses stand in the bar.
 _BAR = (
     *("completed", "failed", "pending_failed", "running", "handling", "backing_off", "ready"),
@@ -45,9 +48,12 @@ def _badge(report: Report) -> str:
 
 def _sentence(report: Report) -> Iterator[object]:
     yield f"Run {report.run_id} {_VERDICTS.get(report.status, report.status)}"
+    yield f" in round {report.round}" if report.round > 1 else ""
     if report.status == "completed":
-        yield ", not without help" if report.degraded else ", as written"
-    yield f": {report.reason}. " if report.reason else ". "
+        yield ", not without help" if report.degraded else "" if report.round > 1 else ", as written"
+    yield f": {report.reason}" if report.reason else ""
+    before = [_round(one) for one in report.rounds if one.number < report.round]
+    yield f"; {', '.join(before[-ROUNDS_MAX:])}. " if before else ". "
     yield from ("Started ", when(report.started_at))
     yield f" by {report.by}" if report.by else ""
     if report.ended_at is not None:
@@ -58,13 +64,29 @@ def _sentence(report: Report) -> Iterator[object]:
     yield f" It was called by run {report.parent_run_id}." if report.parent_run_id else ""
 
 
-def summary(report: Report) -> Html:
-    """Numbers, the steps by status, what `end` said, what is waited for."""
+def _round(one: Round) -> str:
+    """`8 steps failed in round 1`."""
+    if one.failed:
+        return f"{counted(one.failed, 'step')} failed in round {one.number}"
+    return f"round {one.number} {_VERDICTS[one.status]}"
+
+
+def summary(report: Report, home_option: str = "") -> Html:
+    """Numbers, the steps by status, what `end` said, what is waited for, what to type next."""
     parts = [element("dl", joined(_tiles(report)), class_="tiles"), _status_bar(report)]
     if report.end_said:
         parts.append(element("p", "Its end said: ", element("q", report.end_said), class_="sentence"))
     parts += [_waits(report)] if report.waits else []
+    parts += [_next(report, home_option)] if report.next_commands else []
     return element("section", element("h2", "Summary", id="summary"), *parts)
+
+
+def _next(report: Report, home_option: str) -> Html:
+    rows = joined(
+        element("li", element("code", f"{one.text}{home_option}"), element("span", one.why) if one.why else "")
+        for one in report.next_commands
+    )
+    return joined([element("h3", "What to type next"), element("ul", rows, class_="commands")])
 
 
 def _tile(name: str, figure: str, tone: str = "") -> Html:

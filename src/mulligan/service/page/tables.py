@@ -113,7 +113,7 @@ def _attempt(one: Attempt, report: Report) -> list[object]:
     began = length((one.started_at - report.started_at).total_seconds()) if one.started_at else ""
     took = length((one.ended_at - one.started_at).total_seconds()) if one.ended_at and one.started_at else ""
     return [
-        f"{one.place} #{one.attempt}",
+        joined([f"{one.place} #{one.attempt}", _named(report.item_names.get(one.unit, ""))]),
         element("span", one.outcome, class_=f"status {OUTCOMES[one.outcome]}"),
         began,
         took,
@@ -122,6 +122,10 @@ def _attempt(one: Attempt, report: Report) -> list[object]:
         size(one.memory) if one.memory else "",
         one.what,
     ]
+
+
+def _named(name: str) -> Html:
+    return element("small", f" {name}") if name else Html("")
 
 
 def children_table(report: Report) -> Html:

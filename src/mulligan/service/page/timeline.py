@@ -35,6 +35,8 @@ class Lane(msgspec.Struct):
     below: list[Lane] = []
     # What is below it: the items of a map, the steps of a matrix; "" where lines are only put together.
     noun: str = ""
+    # What it is called, where that is not its name: an item by its value.
+    label: str = ""
 
     def all_bars(self) -> Iterator[Bar]:
         yield from self.bars
@@ -70,7 +72,7 @@ def _legend(lanes: Sequence[Lane]) -> Html:
     bars = [bar for lane in lanes for bar in lane.all_bars()]
     kinds = {bar.tone for bar in bars} | {thread.kind for lane in lanes for thread in lane.all_threads()}
     rows = [element("li", element("i", class_=kind), words) for kind, words in _LEGEND.items() if kind in kinds]
-    rows += [element("li", "small: handlers, scripts, checks and undos")] if any(bar.is_small for bar in bars) else []
+    rows += [element("li", "small: handlers, scripts and checks")] if any(bar.is_small for bar in bars) else []
     return element("ul", joined(rows), class_="legend")
 
 
@@ -127,7 +129,7 @@ class _Drawn:
 
 def _line(lane: Lane, picture: Html, name: str = "div") -> Html:
     below = element("small", _how_many(lane)) if lane.below else ""
-    label = element("span", lane.name, below, class_="name", title=_names(lane))
+    label = element("span", lane.label or lane.name, below, class_="name", title=_names(lane))
     return element(name, label, picture, element("span", _took(lane), class_="took"), class_="lane")
 
 
@@ -162,16 +164,19 @@ def _summary(lane: Lane) -> str:
 
 
 def _lanes(report: Report) -> list[Lane]:
-    """A lane per step in the order in which they began, with their items in theirs."""
+    """A lane per step in the order in which they began, with their items in theirs; undos have lanes of their own."""
     units: dict[str, Lane] = {}
+    undos: dict[str, Lane] = {}
     for attempt in report.attempts:
-        if not attempt.is_map:
-            lane = units.setdefault(attempt.unit, Lane(attempt.unit))
+        if attempt.part == "undo":
+            _add(undos.setdefault(attempt.unit, Lane(f"undo of {attempt.unit}")), attempt, report)
+        elif not attempt.is_map:
+            lane = units.setdefault(attempt.unit, Lane(attempt.unit, label=report.item_names.get(attempt.unit, "")))
             _add(lane, attempt, report)
     for gap in report.gaps:
         if gap.unit in units:
             units[gap.unit].threads.append(_waited(gap, report.as_of))
-    return _of_matrices(_nested(units), matrix_of(report))
+    return _of_matrices([*_nested(units), *(lane for lane in undos.values() if lane.bars)], matrix_of(report))
 
 
 def _of_matrices(lanes: Sequence[Lane], whole: Mapping[str, str]) -> list[Lane]:
@@ -213,8 +218,13 @@ def _add(lane: Lane, attempt: Attempt, report: Report) -> None:
             Thread(attempt.scheduled_at, since, "queue", f"{_title(attempt)}: waited {waited} to start")
         )
     lane.bars.append(
-        Bar(since, until, OUTCOMES[attempt.outcome], _hover(attempt, since, until, report), attempt.part != "own")
+        Bar(since, until, OUTCOMES[attempt.outcome], _hover(attempt, since, until, report), _is_small(attempt))
     )
+
+
+def _is_small(attempt: Attempt) -> bool:
+    """What ran on behalf of another line's step. An undo has a line of its own."""
+    return attempt.part not in ("own", "undo")
 
 
 def _title(attempt: Attempt) -> str:

@@ -14,6 +14,8 @@ import msgspec
 from ... import __version__
 from ...core import events as e
 from ...core.end_status import said_by_end
+from ...core.item_names import item_names
+from ...core.keys import item_key
 from ...core.state import State
 from ...core.story import Teller
 from ...core.transitions import RUN_ENDED
@@ -22,6 +24,7 @@ from ...core.workflow import END, Workflow
 from ...language.drawing import draw_svg
 from ...ports import RunRecord
 from ..costs import Cost, Costs
+from ..next_commands import NextCommand, answers_to, next_commands
 from ..telling import waits
 from ..verbs import Service
 from .attempts import Attempt, Attempts, Gap
@@ -34,7 +37,7 @@ LOGS_MAX, LOGS_PER_VISIT_MAX = 150, 3
 STDERR_BYTES_MAX, STDOUT_BYTES_MAX = 8_000, 4_000
 EVENTS_MAX = 200
 VALUES_MAX, VALUE_CHARS_MAX = 100, 2_000
-CHILDREN_MAX, WAITS_MAX = 200, 100
+CHILDREN_MAX, WAITS_MAX, NEXT_MAX = 200, 100, 8
 # Beyond this a drawing says less than a table.
 DRAWN_STEPS_MAX = 5_000
 
@@ -93,6 +96,28 @@ class Asking(msgspec.Struct, frozen=True):
     where: str
     text: str
     is_for_a_person: bool
+    # What a person types to answer it.
+    commands: list[str] = []
+
+
+class Round(msgspec.Struct, frozen=True):
+    """A round that has ended: how, and how many steps failed in it with nobody to handle it."""
+
+    number: int
+    status: str
+    failed: int
+    ended_at: datetime
+
+
+class CodeCount(msgspec.Struct, frozen=True):
+    """How many steps, and how many items, failed with a code; how many of their visits are unhandled, and mended."""
+
+    code: str
+    steps: int
+    items: int
+    visits: int
+    unhandled: int
+    mended: int
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -142,6 +167,13 @@ class Report(msgspec.Struct):
     outputs: list[Value]
     events: list[EventLine]
     events_count: int
+    # The rounds that have ended, this one among them.
+    rounds: list[Round] = []
+    # The failures by code, those first that nobody dealt with.
+    codes: list[CodeCount] = []
+    # By key of an item: what it is called.
+    item_names: dict[str, str] = {}
+    next_commands: list[NextCommand] = []
     made_by: str = f"mulligan {__version__}"
 
     @property
@@ -160,6 +192,9 @@ class _Pass:
         self.started_at: datetime | None = None
         self.last: Any = None
         self.last_at: datetime | None = None
+        self.rounds: list[Round] = []
+        # Of the last list of each map.
+        self.item_names: dict[str, str] = {}
         self.end_said = ""
         # The last of them, and how many there were.
         self.entries: deque[e.Entry] = deque(maxlen=EVENTS_MAX)
@@ -175,13 +210,17 @@ class _Pass:
         self.visits.see(entry, self._teller.tell(entry))
         if isinstance(fact, e.RunStarted):
             self.started, self.started_at = fact, entry.at
+        elif isinstance(fact, e.MapExpanded) and fact.items is not None:
+            names = item_names(fact.items)
+            self.item_names |= {item_key(fact.place, index): name for index, name in enumerate(names)}
         elif isinstance(fact, e.StepCompleted) and fact.step == END:
             self.end_said = _said(fact.output)
-        elif isinstance(fact, _LAST):
+        elif isinstance(fact, e.RunCompleted | e.RunFailed | e.RunCancelled):
             self.last, self.last_at = fact, entry.at
+            self.rounds.append(Round(fact.round, _ENDED[type(fact)], fact.failed_steps_count, entry.at))
 
 
-_LAST = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+_ENDED: dict[type[e.Fact], str] = {e.RunCompleted: "completed", e.RunFailed: "failed", e.RunCancelled: "cancelled"}
 _NO_COST = Cost()
 
 
@@ -195,7 +234,11 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
     started_at = seen.started_at or record.created_at
     ended_at = seen.last_at if state.run.status in RUN_ENDED else None
     visits = seen.visits.told(state)
+    names = seen.item_names
+    for visit in visits:
+        visit.name = names.get(visit.unit, "")
     children = service.store.children(run_id)
+    asked = [] if ended_at is not None else list(_waits(service, run_id))
     return Report(
         run_id=run_id,
         workflow=record.workflow,
@@ -216,7 +259,7 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         seconds=max(0.0, ((ended_at or now) - started_at).total_seconds()),
         counts=_counts(seen.last) if ended_at is not None else None,
         statuses=progress(state),
-        waits=[] if ended_at is not None else list(_waits(service, run_id)),
+        waits=asked,
         visits=_with_logs(service, run_id, visits[:VISITS_MAX], seen.attempts),
         visits_count=len(visits),
         item_failures=seen.visits.item_failures(),
@@ -229,6 +272,10 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         outputs=_values(state.run.outputs),
         events=[_event(entry) for entry in seen.entries],
         events_count=seen.count,
+        rounds=seen.rounds,
+        codes=_codes(visits),
+        item_names=names,
+        next_commands=_next_commands(service, record, state, visits, asked),
     )
 
 
@@ -262,7 +309,56 @@ def _counts(last: Any) -> Counts:
 def _waits(service: Service, run_id: int) -> Iterator[Asking]:
     for asked in waits(service, run_id)[:WAITS_MAX]:
         is_asking = asked.wait["kind"] in ("triage", "approval", "pause")
-        yield Asking(asked.run_id, asked.where, asked.wait["text"], is_asking)
+        commands = answers_to(asked.run_id, asked.wait["kind"], asked.wait.get("place", ""))
+        yield Asking(asked.run_id, asked.where, asked.wait["text"], is_asking, commands)
+
+
+def _codes(visits: list[FailedVisit]) -> list[CodeCount]:
+    """The failures by code: those with most that nobody dealt with first, then the most frequent."""
+    groups: dict[str, list[FailedVisit]] = {}
+    for visit in visits:
+        groups.setdefault(visit.code, []).append(visit)
+    found = [
+        CodeCount(
+            code,
+            steps=len({one.unit for one in group if not one.is_item}),
+            items=len({one.unit for one in group if one.is_item}),
+            visits=len(group),
+            unhandled=sum(one.fate == "open" for one in group),
+            mended=sum(one.fate == "mended" for one in group),
+        )
+        for code, group in groups.items()
+    ]
+    return sorted(found, key=lambda one: (-one.unhandled, -one.visits))
+
+
+def _next_commands(
+    service: Service, record: RunRecord, state: State, visits: list[FailedVisit], asked: list[Asking]
+) -> list[NextCommand]:
+    """What to type now: answers to what is waited for, or what a run in this state is usually given."""
+    run_id, status = record.run_id, state.run.status
+    found = [NextCommand(one, "") for asking in asked for one in asking.commands]
+    if found:
+        return found[:NEXT_MAX]
+    if status not in RUN_ENDED:
+        is_left = record.parent_run_id is None and service.driver_of(record) is None
+        standing, status = NextCommand(f"mulligan show {run_id}", "how it stands now"), "interrupted" if is_left else ""
+        return next_commands(run_id, status) or [standing]
+    open_ = [visit for visit in visits if visit.fate == "open"]
+    logs = [_to_read(run_id, visit) for visit in open_ if visit.code not in ("UNDO_FAILED", "CHILD_FAILED")][:1]
+    left = dict.fromkeys(visit.step for visit in visits if visit.is_item and visit.fate == "left")
+    completed = [step for step in left if state.places[step].status == "completed"]
+    has_run_out = any(visit.has_run_out for visit in open_)
+    return logs + next_commands(run_id, status, has_run_out=has_run_out, short_maps=completed)[:NEXT_MAX]
+
+
+def _to_read(run_id: int, visit: FailedVisit) -> NextCommand:
+    """Where one reads what went wrong."""
+    if visit.refused:
+        return NextCommand(f"mulligan show {run_id} --output {visit.unit}", "the output that was refused")
+    item = visit.unit.removeprefix(visit.step).strip("[]")
+    place = f"{visit.step} --item {item}" if item else visit.step
+    return NextCommand(f"mulligan logs {run_id} {place}", f"what {visit.name or visit.step} wrote")
 
 
 def _called(child: RunRecord) -> Called:
@@ -329,4 +425,5 @@ def _log(service: Service, run_id: int, attempt: Attempt | None) -> Log | None:
     files = service.home.folders.logs(run_id, attempt.place, attempt.attempt)
     (err, is_err_cut), (out, is_out_cut) = tail(files.err, STDERR_BYTES_MAX), tail(files.out, STDOUT_BYTES_MAX)
     ran_on = attempt.host if not (out or err) and service.store.is_shared else ""
-    return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on)
+    written = [path for path, text in ((files.err, err), (files.out, out)) if text]
+    return Log(attempt.place, attempt.attempt, out, err, is_err_cut or is_out_cut, ran_on, written)

@@ -12,9 +12,11 @@ import msgspec
 from ...core import events as e
 from ...core.failure import Failure
 from ...core.keys import step_name
+from ...core.rejected_output import rejected_text
 from ...core.routes import is_sent
 from ...core.state import FailureRecord, State
 from ...core.story import Line
+from ...core.usage import is_short
 from ...core.words import label, what
 from ...core.workflow import END
 from ..account import ENDINGS, FATES, RECOVERED, Fate, routed, times
@@ -59,6 +61,8 @@ class Log(msgspec.Struct, frozen=True):
     is_cut: bool = False
     # Where it ran, if there is no log of it here.
     ran_on: str = ""
+    # The files that have all of it, stderr first; only those with something in them.
+    files: list[str] = []
 
 
 class FailedVisit(msgspec.Struct):
@@ -81,6 +85,12 @@ class FailedVisit(msgspec.Struct):
     lines_left: int = 0
     failed_attempts: list[tuple[str, int]] = []
     logs: list[Log] = []
+    # Of an item: what it is called.
+    name: str = ""
+    # It ran out of memory or time: `retry --adjust` gives it more.
+    has_run_out: bool = False
+    # The output that `validate` refused, or the head and tail of it.
+    refused: str = ""
 
     @property
     def is_item(self) -> bool:
@@ -208,10 +218,12 @@ class FailedVisits:
             answer,
             fate,
             climb.failures + climb.losses,
-            list(_rungs(climb, record, fate)),
+            [] if climb.is_undo_failed else list(_rungs(climb, record, fate)),
             [Told(line.at, line.place, line.text, line.tone) for line in lines],
             len(climb.lines) - len(lines),
             climb.attempts,
+            has_run_out=failure is not None and is_short(failure),
+            refused=rejected_text(failure) if failure else "",
         )
 
     def _answer(self, state: State, climb: _Climb, record: FailureRecord | None) -> tuple[str, Fate]:

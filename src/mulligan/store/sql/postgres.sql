@@ -34,7 +34,7 @@ ON CONFLICT (name) DO UPDATE SET host = excluded.host, record = excluded.record,
 UPDATE workers SET beat_at = now_micros() WHERE name = %s RETURNING 1
 
 -- name: workers
-SELECT record, beat_at < now_micros() - %s::bigint FROM workers ORDER BY name
+SELECT record, beat_at < now_micros() - %s::bigint, beat_at FROM workers ORDER BY name
 
 -- name: remove_worker
 DELETE FROM workers WHERE name = %s AND (%s OR beat_at < now_micros() - %s::bigint) RETURNING now_micros()
@@ -77,6 +77,9 @@ SELECT n.run_id, n.workflow, n.version, n.at, n.at,
 FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::text[])
      AS n (run_id, workflow, version, at, parent, place, attempt, holder)
 LEFT JOIN runs p ON p.run_id = n.parent
+
+-- name: insert_attributes
+INSERT INTO attributes SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 
 -- name: run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
@@ -177,6 +180,9 @@ DELETE FROM tasks WHERE run_id = ANY(%s::bigint[])
 
 -- name: remove_timers
 DELETE FROM timers WHERE run_id = ANY(%s::bigint[])
+
+-- name: remove_attributes
+DELETE FROM attributes WHERE run_id = ANY (%s::bigint[])
 
 -- name: remove_starts
 DELETE FROM starts WHERE run_id = ANY(%s::bigint[])
@@ -332,14 +338,15 @@ ON CONFLICT DO NOTHING
 -- name: take_tasks
 WITH taken AS (
     INSERT INTO tasks
-        (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
+        (run_id, place, attempt, ticket, worker, cpus, memory, gpus, labels, host, task, breaker, when_open, leased_at)
     SELECT run_id, place, attempt, nextval('tickets'), worker, cpus, memory, gpus, labels::jsonb, host, task,
-           breaker, when_open
+           breaker, when_open, now_micros()
     FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::float8[], %s::bigint[], %s::bigint[],
                 %s::text[], %s::text[], %s::bytea[], %s::text[], %s::text[])
          AS t (run_id, place, attempt, worker, cpus, memory, gpus, labels, host, task, breaker, when_open)
     ON CONFLICT (run_id, place, attempt)
-    DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE tasks.worker = ''
+    DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker, leased_at = excluded.leased_at
+    WHERE tasks.worker = ''
     RETURNING run_id, place, attempt, ticket
 )
 SELECT taken.* FROM (SELECT expect('task', (SELECT count(*) FROM taken), %s::bigint)) AS e LEFT JOIN taken ON true
@@ -393,7 +400,7 @@ ORDER BY t.ticket LIMIT %(tasks_max)s::bigint
 FOR UPDATE OF t SKIP LOCKED
 
 -- name: lease_tasks
-UPDATE tasks SET worker = %s, ticket = t.ticket
+UPDATE tasks SET worker = %s, ticket = t.ticket, leased_at = now_micros()
 FROM (
     SELECT run_id, place, attempt, nextval('tickets') AS ticket
     FROM unnest(%s::bigint[], %s::text[], %s::bigint[]) AS u (run_id, place, attempt)
@@ -409,6 +416,73 @@ WITH ended AS (
     RETURNING run_id
 )
 SELECT pg_notify(%s, run_id::text) FROM told
+
+-- lists --------------------------------------------------------------------------------------------------------------
+
+-- name: find_runs
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs
+WHERE run_id < %(before)s::bigint
+      AND (cardinality(%(statuses)s::text[]) = 0 OR status = ANY (%(statuses)s::text[]))
+      AND (cardinality(%(workflows)s::text[]) = 0 OR workflow = ANY (%(workflows)s::text[]))
+      AND (%(since)s::bigint IS NULL OR created_at >= %(since)s::bigint)
+      AND (%(until)s::bigint IS NULL OR created_at < %(until)s::bigint)
+      AND (%(with_children)s::boolean OR parent_run_id IS NULL)
+      AND NOT EXISTS (
+          SELECT 1 FROM unnest(%(kinds)s::text[], %(names)s::text[], %(values)s::text[]) AS wanted (kind, name, value)
+          WHERE NOT EXISTS (
+              SELECT 1 FROM attributes a
+              WHERE a.run_id = runs.root_run_id AND a.kind = wanted.kind AND a.name = wanted.name
+                    AND a.value = wanted.value
+          )
+      )
+ORDER BY run_id DESC LIMIT %(limit)s::bigint
+
+-- name: attributes
+SELECT run_id, kind, name, value FROM attributes WHERE run_id = ANY (%s::bigint[]) ORDER BY run_id, kind, name
+
+-- name: rows_of_kind
+SELECT wanted.run_id, s.key, s.data
+FROM unnest(%s::bigint[]) AS wanted (run_id)
+CROSS JOIN LATERAL (
+    SELECT key, data FROM rows WHERE rows.run_id = wanted.run_id AND kind = %s ORDER BY key LIMIT %s::bigint
+) s
+
+-- name: places_at
+SELECT s.run_id, s.key, s.data
+FROM unnest(%s::bigint[], %s::text[]) AS wanted (run_id, key)
+JOIN rows s ON s.run_id = wanted.run_id AND s.kind = 'places' AND s.key = wanted.key
+
+-- name: open_tasks
+SELECT DISTINCT ON (r.root_run_id, t.worker, t.breaker)
+       r.root_run_id, t.run_id, t.place, t.attempt, t.worker, t.breaker,
+       count(*) OVER (PARTITION BY r.root_run_id, t.worker, t.breaker)
+FROM runs r JOIN tasks t USING (run_id)
+WHERE r.root_run_id = ANY (%s::bigint[]) AND r.status NOT IN ('completed', 'failed', 'cancelled')
+ORDER BY r.root_run_id, t.worker, t.breaker, t.ticket
+
+-- name: open_timers
+SELECT DISTINCT ON (r.root_run_id, t.kind)
+       r.root_run_id, t.run_id, t.kind, t.place, t.due, count(*) OVER (PARTITION BY r.root_run_id, t.kind)
+FROM runs r JOIN timers t USING (run_id)
+WHERE r.root_run_id = ANY (%s::bigint[]) AND r.status NOT IN ('completed', 'failed', 'cancelled')
+      AND (t.kind IN ('retry', 'until', 'loop') OR (
+          t.kind = 'attempt'
+          AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.run_id = t.run_id AND x.place = t.place)
+          AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.parent_run_id = t.run_id AND x.parent_place = t.place)
+          AND NOT EXISTS (
+              SELECT 1 FROM rows x WHERE x.run_id = t.run_id AND x.kind = 'places' AND x.key = t.place AND x.tag <> ''
+          )
+      ))
+ORDER BY r.root_run_id, t.kind, t.due
+
+-- name: leased_tasks
+SELECT t.worker, t.run_id, r.workflow, t.place, t.attempt, t.cpus, t.memory, t.gpus, t.leased_at
+FROM tasks t JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.worker, t.ticket
+
+-- name: holders
+SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
 
 -- breakers -----------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ UPDATE workers SET beat_at = ? WHERE name = ? RETURNING 1
 SELECT 1 FROM workers WHERE name = ?
 
 -- name: workers
-SELECT record, beat_at < ? FROM workers ORDER BY name
+SELECT record, beat_at < ?, beat_at FROM workers ORDER BY name
 
 -- name: remove_worker
 DELETE FROM workers WHERE name = ? AND (? OR beat_at < ?) RETURNING 1
@@ -40,6 +40,9 @@ SELECT run_id FROM starts WHERE key = ?
 
 -- name: insert_run
 INSERT INTO runs VALUES (?, ?, ?, 'running', 1, 0, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, NULL)
+
+-- name: insert_attribute
+INSERT INTO attributes VALUES (?, ?, ?, ?)
 
 -- name: run
 SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
@@ -128,6 +131,9 @@ DELETE FROM rows WHERE run_id = ?
 
 -- name: remove_starts
 DELETE FROM starts WHERE run_id = ?
+
+-- name: remove_attributes
+DELETE FROM attributes WHERE run_id = ?
 
 -- name: remove_run
 DELETE FROM runs WHERE run_id = ?
@@ -219,13 +225,14 @@ DELETE FROM tasks WHERE run_id = ? AND NOT is_stopping
 -- tasks --------------------------------------------------------------------------------------------------------------
 
 -- name: queue_task
-INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
 
 -- Not one that somebody had, while the run has not been told yet what became of it.
 -- name: take_task
-INSERT INTO tasks SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
+INSERT INTO tasks SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
 WHERE NOT EXISTS (SELECT 1 FROM messages WHERE run_id = ?1 AND place = ?2 AND attempt = ?3)
-ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker WHERE worker = ''
+ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker, leased_at = excluded.leased_at
+WHERE worker = ''
 
 -- name: find_lease
 SELECT run_id, place, attempt FROM tasks WHERE ticket = ? AND worker <> ''
@@ -286,7 +293,74 @@ WHERE t.breaker <> '' AND r.holder = ?8 AND t.worker = '' AND t.cpus <= ?1 AND t
 ORDER BY t.ticket
 
 -- name: lease_task
-UPDATE tasks SET worker = ?, ticket = ? WHERE run_id = ? AND place = ? AND attempt = ?
+UPDATE tasks SET worker = ?, ticket = ?, leased_at = ? WHERE run_id = ? AND place = ? AND attempt = ?
+
+-- lists --------------------------------------------------------------------------------------------------------------
+
+-- From the newest run back: it ends as soon as there are enough. A called run has the attributes of its root.
+-- name: find_runs
+SELECT run_id, workflow, version, status, round, seq, created_at, updated_at, degraded, reason,
+       parent_run_id, parent_place, parent_attempt, root_run_id, holder
+FROM runs
+WHERE run_id < ?1
+      AND (?2 = '[]' OR status IN (SELECT value FROM json_each(?2)))
+      AND (?3 = '[]' OR workflow IN (SELECT value FROM json_each(?3)))
+      AND (?4 IS NULL OR created_at >= ?4) AND (?5 IS NULL OR created_at < ?5)
+      AND (?6 OR parent_run_id IS NULL)
+      AND (?7 = '[]' OR NOT EXISTS (
+          SELECT 1 FROM json_each(?7) wanted WHERE NOT EXISTS (
+              SELECT 1 FROM attributes a
+              WHERE a.run_id = runs.root_run_id AND a.kind = wanted.value ->> 0 AND a.name = wanted.value ->> 1
+                    AND a.value = wanted.value ->> 2
+          )
+      ))
+ORDER BY run_id DESC LIMIT ?8
+
+-- name: attributes
+SELECT a.run_id, a.kind, a.name, a.value FROM json_each(?) wanted CROSS JOIN attributes a ON a.run_id = wanted.value
+ORDER BY a.run_id, a.kind, a.name
+
+-- name: rows_of_kind
+SELECT s.run_id, s.key, s.data FROM json_each(?1) wanted CROSS JOIN rows s ON s.run_id = wanted.value AND s.kind = ?2
+WHERE s.key IN (SELECT key FROM rows WHERE run_id = wanted.value AND kind = ?2 ORDER BY key LIMIT ?3)
+
+-- name: places_at
+SELECT s.run_id, s.key, s.data
+FROM json_each(?) wanted
+CROSS JOIN rows s ON s.run_id = wanted.value ->> 0 AND s.kind = 'places' AND s.key = wanted.value ->> 1
+
+-- `min` picks the row that the other columns are taken from.
+-- name: open_tasks
+SELECT r.root_run_id, t.run_id, t.place, t.attempt, t.worker, t.breaker, count(*), min(t.ticket)
+FROM json_each(?) wanted
+CROSS JOIN runs r INDEXED BY runs_unfinished
+           ON r.root_run_id = wanted.value AND r.status NOT IN ('completed', 'failed', 'cancelled')
+CROSS JOIN tasks t USING (run_id)
+GROUP BY r.root_run_id, t.worker, t.breaker
+
+-- An attempt's timer counts where it is that of a wait: not the limit of a task, of a called run or of an approval.
+-- name: open_timers
+SELECT r.root_run_id, t.run_id, t.kind, t.place, min(t.due), count(*)
+FROM json_each(?) wanted
+CROSS JOIN runs r INDEXED BY runs_unfinished
+           ON r.root_run_id = wanted.value AND r.status NOT IN ('completed', 'failed', 'cancelled')
+CROSS JOIN timers t USING (run_id)
+WHERE t.kind IN ('retry', 'until', 'loop') OR (
+    t.kind = 'attempt'
+    AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.run_id = t.run_id AND x.place = t.place)
+    AND NOT EXISTS (SELECT 1 FROM runs x WHERE x.parent_run_id = t.run_id AND x.parent_place = t.place)
+    AND NOT EXISTS (
+        SELECT 1 FROM rows x WHERE x.run_id = t.run_id AND x.kind = 'places' AND x.key = t.place AND x.tag <> ''
+    )
+)
+GROUP BY r.root_run_id, t.kind
+
+-- name: leased_tasks
+SELECT t.worker, t.run_id, r.workflow, t.place, t.attempt, t.cpus, t.memory, t.gpus, t.leased_at
+FROM tasks t CROSS JOIN runs r USING (run_id) WHERE t.worker <> '' ORDER BY t.worker, t.ticket
+
+-- name: holders
+SELECT holder, count(*), min(run_id) FROM runs WHERE holder <> '' GROUP BY holder ORDER BY holder
 
 -- breakers -----------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 
@@ -43,11 +43,13 @@ def _answer(
     read_timeout: float = SILENCE_SECONDS,
     max_body: int | None = None,
     verify: bool = True,
+    names_limits: bool = True,
     **said: Any,
 ) -> dict[str, Any]:
     limits = httpx2.Timeout(read_timeout, connect=connect_timeout)
     request = ask(limits, **said)
-    with _client(verify) as client, _failing(request, connect_timeout, read_timeout):
+    limited = _Limits(connect_timeout, read_timeout, names_limits)
+    with _client(verify) as client, _failing(request, limited):
         response, redirects = _sent(client, request, REDIRECTS_MAX if follow_redirects else 0)
         try:
             if response.status_code in expect if expect else response.is_success:
@@ -109,17 +111,35 @@ def _bare(request: httpx2.Request) -> None:
         del request.headers[name]
 
 
+class _Limits(NamedTuple):
+    """How long the request may take for what. `names_limits`: the file has keys of these names to change."""
+
+    connect_timeout: float
+    read_timeout: float
+    names_limits: bool
+
+    def timed_out(self, request: httpx2.Request, name: str, message: str) -> StepError:
+        """The failure of a request for which this limit struck, and not the timeout of the step."""
+        seconds: float = getattr(self, name)
+        text = f"{message} {seconds:g}s"
+        if not self.names_limits:
+            return _failure("TIMEOUT", request, text)
+        error = _failure("TIMEOUT", request, f"{text} ({name})")
+        error.details |= {"limit": name, "limit_seconds": seconds}
+        return error
+
+
 @contextmanager
-def _failing(request: httpx2.Request, connect_seconds: float, silence_seconds: float) -> Iterator[None]:
+def _failing(request: httpx2.Request, limits: _Limits) -> Iterator[None]:
     """What the library raises, in our words."""
     try:
         yield
     except httpx2.ConnectTimeout:
-        raise _failure("TIMEOUT", request, f"no connection within {connect_seconds:g}s") from None
+        raise limits.timed_out(request, "connect_timeout", "no connection within") from None
     except httpx2.WriteTimeout:
-        raise _failure("TIMEOUT", request, f"the server took nothing for {silence_seconds:g}s") from None
+        raise limits.timed_out(request, "read_timeout", "the server took nothing for") from None
     except httpx2.TimeoutException:
-        raise _failure("TIMEOUT", request, f"the server was silent for {silence_seconds:g}s") from None
+        raise limits.timed_out(request, "read_timeout", "the server was silent for") from None
     except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as error:
         raise _failure("INPUT_INVALID", request, _in_words(error), retryable=False) from None
     except UnicodeError:

@@ -199,13 +199,17 @@ def _failure(error: psycopg.Error, sent: Sent | None = None) -> StepError:
     if state in _AGAIN or state[:2] == "08" or state[:3] == "57P" or (not state and _is_operational(error)):
         return lost(message, details)
     if state == _TRANSACTION_TIMEOUT or (state == _QUERY_CANCELED and "user request" not in message):
-        return timed_out(message, details)
+        return timed_out(message, {**details, "limit": _LIMITS.get(state)})
     if state == _READ_ONLY_TRANSACTION:
         return refused(f"{READ_ONLY}: {message}", details)
     if not state:
         # It is psycopg that refuses: a value that no query can take.
         return invalid(message)
     return (troubled if state[:2] in ("53", "57", "58", "XX") else refused)(message, details)
+
+
+# The settings of the server that end a query.
+_LIMITS = {_TRANSACTION_TIMEOUT: "transaction_timeout", _QUERY_CANCELED: "statement_timeout"}
 
 
 def _is_operational(error: psycopg.Error) -> bool:

@@ -77,7 +77,8 @@ def _how(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(how: dict[str, Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    # A playbook has one key for both limits: a name of ours would lead nowhere.
+    said: dict[str, Any] = {"names_limits": False}
     if how.get("timeout") is not None:
         seconds = time_limit(how["timeout"], "timeout")
         said |= {"read_timeout": seconds, "connect_timeout": min(seconds, http.CONNECT_SECONDS)}

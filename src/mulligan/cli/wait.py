@@ -1,0 +1,106 @@
+"""`mulligan wait`: block until runs that others drive have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, get_args
+
+from mulligan.cli.listing import answering_command
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, service_at, where
+from mulligan.cli.parameters import Argument, Option
+from mulligan.cli.tables import length
+from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show_json
+from mulligan.service.awaiting import Until, WaitEvent, wait_for
+from mulligan.service.definitions import duration
+from mulligan.service.run_list import RunLine, line_json
+from mulligan.service.verbs import Service
+
+# As `timeout` of the shell has it: no run ends with it.
+TIMED_OUT = 124
+# Of several runs the exit code is the first of these that one of them has.
+_WORST_FIRST = (1, 3, 4, 0)
+
+
+def wait(
+    runs: Annotated[
+        list[str] | None, Argument(metavar="RUN", help="Numbers of runs; by default the newest, 'latest'.")
+    ] = None,
+    until: Annotated[
+        str, Option("--until", metavar="ended|person", help="Until they end, or until a person is needed.")
+    ] = "ended",
+    timeout: Annotated[
+        str | None, Option("--timeout", metavar="TIME", help="How long to wait at most: 30s, 10m. Then exit code 124.")
+    ] = None,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Wait until runs have ended that another process drives.
+
+    The exit codes are those of `mulligan run`; of several runs the worst. Ctrl-C and --timeout leave the runs alone.
+    """
+    if until not in get_args(Until):
+        raise UsageRefused(f"a run is not waited for until '{until}'", hint=f"there is {' and '.join(get_args(Until))}")
+    seconds = None if timeout is None else duration(timeout)
+    with service_at(home) as service:
+        run_ids = list(dict.fromkeys(service.find_run(run) for run in runs or [LATEST]))
+        try:
+            code = _watch(service, run_ids, until, seconds, where(home))
+        except KeyboardInterrupt:
+            complain("interrupted; the runs are left as they are")
+            code = INTERRUPTED
+        if as_json:
+            show_json([line_json(line) for line in service.run_lines(run_ids)])
+    return code
+
+
+def _watch(service: Service, run_ids: Sequence[int], until: str, seconds: float | None, place: str) -> int:
+    """Tell what happens; the exit code."""
+    codes: list[int] = []
+    waits: Until = "person" if until == "person" else "ended"
+    for event in wait_for(service, run_ids, until=waits, timeout_seconds=seconds):
+        if event.kind == "timeout":
+            verb = "has" if len(event.run_ids) == 1 else "have"
+            complain(f"{_runs(event.run_ids)} {verb} not ended after {length(seconds or 0.0)}, and may go on")
+            return TIMED_OUT
+        if event.kind in ("ended", "person"):
+            codes.append(event.exit_code)
+        complain(_TOLD[event.kind](event, place))
+    return next(code for code in _WORST_FIRST if code in codes)
+
+
+def _runs(run_ids: Sequence[int]) -> str:
+    return f"run{'' if len(run_ids) == 1 else 's'} {', '.join(map(str, run_ids))}"
+
+
+def _ended(event: WaitEvent, place: str) -> str:
+    assert event.line is not None
+    line = event.line
+    words = "was cancelled" if line.status == "cancelled" else line.status
+    return f"run {line.run_id} {words} in {length(line.seconds)}{_why(line)}"
+
+
+def _why(line: RunLine) -> str:
+    if line.failure is not None and line.status == "failed":
+        return f": '{line.failure.step}' failed, {line.failure.text}"
+    return f": {line.reason}" if line.reason else ""
+
+
+def _held_up(event: WaitEvent, place: str) -> str:
+    assert event.line is not None
+    assert event.hold_up is not None
+    command = answering_command(event.line, event.hold_up)
+    if event.hold_up.kind == "driver":
+        command = f"mulligan resume {event.line.run_id}"
+    return f"run {event.line.run_id}: {event.hold_up.text}" + (f": {command}{place}" if command else "")
+
+
+def _trouble(event: WaitEvent, place: str) -> str:
+    return event.text
+
+
+_TOLD: dict[str, Callable[[WaitEvent, str], str]] = {
+    "ended": _ended,
+    "person": _held_up,
+    "held_up": _held_up,
+    "trouble": _trouble,
+}

@@ -1,0 +1,76 @@
+"""`mulligan workers`: who is there, with what, and what each runs now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from mulligan.cli.options import AsJson, HomeFolder, service_at
+from mulligan.cli.tables import age, length, show_table
+from mulligan.cli.terminal import complain, show_json
+from mulligan.service.verbs import Service
+from mulligan.service.words import counted, memory
+from mulligan.service.worker_list import WorkerLine, WorkerTask, worker_json
+
+HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
+
+
+def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
+    """List the workers of a store, and what each runs now.
+
+    CPUS, MEMORY and GPUS are what is in use and what there is. UP is since when; SEEN is its last sign of life.
+    """
+    with service_at(home) as service:
+        found = service.list_workers()
+        if as_json:
+            show_json([worker_json(line) for line in found])
+            return
+        _show(service, found)
+
+
+def _show(service: Service, found: list[WorkerLine]) -> None:
+    if not found:
+        complain(f"no worker is up in {service.home.place}; to start one: mulligan worker")
+    now = (service.store.now() if found else None) or datetime.now(UTC)
+    has_gpus = any(line.capacity.gpus for line in found)
+    rows = [row if has_gpus else (*row[:6], row[7]) for line in found for row in _rows(line, now)]
+    show_table(HEADS if has_gpus else (*HEADS[:6], HEADS[7]), rows)
+    if any(not line.is_alive for line in found):
+        complain("what a dead worker had is taken over by the next one: mulligan worker, or mulligan resume")
+
+
+def _rows(line: WorkerLine, now: datetime) -> Iterator[tuple[str, ...]]:
+    has, used = line.capacity, line.in_use
+    yield (
+        line.name,
+        "alive" if line.is_alive else "dead",
+        age(line.started_at, now) if line.started_at else "",
+        age(line.last_contact, now) if line.last_contact else "",
+        f"{used.cpus:g} of {has.cpus:g}" if line.has_hands else "",
+        f"{memory(used.memory) if used.memory else '0'} of {memory(has.memory)}" if line.has_hands else "",
+        f"{used.gpus} of {has.gpus}" if has.gpus else "",
+        "; ".join(_remarks(line)),
+    )
+    yield from (_task_row(task) for task in line.tasks)
+
+
+def _remarks(line: WorkerLine) -> Iterator[str]:
+    if line.labels:
+        yield f"{'label' if len(line.labels) == 1 else 'labels'} {', '.join(line.labels)}"
+    if line.runs:
+        yield f"drives run {line.first_run_id}" if line.runs == 1 else f"drives {counted(line.runs, 'run')}"
+    if line.has_hands and not line.tasks:
+        yield "idle"
+
+
+def _task_row(task: WorkerTask) -> tuple[str, ...]:
+    return (
+        f"  run {task.run_id}: {task.step}",
+        "running",
+        length(task.seconds) if task.seconds is not None else "",
+        "",
+        f"{task.cpus:g}",
+        memory(task.memory) if task.memory else "",
+        str(task.gpus) if task.gpus else "",
+        task.workflow + (f", attempt {task.attempt}" if task.attempt > 1 else ""),
+    )

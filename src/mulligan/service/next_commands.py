@@ -1,0 +1,54 @@
+"""What one would type next after looking at a run, for every face: the commands, and what each is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+# What a run is suggested commands for: its status once it has ended, else how it was left.
+INTERRUPTED = "interrupted"
+
+
+class NextCommand(msgspec.Struct, frozen=True):
+    """A command as it is typed, without `--home`, and what it does."""
+
+    text: str
+    why: str
+
+
+def next_commands(
+    run_id: int, standing: str, *, has_run_out: bool = False, short_maps: Iterable[str] = ()
+) -> list[NextCommand]:
+    """The commands for a run that `completed`, `failed`, was `cancelled` or `interrupted`; none for any other.
+
+    `has_run_out`: an unhandled failure was a want of memory or time. `short_maps`: steps that completed without some of
+    their items, which `retry` leaves alone.
+    """
+    found = [NextCommand(f"mulligan {text.format(run_id)}", why) for text, why in _NEXT.get(standing, ())]
+    if standing == "failed" and has_run_out:
+        found.insert(1, NextCommand(f"mulligan retry {run_id} --adjust", _ADJUST))
+    if standing == "completed":
+        found += [NextCommand(f"mulligan items {run_id} {step} --retry", _ITEMS) for step in short_maps]
+    return found
+
+
+_NEXT = {
+    "failed": (("retry {}", "run again what failed"), ("explain {}", "the whole story")),
+    "cancelled": (("retry {}", "take it up again"),),
+    INTERRUPTED: (("resume {}", "go on where it stopped"),),
+}
+_ADJUST = "the same, with more memory or time where it ran out"
+_ITEMS = "run the failed items again, alone"
+
+
+def answers_to(run_id: int, kind: str, place: str) -> list[str]:
+    """The commands with which a person answers what a run waits for; none where no person is asked."""
+    return [f"mulligan {text.format(run=run_id, place=place)}" for text in _ANSWERS.get(kind, ())]
+
+
+_ANSWERS = {
+    "triage": ("logs {run} {place}", "classify {run} {place} retry --reason 'why'"),
+    "approval": ("approve {run} {place} --reason 'why'",),
+    "pause": ("resume {run}",),
+}

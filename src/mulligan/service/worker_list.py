@@ -1,0 +1,128 @@
+"""The workers of a store: who is there, what each can take, what of it is in use, and what it runs now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..core.run_lists import LeasedTask
+from ..ports import Store, WorkerRecord
+
+
+class WorkerTask(msgspec.Struct, frozen=True):
+    """Something that a worker runs now."""
+
+    run_id: int
+    workflow: str
+    step: str
+    attempt: int
+    cpus: float
+    memory: int
+    gpus: int
+    since: datetime | None
+    seconds: float | None
+
+
+class Resources(msgspec.Struct, frozen=True):
+    cpus: float = 0.0
+    memory: int = 0
+    gpus: int = 0
+
+
+class WorkerLine(msgspec.Struct, frozen=True):
+    """A worker in a list. One that is dead stays there until another worker takes over what it had."""
+
+    name: str
+    host: str
+    pid: int
+    is_alive: bool
+    # None for a worker of an older version.
+    started_at: datetime | None
+    # Its last heartbeat. In a store on one machine its lock says whether it lives: there it is now, while it does.
+    last_contact: datetime | None
+    capacity: Resources
+    labels: list[str]
+    # What is set aside for its tasks.
+    in_use: Resources
+    # How many runs it drives, and the oldest of them.
+    runs: int
+    first_run_id: int | None
+    tasks: list[WorkerTask]
+
+    @property
+    def has_hands(self) -> bool:
+        """Whether it runs tasks: a command that changes a run is a worker for a moment, and runs none."""
+        return self.capacity.cpus > 0
+
+
+def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: datetime) -> list[WorkerLine]:
+    """By name; the time is that of the store where it has a clock of its own."""
+    now = store.now() or now
+    tasks: dict[str, list[LeasedTask]] = defaultdict(list)
+    for task in store.lists.leased():
+        tasks[task.worker].append(task)
+    runs = {name: (count, run_id) for name, count, run_id in store.lists.holders()}
+    return [
+        _line(
+            worker,
+            is_alive=is_alive(worker),
+            tasks=tasks[worker.name],
+            runs=runs.get(worker.name),
+            store=store,
+            now=now,
+        )
+        for worker in store.workers()
+    ]
+
+
+def _line(
+    worker: WorkerRecord,
+    *,
+    is_alive: bool,
+    tasks: list[LeasedTask],
+    runs: tuple[int, int] | None,
+    store: Store,
+    now: datetime,
+) -> WorkerLine:
+    count, first = runs or (0, None)
+    return WorkerLine(
+        name=worker.name,
+        host=worker.host,
+        pid=worker.pid,
+        is_alive=is_alive,
+        started_at=worker.started_at,
+        last_contact=now if is_alive and not store.is_shared else worker.beat_at,
+        capacity=Resources(worker.cpus, worker.memory, worker.gpus),
+        labels=list(worker.labels),
+        in_use=Resources(
+            sum(task.cpus for task in tasks), sum(task.memory for task in tasks), sum(task.gpus for task in tasks)
+        ),
+        runs=count,
+        first_run_id=first,
+        tasks=[_task(task, now) for task in tasks],
+    )
+
+
+def _task(task: LeasedTask, now: datetime) -> WorkerTask:
+    since = task.leased_at
+    return WorkerTask(
+        run_id=task.run_id,
+        workflow=task.workflow,
+        step=task.place,
+        attempt=task.attempt,
+        cpus=task.cpus,
+        memory=task.memory,
+        gpus=task.gpus,
+        since=since,
+        seconds=None if since is None else max(0.0, (now - since).total_seconds()),
+    )
+
+
+def worker_json(line: WorkerLine) -> dict[str, Any]:
+    """A worker as `--json` prints it."""
+    found: dict[str, Any] = msgspec.to_builtins(line)
+    return found

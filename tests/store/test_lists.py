@@ -1,0 +1,278 @@
+"""Lists: runs by what they are, what they can be found by, and the work that is open in them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from mulligan.core.breaker import Guard
+from mulligan.core.effects import SetTimer
+from mulligan.core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes
+from mulligan.core.workflow import Breaker
+from mulligan.ports import NewRun, Store
+from mulligan.store.sqlite import SqliteStore
+from mulligan.store.sqlite_tickets import SQL
+from mulligan.store.statements import Dialect, migrations
+
+from .keeping import T0, Place, PostgresSchema, SqliteFolder, commit, new_run, offer, queue, started, take, task, worker
+
+HOUR = timedelta(hours=1)
+
+
+def run_of(name: str = "nightly", *, labels: dict[str, str] | None = None, **inputs: Any) -> NewRun:
+    new = new_run(name)
+    return replace(new, request=replace(new.request, inputs=inputs, labels=labels or {}))
+
+
+def made(store: Store, *runs: NewRun) -> list[int]:
+    return [turn.run_id for turn in store.create(runs)]
+
+
+def found(store: Store, limit: int = 50, before: int | None = None, **wanted: Any) -> list[int]:
+    return [record.run_id for record in store.lists.find(RunFilter(**wanted), limit=limit, before=before)]
+
+
+# -- finding runs ----------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_found_newest_first_a_page_at_a_time(store: Store) -> None:
+    first, second, third = made(store, run_of(), run_of(), run_of())
+
+    assert found(store) == [third, second, first]
+    assert found(store, limit=2) == [third, second]
+    assert found(store, before=second) == [first]
+
+
+def test_runs_are_found_by_workflow_and_by_status(store: Store) -> None:
+    turn = started(store, name="nightly")
+    store.commit([commit(turn, 0, status="failed", is_last=True)])
+    (other,) = made(store, run_of("weekly"))
+
+    assert found(store, workflows=("weekly", "monthly")) == [other]
+    assert found(store, statuses=("failed", "cancelled")) == [turn.run_id]
+    assert found(store, statuses=("failed",), workflows=("weekly",)) == []
+
+
+def test_runs_are_found_by_the_time_they_were_created(store: Store) -> None:
+    early, late = new_run(), new_run()
+    late = replace(late, request=replace(late.request, at=T0 + HOUR))
+    first, second = made(store, early, late)
+
+    assert found(store, since=T0 + HOUR) == [second]
+    assert found(store, until=T0 + HOUR) == [first]
+    assert found(store, since=T0, until=T0 + 2 * HOUR) == [second, first]
+
+
+def test_runs_are_found_by_inputs_and_labels_all_of_which_must_match(store: Store) -> None:
+    east, west, other = made(
+        store,
+        run_of(region="east", n=3, labels={"team": "data"}),
+        run_of(region="west", n=3, labels={"team": "data"}),
+        run_of(region="east", n=4),
+    )
+
+    assert found(store, attributes=(("input", "region", "east"),)) == [other, east]
+    assert found(store, attributes=(("input", "n", "3"), ("label", "team", "data"))) == [west, east]
+    assert found(store, attributes=(("input", "team", "data"),)) == []
+    assert found(store, attributes=(("input", "n", "3"), ("input", "region", "north"))) == []
+
+
+def test_called_runs_are_found_where_they_are_wanted_with_the_attributes_of_their_root(store: Store) -> None:
+    turn = started(store)
+    (done,) = store.commit([commit(turn, 0, children=[run_of("child", region="east")])])
+    child = done.children[0].run_id
+
+    assert found(store) == [turn.run_id]
+    assert found(store, with_children=True) == [child, turn.run_id]
+    assert found(store, with_children=True, attributes=(("input", "a", "1"),)) == [child, turn.run_id]
+    assert store.lists.attributes([child]) == []
+
+
+# -- attributes ------------------------------------------------------------------------------------------------------
+
+
+def test_labels_and_short_single_inputs_are_what_a_run_is_found_by(store: Store) -> None:
+    inputs = {"text": "a b", "yes": True, "none": None, "half": 0.5, "list": [1], "long": "x" * 201, "nul": "a\0b"}
+    (run_id,) = made(store, run_of(labels={"team": "data"}, **inputs))
+
+    assert store.lists.attributes([run_id, run_id + 1]) == [
+        (run_id, ("input", "half", "0.5")),
+        (run_id, ("input", "none", "null")),
+        (run_id, ("input", "text", "a b")),
+        (run_id, ("input", "yes", "true")),
+        (run_id, ("label", "team", "data")),
+    ]
+
+
+def test_the_attributes_of_a_run_are_removed_with_it(store: Store) -> None:
+    turn = started(store)
+    store.commit([commit(turn, 0, status="completed", is_last=True)])
+    assert store.lists.attributes([turn.run_id])
+
+    store.remove([turn.run_id])
+
+    assert store.lists.attributes([turn.run_id]) == []
+
+
+def test_what_was_run_before_the_index_of_attributes_is_found_by_its_inputs(place: Place) -> None:
+    """The migration reads the first event of each run. A log that cannot be read does not stop it."""
+    if not isinstance(place, SqliteFolder | PostgresSchema):
+        pytest.skip("a store in memory is never older than the program")
+    store = place.open()
+    runs = [started(store).run_id for _ in range(3)]
+    store.close()
+    first = b'{"seq":1,"fact":{"type":"RunStarted","inputs":{"region":"east","n":3,"ok":true,"no":null,"l":[1]}}}'
+    _migrate_again(place, {runs[0]: first, runs[1]: b"\xff no JSON"})
+
+    store = place.open()
+
+    wanted: list[Attribute] = [
+        ("input", "n", "3"),
+        ("input", "no", "null"),
+        ("input", "ok", "true"),
+        ("input", "region", "east"),
+    ]
+    assert store.lists.attributes(runs) == [(runs[0], one) for one in wanted]
+    store.close()
+
+
+def _migrate_again(place: SqliteFolder | PostgresSchema, first_events: dict[int, bytes]) -> None:
+    """Bring the store back to what it was before the migration, with these first events, and migrate it."""
+    undo = ("DROP TABLE attributes", "ALTER TABLE tasks DROP COLUMN leased_at")
+    if isinstance(place, SqliteFolder):
+        db = apsw.Connection(str(place.path))
+        for sql in undo:
+            db.execute(sql)
+        for run_id, entry in first_events.items():
+            db.execute("INSERT INTO events VALUES ((? << 32) + 1, ?)", (run_id, entry))
+        db.execute(_migration("sqlite"))
+        db.close()
+        return
+    with psycopg.connect(place.url) as connection:
+        for sql in undo:
+            connection.execute(sql)
+        for run_id, entry in first_events.items():
+            connection.execute("INSERT INTO events VALUES (%s, 1, %s)", (run_id, entry))
+        connection.execute(_migration("postgres").encode())
+
+
+def _migration(dialect: Dialect) -> str:
+    return next(one.sql for one in migrations(dialect) if "CREATE TABLE attributes" in one.sql)
+
+
+# -- open work -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_one_kind_are_read_for_many_runs_and_no_more_than_asked_for(store: Store) -> None:
+    turns = [started(store) for _ in range(2)]
+    for turn in turns:
+        rows = [("failures", str(number), "", b"%d" % number) for number in range(3)]
+        store.commit([commit(turn, 0, rows=[*rows, ("places", "build", "", b"p")])])
+    first, second = (turn.run_id for turn in turns)
+
+    assert sorted(store.lists.rows([first, second], "failures", 2)) == [
+        (run_id, key, key.encode()) for run_id in (first, second) for key in ("0", "1")
+    ]
+    assert store.lists.rows([first], "inputs", 2) == []
+    assert store.lists.places([(second, "build"), (first, "0")]) == [(second, "build", b"p")]
+
+
+def test_open_tasks_are_counted_by_worker_and_breaker_with_the_oldest_named(store: Store) -> None:
+    turn = started(store)
+    run_id = turn.run_id
+    guard = Guard("llm", Breaker(failures=1))
+    take(store, turn, task(run_id, "runs", 2))
+    queue(store, turn, task(run_id, "first"), task(run_id, "second"), task(run_id, "asks", guard=guard))
+    other = started(store)
+    queue(store, other, task(other.run_id))
+
+    assert sorted(store.lists.open_tasks([run_id]), key=lambda one: (one.worker, one.breaker)) == [
+        OpenTasks(run_id, run_id, "first", 1, "", "", 2),
+        OpenTasks(run_id, run_id, "asks", 1, "", "llm", 1),
+        OpenTasks(run_id, run_id, "runs", 2, "w", "", 1),
+    ]
+
+
+def test_timers_that_let_a_run_go_on_are_counted_by_kind_and_limits_are_not(store: Store) -> None:
+    turn = started(store)
+    run_id = turn.run_id
+    timers = [SetTimer("retry", T0 + HOUR, "b", 2), SetTimer("retry", T0, "a", 2), SetTimer("run", T0 + 2 * HOUR)]
+    timers += [SetTimer("attempt", T0, place, 1) for place in ("task", "call", "gate")]
+    timers += [SetTimer("attempt", T0 + HOUR, "nap", 1)]
+    store.commit(
+        [
+            commit(
+                turn,
+                0,
+                timers=timers,
+                queued=[task(run_id, "task")],
+                children=[replace(run_of("child"), parent_place="call", parent_attempt=1)],
+                rows=[("places", "gate", "approval", b"")],
+            )
+        ]
+    )
+
+    assert sorted(store.lists.open_timers([run_id]), key=lambda one: one.kind) == [
+        OpenTimer(run_id, run_id, "attempt", "nap", T0 + HOUR, 1),
+        OpenTimer(run_id, run_id, "retry", "a", T0, 2),
+    ]
+
+
+def test_open_work_of_called_runs_belongs_to_the_run_at_the_top(store: Store) -> None:
+    turn = started(store)
+    (done,) = store.commit([commit(turn, 0, children=[run_of("child")])])
+    child = done.children[0]
+    store.commit([commit(child, 0, queued=[task(child.run_id)], timers=[SetTimer("retry", T0, "build", 2)])])
+
+    (tasks,), (timer,) = store.lists.open_tasks([turn.run_id]), store.lists.open_timers([turn.run_id])
+
+    assert (tasks.root_run_id, tasks.run_id) == (turn.run_id, child.run_id)
+    assert (timer.root_run_id, timer.run_id) == (turn.run_id, child.run_id)
+
+
+def test_leased_tasks_are_listed_with_their_worker_their_needs_and_since_when(store: Store, place: Place) -> None:
+    turn = started(store)
+    run_id = turn.run_id
+    store.register(worker("v"))
+    take(store, turn, task(run_id, "own"))
+    queue(store, turn, task(run_id, "queued", cpus=2.0, memory=2**30, gpus=1), task(run_id, "free"))
+    before = place.now()
+    store.lease("v", offer(tasks_max=1))
+
+    asked, own = store.lists.leased()
+
+    assert replace(own, leased_at=None) == LeasedTask("w", run_id, "nightly", "own", 1, 1.0, 0, 0)
+    assert replace(asked, leased_at=None) == LeasedTask("v", run_id, "nightly", "queued", 1, 2.0, 2**30, 1)
+    assert own.leased_at is not None
+    assert asked.leased_at is not None
+    assert before <= asked.leased_at <= place.now()
+
+
+def test_whoever_has_turns_is_listed_with_how_many_and_the_oldest_run(store: Store) -> None:
+    first, _ = started(store), started(store)
+    other = started(store, holder="v")
+    made(store, run_of())
+
+    assert store.lists.holders() == [("v", 1, other.run_id), ("w", 2, first.run_id)]
+
+
+def test_a_filter_over_ten_thousand_runs_reads_only_the_runs_own_lines(tmp_path) -> None:
+    """However rare what is looked for: neither logs nor the tables of a run's state are read."""
+    store = SqliteStore(tmp_path / "runs.db")
+    plan = apsw.Connection(str(tmp_path / "runs.db"))
+
+    details = " ".join(row[3] for row in plan.execute(f"EXPLAIN QUERY PLAN {SQL['find_runs']}", (None,) * 8))
+
+    assert "SEARCH runs USING INTEGER PRIMARY KEY" in details
+    assert "SEARCH a USING PRIMARY KEY" in details
+    assert "events" not in details
+    store.close()
+
+
+def test_an_input_that_no_text_can_hold_is_no_attribute() -> None:
+    assert attributes({"a\0": 1, "b": {"c": 1}, "d": 1}, {}) == [("input", "d", "1")]
