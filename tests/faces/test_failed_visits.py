@@ -118,9 +118,9 @@ def test_an_item_that_failed_in_an_earlier_round_has_had_a_new_chance():
     before = told(run)
     run.retry().ok("m[1].0")
 
-    again = "another round gave it a new chance"
+    again = "completed in round 2"
     assert before == [("m", 1, "not handled: it fails the run", "open"), ("m[1]", 1, "it fails its step", "open")]
-    assert told(run) == [("m", 1, again, "left"), ("m[1]", 1, again, "left")]
+    assert told(run) == [("m", 1, again, "mended"), ("m[1]", 1, again, "mended")]
 
 
 def test_an_item_climbs_two_rungs_and_the_rest_is_its_steps():

@@ -266,7 +266,8 @@ def test_a_failure_that_another_round_mended_is_told_of_by_round():
 
     [visit] = gathered()["visits"]
 
-    assert (visit["round"], visit["visit"], visit["answer"]) == (1, 1, "another round gave it a new chance")
+    assert (visit["round"], visit["visit"], visit["answer"]) == (1, 1, "completed in round 2")
+    assert visit["fate"] == "mended"
     text = report().text
     assert "run 1, round 2" in text
     assert "Run 1 completed in round 2; 1 step failed in round 1. Started " in text
@@ -388,6 +389,27 @@ def test_failures_are_grouped_by_code_those_that_nobody_handled_first():
     heads = re.findall(r'<h3 class="code">(\w+)', page.html)
     assert heads == ["EXIT_NONZERO", "SIGNALED", "VALIDATION_FAILED"]
     assert "the output that 'validate' refused 0" in page.text
+
+
+def test_of_many_failures_with_one_code_the_first_are_shown_and_the_rest_is_folded():
+    ran("name: wide\nsteps:\n" + "".join(f"  - {{step: s{n}, shell: exit 1}}\n" for n in range(14)))
+
+    page = report()
+
+    assert page.problems == []
+    assert "2 more with EXIT_NONZERO" in page.text
+
+
+def test_a_step_that_fails_in_every_round_is_not_said_to_be_mended():
+    ran("name: never\nsteps: [{step: a, shell: exit 3}]\n")
+    mulligan("retry", 1, "--follow")
+
+    found = [(visit["round"], visit["answer"], visit["fate"]) for visit in gathered()["visits"]]
+
+    assert found == [
+        (2, "not handled: it fails the run", "open"),
+        (1, "another round gave it a new chance", "left"),
+    ]
 
 
 def test_what_to_type_next_is_there_with_the_home_that_it_needs():

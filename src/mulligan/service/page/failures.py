@@ -15,6 +15,8 @@ from .markup import Html, element, joined
 
 # So few are open from the start; of more, only those that nobody dealt with, up to as many.
 OPEN_MAX = 6
+# Of one code so many stand below each other; the rest is folded.
+GROUP_MAX = 12
 _TONES = {"open": "bad", "left": "idle", "under_way": "now", "mended": "good"}
 _GLYPHS = {"open": "✕", "left": "○", "under_way": "▸", "mended": "✓"}
 _RUNGS = {"retry": "Retry", "handle": "Handle", "triage": "Triage", "route": "Route", "end": "Converge"}
@@ -76,10 +78,15 @@ def _groups(visits: list[FailedVisit], order: dict[str, int], folder: str | None
     for code, group in groups:
         if len(groups) > 1:
             yield element("h3", code, " ", element("small", counted(len(group), "visit")), class_="code")
+        folds = []
         for visit in group:
             is_open = number < OPEN_MAX and (len(visits) <= OPEN_MAX or visit.fate in ("open", "under_way"))
             number += 1
-            yield _visit(visit, folder, is_open=is_open)
+            folds.append(_visit(visit, folder, is_open=is_open))
+        yield joined(folds[:GROUP_MAX])
+        if rest := folds[GROUP_MAX:]:
+            more = element("summary", f"{len(rest):,} more with {code}")
+            yield element("details", more, joined(rest), class_="inner")
 
 
 def _by_code(visits: list[FailedVisit], order: dict[str, int]) -> list[tuple[str, list[FailedVisit]]]:

@@ -233,7 +233,7 @@ class FailedVisits:
         if climb.ended == "completed":
             return _mended(climb), "mended"
         if climb.ended == "failed" and record is not None:
-            return _ANOTHER_ROUND if record.is_closed else routed(state, record)
+            return self._in_another_round(climb) if record.is_closed else routed(state, record)
         if climb.ended == "failed":
             return self._of_item(state, climb)
         if climb.ended == "cancelled":
@@ -247,7 +247,14 @@ class FailedVisits:
         if step is not None and step.ended == "completed":
             return "its step completed without it", "left"
         is_over = state.places[name].visit > climb.visit or state.run.round > climb.round
-        return _ANOTHER_ROUND if is_over else ("it fails its step", "open")
+        return self._in_another_round(climb) if is_over else ("it fails its step", "open")
+
+    def _in_another_round(self, climb: _Climb) -> tuple[str, Fate]:
+        """What came of a failure that a later round gave another chance."""
+        last = self._visits.get(step_name(climb.unit), 0)
+        later = (self._climbs.get((climb.unit, visit)) for visit in range(climb.visit + 1, last + 1))
+        done = next((one for one in later if one is not None and one.ended == "completed"), None)
+        return _ANOTHER_ROUND if done is None else (f"completed in round {done.round}", "mended")
 
 
 _ANOTHER_ROUND: tuple[str, Fate] = ("another round gave it a new chance", "left")
