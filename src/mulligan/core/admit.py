@@ -22,13 +22,16 @@ from ..errors import (
 )
 from . import events as e
 from . import reports as r
+from .budgets import check_raised, unreported
 from .classify import PAST_DEADLINE, classify
 from .failure import Failure, failure
 from .flow import wake_starts
 from .ladder import proceed
 from .life import NOTHING, Facts, fault, located
+from .lives import is_agent
 from .rounds import plan_round
 from .scope import RUN_TOO_LONG, Now, filled
+from .spending import reported
 from .state import Place, State
 from .stopping import stop_place
 from .tasks import bound_host
@@ -67,6 +70,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.uid,
         report.file,
         report.digest,
+        report.callers_budget,
     )
 
 
@@ -120,6 +124,7 @@ def _resume(now: Now, report: r.ResumeRequested) -> Facts:
 
 def _retry(now: Now, report: r.RetryRequested) -> Facts:
     plan = plan_round(now.state, report)
+    check_raised(now.state, report.budgets)
     yield e.RunReopened(
         now.state.run.round + 1,
         report.by,
@@ -129,6 +134,7 @@ def _retry(now: Now, report: r.RetryRequested) -> Facts:
         plan.from_step,
         plan.items,
         adjusted(plan.proposals),
+        report.budgets,
     )
 
 
@@ -169,10 +175,10 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     found, said = classify(report.outcome)
     warnings = tuple(located(now, place, warning) for warning in said) if said else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
-        warnings += _over_its_memory(now, place, report.usage)
+        warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
         return e.AttemptSucceeded(place.key, place.attempt, report.output, report.usage, warnings)
     if found is None or _was_stopped(now, place):
-        return e.AttemptCancelled(place.key, place.attempt)
+        return e.AttemptCancelled(place.key, place.attempt, reported(report.usage).as_usage)
     found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report.usage)))
     return e.AttemptFailed(place.key, place.attempt, found, report.usage, warnings)
 
@@ -194,6 +200,12 @@ def _over_its_memory(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Fai
         return ()
     message = f"it had {size(used)}, and asks for {size(may)}"
     return (located(now, place, failure("OUT_OF_MEMORY", message, severity="warning")),)
+
+
+def _unreported(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+    """A limit that nobody can hold is worth knowing."""
+    found = unreported(now.state, place, usage) if is_agent(place.spec) else None
+    return () if found is None else (located(now, place, found),)
 
 
 def _was_stopped(now: Now, place: Place) -> bool:
@@ -224,17 +236,17 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
         return
     place = now.state.places[report.place]
     if report.status == "completed":
-        yield e.AttemptSucceeded(place.key, place.attempt, report.outputs)
+        yield e.AttemptSucceeded(place.key, place.attempt, report.outputs, report.usage)
     elif place.phase == "timeout":
         had = {"timeout": limit} if (limit := limits(place).timeout) else {}
         found = fault(now, place, "TIMEOUT", "the child run took too long", details=had)
-        yield e.AttemptFailed(place.key, place.attempt, found)
+        yield e.AttemptFailed(place.key, place.attempt, found, report.usage)
     elif place.phase == "stopping" or not now.may_start(place):
-        yield e.AttemptCancelled(place.key, place.attempt)
+        yield e.AttemptCancelled(place.key, place.attempt, report.usage)
     else:
         message = f"child run {report.child_run_id} {report.status}"
         found = failure("CHILD_FAILED", message, cause=report.failures, details={"child_run_id": report.child_run_id})
-        yield e.AttemptFailed(place.key, place.attempt, located(now, place, found))
+        yield e.AttemptFailed(place.key, place.attempt, located(now, place, found), report.usage)
 
 
 # -- people ------------------------------------------------------------------------------
@@ -253,7 +265,10 @@ def _classified(now: Now, report: r.Classified) -> Facts:
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
     adjusted = _adjusted(place, report)
-    yield e.StepClassified(place.key, place.attempt, report.verdict, report.reason, report.by, adjusted)
+    check_raised(now.state, report.budgets)
+    yield e.StepClassified(
+        place.key, place.attempt, report.verdict, report.reason, report.by, adjusted, budgets=report.budgets
+    )
 
 
 def _said_already(place: Place) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal, dataclass_transform
 import msgspec
 
 from .failure import Failure
+from .workflow import Budget
 
 Rung = Literal["retry", "handle", "triage", "route"]
 Role = Literal["step", "item", "do", "handler", "script", "success", "validator", "lister", "undo"]
@@ -92,6 +93,8 @@ class RunStarted(Fact):
     uid: str = ""
     file: str = ""
     digest: str = ""
+    # Of a run that another one called: what that one's agents may still spend.
+    callers_budget: Budget | None = None
 
 
 class RunPaused(Fact):
@@ -135,6 +138,8 @@ class RunReopened(Fact):
     indexes: tuple[int, ...] = ()
     # By step: what its attempts get in this round.
     adjustments: dict[str, Adjusted] = {}
+    # Budgets that are raised from here on: by step, "" of the run.
+    budgets: dict[str, Budget] = {}
 
 
 class _RunEnded(Fact):
@@ -241,6 +246,8 @@ class StepClassified(Fact):
     by: str
     adjusted: Adjusted | None = None
     is_default: bool = False
+    # Budgets that are raised from here on: by step, "" of the run.
+    budgets: dict[str, Budget] = {}
 
 
 class StepPutBack(Fact):
@@ -354,6 +361,8 @@ class AttemptStopping(Fact):
 class AttemptCancelled(Fact):
     place: str
     attempt: int
+    # What an agent, or the agents of a child run, had spent by then.
+    usage: dict[str, Any] = {}
 
 
 class ResultRejected(Fact):

@@ -16,6 +16,7 @@ import msgspec
 from ..errors import ExpressionFailed
 from . import events as e
 from .arrivals import is_beyond_limit
+from .budgets import is_queued, refusal
 from .classify import PAST_DEADLINE
 from .context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from .credentials import hide_at_ends
@@ -71,6 +72,8 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     if place.spec.deadline is not None and _is_past(now, place, place.spec.deadline):
         found = located(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
+    if is_agent(place.spec) and (refused := refusal(now.state, place)) is not None:
+        return iter((e.AttemptFailed(place.key, attempt, located(now, place, refused, attempt)),))
     try:
         bindings = now.bindings(place.spec, place)
     except ExpressionFailed as error:
@@ -78,6 +81,20 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         return iter((e.AttemptFailed(place.key, attempt, found),))
     scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted, _summary(now, place))
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
+
+
+def refuse_queued(now: Now, step: Place) -> Facts:
+    """An agent of a step has reported what it spent: those that wait for a worker fail where it has left nothing."""
+    state = now.state
+    if refusal(state, step, is_counted=True) is None:
+        return
+    for key in [place.key for place in state.places.values() if is_queued(place)]:
+        # What followed from the refusal of one may have ended another.
+        place = state.places.get(key)
+        if place is not None and is_queued(place):
+            refused = refusal(state, place, is_counted=True)
+            if refused is not None:
+                yield e.AttemptFailed(key, place.attempt, located(now, place, refused))
 
 
 def _summary(now: Now, place: Place) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from .classify import Outcome
 from .events import Kept
 from .failure import Failure
+from .workflow import Budget
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.
 TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run", "until"]
@@ -35,6 +36,8 @@ class RunRequested(Report):
     # The file it was started from, and what its bytes were: only to notice that it has changed since.
     file: str = ""
     digest: str = ""
+    # Of a run that another one calls: what that one's agents may still spend.
+    callers_budget: Budget | None = None
 
 
 class TaskStarted(Report):
@@ -72,6 +75,8 @@ class ChildEnded(Report):
     status: Literal["completed", "failed", "cancelled"]
     outputs: dict[str, Any] = {}
     failures: tuple[Failure, ...] = ()
+    # What its agents have spent.
+    usage: dict[str, Any] = {}
 
 
 class StartsDue(Report):
@@ -113,6 +118,8 @@ class RetryRequested(Report):
     # Whether what ran out of memory or time gets more; and the most memory that was measured, by step.
     adjust: bool = False
     peaks: dict[str, int] = {}
+    # Budgets to raise: by step, "" of the run.
+    budgets: dict[str, Budget] = {}
 
 
 class Classified(Report):
@@ -122,6 +129,7 @@ class Classified(Report):
     reason: str
     memory: int | None = None
     timeout: float | None = None
+    budgets: dict[str, Budget] = {}
 
 
 class ApprovalGiven(Report):

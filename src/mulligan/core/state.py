@@ -18,8 +18,9 @@ from .events import Adjusted, Role, Route, StopCause
 from .failure import Failure
 from .graph import Graph
 from .keys import item_key
+from .spending import NOTHING_SPENT, Spent
 from .transitions import ACTIVE, ENDED, RunStatus, Status
-from .workflow import END, Command, Step, Workflow
+from .workflow import END, Budget, Command, Step, Workflow
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -154,6 +155,8 @@ class Place(msgspec.Struct):
     outputs: tuple[Any, ...] = ()
     # -- steps only: what its last visit that gave anything gave, for a loop that goes on from there
     before: Any = None
+    # -- steps only: what its agents have spent, in all visits and rounds
+    spent: Spent = NOTHING_SPENT
 
     @property
     def is_active(self) -> bool:
@@ -276,6 +279,11 @@ class Run(msgspec.Struct):
     # What this round was opened for: some items of a map step; more memory or time, by step.
     items_of: str = ""
     adjustments: dict[str, Adjusted] = {}
+    # What its agents have spent, in all rounds; budgets that were raised since it was started, by step, "" of the run;
+    # and what the run that called it had left.
+    spent: Spent = NOTHING_SPENT
+    budgets: dict[str, Budget] = {}
+    callers_budget: Budget | None = None
 
 
 _MISSING: Any = object()

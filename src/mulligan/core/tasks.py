@@ -10,12 +10,13 @@ import msgspec
 
 from .breaker import Guard
 from .briefing import Briefing, briefing
+from .budgets import remaining
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
 from .scope import FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
-from .workflow import AGENT, Capture, Command, Resources, Secret, Workflow
+from .workflow import AGENT, Budget, Capture, Command, Resources, Secret, Workflow
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -83,6 +84,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     tries: int = 0
     # The folders that paths with a value in them must stay in: of `cwd`, `logs.stdout`, or a parameter. See `paths`.
     folders: dict[str, str] = {}
+    # Of an agent under a budget: what it may spend.
+    budget: Budget | None = None
 
     @property
     def is_small(self) -> bool:
@@ -150,6 +153,7 @@ def task(state: State, key: str) -> Task:
         {name[len(FOLDER) :]: value for name, value in place.bindings.items() if name.startswith(FOLDER)}
         if spec.cwd or spec.logs or action.paths
         else {},
+        remaining(state, place) if told is not None else None,
     )
 
 

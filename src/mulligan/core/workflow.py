@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any, Literal, dataclass_transform
 
 import msgspec
@@ -144,6 +145,20 @@ class Resources(_Frozen):
     labels: tuple[str, ...] = ()
 
 
+class Budget(_Frozen):
+    """What agents may spend: calls, tokens (in and out together), and US dollars. At least one is set."""
+
+    tokens: int | None = None
+    cost: Decimal | None = None
+    calls: int | None = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits that there are, by what they limit."""
+        found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost}
+        return {what: limit for what, limit in found.items() if limit is not None}
+
+
 class Command(_Frozen):
     """What lives rungs 0 to 2 of the ladder: a step, a command of an item or a handler, a script, an undo."""
 
@@ -251,6 +266,8 @@ class Step(Command):
     matrix: dict[str, Any] = {}
     # Of a step of a matrix: the name of the whole.
     sweep: str = ""
+    # What the agents of the step may spend, in all its visits: its own, those of its items, handlers and scripts.
+    budget: Budget | None = None
 
 
 class Input(_Frozen):
@@ -305,6 +322,8 @@ class Workflow(_Frozen):
     hide_credentials: bool = True
     # Where the secrets of the workflows that call it are found: it cannot read them, and its output hides them.
     callers_secrets: tuple[Secret, ...] = ()
+    # What the agents of a run may spend, in all its rounds and in the runs that it calls.
+    budget: Budget | None = None
 
 
 def as_called(child: Workflow, caller: Workflow) -> Workflow:

@@ -18,6 +18,7 @@ from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
 from ..core.breaker import Counted, Guard, judge
+from ..core.budgets import remaining
 from ..core.classify import Outcome
 from ..core.flow import unwoken
 from ..core.lineage import child_uid
@@ -335,7 +336,14 @@ class Drive:
         failures = tuple(found.failure for found in unhandled(self.state))
         status: Any = run.status
         report = r.ChildEnded(
-            now, record.parent_place, record.parent_attempt, run.run_id, status, run.outputs, failures
+            now,
+            record.parent_place,
+            record.parent_attempt,
+            run.run_id,
+            status,
+            run.outputs,
+            failures,
+            run.spent.as_usage,
         )
         pending.told.append((record.parent_run_id, report))
 
@@ -473,6 +481,7 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
         parent_run_id=run.run_id,
         cwd=run.cwd,
         uid=child_uid(run, effect.place, effect.attempt),
+        callers_budget=remaining(drive.state, place),
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
 
