@@ -59,7 +59,9 @@ def test_money_is_exact_however_it_is_written() -> None:
     ],
 )
 def test_a_budget_without_an_agent_is_warned_about(text: str) -> None:
-    assert [warning.code for warning in examine("w.yaml", text=text).warnings] == ["language.idle_budget"]
+    [warning] = examine("w.yaml", text=text).warnings
+
+    assert warning.code == "warning.language.idle_budget"
 
 
 @pytest.mark.parametrize(
