@@ -43,6 +43,8 @@ CALM: dict[str, Any] = {
     "failure_route": None,
     "waiting_for": [],
     "warnings": [],
+    "spent": None,
+    "budget": None,
 }
 END_JSON = {**CALM, "attempts": 0}
 
@@ -61,6 +63,8 @@ def test_a_run_that_went_well():
         "steps": {"a": {**CALM, "output": {"n": 7}}, "b": CALM},
         "failures": [],
         "outputs": {"made": 7},
+        "spent": None,
+        "budget": None,
         "end": END_JSON,
         "reason": "",
         "waiting_for": [],
@@ -113,6 +117,8 @@ def test_a_failure_that_another_step_handled():
         },
         "failures": [{**FAILURE, "handled": True, "recovered": False, "allowed": False, "failure_route": sent}],
         "outputs": {},
+        "spent": None,
+        "budget": None,
         "end": END_JSON,
         "reason": "",
         "waiting_for": [],
@@ -231,6 +237,8 @@ def test_a_run_that_has_not_had_its_first_turn_is_running_and_has_no_steps():
         "steps": {},
         "failures": [],
         "outputs": {},
+        "spent": None,
+        "budget": None,
         "end": None,
         "reason": "",
         "waiting_for": [],

@@ -60,7 +60,9 @@ def test_the_list_as_json_has_a_run_a_line_of_the_list():
     [run] = mulligan("list", "--json").json
 
     assert sorted(run) == sorted(
-        "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver asks".split()
+        (
+            "run_id workflow version status round degraded reason created_at updated_at parent_run_id driver asks spent"
+        ).split()
     )
     assert (run["run_id"], run["status"], run["driver"]) == (1, "running", None)
     assert run["asks"] == [{"run_id": 1, "place": "gate", "kind": "approval"}]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.conduct import conduct
@@ -12,6 +13,7 @@ from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_t
 from mulligan.cli.options import (
     LATEST,
     AsJson,
+    Budgets,
     Follow,
     HomeFolder,
     Inputs,
@@ -29,6 +31,7 @@ from mulligan.cli.tables import show_table
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.definitions import Workflow, load
 from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
+from mulligan.service.spending import read_budgets
 from mulligan.service.verbs import Service
 from mulligan.service.words import counted
 
@@ -73,6 +76,7 @@ def retry(
     run: NewestRun = LATEST,
     from_step: FromStep = "",
     adjust: Adjusting = False,
+    budget: Budgets = None,
     reason: Reason = "",
     dry_run: DryRun = False,
     follows: Follow = None,
@@ -86,7 +90,7 @@ def retry(
     `mulligan fork RUN --from STEP --file FILE`.
     """
     with service_at(home) as service:
-        chosen = Chosen(service.find_run(run), from_step, None, adjust)
+        chosen = Chosen(service.find_run(run), from_step, None, adjust, read_budgets(budget or ()))
         return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
@@ -98,10 +102,12 @@ class Chosen(NamedTuple):
     # Of that step, a map, only these items; none of them: those that failed. None: the whole step.
     items: Sequence[int] | None
     adjust: bool
+    # What agents may spend from now on, by step, "" of the run.
+    budgets: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def words(self) -> dict[str, Any]:
-        return {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
+        return {"from_step": self.from_step, "items": self.items, "adjust": self.adjust, "budgets": self.budgets}
 
 
 def another_round(

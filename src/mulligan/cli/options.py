@@ -29,6 +29,14 @@ By = Annotated[
     str, Option("--by", metavar="NAME", help="Who says so: else $MULLIGAN_BY, else the user. It is recorded.")
 ]
 Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why: it is recorded.")]
+Budgets = Annotated[
+    list[str] | None,
+    Option(
+        "--budget",
+        metavar="WHAT=N",
+        help="What agents may spend from now on: cost=5, tokens=200k, calls=20; of one step: STEP.cost=5.",
+    ),
+]
 Inputs = Annotated[
     list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be given several times.")
 ]

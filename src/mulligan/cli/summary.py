@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from mulligan.cli.display import PLACE_CHARS_MAX
@@ -24,6 +24,7 @@ def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
     if outcome.is_cut:
         said = f"  there was more to tell than is shown: mulligan explain {outcome.run_id}{where}"
         lines.append(paper.tinted(said, "dim"))
+    lines += [paper.tinted(f"  agents: {outcome.spent}", "dim")] if outcome.spent else []
     lines += _failures(paper, outcome, where)
     lines += _waits(paper, outcome, where)
     lines += _next(paper, outcome, where)
@@ -123,12 +124,21 @@ _ANSWERS = {
 def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
     """What one would type now."""
     key = outcome.ending if outcome.ending != "ended" else outcome.status
+    next_: Mapping[str, Sequence[tuple[str, str]]]
     next_ = _MORE if key == "failed" and any(one.is_open and one.has_run_out for one in outcome.answers) else _NEXT
+    if key == "failed" and (limits := _spent_budgets(outcome)):
+        raised = " ".join(f"--budget {limit}=N" for limit in limits)
+        next_ = {"failed": ((f"retry {{}} {raised}", "go on with a larger budget"), _EXPLAIN)}
     typed = {f"mulligan {verb.format(outcome.run_id)}{where}": why for verb, why in next_.get(key, ())}
     if key == "completed":
         typed |= {f"mulligan items {outcome.run_id} {step} --retry{where}": _ITEMS for step in _short_of_items(outcome)}
     wide = max(map(len, typed), default=0)
     yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
+
+
+def _spent_budgets(outcome: Outcome) -> list[str]:
+    """The limits that have to be raised before a retry can do better."""
+    return list({one.spent_budget: None for one in outcome.answers if one.is_open and one.spent_budget})
 
 
 def _short_of_items(outcome: Outcome) -> list[str]:

@@ -116,6 +116,9 @@ def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumpti
         if not isinstance(fact, AttemptSucceeded | AttemptFailed) or not fact.usage or "@" in fact.place:
             continue
         step = steps[step_name(fact.place)]
+        if step.action is not None and step.action.kind == "workflow":
+            # What is reported of a child run is what its agents have spent: its steps are measured there.
+            continue
         family = step.sweep or step.name
         _add(used.setdefault(family, Used()), fact, asked_by([step]))
         places.setdefault(family, set()).add(fact.place.partition(".")[0])

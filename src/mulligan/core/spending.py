@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from .workflow import Budget
+
 CURRENCY = "USD"
 # Beyond these nothing is believed; a billionth of a dollar is less than any token costs.
 _COST_BELOW = Decimal(10) ** 9
@@ -54,6 +56,8 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NOTHING_SPENT = Spent()
+# What the usage of an attempt says of agents; the rest of it was measured.
+FIGURES = frozenset(Spent.__struct_fields__)
 
 
 def _sum(one: Any, other: Any) -> Any:
@@ -103,6 +107,20 @@ def plain_cost(amount: Decimal) -> str:
     return f"{_plain(amount):f}"
 
 
+def spent_json(spent: Spent) -> dict[str, Any] | None:
+    """As `--json` shows it; None where nothing was spent. Money is text: no reader may round it."""
+    if not spent:
+        return None
+    return {
+        "calls": spent.calls,
+        "tokens": spent.tokens,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost": None if spent.cost is None else plain_cost(spent.cost),
+        "currency": CURRENCY,
+    }
+
+
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
@@ -118,8 +136,10 @@ def dollars(amount: Decimal) -> str:
 
 
 def in_words(spent: Spent) -> str:
-    """`3 calls, 41,200 tokens, $0.62`: what is not known is left out."""
-    found = [amount("calls", spent.calls)]
+    """`3 calls, 41,200 tokens, $0.62`: what is not known is left out, and so are all where nothing was spent."""
+    if not spent:
+        return ""
+    found = [amount("calls", spent.calls)] if spent.calls else []
     found += [amount("tokens", spent.tokens)] if spent.tokens is not None else []
     found += [amount("cost", spent.cost)] if spent.cost is not None else []
     return ", ".join(found)
@@ -130,3 +150,15 @@ def amount(what: str, value: Any) -> str:
     if what == "cost":
         return dollars(value)
     return f"{value:,} {what if value != 1 else what[:-1]}"
+
+
+def limits_in_words(budget: Budget | None) -> str:
+    """`20 calls, $2.00`; "" where there is none."""
+    return "" if budget is None else ", ".join(amount(what, limit) for what, limit in budget.limits.items())
+
+
+def raised_in_words(budgets: Mapping[str, Budget]) -> str:
+    """`, agents may spend $5.00, those of 'review' 20 calls`; "" where nothing was raised."""
+    found = [limits_in_words(budgets[""])] if "" in budgets else []
+    found += [f"those of '{step}' {limits_in_words(budget)}" for step, budget in budgets.items() if step]
+    return f", agents may spend {', '.join(found)}" if found else ""

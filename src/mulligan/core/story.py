@@ -19,6 +19,7 @@ from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
+from .spending import raised_in_words
 from .words import counted, flat, label, quoted, rule_is_for, span, until, what, with_more
 from .workflow import END, RERUNS_AFTER_LOSS_MAX, Command, Rule, Workflow
 
@@ -132,7 +133,8 @@ def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
     again = quoted(fact.put_back)
     if fact.indexes:
         again = f"{counted(len(fact.indexes), 'item')} of '{fact.from_step}'"
-    return "", f"round {fact.round}{_by(fact)}{f'; {again} again' if again else ''}", "try"
+    more = f"{f'; {again} again' if again else ''}{raised_in_words(fact.budgets)}"
+    return "", f"round {fact.round}{_by(fact)}{more}", "try"
 
 
 def _raised(teller: Teller, fact: e.RunReopened, at: datetime) -> Iterator[_Sentence]:
@@ -247,7 +249,8 @@ def _parked(teller: Teller, fact: e.StepParked, at: datetime) -> _Said:
 def _classified(teller: Teller, fact: e.StepClassified, at: datetime) -> _Said:
     if fact.is_default:
         return fact.step, f"nobody decided in time: {fact.verdict}", "try"
-    return fact.step, f"{fact.by or 'someone'} says {fact.verdict}{with_more(fact.adjusted)}: {fact.reason}", "try"
+    more = f"{with_more(fact.adjusted)}{raised_in_words(fact.budgets)}"
+    return fact.step, f"{fact.by or 'someone'} says {fact.verdict}{more}: {fact.reason}", "try"
 
 
 # -- attempts --------------------------------------------------------------------------------------------------------

@@ -15,13 +15,15 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from . import events as e
+from .budgets import RUN, budget_of
 from .flow import unwoken
 from .keys import item_key
 from .scope import failed_visits, filled, run_view, step_view
+from .spending import spent_json
 from .state import FailureRecord, Items, Place, State
 from .transitions import STATUSES
 from .words import moment, quoted, what
-from .workflow import END
+from .workflow import END, Budget
 
 _Person = Literal["triage", "approval", "pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
@@ -74,6 +76,8 @@ def run_json(state: State, held: Mapping[str, str] | None = None) -> dict[str, A
         "steps": {name: _step_json(waits, name, seen) for name, seen in view["steps"].items()},
         "failures": _failures_json(state, view["failures"]),
         "outputs": run.outputs,
+        "spent": spent_json(run.spent),
+        "budget": _budget_json(budget_of(state, RUN)),
         "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
         "reason": run.reason,
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
@@ -96,7 +100,14 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         "failure_route": None if record is None else _route_json(record),
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_step(place)],
         "warnings": view["warnings"],
+        "spent": spent_json(place.spent),
+        "budget": _budget_json(budget_of(state, name)),
     }
+
+
+def _budget_json(budget: Budget | None) -> dict[str, Any] | None:
+    """What agents may spend; money is text, as in what they have spent."""
+    return None if budget is None else msgspec.to_builtins(budget.limits)
 
 
 def _route_json(record: FailureRecord) -> dict[str, Any]:

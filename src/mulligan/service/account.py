@@ -8,6 +8,8 @@ from typing import Literal, get_args
 import msgspec
 
 from ..core import events as e
+from ..core.budgets import CODE as BUDGET_EXCEEDED
+from ..core.budgets import LIMITED
 from ..core.failure import Failure
 from ..core.keys import step_name
 from ..core.state import FailureRecord, State
@@ -46,6 +48,8 @@ class Answered(msgspec.Struct, frozen=True):
     has_run_out: bool = False
     # The run that it called and that failed: what there is to read was written there.
     child_run_id: int | None = None
+    # A budget was spent: the limit that `retry --budget` has to raise, such as `cost` or `review.tokens`.
+    spent_budget: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -147,7 +151,17 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
     has_run_out = trouble.failure is not None and trouble.failure.code in RUN_OUT
     answer = ", ".join([*_tried(trouble), ending])
-    return Answered(trouble.place, found, answer, fate, rung, has_run_out, _child(trouble.failure))
+    more = (_child(trouble.failure), _spent_budget(trouble))
+    return Answered(trouble.place, found, answer, fate, rung, has_run_out, *more)
+
+
+def _spent_budget(trouble: Trouble) -> str:
+    """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
+    found = trouble.failure
+    if found is None or found.code != BUDGET_EXCEEDED or found.details.get("what") not in LIMITED:
+        return ""
+    whose, limit = found.details.get("budget"), found.details["what"]
+    return f"{step_name(trouble.place)}.{limit}" if whose == "step" else limit if whose == "run" else ""
 
 
 def _child(failure: Failure | None) -> int | None:

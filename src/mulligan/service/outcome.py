@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.spending import in_words
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.views import Wait, progress, waiting
@@ -37,6 +38,8 @@ class Outcome(msgspec.Struct, frozen=True):
     waits: list[tuple[int, Wait]]
     outputs: dict[str, Any]
     is_cut: bool = False
+    # What its agents have spent, in words; "" of a run without agents.
+    spent: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -70,6 +73,7 @@ def outcome(
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         located(service.store.artifacts, run.outputs),
         following.is_cut,
+        in_words(run.spent),
     )
 
 

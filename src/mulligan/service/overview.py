@@ -19,6 +19,7 @@ from ..ports import RunRecord
 from .artifacts import located
 from .costs import Costs
 from .held import held_up
+from .spending import spent_by_run
 from .tries import tries_by_step
 from .verbs import Service
 
@@ -86,7 +87,11 @@ def run_list(
     """The newest runs first; with the runs that they called, each of those below its caller where that is listed."""
     records = list(islice(_records(service, limit, statuses, with_children), limit))
     asking = _asking(service)
-    listing = {record.run_id: {**listed(service, record), "asks": asking.get(record.run_id, [])} for record in records}
+    spent = spent_by_run(service) if records else {}
+    listing = {
+        one.run_id: {**listed(service, one), "asks": asking.get(one.run_id, []), "spent": spent.get(one.run_id)}
+        for one in records
+    }
     below: dict[int | None, list[int]] = {}
     for record in records:
         above = record.parent_run_id if record.parent_run_id in listing else None

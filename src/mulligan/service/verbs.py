@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 
 from ..core import reports as r
 from ..core.admit import once_more
+from ..core.budgets import check_raised
 from ..core.events import Kept
 from ..core.fork import Fork, plan_fork
 from ..core.graph import Graph
@@ -27,7 +28,7 @@ from ..core.rounds import plan_round
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.usage import peaks
-from ..core.workflow import Workflow, encode, version
+from ..core.workflow import Budget, Workflow, encode, version
 from ..engine.watching import Watcher
 from ..errors import (
     CodecError,
@@ -244,23 +245,38 @@ class Service(Reading):
         reason: str = "",
         items: Sequence[int] | None = None,
         adjust: bool = False,
+        budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
         """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
 
         `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
+        `budgets`: what agents may spend from now on, by step, "" of the run.
         """
-        report, planned = self._planned_round(run_id, from_step, reason, items, adjust=adjust)
+        report, planned = self._planned_round(run_id, from_step, reason, items, adjust=adjust, budgets=budgets)
         self.tell(run_id, report)
         return planned
 
     def plan_retry(
-        self, run_id: int, *, from_step: str = "", items: Sequence[int] | None = None, adjust: bool = False
+        self,
+        run_id: int,
+        *,
+        from_step: str = "",
+        items: Sequence[int] | None = None,
+        adjust: bool = False,
+        budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
         """What `retry` would run again; refused where `retry` would be. Changes nothing."""
-        return self._planned_round(run_id, from_step, "", items, adjust=adjust)[1]
+        return self._planned_round(run_id, from_step, "", items, adjust=adjust, budgets=budgets)[1]
 
     def _planned_round(
-        self, run_id: int, from_step: str, reason: str, items: Sequence[int] | None, *, adjust: bool
+        self,
+        run_id: int,
+        from_step: str,
+        reason: str,
+        items: Sequence[int] | None,
+        *,
+        adjust: bool,
+        budgets: Mapping[str, Budget] | None,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.record(run_id), "retry")
         state = self.state(run_id)
@@ -272,7 +288,9 @@ class Service(Reading):
             None if items is None else tuple(items),
             adjust,
             peaks(self.events(run_id)) if adjust else {},
+            dict(budgets or {}),
         )
+        check_raised(state, report.budgets)
         with _meaning(from_step, state.graph.nodes):
             return report, round_plan(state, plan_round(state, report))
 
@@ -285,9 +303,10 @@ class Service(Reading):
         *,
         memory: int | None = None,
         timeout: float | None = None,
+        budgets: Mapping[str, Budget] | None = None,
     ) -> None:
-        """Say what becomes of a parked step."""
-        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout)
+        """Say what becomes of a parked step. `budgets`: as for `retry`."""
+        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout, dict(budgets or {}))
         try:
             self.tell(run_id, report)
         except UnknownStep:

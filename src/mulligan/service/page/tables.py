@@ -79,6 +79,7 @@ def _remarks(step: StepLine) -> str:
     words += ["undone"] if step.undone else []
     if step.items:
         words.append(counted(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))
+    words += [f"agents: {step.agents}"] if step.agents else []
     return ", ".join(words)
 
 

@@ -13,7 +13,9 @@ import msgspec
 
 from ... import __version__
 from ...core import events as e
+from ...core.budgets import RUN, budget_of
 from ...core.end_status import said_by_end
+from ...core.spending import in_words, limits_in_words, spent_json
 from ...core.state import State
 from ...core.story import Teller
 from ...core.transitions import RUN_ENDED
@@ -62,6 +64,8 @@ class StepLine(msgspec.Struct, frozen=True):
     wall_seconds: float
     cpu_seconds: float
     peak_memory: int
+    # What its agents have spent, in words; "" where it has none.
+    agents: str = ""
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -137,6 +141,10 @@ class Report(msgspec.Struct):
     outputs: list[Value]
     events: list[EventLine]
     events_count: int
+    # What its agents have spent, as data and in words; and what they may spend.
+    spent: dict[str, Any] | None = None
+    agents: str = ""
+    budget: str = ""
     made_by: str = f"mulligan {__version__}"
 
     @property
@@ -224,6 +232,9 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         outputs=_values(state.run.outputs),
         events=[_event(entry) for entry in seen.entries],
         events_count=seen.count,
+        spent=spent_json(state.run.spent),
+        agents=in_words(state.run.spent),
+        budget=limits_in_words(budget_of(state, RUN)),
     )
 
 
@@ -283,6 +294,7 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             cost.wall_seconds,
             cost.cpu_seconds,
             cost.peak_memory,
+            in_words(place.spent),
         )
 
 
