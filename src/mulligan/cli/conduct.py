@@ -26,8 +26,12 @@ def conduct(
     wait_seconds: float = WAIT_SECONDS,
     as_json: bool = False,
     home: str | None = None,
+    is_kept: bool = True,
 ) -> int:
-    """Drive the run that `begin` gives until it rests, and say how it went. The exit code says the same."""
+    """Drive the run that `begin` gives until it rests, and say how it went. The exit code says the same.
+
+    Of a run that is not kept no command is proposed: it could find nothing.
+    """
     sheet = paper()
     display = Display(sheet)
     begun_at = time.monotonic()
@@ -39,7 +43,7 @@ def conduct(
             found = outcome(service, driver, run_id, ending, display.following, time.monotonic() - begun_at)
     finally:
         display.close()
-    tell_outcome(sheet, found, home)
+    tell_outcome(sheet, found, home, is_kept=is_kept)
     _show(service, found, as_json)
     return found.exit_code
 

@@ -135,6 +135,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield f"visit {step['visits']}"
     if step["status"] == "completed" and not step["visits"]:
         yield "kept from the run that was forked"
+    if step["faked"]:
+        yield "faked"
     if step["recovered"]:
         yield "recovered"
     if step["undone"]:

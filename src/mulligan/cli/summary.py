@@ -17,17 +17,17 @@ from mulligan.service.words import counted, flat
 TOLD_MAX = 20
 
 
-def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
-    """Say it, in a few lines whatever the size of the run."""
+def tell_outcome(paper: Paper, outcome: Outcome, home: str | None, *, is_kept: bool = True) -> None:
+    """Say it, in a few lines whatever the size of the run; with what to type next, where the run is kept."""
     where = f" --home {shlex.quote(home)}" if home else ""
     lines = ["", _headline(paper, outcome)]
-    if outcome.is_cut:
+    if outcome.is_cut and is_kept:
         said = f"  there was more to tell than is shown: mulligan explain {outcome.run_id}{where}"
         lines.append(paper.tinted(said, "dim"))
     lines += [paper.tinted(f"  agents: {outcome.spent}", "dim")] if outcome.spent else []
-    lines += _failures(paper, outcome, where)
-    lines += _waits(paper, outcome, where)
-    lines += _next(paper, outcome, where)
+    lines += _failures(paper, outcome, where, is_kept=is_kept)
+    lines += _waits(paper, outcome, where, is_kept=is_kept)
+    lines += _next(paper, outcome, where) if is_kept else []
     paper.say("\n".join(lines))
 
 
@@ -57,15 +57,15 @@ _COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
 # -- what broke ------------------------------------------------------------------------------------------------------
 
 
-def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+def _failures(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
     # Whoever is asked to decide reads of the failure there.
     asked = {wait.place for run_id, wait in outcome.waits if run_id == outcome.run_id}
     answers = [one for one in outcome.answers if one.place not in asked]
     shown = answers[:TOLD_MAX]
     wide = min(PLACE_CHARS_MAX, max((len(one.place) for one in shown), default=0))
     for one in shown:
-        yield _failure(paper, one, wide, f"mulligan {_to_read(one, outcome.run_id)}{where}")
-    if len(answers) > TOLD_MAX:
+        yield _failure(paper, one, wide, f"mulligan {_to_read(one, outcome.run_id)}{where}" if is_kept else "")
+    if len(answers) > TOLD_MAX and is_kept:
         yield paper.tinted(f"  {_more(answers[TOLD_MAX:], outcome.run_id)}{where}", "dim")
 
 
@@ -83,7 +83,7 @@ def _failure(paper: Paper, one: Answered, wide: int, typed: str) -> str:
     arrow = "→" if paper.has_signs else "->"
     return (
         f"  {paper.tinted(paper.mark(tone), tone)} {name}  {one.what} {arrow} {paper.tinted(one.answer, tone)}"
-        f"  {paper.tinted(f'({typed})', 'dim')}"
+        f"{paper.tinted(f'  ({typed})', 'dim') if typed else ''}"
     )
 
 
@@ -101,12 +101,12 @@ def _to_read(one: Answered, run_id: int) -> str:
 # -- what to do ------------------------------------------------------------------------------------------------------
 
 
-def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+def _waits(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
     for run_id, wait in outcome.waits[:TOLD_MAX]:
         whose = "" if run_id == outcome.run_id else f"run {run_id}, "
         place = f"{whose}{wait.place}: " if wait.place else whose
         yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
-        for typed in _ANSWERS[wait.kind]:
+        for typed in _ANSWERS[wait.kind] if is_kept else ():
             yield f"      {typed.format(run=run_id, place=wait.place)}{where}"
 
 

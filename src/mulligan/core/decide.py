@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import events as e
+from . import fakes
 from .admit import release
 from .budgets import LIMITED
 from .converge import after_end_step, after_undo
@@ -118,6 +119,8 @@ def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
 
 def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
     place = now.state.places[fact.place]
+    if fact.is_faked:
+        return iter((fakes.end(now, place),))
     if place.spec.action is not None or place.role != "step":
         return None
     if now.state.step(place.key).map is not None:

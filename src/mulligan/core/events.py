@@ -319,6 +319,8 @@ class AttemptStarted(Fact):
     due: datetime | None = None
     # The host where it should have run, and which was gone.
     instead_of: str = ""
+    # Nothing runs: somebody has said how it ends.
+    is_faked: bool = False
 
 
 class AttemptSucceeded(Fact):

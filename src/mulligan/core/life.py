@@ -27,7 +27,7 @@ from .lives import is_agent, is_engines_own, waits_until
 from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled, next_attempt
 from .state import Place, State
-from .workflow import END
+from .workflow import END, FAKE
 
 Facts = Iterator[e.Fact]
 # What follows from most facts. One for all: an iterator that has ended stays so.
@@ -140,13 +140,14 @@ def start(now: Now, place: Place) -> Facts:
         message = f"{place.spec.action.kind if place.spec.action else 'map'}: {error}"
         yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "INPUT_INVALID", message))
         return
-    yield e.AttemptStarted(place.key, place.attempt, due=due)
+    is_faked = place.spec.action is not None and place.spec.action.kind == FAKE
+    yield e.AttemptStarted(place.key, place.attempt, due=due, is_faked=is_faked)
 
 
 def _due(now: Now, place: Place) -> datetime | None:
     """When the engine's own action ends by itself: a wait is over, an approval expires, a child run's time is up."""
     action = place.spec.action
-    if action is None:
+    if action is None or action.kind == FAKE:
         return None
     params = filled(action, place.bindings)
     if action.kind == "wait":

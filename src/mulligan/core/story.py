@@ -15,6 +15,7 @@ import msgspec
 from . import events as e
 from .crossroads import after_failure, after_success, takes_over
 from .failure import Failure
+from .fakes import is_faked
 from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
@@ -206,7 +207,12 @@ def _completed(teller: Teller, fact: e.StepCompleted, at: datetime) -> _Said:
     no_route = "; none of its edges holds" if fact.no_route else ""
     carried = teller.memory.carried(fact.step, fact.visit)
     handles = f"; that handles {_failures_of(carried)}" if carried else ""
-    return fact.step, f"{_how(fact.recovered_by)}{no_route}{handles}", "good"
+    return fact.step, f"{_how(fact.recovered_by)}{_faked(teller, fact.step)}{no_route}{handles}", "good"
+
+
+def _faked(teller: Teller, name: str) -> str:
+    step = teller.memory.step(name)
+    return ", faked" if step is not None and is_faked(step) else ""
 
 
 def _how(recovered_by: str) -> str:
@@ -223,7 +229,8 @@ def _failed(teller: Teller, fact: e.StepFailed, at: datetime) -> _Said:
     follows = takes_over(fact, teller.memory.step(fact.step))
     carried = [] if is_sent(fact.route) and not fact.is_allowed else teller.memory.carried(fact.step, fact.visit)
     in_vain = f"; that leaves {_failures_of(carried)} unhandled" if carried else ""
-    said = f"failed{allowed}, {teller.again(fact, fact.step, at)}{f'; {follows}' if follows else ''}{in_vain}"
+    then = f"{f'; {follows}' if follows else ''}{in_vain}"
+    said = f"failed{_faked(teller, fact.step)}{allowed}, {teller.again(fact, fact.step, at)}{then}"
     return fact.step, said, "bad"
 
 

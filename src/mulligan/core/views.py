@@ -16,6 +16,7 @@ import msgspec
 
 from . import events as e
 from .budgets import RUN, budget_of
+from .fakes import is_faked
 from .flow import unwoken
 from .keys import item_key
 from .scope import failed_visits, filled, run_view, step_view
@@ -102,6 +103,7 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         "warnings": view["warnings"],
         "spent": spent_json(place.spent),
         "budget": _budget_json(budget_of(state, name)),
+        "faked": is_faked(place.spec),
     }
 
 

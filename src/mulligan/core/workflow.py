@@ -81,6 +81,8 @@ class Action(_Frozen):
 
 # Actions that the engine itself carries out: no worker is leased for them.
 ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
+# In the place of an action that is not carried out: `params` say how it ends. No file can name it.
+FAKE = "fake"
 # The variable in which the lister of a map finds the file to read: `over: {file: …}`.
 ITEMS_FILE = "_items_file"
 # The action that is told what came before it.
