@@ -45,6 +45,7 @@ CALM: dict[str, Any] = {
     "warnings": [],
     "spent": None,
     "budget": None,
+    "faked": False,
 }
 END_JSON = {**CALM, "attempts": 0}
 

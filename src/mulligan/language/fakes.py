@@ -207,7 +207,7 @@ def _form_of(kind: str, value: Any) -> dict[str, Any]:
     """A value alone is the output; of http it is the body, of sql the rows. A form of its kind stands for itself."""
     if isinstance(value, Mapping) and any(value and set(value) <= set(keys) for keys in _FORMS.get(kind, ())):
         return dict(value)
-    if kind == "sql" and isinstance(value, list):
+    if kind == "sql":
         return {"rows": value}
     return {"status": 200, "body": value} if kind == "http" else {"output": value}
 
