@@ -41,6 +41,7 @@ PURE_MODULES = frozenset(
             "copy",
             "dataclasses",
             "datetime",
+            "decimal",
             "enum",
             "functools",
             "hashlib",
