@@ -64,6 +64,7 @@ PLAYED_PAGES = [
         "routes",
         "secrets",
         "security",
+        "testing",
         "triage",
     )
 ]

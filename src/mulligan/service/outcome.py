@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.budgets import RUN, budget_of
 from ..core.spending import in_words
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
@@ -38,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True):
     waits: list[tuple[int, Wait]]
     outputs: dict[str, Any]
     is_cut: bool = False
-    # What its agents have spent, in words; "" of a run without agents.
+    # What its agents have spent, in words; "" where nothing is known of it.
     spent: str = ""
 
     @property
@@ -73,8 +74,15 @@ def outcome(
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
         located(service.store.artifacts, run.outputs),
         following.is_cut,
-        in_words(run.spent),
+        _spent(state),
     )
+
+
+def _spent(state: State) -> str:
+    """What agents have spent; "" where nobody has reported tokens or money, and no budget asks for it."""
+    spent = state.run.spent
+    is_told = spent.tokens is not None or spent.cost is not None or budget_of(state, RUN) is not None
+    return in_words(spent) if is_told else ""
 
 
 def _state(service: Service, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:
