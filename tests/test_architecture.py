@@ -42,6 +42,7 @@ PURE_MODULES = frozenset(
             "copy",
             "dataclasses",
             "datetime",
+            "decimal",
             "enum",
             "functools",
             "hashlib",

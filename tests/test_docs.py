@@ -65,6 +65,7 @@ PLAYED_PAGES = [
         "secrets",
         "security",
         "sweeps",
+        "testing",
         "triage",
     )
 ]

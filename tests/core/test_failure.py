@@ -33,6 +33,9 @@ TABLE = {
     "NO_ROUTE": ("error", False, True),
     "LOOP_LIMIT": ("error", False, True),
     "CIRCUIT_OPEN": ("error", False, True),
+    # Also a provider's own word: it may hold itself to what is left.
+    "BUDGET_EXCEEDED": ("error", False, False),
+    "BUDGET_UNREPORTED": ("error", False, True),
     "SECURITY_VIOLATION": ("critical", False, False),
     "RUN_TIMEOUT": ("critical", False, True),
     "INTERNAL": ("critical", False, True),

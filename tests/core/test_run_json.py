@@ -46,6 +46,9 @@ CALM: dict[str, Any] = {
     "warnings": [],
     "up_to_date_since": None,
     "paused": None,
+    "spent": None,
+    "budget": None,
+    "faked": False,
 }
 END_JSON = {**CALM, "attempts": 0}
 
@@ -67,6 +70,8 @@ def test_a_run_that_went_well():
         "matrices": {},
         "failures": [],
         "outputs": {"made": 7},
+        "spent": None,
+        "budget": None,
         "end": END_JSON,
         "reason": "",
         "waiting_for": [],
@@ -122,6 +127,8 @@ def test_a_failure_that_another_step_handled():
         "matrices": {},
         "failures": [{**FAILURE, "handled": True, "recovered": False, "allowed": False, "failure_route": sent}],
         "outputs": {},
+        "spent": None,
+        "budget": None,
         "end": END_JSON,
         "reason": "",
         "waiting_for": [],
@@ -243,6 +250,8 @@ def test_a_run_that_has_not_had_its_first_turn_is_running_and_has_no_steps():
         "matrices": {},
         "failures": [],
         "outputs": {},
+        "spent": None,
+        "budget": None,
         "end": None,
         "reason": "",
         "waiting_for": [],

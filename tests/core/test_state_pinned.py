@@ -12,6 +12,7 @@ from mulligan.core import effects as fx
 from mulligan.core.events import Route
 from mulligan.core.failure import failure
 from mulligan.core.graph import Graph
+from mulligan.core.spending import Spent
 from mulligan.core.state import (
     EPOCH,
     NO_CLIMB,
@@ -92,6 +93,11 @@ WRITTEN: list[tuple[msgspec.Struct, dict[str, Any], dict[str, Any]]] = [
     (Past("failed"), {"status": "failed"}, {"failure_index": None}),
     (Undoable("a", 1), {"step": "a", "visit": 1}, {"output": None}),
     (Tally(), {}, {"tried": 0, "worked": 0, "judged": 0, "seconds": 0.0}),
+    (
+        Spent(),
+        {},
+        {"calls": 0, "tokens": None, "input_tokens": None, "output_tokens": None, "cost": None},
+    ),
     (Stop("cancelled"), {"cause": "cancelled"}, {"now": False, "by": "", "reason": ""}),
 ]
 by_struct = pytest.mark.parametrize(
@@ -127,7 +133,7 @@ def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nob
         **{"climb": NO_CLIMB, "warnings": (), "items": None, "open_needs": 0, "has_dead_need": False},
         **{"open_arrivals": 0, "taken_arrivals": 0, "dead_arrivals": 0, "queue": (), "arrival": "", "settled": ""},
         **{"last_status": "", "visits_before": 0, "is_undone": False, "no_route": False, "loop_edge": None},
-        **{"failure_index": None, "given": None, "outputs": (), "before": None, "pause": None},
+        **{"failure_index": None, "given": None, "outputs": (), "before": None, "pause": None, "spent": Spent()},
         **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0},
     }
 
@@ -141,6 +147,7 @@ def test_a_run_that_has_not_begun_is_new_in_its_first_round_and_holds_nothing() 
         **{"is_time_up": False, "loops": {}, "loops_taken": {}, "held": (), "unstarted": (), "undoing": ""},
         **{"has_undone": False, "outputs": {}, "degraded": False, "reason": "", "uid": "", "items_of": ""},
         **{"adjustments": {}, "paused_steps": (), "changed_only": False, "forced": (), "revision": None},
+        **{"spent": Spent(), "budgets": {}, "callers_budget": None},
     }
 
 

@@ -284,7 +284,8 @@ def test_a_parked_step_that_fails_fails_the_run():
         ),
         (
             ("simulate", "fail", "--reason", "x", "--memory", "1GiB"),
-            "error[input.invalid]: what fails has no next attempt\n  leave out memory and timeout, or say retry\n",
+            "error[input.invalid]: what fails has no next attempt\n"
+            "  leave out memory, timeout and budget, or say retry\n",
         ),
         (
             ("simulate",),

@@ -18,6 +18,12 @@ def _(real: Any) -> Any:
     return lambda *about: ""
 
 
+@defect(life, "refusal")
+def _(real: Any) -> Any:
+    """an agent is called though its budget is spent"""
+    return lambda *about, **more: None
+
+
 @defect(ladder, "retry")
 def _(real: Any) -> Any:
     """a retry is reserved twice"""

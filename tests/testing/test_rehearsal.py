@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.core.workflow import Workflow
-from mulligan.errors import InputInvalid, Refused
+from mulligan.errors import InputInvalid, Refused, UnknownStep
 from mulligan.language import load_text
 from mulligan.testing.history import History
 from mulligan.testing.rehearsal import rehearse
@@ -153,7 +153,7 @@ def test_what_a_rehearsal_cannot_do_is_refused_before_it_starts(text: str, named
 
     assert refused.value.render() == (
         f"error[refused]: a rehearsal carries out shell commands only, and step 'a' has {named}\n"
-        "  tell its story with mulligan.testing.history instead, where you say how each task ends"
+        "  say how it ends: fakes={'a': {'output': …}}"
     )
 
 
@@ -199,3 +199,46 @@ def test_every_turn_is_watched(tmp_path: Path):
 
     assert seen[0] == "RunStarted"
     assert seen[-1] == "RunCompleted"
+
+
+# -- fakes -----------------------------------------------------------------------------------------------------------
+
+NIGHTLY = """
+steps:
+  - step: fetch
+    http: {url: https://example.invalid}
+    retry: {codes: [HTTP_5XX], max_retries: 1}
+  - {step: clean, needs: fetch, python: {call: 'm:main'}}
+  - {step: load, needs: clean, sql: {connection: 'sqlite://db', query: select 1}, next: {to: mend, on: failure}}
+  - {step: report, needs: load, shell: 'echo "${steps.load.output[0].n} of ${size(steps.fetch.output.body)}"'}
+  - {step: mend, shell: echo mended}
+"""
+
+
+def test_steps_of_every_kind_are_faked_and_the_rest_is_real(tmp_path: Path):
+    fakes = {
+        "fetch": [{"status": 503}, {"body": [1, 2]}],
+        "clean": {"returns": [1]},
+        "load": {"rows": [{"n": 1}]},
+    }
+
+    run = rehearse(load_text(NIGHTLY), tmp_path, fakes=fakes)
+
+    assert run.status == "completed"
+    assert (run["fetch"].attempt, run["report"].output) == (2, "1 of 2")
+
+
+def test_a_faked_failure_leads_to_what_is_done_about_it(tmp_path: Path):
+    fakes = {"fetch": {"body": []}, "clean": {"returns": []}, "load": {"fail": "CONNECTION"}}
+
+    run = rehearse(load_text(NIGHTLY), tmp_path, fakes=fakes)
+
+    assert run.statuses == {
+        **{"fetch": "completed", "clean": "completed", "load": "failed", "report": "skipped"},
+        "mend": "completed",
+    }
+
+
+def test_a_fake_of_a_step_that_is_not_there_is_refused(tmp_path: Path):
+    with pytest.raises(UnknownStep):
+        rehearse(load_text(NIGHTLY), tmp_path, fakes={"loud": {"output": 1}})

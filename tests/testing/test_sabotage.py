@@ -81,6 +81,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a timer that has passed already is not fired", None, "memory", 4, "promise 10"),
     ("a child run ends and tells nobody", None, "memory", 8, "promise 10"),
     ("a rule grants more retries than it has", None, "memory", 5, "promise 3"),
+    ("an agent is called though its budget is spent", None, "memory", 4, "promise 3"),
     ("a retry is reserved twice", None, "memory", 14, "promise 10"),
     ("a retry starts when its script has ended, whatever its delay", None, "memory", 70, "promise 5"),
     ("a stopped run goes on with a retry whose script has ended", None, "memory", 29, "promise 5"),

@@ -194,10 +194,10 @@ def program(agents: Agents, name: str, text: str, monkeypatch: pytest.MonkeyPatc
 
 ASKED = {
     # nobody is named: claude
-    (None, None): "claude [-p] mend it",
-    ("claude", "opus"): "claude [-p --model opus] mend it",
-    ("codex", None): "codex [exec -] mend it",
-    ("codex", "$(reboot) large"): "codex [exec --model $(reboot) large -] mend it",
+    (None, None): "claude [-p --output-format json] mend it",
+    ("claude", "opus"): "claude [-p --output-format json --model opus] mend it",
+    ("codex", None): "codex [exec --json -] mend it",
+    ("codex", "$(reboot) large"): "codex [exec --json --model $(reboot) large -] mend it",
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from mulligan.cli.conduct import conduct
@@ -13,6 +14,7 @@ from mulligan.cli.onward import go_on, is_following, mention_changed_file, see_t
 from mulligan.cli.options import (
     LATEST,
     AsJson,
+    Budgets,
     By,
     Follow,
     HomeFolder,
@@ -33,6 +35,7 @@ from mulligan.service.correcting import Corrected
 from mulligan.service.definitions import Workflow, load
 from mulligan.service.next_commands import answer_to
 from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
+from mulligan.service.spending import read_budgets
 from mulligan.service.verbs import Service
 from mulligan.service.words import counted
 
@@ -104,6 +107,7 @@ def retry(
     file: CorrectedFile = None,
     inputs: Inputs = None,
     adjust: Adjusting = False,
+    budget: Budgets = None,
     keep_completed: Annotated[
         bool, Option("--keep-completed", help="Keep what has completed, though the file changes it.")
     ] = False,
@@ -128,7 +132,7 @@ def retry(
     with service_at(home) as service:
         corrected = _correction(file, inputs, system, trust_templates, force=force, keep_completed=keep_completed)
         run_id = service.find_run(run) if corrected is None else service.find_failed(run, corrected.workflow.name)
-        chosen = Chosen(run_id, from_step, None, adjust, corrected)
+        chosen = Chosen(run_id, from_step, None, adjust, corrected, read_budgets(budget or ()))
         return another_round(service, chosen, reason, dry_run=dry_run, follows=follows, home=home, as_json=as_json)
 
 
@@ -166,11 +170,13 @@ class Chosen(NamedTuple):
     items: Sequence[int] | None
     adjust: bool
     corrected: Corrected | None = None
+    # What agents may spend from now on, by step, "" of the run.
+    budgets: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def words(self) -> dict[str, Any]:
         chosen = {"from_step": self.from_step, "items": self.items, "adjust": self.adjust}
-        return {**chosen, "corrected": self.corrected}
+        return {**chosen, "corrected": self.corrected, "budgets": self.budgets}
 
 
 def another_round(

@@ -35,6 +35,7 @@ COMMANDS = {
     "breakers": ("mulligan.cli.breakers:show_breakers", "Show the circuit breakers of a store, or close one."),
     "replay": ("mulligan.cli.replay:replay", "Fold the log of a run again, and compare it with the store."),
     "step": ("mulligan.cli.step:step", "Run one step of a workflow alone, once; or its handler."),
+    "rehearse": ("mulligan.cli.rehearse:rehearse", "Run a workflow with some steps faked, and keep nothing of it."),
     "validate": ("mulligan.cli.validate:validate", "Check workflow files and say what is wrong, and where."),
     "graph": ("mulligan.cli.graph:graph", "Draw a workflow, or a run of it, as Mermaid, SVG or PNG."),
     "convert": ("mulligan.cli.convert:convert", "Write another system's workflow as one of ours."),

@@ -28,8 +28,12 @@ def conduct(
     wait_seconds: float = WAIT_SECONDS,
     as_json: bool = False,
     home: str | None = None,
+    is_kept: bool = True,
 ) -> int:
-    """Drive the run that `begin` gives until it rests, and say how it went. The exit code says the same."""
+    """Drive the run that `begin` gives until it rests, and say how it went. The exit code says the same.
+
+    Of a run that is not kept no command is proposed: it could find nothing.
+    """
     sheet = paper()
     capacity = machine(parallel)
     display = Display(sheet, where(home), Outlook(service, capacity.cpus) if sheet.is_live else None)
@@ -44,7 +48,7 @@ def conduct(
             found = outcome(service, driver, run_id, ending, display.following, seconds, is_taken_up=is_taken_up)
     finally:
         display.close()
-    tell_outcome(sheet, found, home)
+    tell_outcome(sheet, found, home, is_kept=is_kept)
     _show(service, found, as_json)
     return found.exit_code
 

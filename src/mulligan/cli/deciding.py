@@ -10,7 +10,19 @@ from typing import Annotated, Any
 
 from mulligan.cli.files import read_file
 from mulligan.cli.onward import ENDED, go_on, is_following
-from mulligan.cli.options import AsJson, By, Follow, HomeFolder, Reason, RunName, StepName, service_at, where, with_home
+from mulligan.cli.options import (
+    AsJson,
+    Budgets,
+    By,
+    Follow,
+    HomeFolder,
+    Reason,
+    RunName,
+    StepName,
+    service_at,
+    where,
+    with_home,
+)
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, length
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
@@ -23,6 +35,7 @@ from mulligan.service.decisions import (
     foresee,
     foresee_one,
     read_decisions,
+    record_decision,
 )
 from mulligan.service.overview import in_a_line, lines_of
 from mulligan.service.pending import in_words, pending, waiting_approval
@@ -153,6 +166,7 @@ def classify(
     reason: Reason = "",
     memory: Annotated[str, Option("--memory", metavar="SIZE", help="What the next attempt gets: 4GiB.")] = "",
     timeout: Annotated[str, Option("--timeout", metavar="TIME", help="How long it may take: 30m.")] = "",
+    budget: Budgets = None,
     file: Annotated[
         str, Option("--file", metavar="FILE", help="Many at once: a JSON array of decisions; - is stdin.")
     ] = "",
@@ -168,16 +182,16 @@ def classify(
     recorded; the exit code is 1 if any came too late.
     """
     if file:
-        _refuse_beside_file(run, step, verdict, reason, memory, timeout, follows)
+        _refuse_beside_file(run, step, verdict, reason, memory, timeout, budget, follows)
         return _classify_many(read_decisions(_content(file)), dry_run=dry_run, by=by, home=home, as_json=as_json)
     if run is None or not step or not verdict:
         raise UsageRefused("which step, and what becomes of it?", hint="say RUN STEP retry or RUN STEP fail, or --file")
     with service_at(home, by) as service:
-        one = decision(service.find_run(run), step, verdict, reason, memory or None, timeout or None)
+        one = decision(service.find_run(run), step, verdict, reason, memory or None, timeout or None, budget)
         if dry_run:
             _show_foreseen(foresee_one(service, one), as_json=as_json)
             return 0
-        service.classify(one.run_id, one.step, one.verdict, one.reason, memory=one.memory, timeout=one.timeout)
+        record_decision(service, one)
         complain(_recorded(one))
         return go_on(service, one.run_id, is_wanted=is_following(follows), as_json=as_json, home=home)
 
@@ -270,7 +284,7 @@ def _decided_json(service: Service, decided: Decided, home: str | None) -> dict[
     if error is not None:
         refusal = {"code": error.code, "message": error.message, "hint": with_home(error.hint, home)}
     return {
-        **{name: getattr(one, name) for name in one.__struct_fields__},
+        **{name: getattr(one, name) for name in one.__struct_fields__ if name != "budgets"},
         "by": service.by,
         "is_recorded": error is None,
         "error": refusal,

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.commands import COMMANDS
@@ -30,6 +31,14 @@ By = Annotated[
     str, Option("--by", metavar="NAME", help="Who says so: else $MULLIGAN_BY, else the user. It is recorded.")
 ]
 Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why: it is recorded.")]
+Budgets = Annotated[
+    list[str] | None,
+    Option(
+        "--budget",
+        metavar="WHAT=N",
+        help="What agents may spend from now on: cost=5, tokens=200k, calls=20; of one step: STEP.cost=5.",
+    ),
+]
 Inputs = Annotated[
     list[str] | None, Option("--input", "-i", metavar="KEY=VALUE", help="An input; may be given several times.")
 ]
@@ -45,6 +54,15 @@ TrustTemplates = Annotated[
     bool,
     Option("--trust-templates", help="Of a NoETL file: let any value become part of a command or a query."),
 ]
+Fake = Annotated[
+    list[str] | None,
+    Option(
+        "--fake",
+        metavar="STEP=END",
+        help="How a step ends without running: its output as JSON, or a code such as EXIT_NONZERO:11.",
+    ),
+]
+Fakes = Annotated[Path | None, Option("--fakes", metavar="FILE", help="A YAML file that says it of several steps.")]
 Follow = Annotated[
     bool | None, Option("--follow/--no-follow", help="Drive the run on, and show it; by default on a terminal.")
 ]

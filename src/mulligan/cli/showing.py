@@ -18,6 +18,7 @@ from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json, show_written
 from mulligan.service.artifacts import in_words
 from mulligan.service.overview import in_a_line, last_lines, overview, overview_with_tries, step_overview
+from mulligan.service.spending import budget_in_words, spent_in_words
 from mulligan.service.tries import tries_by_step
 from mulligan.service.words import counted, flat, memory, up_to_date_since, values_text
 
@@ -65,6 +66,8 @@ def show_run(
         found = overview(service, run_id)
         tried = tries_by_step(service.events(run_id)) if attempts else {}
     show(_headline(found))
+    if agents := agents_line(found):
+        show(agents)
     if attempts:
         show_attempts(one for step in tried.values() for one in step)
         return
@@ -122,6 +125,13 @@ def _headline(run: dict[str, Any]) -> str:
     words += [f"{name}={value}" for name, value in run["labels"].items()]
     reason = f": {run['reason']}" if run["reason"] else ""
     return f"run {run['run_id']} of '{run['workflow']}': {', '.join(words)}{reason}"
+
+
+def agents_line(run: dict[str, Any]) -> str:
+    """`agents: 3 calls, 41,200 tokens, $0.62; budget: $2.00`; nothing of a run without agents."""
+    spent, budget = spent_in_words(run["spent"]), run["budget"]
+    limits = f"budget{'' if spent else ' for agents'}: {budget_in_words(budget)}" if budget else ""
+    return "; ".join(filter(None, (f"agents: {spent}" if spent else "", limits)))
 
 
 def until(wait: dict[str, Any]) -> str:
@@ -206,6 +216,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield "kept from the run that was forked"
     if step["up_to_date_since"]:
         yield up_to_date_since(step["up_to_date_since"])
+    if step["faked"]:
+        yield "faked"
     if step["recovered"]:
         yield "recovered"
     if step["paused"] and not any(wait["kind"] == "step_pause" for wait in step["waiting_for"]):
@@ -214,6 +226,8 @@ def _remarks(step: dict[str, Any]) -> Iterator[str]:
         yield "undone"
     if step["items"]:
         yield _items(step["items"])
+    if agents := agents_line(step):
+        yield agents
     # Whoever has to decide is told of the failure with the question.
     if step["failure"] and step["status"] not in ("completed", "pending_failed"):
         yield in_a_line(step["failure"]) + (", handled" if step["handled"] else "")

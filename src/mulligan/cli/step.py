@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from mulligan.cli.options import AsJson, HomeFolder, Inputs, StepName, System, TrustTemplates, service_at
+from mulligan.cli.options import (
+    AsJson,
+    Fake,
+    Fakes,
+    HomeFolder,
+    Inputs,
+    StepName,
+    System,
+    TrustTemplates,
+)
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.run import given_inputs
+from mulligan.cli.temporary_home import service_kept_or_not
 from mulligan.cli.terminal import UsageRefused, complain, show_json, show_written
 from mulligan.service.definitions import Workflow, load
 from mulligan.service.driver import machine
+from mulligan.service.fakes import Fakes as Ends
+from mulligan.service.fakes import faked, fakes_of, results_of
 from mulligan.service.handler_trial import (
     HandlerTrial,
     failure_from,
@@ -25,12 +35,11 @@ from mulligan.service.handler_trial import (
     tried_json,
     try_handler,
 )
-from mulligan.service.home import Home
 from mulligan.service.logs import UnknownAttempt, step_logs
 from mulligan.service.outcome import exit_code
 from mulligan.service.overview import in_a_line
 from mulligan.service.reading import AttemptLog
-from mulligan.service.trial import alone, stand_ins
+from mulligan.service.trial import alone, read_steps, stand_ins
 from mulligan.service.verbs import Prepared, Service, prepare
 from mulligan.service.words import quoted
 
@@ -43,6 +52,8 @@ def step(
         list[str] | None,
         Option("--result", metavar="STEP=JSON", help="What another step gave, where this one reads it: else null."),
     ] = None,
+    fake: Fake = None,
+    fakes: Fakes = None,
     handler: Annotated[
         bool, Option("--handler", help="Try its failure handler: the step itself does not run.")
     ] = False,
@@ -66,19 +77,28 @@ def step(
     The exit code is 1 if the failure climbs on.
     """
     workflow = load(file, named=system, trust_templates=trust_templates)
-    kept = stand_ins(workflow, step, _results(results or ()))
+    ends = fakes_of(workflow, fake or (), fakes)
+    own = {step: ends.pop(step)} if step in ends else {}
+    kept = stand_ins(workflow, step, {**results_of(_read(workflow, step, ends, fake or ())), **_results(results or ())})
     if handler:
         trial = _handler_trial(workflow, step, item, command)
         prepared = prepare(trial.workflow, given_inputs(inputs or []), Path.cwd())
         return _try_handler(trial, prepared, failure_from(error or "{}"), kept, home, as_json=as_json)
     if error or item or command is not None:
         raise UsageRefused("--error, --item and --command are about a handler", hint="say --handler, too")
-    prepared = prepare(alone(workflow, step), given_inputs(inputs or []), Path.cwd())
+    prepared = prepare(faked(alone(workflow, step), own), given_inputs(inputs or []), Path.cwd())
     return _try_step(step, prepared, kept, home, as_json=as_json)
 
 
+def _read(workflow: Workflow, step: str, ends: Ends, words: Sequence[str]) -> Ends:
+    """The fakes that matter to the step: a file may fake any, and what was typed has to mean something."""
+    read = read_steps(workflow, step)
+    typed = {word.partition("=")[0] for word in words}
+    return {name: one for name, one in ends.items() if name in read or name in typed}
+
+
 def _try_step(step: str, prepared: Prepared, kept: Sequence[Any], home: str | None, *, as_json: bool) -> int:
-    with _service(home) as service:
+    with service_kept_or_not(home) as service:
         with service.driver(machine()) as driver:
             [run_id] = service.start(prepared, driver, kept=kept)
             ending = driver.drive(run_id)
@@ -121,7 +141,7 @@ def _json(word: str, option: str) -> Any:
 def _try_handler(
     trial: HandlerTrial, prepared: Prepared, error: Any, kept: Sequence[Any], home: str | None, *, as_json: bool
 ) -> int:
-    with _service(home) as service:
+    with service_kept_or_not(home) as service:
         tried = try_handler(service, trial, prepared, error, kept)
         if as_json:
             show_json(tried_json(trial, tried))
@@ -147,17 +167,6 @@ def _results(words: Sequence[str]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             raise UsageRefused(f"'{word}' is no STEP=JSON", hint="write it like build='[1, 2]'") from None
     return found
-
-
-@contextmanager
-def _service(home: str | None) -> Iterator[Service]:
-    """The verbs over the home that was asked for; else over one that goes when we do, whatever store is set."""
-    with ExitStack() as stack:
-        if home is not None:
-            yield stack.enter_context(service_at(home))
-            return
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mulligan-step-"))
-        yield stack.enter_context(closing(Service(Home(Path(folder) / "home"))))
 
 
 def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as_json: bool) -> None:

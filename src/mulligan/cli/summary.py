@@ -21,16 +21,17 @@ TOLD_MAX = 20
 NAMES_MAX = 8
 
 
-def tell_outcome(paper: Paper, outcome: Outcome, home: str | None) -> None:
-    """Say it, in a few lines whatever the size of the run."""
+def tell_outcome(paper: Paper, outcome: Outcome, home: str | None, *, is_kept: bool = True) -> None:
+    """Say it, in a few lines whatever the size of the run; with what to type next, where the run is kept."""
     where = f" --home {shlex.quote(home)}" if home else ""
     lines = ["", _headline(paper, outcome)]
-    if outcome.is_cut:
+    if outcome.is_cut and is_kept:
         said = f"  there was more to tell than is shown: mulligan explain {outcome.run_id}{where}"
         lines.append(paper.tinted(said, "dim"))
-    lines += _failures(paper, outcome, where)
-    lines += _waits(paper, outcome, where)
-    lines += _next(paper, outcome, where)
+    lines += [paper.tinted(f"  agents: {outcome.spent}", "dim")] if outcome.spent else []
+    lines += _failures(paper, outcome, where, is_kept=is_kept)
+    lines += _waits(paper, outcome, where, is_kept=is_kept)
+    lines += _next(paper, outcome, where) if is_kept else []
     paper.say("\n".join(lines))
 
 
@@ -67,20 +68,25 @@ _COUNTED = {"failed": "failed", "skipped": "skipped", "cancelled": "cancelled"}
 # -- what broke ------------------------------------------------------------------------------------------------------
 
 
-def _failures(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+def _failures(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
     # Whoever is asked to decide reads of the failure there.
     asked = {wait.place for run_id, wait in outcome.waits if run_id == outcome.run_id}
     together = {step for matrix in outcome.matrices for step in matrix.failed}
     answers = [one for one in outcome.answers if one.place not in asked and one.place not in together]
-    yield from (_matrix(paper, matrix, outcome.run_id, where) for matrix in outcome.matrices)
+    yield from (_matrix(paper, matrix, outcome.run_id, where, is_kept=is_kept) for matrix in outcome.matrices)
     groups = grouped(answers)
     shown = groups[:TOLD_MAX]
     names = [_name(group) for group in shown]
     wide = min(PLACE_CHARS_MAX, max(map(len, names), default=0))
     for group, name in zip(shown, names, strict=True):
-        yield _failure(paper, group, f"{name:<{wide}}", f"mulligan {_group_to_read(group, outcome.run_id)}{where}")
+        yield _failure(
+            paper,
+            group,
+            f"{name:<{wide}}",
+            f"mulligan {_group_to_read(group, outcome.run_id)}{where}" if is_kept else "",
+        )
     rest = [one for group in groups[TOLD_MAX:] for one in group.members]
-    if rest:
+    if rest and is_kept:
         yield paper.tinted(f"  {_more(rest, outcome.run_id)}{where}", "dim")
 
 
@@ -99,13 +105,13 @@ def _group_to_read(group: Group, run_id: int) -> str:
     return f"items {run_id} {one.step} --failed" if are_failed_items else _to_read(one, run_id)
 
 
-def _matrix(paper: Paper, matrix: MatrixFailures, run_id: int, where: str) -> str:
+def _matrix(paper: Paper, matrix: MatrixFailures, run_id: int, where: str, *, is_kept: bool) -> str:
     """The failed steps of a matrix in one line: how many, in which ways, and where to see each."""
     title = group_title(matrix.name, matrix.count)
     name = paper.tinted(title if paper.has_signs else title.replace("×", "x"), "bold")
     failed = paper.tinted(f"{len(matrix.failed):,} failed", "bad")
-    typed = paper.tinted(f"(mulligan show {run_id} {matrix.name}{where})", "dim")
-    return f"  {paper.tinted(paper.mark('bad'), 'bad')} {name}  {failed}, {kinds_text(matrix.kinds)}  {typed}"
+    typed = paper.tinted(f"  (mulligan show {run_id} {matrix.name}{where})", "dim") if is_kept else ""
+    return f"  {paper.tinted(paper.mark('bad'), 'bad')} {name}  {failed}, {kinds_text(matrix.kinds)}{typed}"
 
 
 def _more(rest: Sequence[Answered], run_id: int) -> str:
@@ -122,7 +128,7 @@ def _failure(paper: Paper, group: Group, name: str, typed: str) -> str:
     arrow = "→" if paper.has_signs else "->"
     said = (
         f"  {paper.tinted(paper.mark(tone), tone)} {paper.tinted(name, 'bold')}  {group.what} {arrow} "
-        f"{paper.tinted(one.answer, tone)}  {paper.tinted(f'({typed})', 'dim')}"
+        f"{paper.tinted(one.answer, tone)}{paper.tinted(f'  ({typed})', 'dim') if typed else ''}"
     )
     return f"{said}\n{paper.tinted(f'      {_names(group)}', 'dim')}" if len(group.members) > 1 else said
 
@@ -150,12 +156,13 @@ def _to_read(one: Answered, run_id: int) -> str:
 # -- what to do ------------------------------------------------------------------------------------------------------
 
 
-def _waits(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
+def _waits(paper: Paper, outcome: Outcome, where: str, *, is_kept: bool) -> Iterator[str]:
     for run_id, wait in outcome.waits[:TOLD_MAX]:
         whose = "" if run_id == outcome.run_id else f"run {run_id}, "
         place = f"{whose}{wait.place}: " if wait.place else whose
         yield paper.tinted(f"  {paper.mark('wait')} {place}{flat(wait.text)}{_default(wait.due)}", "wait")
-        yield from (f"      {typed}{where}" for typed in answers_to(run_id, wait.kind, wait.place, wait.steps))
+        typed = answers_to(run_id, wait.kind, wait.place, wait.steps) if is_kept else []
+        yield from (f"      {one}{where}" for one in typed)
 
 
 def _default(due: datetime | None) -> str:
@@ -169,10 +176,16 @@ def _next(paper: Paper, outcome: Outcome, where: str) -> Iterator[str]:
         outcome.ending if outcome.ending != "ended" else outcome.status,
         has_run_out=any(one.is_open and one.has_run_out for one in outcome.answers),
         short_maps=_short_of_items(outcome),
+        spent_budgets=_spent_budgets(outcome),
     )
     typed = {f"{one.text}{where}": one.why for one in found}
     wide = max(map(len, typed), default=0)
     yield from (f"  {words:<{wide}}  {paper.tinted(f'# {why}', 'dim')}" for words, why in typed.items())
+
+
+def _spent_budgets(outcome: Outcome) -> list[str]:
+    """The limits that have to be raised before a retry can do better."""
+    return list({one.spent_budget: None for one in outcome.answers if one.is_open and one.spent_budget})
 
 
 def _short_of_items(outcome: Outcome) -> list[str]:

@@ -22,13 +22,16 @@ from ..errors import (
 )
 from . import events as e
 from . import reports as r
+from .budgets import check_raised, unreported
 from .classify import LIMIT, PAST_DEADLINE, classify
 from .failure import Failure, failure
 from .flow import wake_starts
 from .ladder import proceed, with_cap
 from .life import NOTHING, Facts, fault, located
+from .lives import is_agent
 from .rounds import Round, plan_revision, plan_round
 from .scope import RUN_TOO_LONG, Now, filled
+from .spending import reported
 from .state import Place, State
 from .stopping import stop_place
 from .tasks import bound_host
@@ -72,6 +75,7 @@ def _run_requested(now: Now, report: r.RunRequested) -> Facts:
         report.changed_only,
         report.forced,
         report.labels,
+        report.callers_budget,
     )
 
 
@@ -188,6 +192,7 @@ def _reopened(now: Now, report: r.RetryRequested, plan: Round) -> e.RunReopened:
         plan.items,
         adjusted(plan.proposals),
         plan.stale,
+        report.budgets,
     )
 
 
@@ -228,7 +233,7 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     found, said = classify(report.outcome)
     warnings = tuple(located(now, place, warning) for warning in said) if said else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
-        warnings += _over_its_memory(now, place, report.usage)
+        warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
         return e.AttemptSucceeded(
             place.key,
             place.attempt,
@@ -240,7 +245,7 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
             report.reused_run_id,
         )
     if found is None or _was_stopped(now, place):
-        return e.AttemptCancelled(place.key, place.attempt)
+        return e.AttemptCancelled(place.key, place.attempt, reported(report.usage).as_usage)
     found = located(now, place, msgspec.structs.replace(found, details=_measured(place, found, report)))
     return e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage, warnings)
 
@@ -272,6 +277,12 @@ def _over_its_memory(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Fai
     return (located(now, place, failure("OUT_OF_MEMORY", message, severity="warning")),)
 
 
+def _unreported(now: Now, place: Place, usage: dict[str, Any]) -> tuple[Failure, ...]:
+    """A limit that nobody can hold is worth knowing."""
+    found = unreported(now.state, place, usage) if is_agent(place.spec) else None
+    return () if found is None else (located(now, place, found),)
+
+
 def _was_stopped(now: Now, place: Place) -> bool:
     """It was asked to end, so its failure is no news; unless it was left to finish, then what it reports counts."""
     return place.phase == "stopping" and not now.state.is_left_to_finish(place)
@@ -300,15 +311,15 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
         return
     place = now.state.places[report.place]
     if report.status == "completed":
-        yield e.AttemptSucceeded(place.key, place.attempt, report.outputs)
+        yield e.AttemptSucceeded(place.key, place.attempt, report.outputs, report.usage)
     elif place.phase == "timeout":
         had = {LIMIT: "timeout", "timeout": limit} if (limit := limits(place).timeout) else {}
         found = fault(now, place, "TIMEOUT", "the child run took too long", details=had)
-        yield e.AttemptFailed(place.key, place.attempt, with_cap(place, found))
+        yield e.AttemptFailed(place.key, place.attempt, with_cap(place, found), report.usage)
     elif place.phase == "stopping" or not now.may_start(place):
-        yield e.AttemptCancelled(place.key, place.attempt)
+        yield e.AttemptCancelled(place.key, place.attempt, report.usage)
     else:
-        yield e.AttemptFailed(place.key, place.attempt, located(now, place, _failed_child(place, report)))
+        yield e.AttemptFailed(place.key, place.attempt, located(now, place, _failed_child(place, report)), report.usage)
 
 
 def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
@@ -340,7 +351,10 @@ def _classified(now: Now, report: r.Classified) -> Facts:
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
     adjusted = _adjusted(place, report)
-    yield e.StepClassified(place.key, place.attempt, report.verdict, report.reason, report.by, adjusted)
+    check_raised(now.state, report.budgets)
+    yield e.StepClassified(
+        place.key, place.attempt, report.verdict, report.reason, report.by, adjusted, budgets=report.budgets
+    )
 
 
 def _said_already(place: Place) -> str:

@@ -22,7 +22,9 @@ Admission = Literal["go", "probe", "wait", "refuse"]
 Verdict = Literal["success", "failure", "neither"]
 
 # They say nothing about what the breaker guards.
-_TELLS_NOTHING = frozenset({"CANCELLED", "INTERRUPTED", "WORKER_LOST", "CIRCUIT_OPEN", "NO_CAPACITY"})
+_TELLS_NOTHING = frozenset(
+    {"CANCELLED", "INTERRUPTED", "WORKER_LOST", "CIRCUIT_OPEN", "NO_CAPACITY", "BUDGET_EXCEEDED"}
+)
 
 
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -72,13 +72,14 @@ def _worded(one: Heard) -> UpstreamOutput:
     return UpstreamOutput(one.step, one.visit, one.attempt, one.entered_seq, one.output_seq, one.given_at, text, kind)
 
 
-# What an agent answers with that has nothing to say but a text; `json` is that text again.
+# What an agent answers with that has nothing to say but a text; `json` is that text again, the others are figures.
 _ANSWER = {"content", "decision", "tokens"}
+_BESIDE = {"json", "cost", "calls", "turns", "model"}
 
 
 def _answered(output: Any) -> Any:
     """The text of such an answer: as JSON it would be longer, and hard to read."""
-    is_answer = isinstance(output, dict) and _ANSWER <= output.keys() <= {*_ANSWER, "json"}
+    is_answer = isinstance(output, dict) and _ANSWER <= output.keys() <= _ANSWER | _BESIDE
     return output["content"] if is_answer and isinstance(output["content"], str) else output
 
 

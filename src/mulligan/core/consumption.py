@@ -129,6 +129,9 @@ def consumption(workflow: Workflow, entries: Iterable[Entry]) -> tuple[Consumpti
             # A corrected file no longer has it: there is nothing to advise.
             continue
         step = steps[name]
+        if step.action is not None and step.action.kind == "workflow":
+            # What is reported of a child run is what its agents have spent: its steps are measured there.
+            continue
         family = step.sweep or step.name
         _add(used.setdefault(family, Used()), fact, asked_by([step]))
         places.setdefault(family, set()).add(fact.place.partition(".")[0])

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import events as e
+from . import fakes
 from .admit import release
+from .budgets import LIMITED
 from .converge import after_end_step, after_undo
 from .flow import after_end, after_passing_over, enter, is_held, spread_kept, strike_late, wake, wake_starts
 from .holding import held_places, is_on_hold
@@ -23,10 +25,11 @@ from .ladder import (
     climb_after_handler,
     lost,
 )
-from .life import Facts, after_success_command, after_validator, schedule, start, succeed
+from .life import Facts, after_success_command, after_validator, refuse_queued, schedule, start, succeed
 from .lives import is_engines_own
 from .maps import after_command, after_lister, expand, run_items
 from .scope import Now
+from .state import Place
 from .stopping import conclude, stop_all
 from .transitions import RUN_ENDED
 from .workflow import END
@@ -127,6 +130,8 @@ def _loop_fired(now: Now, fact: e.LoopFired) -> Facts:
 
 def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
     place = now.state.places[fact.place]
+    if fact.is_faked:
+        return iter((fakes.end(now, place),))
     if place.spec.action is not None or place.role != "step":
         return None
     if now.state.step(place.key).map is not None:
@@ -135,11 +140,27 @@ def _attempt_started(now: Now, fact: e.AttemptStarted) -> Facts | None:
 
 
 def _attempt_succeeded(now: Now, fact: e.AttemptSucceeded) -> Facts:
-    return succeed(now, now.state.places[fact.place])
+    place = now.state.places[fact.place]
+    follows = succeed(now, place)
+    return _then_refuse_queued(now, place, follows) if _has_spent(fact) else follows
 
 
 def _attempt_failed(now: Now, fact: e.AttemptFailed | e.ResultRejected) -> Facts:
-    return climb(now, now.state.places[fact.place], fact.failure)
+    place = now.state.places[fact.place]
+    follows = climb(now, place, fact.failure)
+    return _then_refuse_queued(now, place, follows) if _has_spent(fact) else follows
+
+
+def _has_spent(fact: Any) -> bool:
+    """Whether it says what agents have spent."""
+    return type(fact) is not e.ResultRejected and bool(fact.usage) and not fact.usage.keys().isdisjoint(LIMITED)
+
+
+def _then_refuse_queued(now: Now, place: Place, follows: Facts) -> Facts:
+    """What follows from the end of an agent; then those that are queued fail where it has left them nothing."""
+    step = now.state.step_of(place)
+    yield from follows
+    yield from refuse_queued(now, step)
 
 
 def _attempt_lost(now: Now, fact: e.AttemptLost) -> Facts:
@@ -155,7 +176,9 @@ def _attempt_interrupted(now: Now, fact: e.AttemptInterrupted) -> Facts:
 
 
 def _attempt_cancelled(now: Now, fact: e.AttemptCancelled) -> Facts:
-    return conclude(now, now.state.places[fact.place])
+    place = now.state.places[fact.place]
+    follows = conclude(now, place)
+    return _then_refuse_queued(now, place, follows) if _has_spent(fact) else follows
 
 
 def _handler_succeeded(now: Now, fact: e.HandlerSucceeded) -> Facts:

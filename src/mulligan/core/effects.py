@@ -129,8 +129,8 @@ def _cancelled(state: State, fact: e.AttemptCancelled) -> Iterable[Effect]:
 
 
 def _failed(state: State, fact: e.AttemptFailed) -> Iterable[Effect]:
-    """One that nobody has run in time is still in the queue."""
-    if fact.failure.code == "TIMEOUT" and not fact.usage:
+    """One that nobody has run in time, or that a budget does not allow any more, is still in the queue."""
+    if fact.failure.code in ("TIMEOUT", "BUDGET_EXCEEDED") and not fact.usage:
         yield StopTask(fact.place, fact.attempt, 0.0)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from .failure import Failure
 from .file_records import FileRecord, StaleFile
+from .workflow import Budget
 
 Rung = Literal["retry", "handle", "triage", "route"]
 Role = Literal["step", "item", "do", "handler", "script", "success", "validator", "lister", "undo"]
@@ -102,6 +103,8 @@ class RunStarted(Fact):
     changed_only: bool = False
     forced: tuple[str, ...] = ()
     labels: dict[str, str] = {}
+    # Of a run that another one called: what that one's agents may still spend.
+    callers_budget: Budget | None = None
 
 
 class RunPaused(Fact):
@@ -182,6 +185,8 @@ class RunReopened(Fact):
     adjustments: dict[str, Adjusted] = {}
     # Files that kept steps had written and that are not what they were, so that these steps run again.
     stale: tuple[StaleFile, ...] = ()
+    # Budgets that are raised from here on: by step, "" of the run.
+    budgets: dict[str, Budget] = {}
 
 
 class _RunEnded(Fact):
@@ -288,6 +293,8 @@ class StepClassified(Fact):
     by: str
     adjusted: Adjusted | None = None
     is_default: bool = False
+    # Budgets that are raised from here on: by step, "" of the run.
+    budgets: dict[str, Budget] = {}
 
 
 class StepPutBack(Fact):
@@ -359,6 +366,8 @@ class AttemptStarted(Fact):
     due: datetime | None = None
     # The host where it should have run, and which was gone.
     instead_of: str = ""
+    # Nothing runs: somebody has said how it ends.
+    is_faked: bool = False
 
 
 class AttemptSucceeded(Fact):
@@ -407,6 +416,8 @@ class AttemptStopping(Fact):
 class AttemptCancelled(Fact):
     place: str
     attempt: int
+    # What an agent, or the agents of a child run, had spent by then.
+    usage: dict[str, Any] = {}
 
 
 class ResultRejected(Fact):

@@ -17,6 +17,7 @@ from .arrivals import arrive, lead_here_again, next_visit, put_back, requeue, se
 from .graph import Arc
 from .holding import held_places
 from .lawful import SUBJECTS, enter_run, refuse_unlawful
+from .ledger import BOOKED, raise_budgets
 from .lives import LIVES, LIVES_MOVED, afresh, fresh_climb, is_engines_own, reset_items
 from .revision import revise
 from .state import NO_CLIMB, FailureRecord, Loop, Past, Place, Ruling, Run, State, StepPause, Stop, Undoable
@@ -63,6 +64,7 @@ def _run_started(state: State, fact: e.RunStarted, entry: e.Entry) -> None:
     run.run_id, run.inputs, run.version, run.due = fact.run_id, fact.inputs, fact.version, fact.due
     run.parent_run_id, run.cwd, run.uid, run.waiting = fact.parent_run_id, fact.cwd, fact.uid, len(state.graph.nodes)
     run.changed_only, run.forced = fact.changed_only, fact.forced
+    run.callers_budget = fact.callers_budget
     for name, node in state.graph.nodes.items():
         place = Place(name, "step", node.step, "waiting")
         place.open_needs = len(node.needs) + len(node.waits)
@@ -152,6 +154,7 @@ def _run_reopened(state: State, fact: e.RunReopened, entry: e.Entry) -> None:
     run.round, run.due, run.stop, run.is_time_up, run.has_undone = fact.round, fact.due, None, False, False
     run.outputs, run.degraded, run.reason = {}, False, ""
     run.items_of, run.adjustments = fact.from_step if fact.indexes else "", fact.adjustments
+    raise_budgets(run, fact.budgets)
     steps = set(fact.put_back)
     for records in (state.failures, state.recoveries):
         for record in [r for r in records if r.step in steps or r.step == END]:
@@ -361,6 +364,7 @@ def _step_parked(state: State, place: Place, fact: e.StepParked, entry: e.Entry)
 
 def _step_classified(state: State, place: Place, fact: e.StepClassified, entry: e.Entry) -> None:
     climb = place.climb
+    raise_budgets(state.run, fact.budgets)
     place.climb = _replace(
         climb,
         parked_due=None,
@@ -452,8 +456,23 @@ _MOVED: dict[type[e.Fact], Callable[[State, Place, Any, e.Entry], None]] = {
     e.StepSettled: _step_settled,
     **LIVES_MOVED,
 }
+
+
+def _both(kind: type[e.Fact]) -> Callable[[State, Any, e.Entry], None] | None:
+    """What is counted and what is booked before a fact becomes true, in one call; None where it is nothing."""
+    count, book = COUNTED.get(kind), BOOKED.get(kind)
+    if count is None or book is None:
+        return count or book
+
+    def count_and_book(state: State, fact: e.Fact, entry: e.Entry) -> None:
+        count(state, fact, entry)
+        book(state, fact, entry)
+
+    return count_and_book
+
+
 # What one look needs: the key of the place, where it may move from here, what else is true then, and what is counted.
-_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, COUNTED.get(kind)) for kind, handler in _MOVED.items()}
+_MOVES = {kind: (SUBJECTS[kind], PLACE[kind], handler, _both(kind)) for kind, handler in _MOVED.items()}
 
 _HANDLERS: dict[type[e.Fact], Callable[[State, Any, e.Entry], None]] = {
     e.RunStarted: _run_started,

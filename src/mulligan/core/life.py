@@ -16,6 +16,7 @@ import msgspec
 from ..errors import ExpressionFailed
 from . import events as e
 from .arrivals import is_beyond_limit
+from .budgets import is_queued, refusal
 from .classify import PAST_DEADLINE
 from .context import CONTEXT_CHARS_MAX, head_tail, retry_summary_text
 from .credentials import hide_at_ends
@@ -28,7 +29,7 @@ from .rejected_output import rejected_details
 from .routes import goes_back, has_no_route, success_edges
 from .scope import Now, filled, next_attempt
 from .state import Place, State
-from .workflow import END
+from .workflow import END, FAKE
 
 Facts = Iterator[e.Fact]
 # What follows from most facts. One for all: an iterator that has ended stays so.
@@ -73,6 +74,8 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     if place.spec.deadline is not None and _is_past(now, place, place.spec.deadline):
         found = located(now, place, failure("TIMEOUT", PAST_DEADLINE), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
+    if is_agent(place.spec) and (refused := refusal(now.state, place)) is not None:
+        return iter((e.AttemptFailed(place.key, attempt, located(now, place, refused, attempt)),))
     try:
         bindings = now.bindings(place.spec, place)
     except ExpressionFailed as error:
@@ -80,6 +83,20 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
         return iter((e.AttemptFailed(place.key, attempt, found),))
     scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted, _summary(now, place))
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
+
+
+def refuse_queued(now: Now, step: Place) -> Facts:
+    """An agent of a step has reported what it spent: those that wait for a worker fail where it has left nothing."""
+    state = now.state
+    if refusal(state, step, is_counted=True) is None:
+        return
+    for key in [place.key for place in state.places.values() if is_queued(place)]:
+        # What followed from the refusal of one may have ended another.
+        place = state.places.get(key)
+        if place is not None and is_queued(place):
+            refused = refusal(state, place, is_counted=True)
+            if refused is not None:
+                yield e.AttemptFailed(key, place.attempt, located(now, place, refused))
 
 
 def _summary(now: Now, place: Place) -> str:
@@ -125,13 +142,14 @@ def start(now: Now, place: Place) -> Facts:
         message = f"{place.spec.action.kind if place.spec.action else 'map'}: {error}"
         yield e.AttemptFailed(place.key, place.attempt, fault(now, place, "INPUT_INVALID", message))
         return
-    yield e.AttemptStarted(place.key, place.attempt, due=due)
+    is_faked = place.spec.action is not None and place.spec.action.kind == FAKE
+    yield e.AttemptStarted(place.key, place.attempt, due=due, is_faked=is_faked)
 
 
 def _due(now: Now, place: Place) -> datetime | None:
     """When the engine's own action ends by itself: a wait is over, an approval expires, a child run's time is up."""
     action = place.spec.action
-    if action is None:
+    if action is None or action.kind == FAKE:
         return None
     params = filled(action, place.bindings)
     if action.kind == "wait":

@@ -20,7 +20,7 @@ from .file_records import StaleFile
 from .keys import item_key, undo_key
 from .lawful import enter
 from .state import NO_CLIMB, Climb, Items, Place, State
-from .workflow import AGENT, ENGINE_ACTIONS, Command, Step
+from .workflow import AGENT, ENGINE_ACTIONS, FAKE, Command, Step
 
 _replace = msgspec.structs.replace
 ITEM = Command()
@@ -52,9 +52,12 @@ def _summary(place: Place, fact: e.AttemptScheduled, entry: e.Entry) -> RetrySum
     )
 
 
+_ENGINES_OWN = ENGINE_ACTIONS | {FAKE}
+
+
 def is_engines_own(spec: Command) -> bool:
     """A wait, an approval, a sub-workflow, a map: no worker is leased for it."""
-    return spec.action is None or spec.action.kind in ENGINE_ACTIONS
+    return spec.action is None or spec.action.kind in _ENGINES_OWN
 
 
 def waits_until(spec: Command) -> bool:

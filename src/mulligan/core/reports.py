@@ -11,6 +11,7 @@ from .classify import Outcome
 from .events import Kept
 from .failure import Failure
 from .file_records import FileRecord, StaleFile
+from .workflow import Budget
 
 # "until" is the end of a wait until a time of day. The others are ends of durations.
 TimerKind = Literal["retry", "attempt", "handler", "triage", "deadline", "loop", "run", "until"]
@@ -43,6 +44,8 @@ class RunRequested(Report):
     forced: tuple[str, ...] = ()
     # What people call it, to find it again.
     labels: dict[str, str] = {}
+    # Of a run that another one calls: what that one's agents may still spend.
+    callers_budget: Budget | None = None
 
 
 class TaskStarted(Report):
@@ -84,6 +87,8 @@ class ChildEnded(Report):
     status: Literal["completed", "failed", "cancelled"]
     outputs: dict[str, Any] = {}
     failures: tuple[Failure, ...] = ()
+    # What its agents have spent.
+    usage: dict[str, Any] = {}
 
 
 class StartsDue(Report):
@@ -146,6 +151,8 @@ class RetryRequested(Report):
     revised: Revised | None = None
     # Files of steps that would be kept, and that are not what these had written.
     stale: tuple[StaleFile, ...] = ()
+    # Budgets to raise: by step, "" of the run.
+    budgets: dict[str, Budget] = {}
 
 
 class Classified(Report):
@@ -155,6 +162,7 @@ class Classified(Report):
     reason: str
     memory: int | None = None
     timeout: float | None = None
+    budgets: dict[str, Budget] = {}
 
 
 class ApprovalGiven(Report):

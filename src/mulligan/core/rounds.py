@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
+from .budgets import check_raised
 from .events import RunRevised
 from .file_records import FileRecord, StaleFile, last_writers
 from .graph import Graph
@@ -213,6 +214,7 @@ def refuse_round(state: State, report: RetryRequested, graph: Graph) -> None:
         raise RunNotFinished(f"run {run.run_id} is {run.status}: it can be retried when it has ended", hint=hint)
     if report.from_step and report.from_step not in graph.nodes:
         raise UnknownStep(f"'{report.from_step}' is not a step of run {run.run_id}", step=report.from_step)
+    check_raised(state, report.budgets, graph)
     if run.status == "completed" and report.items is None and not report.stale:
         raise NothingToRetry(
             f"run {run.run_id} completed, so there is nothing to retry", hint=_instead(state, report.from_step)

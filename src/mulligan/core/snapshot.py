@@ -16,6 +16,7 @@ import msgspec
 from ..errors import CodecError, Unlawful
 from .graph import Graph
 from .lives import ITEM, command_spec
+from .spending import Spent
 from .state import NO_CLIMB, FailureRecord, Items, Past, Place, Run, State, Tally, Undoable
 from .workflow import END, Command, Workflow, decode, encode
 
@@ -32,7 +33,7 @@ _Table = dict[str, bytes]
 
 
 # What of the run may be large, and seldom changes: each is a row of its own, written when it is another than before.
-_LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted", "adjustments")
+_LARGE = ("inputs", "outputs", "loops", "loops_taken", "held", "unstarted", "adjustments", "spent", "budgets")
 _RUN_NAMES = tuple(name for name in Run.__struct_fields__ if name not in _LARGE)
 # A place's key is the row's, its spec the workflow's; of a map's items it has the counts: the list is another row.
 _PLACE_NAMES = tuple(
@@ -171,6 +172,12 @@ def place_alone(key: str, data: bytes) -> Place:
     place = Place(key, role, ITEM, status, parent, index, *rest)
     place.items = None
     return place
+
+
+def spent_of(data: bytes) -> Spent:
+    """What the agents of a run have spent, from its row, without the run around it."""
+    spent: Spent = _alone("spent", data)
+    return spent
 
 
 def tally_of(data: bytes) -> Tally:

@@ -19,8 +19,9 @@ from .failure import Failure
 from .file_records import FileRecord
 from .graph import Graph
 from .keys import item_key
+from .spending import NOTHING_SPENT, Spent
 from .transitions import ACTIVE, ENDED, RunStatus, Status
-from .workflow import END, Command, Step, Workflow
+from .workflow import END, Budget, Command, Step, Workflow
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -172,6 +173,8 @@ class Place(msgspec.Struct):
     reused_run_id: int = 0
     # -- steps only: who holds it, see `holding`
     pause: StepPause | None = None
+    # -- steps only: what its agents have spent, in all visits and rounds
+    spent: Spent = NOTHING_SPENT
 
     @property
     def is_active(self) -> bool:
@@ -309,6 +312,11 @@ class Run(msgspec.Struct):
     forced: tuple[str, ...] = ()
     # None while it goes by the definition that it was started with, which is `version`.
     revision: Revision | None = None
+    # What its agents have spent, in all rounds; budgets that were raised since it was started, by step, "" of the run;
+    # and what the run that called it had left.
+    spent: Spent = NOTHING_SPENT
+    budgets: dict[str, Budget] = {}
+    callers_budget: Budget | None = None
 
     @property
     def present_version(self) -> str:

@@ -16,10 +16,12 @@ from . import events as e
 from .adjustment import CAPS
 from .crossroads import after_failure, after_success, takes_over
 from .failure import Failure
+from .fakes import is_faked
 from .keys import step_name
 from .ladder import match
 from .recollection import Recollection
 from .routes import is_sent
+from .spending import raised_in_words
 from .words import (
     capped_by,
     counted,
@@ -171,7 +173,8 @@ def _reopened(teller: Teller, fact: e.RunReopened, at: datetime) -> _Said:
     again = quoted(fact.put_back)
     if fact.indexes:
         again = f"{counted(len(fact.indexes), 'item')} of '{fact.from_step}'"
-    return "", f"round {fact.round}{_by(fact)}{f'; {again} again' if again else ''}", "try"
+    more = f"{f'; {again} again' if again else ''}{raised_in_words(fact.budgets)}"
+    return "", f"round {fact.round}{_by(fact)}{more}", "try"
 
 
 def _stale(teller: Teller, fact: e.RunStarted | e.RunReopened, at: datetime) -> Iterator[_Sentence]:
@@ -250,10 +253,15 @@ def _completed(teller: Teller, fact: e.StepCompleted, at: datetime) -> _Said:
     carried = teller.memory.carried(fact.step, fact.visit)
     handles = f"; that handles {_failures_of(carried)}" if carried else ""
     since = teller.memory.reused_run(fact.step)
-    how = up_to_date_since(since) if since else _how(fact.recovered_by)
+    how = up_to_date_since(since) if since else f"{_how(fact.recovered_by)}{_faked(teller, fact.step)}"
     if items := teller.memory.reused_items(fact.step):
         how += f", {counted(items, 'item')} up to date"
     return fact.step, f"{how}{no_route}{handles}", "good"
+
+
+def _faked(teller: Teller, name: str) -> str:
+    step = teller.memory.step(name)
+    return ", faked" if step is not None and is_faked(step) else ""
 
 
 def _how(recovered_by: str) -> str:
@@ -270,7 +278,8 @@ def _failed(teller: Teller, fact: e.StepFailed, at: datetime) -> _Said:
     follows = takes_over(fact, teller.memory.step(fact.step))
     carried = [] if is_sent(fact.route) and not fact.is_allowed else teller.memory.carried(fact.step, fact.visit)
     in_vain = f"; that leaves {_failures_of(carried)} unhandled" if carried else ""
-    said = f"failed{allowed}, {teller.again(fact, fact.step, at)}{f'; {follows}' if follows else ''}{in_vain}"
+    then = f"{f'; {follows}' if follows else ''}{in_vain}"
+    said = f"failed{_faked(teller, fact.step)}{allowed}, {teller.again(fact, fact.step, at)}{then}"
     return fact.step, said, "bad"
 
 
@@ -296,7 +305,8 @@ def _parked(teller: Teller, fact: e.StepParked, at: datetime) -> _Said:
 def _classified(teller: Teller, fact: e.StepClassified, at: datetime) -> _Said:
     if fact.is_default:
         return fact.step, f"nobody decided in time: {fact.verdict}", "try"
-    return fact.step, f"{fact.by or 'someone'} says {fact.verdict}{with_more(fact.adjusted)}: {fact.reason}", "try"
+    more = f"{with_more(fact.adjusted)}{raised_in_words(fact.budgets)}"
+    return fact.step, f"{fact.by or 'someone'} says {fact.verdict}{more}: {fact.reason}", "try"
 
 
 # -- attempts --------------------------------------------------------------------------------------------------------

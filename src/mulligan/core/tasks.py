@@ -10,6 +10,7 @@ import msgspec
 
 from .breaker import Guard
 from .briefing import Briefing, briefing
+from .budgets import remaining
 from .events import Adjusted, Role
 from .failure import Failure
 from .life import files_due
@@ -17,7 +18,7 @@ from .obstacles import Demand
 from .reuse import Reuse, path_of, reuse_of
 from .scope import CACHE_KEY, FILE, FOLDER, failure_view, fill, filled, holes, nearest_failure, reads_secrets
 from .state import Place, State
-from .workflow import AGENT, Capture, Command, Resources, Secret, Workflow
+from .workflow import AGENT, Budget, Capture, Command, Resources, Secret, Workflow
 
 _NO_RESOURCES = Resources()
 _NOT_ADJUSTED = Adjusted()
@@ -87,6 +88,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     folders: dict[str, str] = {}
     # Of a step whose result may be found again in later runs.
     reuse: Reuse | None = None
+    # Of an agent under a budget: what it may spend.
+    budget: Budget | None = None
 
     @property
     def is_small(self) -> bool:
@@ -153,6 +156,7 @@ def task(state: State, key: str) -> Task:
         place.climb.tries,
         _folders(place, step) if spec.cwd or spec.logs or action.paths or step.paths else {},
         reuse_of(state, place) if state.run.changed_only or _is_found_again(step.spec) else None,
+        remaining(state, place) if told is not None else None,
     )
 
 

@@ -15,17 +15,20 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from . import events as e
+from .budgets import RUN, budget_of
+from .fakes import is_faked
 from .flow import is_held, unwoken
 from .holding import is_on_hold
 from .keys import item_key
 from .matrices import MatrixGroup, matrix_groups, quoted_steps
 from .obstacles import Crew, Obstacle
 from .scope import failed_visits, filled, run_view, step_view
+from .spending import spent_json
 from .state import FailureRecord, Items, Place, State
 from .tasks import demand
 from .transitions import STATUSES
 from .words import flat, moment, what
-from .workflow import END
+from .workflow import END, Budget
 
 _Person = Literal["triage", "approval", "pause", "step_pause"]
 _Time = Literal["retry", "timer", "loop", "breaker"]
@@ -88,6 +91,8 @@ def run_json(state: State, held: Mapping[str, Obstacle] | None = None, crew: Cre
         "matrices": {name: _matrix_json(group) for name, group in matrix_groups(state).items()},
         "failures": _failures_json(state, view["failures"]),
         "outputs": run.outputs,
+        "spent": spent_json(run.spent),
+        "budget": _budget_json(budget_of(state, RUN)),
         "end": _step_json(waits, END, step_view(state, END)) if state.places else None,
         "reason": run.reason,
         "waiting_for": [msgspec.to_builtins(wait) for wait in waits.of_run()],
@@ -113,6 +118,9 @@ def _step_json(waits: _Waits, name: str, view: dict[str, Any]) -> dict[str, Any]
         # The run that had done it, where nothing had changed since then.
         "up_to_date_since": place.reused_run_id or None,
         "paused": None if place.pause is None else msgspec.to_builtins(place.pause),
+        "spent": spent_json(place.spent),
+        "budget": _budget_json(budget_of(state, name)),
+        "faked": is_faked(place.spec),
     }
 
 
@@ -120,6 +128,11 @@ def _matrix_json(group: MatrixGroup) -> dict[str, Any]:
     """A matrix as a whole. Its steps are among the others; here they are named with their values, in their order."""
     found: dict[str, Any] = msgspec.to_builtins(group)
     return {key: found[key] for key in ("status", "statuses", "failures", "combinations")}
+
+
+def _budget_json(budget: Budget | None) -> dict[str, Any] | None:
+    """What agents may spend; money is text, as in what they have spent."""
+    return None if budget is None else msgspec.to_builtins(budget.limits)
 
 
 def _route_json(record: FailureRecord) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any, Literal, dataclass_transform
 
 import msgspec
@@ -80,6 +81,8 @@ class Action(_Frozen):
 
 # Actions that the engine itself carries out: no worker is leased for them.
 ENGINE_ACTIONS = frozenset({"wait", "approve", "workflow"})
+# In the place of an action that is not carried out: `params` say how it ends. No file can name it.
+FAKE = "fake"
 # The variable in which the lister of a map finds the file to read: `over: {file: …}`.
 ITEMS_FILE = "_items_file"
 # The action that is told what came before it.
@@ -142,6 +145,20 @@ class Resources(_Frozen):
     memory: int | None = None
     gpus: int | None = None
     labels: tuple[str, ...] = ()
+
+
+class Budget(_Frozen):
+    """What agents may spend: calls, tokens (in and out together), and US dollars. At least one is set."""
+
+    tokens: int | None = None
+    cost: Decimal | None = None
+    calls: int | None = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits that there are, by what they limit."""
+        found = {"calls": self.calls, "tokens": self.tokens, "cost": self.cost}
+        return {what: limit for what, limit in found.items() if limit is not None}
 
 
 class Command(_Frozen):
@@ -257,6 +274,8 @@ class Step(Command):
     matrix: dict[str, Any] = {}
     # Of a step of a matrix: the name of the whole.
     sweep: str = ""
+    # What the agents of the step may spend, in all its visits: its own, those of its items, handlers and scripts.
+    budget: Budget | None = None
 
     @property
     def matrix_name(self) -> str:
@@ -316,6 +335,8 @@ class Workflow(_Frozen):
     hide_credentials: bool = True
     # Where the secrets of the workflows that call it are found: it cannot read them, and its output hides them.
     callers_secrets: tuple[Secret, ...] = ()
+    # What the agents of a run may spend, in all its rounds and in the runs that it calls.
+    budget: Budget | None = None
 
 
 def as_called(child: Workflow, caller: Workflow) -> Workflow:

@@ -18,6 +18,7 @@ from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
 from ..core.breaker import Counted, Guard, judge
+from ..core.budgets import remaining
 from ..core.classify import Outcome
 from ..core.flow import unwoken
 from ..core.holding import is_on_hold
@@ -338,7 +339,14 @@ class Drive:
         failures = tuple(found.failure for found in unhandled(self.state))
         status: Any = run.status
         report = r.ChildEnded(
-            now, record.parent_place, record.parent_attempt, run.run_id, status, run.outputs, failures
+            now,
+            record.parent_place,
+            record.parent_attempt,
+            run.run_id,
+            status,
+            run.outputs,
+            failures,
+            run.spent.as_usage,
         )
         pending.told.append((record.parent_run_id, report))
 
@@ -482,6 +490,7 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
         uid=child_uid(run, effect.place, effect.attempt),
         # A step that is forced runs the whole of its workflow.
         changed_only=run.changed_only and effect.place not in run.forced,
+        callers_budget=remaining(drive.state, place),
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))
 

@@ -12,6 +12,7 @@ from mulligan.language.action_keys import (
     TEMPLATED,
     as_node,
 )
+from mulligan.language.budgets import BUDGET
 from mulligan.language.clear_secrets import SecretShape
 from mulligan.language.codes import CODE, EXIT_CODE_LIST, MATCHED_CODE
 from mulligan.language.durations import DURATION, LIMIT, DurationShape
@@ -361,6 +362,7 @@ STEP_KEYS = {
         "takes over the result of an earlier run where nothing that goes in has changed",
     ),
     "matrix": Key(as_node(MATRIX), "one step per combination of these values"),
+    "budget": Key(BUDGET, "what its agents may spend, with those of its items and handlers: {tokens, cost, calls}"),
 }
 STEP: Record = ActionRecord("step", STEP_KEYS, one_of=(*_ONE_ACTION, ("group",), ("map", "do")))
 
@@ -440,6 +442,7 @@ WORKFLOW = Record(
         "end": Key(Deferred(lambda: END), "runs last, whatever happened"),
         "outputs": Key(MapOf(as_node(TEMPLATED)), "what the run returns"),
         "timeout": Key(LIMIT, "the time of the whole run"),
+        "budget": Key(BUDGET, "what the agents of a run may spend: {tokens, cost, calls}"),
         "max_parallel": Key(whole(1), "how many steps are under way at a time (default: all that can be)"),
         "fail_fast": Key(FAIL_FAST, "which failure stops the run (default on_critical)"),
         "cancel_grace": Key(GRACE, "how long what runs has to end when the run is cancelled (default 10s)"),

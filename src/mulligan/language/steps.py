@@ -18,6 +18,7 @@ from mulligan.core.workflow import (
 )
 from mulligan.language.action_keys import ACTIONS
 from mulligan.language.binding import Values, binder
+from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.caching import read_cache
 from mulligan.language.commands import acting, command_fields, read_command, read_command_of_item, read_commands
 from mulligan.language.edges import EdgeDraft, NeedDraft, read_needs, read_next
@@ -94,6 +95,8 @@ def _step(node: Node, draft: Draft, settings: Settings) -> StepDraft:
         values = combinations[0] if combinations else written_names(fields.at("matrix"))
         scope = msgspec.structs.replace(scope, matrix=frozenset(values))
     step = Step(name=name, **_fields(fields, label, scope, settings))
+    if step.budget is not None:
+        warn_of_idle_budget(fields, [step], label, source)
     found = StepDraft(name, node, name_node, step, combinations=combinations, names=names)
     found.files = files_of_each(fields, combinations, scope)
     with scope.noting:
@@ -215,6 +218,8 @@ def _place(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
             said.update(read_cache(fields, scope))
     if fields.get("start"):
         said["is_start"] = True
+    if "budget" in fields:
+        said["budget"] = read_budget(fields["budget"], scope.source)
     return said
 
 

@@ -18,6 +18,7 @@ from mulligan.core.workflow import (
 )
 from mulligan.errors import LanguageError
 from mulligan.language import files
+from mulligan.language.budgets import read_budget, warn_of_idle_budget
 from mulligan.language.check import check_graph, check_uses
 from mulligan.language.clear_secrets import hide_clear_secrets
 from mulligan.language.commands import named_handler
@@ -121,8 +122,11 @@ def _read(
         breakers=draft.breakers,
         children=draft.children,
         origin=source.origin,
+        budget=read_budget(fields["budget"], source) if "budget" in fields else None,
         **fields.pick("max_parallel", "fail_fast", "timeout", "cancel_grace", "hide_credentials"),
     )
+    if workflow.budget is not None:
+        warn_of_idle_budget(fields, (*workflow.steps, workflow.end), "the workflow", source)
     _check_size(workflow, fields, source)
     _check(workflow, resolved, draft)
     return workflow, draft

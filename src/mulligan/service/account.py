@@ -8,6 +8,8 @@ from typing import Literal, get_args
 import msgspec
 
 from ..core import events as e
+from ..core.budgets import CODE as BUDGET_EXCEEDED
+from ..core.budgets import LIMITED
 from ..core.failure import Failure
 from ..core.keys import step_name
 from ..core.rejected_output import rejected_text
@@ -51,6 +53,8 @@ class Answered(msgspec.Struct, frozen=True):
     has_refused_output: bool = False
     # Its code, with the exit code or signal of one that has it: failures of one kind are told together.
     kind: str = ""
+    # A budget was spent: the limit that `retry --budget` has to raise, such as `cost` or `review.tokens`.
+    spent_budget: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -195,7 +199,17 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
         child_run_id=_child(state, trouble),
         has_refused_output=has_refused_output,
         kind=_kind(trouble.failure),
+        spent_budget=_spent_budget(trouble),
     )
+
+
+def _spent_budget(trouble: Trouble) -> str:
+    """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
+    found = trouble.failure
+    if found is None or found.code != BUDGET_EXCEEDED or found.details.get("what") not in LIMITED:
+        return ""
+    whose, limit = found.details.get("budget"), found.details["what"]
+    return f"{step_name(trouble.place)}.{limit}" if whose == "step" else limit if whose == "run" else ""
 
 
 def _kind(failure: Failure | None) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from ..core.events import AttemptFailed, AttemptSucceeded, Entry
 from ..core.failure import figure
 from ..core.keys import step_name
+from ..core.spending import FIGURES
 
 
 class Cost(msgspec.Struct):
@@ -40,7 +41,7 @@ class Costs:
     def see(self, entry: Entry) -> None:
         """Take in an entry."""
         fact = entry.fact
-        if not isinstance(fact, AttemptSucceeded | AttemptFailed) or not fact.usage:
+        if not isinstance(fact, AttemptSucceeded | AttemptFailed) or fact.usage.keys() <= FIGURES:
             return
         cost = self.by_step.setdefault(step_name(fact.place), Cost())
         cost.wall_seconds = round(cost.wall_seconds + figure(fact.usage.get("wall_seconds")), 6)

@@ -19,11 +19,13 @@ from ..core.story import story
 from ..core.transitions import RUN_ENDED
 from ..core.turn import turn
 from ..core.words import with_more
+from ..core.workflow import Budget
 from ..errors import InputInvalid, MulliganError, StoreUnavailable, UnknownStep
 from ..language.expressions import Cel
 from ..language.words import did_you_mean
 from .definitions import duration, size
 from .pending import KEYS
+from .spending import read_budgets
 from .verbs import Service
 
 Verdict = Literal["retry", "fail"]
@@ -41,6 +43,8 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str
     memory: int | None = None
     timeout: float | None = None
+    # What agents may spend from now on, by step, "" of the run.
+    budgets: dict[str, Budget] = {}
 
 
 class Foreseen(msgspec.Struct, frozen=True):
@@ -61,14 +65,22 @@ class Decided(msgspec.Struct, frozen=True):
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def decision(run_id: int, step: str, verdict: Any, reason: str, memory: Any = None, timeout: Any = None) -> Decision:
-    """One decision, checked as far as it can be without its run. Memory and time may be words: 4GiB, 30m."""
+def decision(
+    run_id: int,
+    step: str,
+    verdict: Any,
+    reason: str,
+    memory: Any = None,
+    timeout: Any = None,
+    budget: Sequence[str] | None = None,
+) -> Decision:
+    """One decision, checked as far as it can be without its run. Memory, time and budgets may be words: 4GiB, 30m."""
     if verdict not in VERDICTS:
         raise InputInvalid(f"'{verdict}' is no verdict", hint="say retry or fail")
-    if verdict == "fail" and (memory is not None or timeout is not None):
-        raise InputInvalid("what fails has no next attempt", hint="leave out memory and timeout, or say retry")
+    if verdict == "fail" and (memory is not None or timeout is not None or budget):
+        raise InputInvalid("what fails has no next attempt", hint="leave out memory, timeout and budget, or say retry")
     wanted = None if memory is None else size(str(memory)), None if timeout is None else duration(str(timeout))
-    return Decision(run_id, step, verdict, reason, *wanted)
+    return Decision(run_id, step, verdict, reason, *wanted, read_budgets(budget or ()))
 
 
 def read_decisions(data: bytes) -> list[Decision]:
@@ -168,7 +180,9 @@ def foresee_one(service: Service, one: Decision) -> Foreseen:
 
 
 def _follow(service: Service, state: State, one: Decision) -> Foreseen:
-    report = r.Classified(datetime.now(UTC), one.step, one.verdict, service.by, one.reason, one.memory, one.timeout)
+    report = r.Classified(
+        datetime.now(UTC), one.step, one.verdict, service.by, one.reason, one.memory, one.timeout, one.budgets
+    )
     try:
         entries = turn(state, report, Cel(os.environ, service.store.artifacts.fetch))
     except UnknownStep as error:
@@ -196,11 +210,17 @@ def _starts(entries: Sequence[e.Entry]) -> list[str]:
 # -- sending ---------------------------------------------------------------------------------------------------------
 
 
+def record_decision(service: Service, one: Decision) -> None:
+    """Record one. Refused where its run does not wait for it."""
+    more: dict[str, Any] = {"memory": one.memory, "timeout": one.timeout, "budgets": one.budgets}
+    service.classify(one.run_id, one.step, one.verdict, one.reason, **more)
+
+
 def decide(service: Service, decisions: Sequence[Decision]) -> Iterator[Decided]:
     """Record them, one after the other. One that comes too late is refused, and the others still count."""
     for one in decisions:
         try:
-            service.classify(one.run_id, one.step, one.verdict, one.reason, memory=one.memory, timeout=one.timeout)
+            record_decision(service, one)
         except StoreUnavailable:
             raise
         except MulliganError as error:

@@ -18,16 +18,24 @@ class NextCommand(msgspec.Struct, frozen=True):
 
 
 def next_commands(
-    run_id: int, standing: str, *, has_run_out: bool = False, short_maps: Iterable[str] = ()
+    run_id: int,
+    standing: str,
+    *,
+    has_run_out: bool = False,
+    short_maps: Iterable[str] = (),
+    spent_budgets: Sequence[str] = (),
 ) -> list[NextCommand]:
     """The commands for a run that `completed`, `failed`, was `cancelled` or `interrupted`; none for any other.
 
     `has_run_out`: an unhandled failure was a want of memory or time. `short_maps`: steps that completed without some of
-    their items, which `retry` leaves alone.
+    their items, which `retry` leaves alone. `spent_budgets`: limits that have to be raised before a retry can do better.
     """
     found = [NextCommand(f"mulligan {text.format(run_id)}", why) for text, why in _NEXT.get(standing, ())]
     if standing == "failed" and has_run_out:
         found.insert(1, NextCommand(f"mulligan retry {run_id} --adjust", _ADJUST))
+    if standing == "failed" and spent_budgets:
+        raised = " ".join(f"--budget {limit}=N" for limit in spent_budgets)
+        found[0] = NextCommand(f"mulligan retry {run_id} {raised}", "go on with a larger budget")
     if standing == "completed":
         found += [NextCommand(f"mulligan items {run_id} {step} --retry", _ITEMS) for step in short_maps]
     return found

@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
+from ..core.budgets import RUN, budget_of
 from ..core.matrices import counted_failures
+from ..core.spending import in_words
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.views import Wait, progress, waiting
@@ -58,6 +60,8 @@ class Outcome(msgspec.Struct, frozen=True):
     matrices: tuple[MatrixFailures, ...] = ()
     # How long it was driven just now; None where that is all of it.
     stretch_seconds: float | None = None
+    # What its agents have spent, in words; "" where nothing is known of it.
+    spent: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -104,6 +108,7 @@ def outcome(
         sum(place.reused_run_id > 0 for place in state.steps()),
         _matrices(state, answers),
         seconds if is_taken_up else None,
+        _spent(state),
     )
 
 
@@ -137,6 +142,13 @@ def recall(service: Service, run_id: int, following: Following) -> bool:
     if 0 < written <= ENTRIES_READ_MAX:
         following.recall(run_id, list(service.events(run_id)))
     return written > 0
+
+
+def _spent(state: State) -> str:
+    """What agents have spent; "" where nobody has reported tokens or money, and no budget asks for it."""
+    spent = state.run.spent
+    is_told = spent.tokens is not None or spent.cost is not None or budget_of(state, RUN) is not None
+    return in_words(spent) if is_told else ""
 
 
 def _state(service: Service, driver: Driver, run_id: int, ending: Ending, following: Following) -> State:

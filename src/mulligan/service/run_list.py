@@ -16,7 +16,8 @@ import msgspec
 
 from ..core import events as e
 from ..core.run_lists import Attribute, OpenTasks, OpenTimer, RunFilter, unanswered
-from ..core.snapshot import failure_alone, place_alone
+from ..core.snapshot import failure_alone, place_alone, spent_of
+from ..core.spending import spent_json
 from ..core.state import FailureRecord
 from ..core.transitions import RUN_ENDED
 from ..core.words import flat, until, what
@@ -133,6 +134,8 @@ class RunLine(msgspec.Struct, frozen=True):
     waiting_for: list[HoldUp]
     # Every place in its tree that waits for a person.
     asks: list[Waiting]
+    # What its agents have spent; None where it has none.
+    spent: dict[str, Any] | None = None
 
 
 class RunPage(msgspec.Struct, frozen=True):
@@ -201,6 +204,7 @@ class _Look:
         self._timers = _by_root(store.lists.open_timers(roots) if roots else ())
         self._asks = _asks(store) if open_ else {}
         self._parked = _parked(store, self._asks, [record.run_id for record in open_])
+        self._spent = _spent(store, [record.run_id for record in records])
         self._breakers: dict[str, str] | None = None
         # Whoever serves a store that hosts share takes up its runs when there is something to do.
         workers = store.workers() if open_ and store.is_shared else ()
@@ -229,6 +233,7 @@ class _Look:
             failure=_failed_step(self._failures.get(record.run_id, ())),
             waiting_for=[*self._hold_ups(record, driver)] if is_open else [],
             asks=self._asks.get(record.run_id, []),
+            spent=self._spent.get(record.run_id),
         )
 
     # -- who waits for what ------------------------------------------------------------------------------------------
@@ -376,6 +381,12 @@ def _failed_step(records: Iterable[FailureRecord]) -> FailedStep | None:
         return None
     first, failure = found[0], found[0].failure
     return FailedStep(first.step, failure.code, failure.exit_code, failure.signal, what(failure), len(found))
+
+
+def _spent(store: Store, run_ids: Sequence[int]) -> dict[int, dict[str, Any] | None]:
+    """What the agents of these runs have spent, as it is shown; nothing of runs without agents."""
+    rows = store.lists.rows(run_ids, "spent", 1) if run_ids else []
+    return {run_id: spent_json(spent_of(data)) for run_id, _, data in rows}
 
 
 def _asks(store: Store) -> dict[int, list[Waiting]]:

@@ -31,6 +31,9 @@ class Try(msgspec.Struct):
     cpu_seconds: float | None = None
     peak_memory: int | None = None
     tokens: int | None = None
+    # US dollars, as text.
+    cost: str | None = None
+    model: str | None = None
     failure: dict[str, Any] | None = None
 
 
@@ -72,7 +75,7 @@ def _tell(one: Try, fact: Any, at: datetime) -> None:
         return
     one.ended_at, one.status = at, ENDS[type(fact)]
     if isinstance(fact, e.AttemptSucceeded | e.AttemptFailed):
-        for name in ("wall_seconds", "cpu_seconds", "peak_memory", "tokens"):
+        for name in ("wall_seconds", "cpu_seconds", "peak_memory", "tokens", "cost", "model"):
             setattr(one, name, fact.usage.get(name))
     if isinstance(fact, e.AttemptFailed):
         one.failure = error_view(fact.failure)

@@ -28,7 +28,7 @@ from ..core.lives import is_engines_own
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.usage import peaks
-from ..core.workflow import Workflow, encode, version
+from ..core.workflow import Budget, Workflow, encode, version
 from ..engine.watching import Watcher
 from ..errors import (
     CodecError,
@@ -316,13 +316,17 @@ class Service(Reading):
         items: Sequence[int] | None = None,
         adjust: bool = False,
         corrected: Corrected | None = None,
+        budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
         """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
 
         `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
-        `corrected`: a file to go on with; what changed in it runs again, and what is behind that.
+        `corrected`: a file to go on with; what changed in it runs again, and what is behind that. `budgets`: what agents
+        may spend from now on, by step, "" of the run.
         """
-        report, planned = self._planned_round(run_id, from_step, reason, items, adjust, corrected)
+        report, planned = self._planned_round(
+            run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets
+        )
         self.tell(run_id, report)
         return planned
 
@@ -334,9 +338,13 @@ class Service(Reading):
         items: Sequence[int] | None = None,
         adjust: bool = False,
         corrected: Corrected | None = None,
+        budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
         """What `retry` would run again; refused where `retry` would be. Changes nothing."""
-        return self._planned_round(run_id, from_step, "", items, adjust, corrected)[1]
+        _, found = self._planned_round(
+            run_id, from_step, "", items, adjust=adjust, corrected=corrected, budgets=budgets
+        )
+        return found
 
     def _planned_round(
         self,
@@ -344,8 +352,10 @@ class Service(Reading):
         from_step: str,
         reason: str,
         items: Sequence[int] | None,
+        *,
         adjust: bool,
         corrected: Corrected | None,
+        budgets: Mapping[str, Budget] | None,
     ) -> tuple[r.RetryRequested, RoundPlan]:
         self._refuse_child(self.record(run_id), "retry")
         state = self.state(run_id)
@@ -359,6 +369,7 @@ class Service(Reading):
             peaks(self.events(run_id)) if adjust else {},
             None if corrected is None else revised(state, corrected, self.store),
             stale_of_round(state, from_step),
+            dict(budgets or {}),
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(from_step, steps):
@@ -373,9 +384,10 @@ class Service(Reading):
         *,
         memory: int | None = None,
         timeout: float | None = None,
+        budgets: Mapping[str, Budget] | None = None,
     ) -> None:
-        """Say what becomes of a parked step."""
-        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout)
+        """Say what becomes of a parked step. `budgets`: as for `retry`."""
+        report = r.Classified(_now(), step, verdict, self.by, reason, memory, timeout, dict(budgets or {}))
         try:
             self.tell(run_id, report)
         except UnknownStep:

@@ -175,18 +175,18 @@ class History:
     def started(self, key: str, worker: str = "w1", host: str = "h1") -> Self:
         return self.tell(r.TaskStarted(self.clock, key, self._attempt(key), worker, host))
 
-    def ok(self, *keys: str, output: Any = None) -> Self:
-        """These tasks ended well, one after the other."""
+    def ok(self, *keys: str, output: Any = None, usage: dict[str, Any] | None = None) -> Self:
+        """These tasks ended well, one after the other. `usage`: what each reports of it, such as `{"tokens": 900}`."""
         for key in keys:
             attempt = self._attempt(key)
             self.tasks.pop(key, None)
-            self.tell(r.TaskEnded(self.clock, key, attempt, output=output))
+            self.tell(r.TaskEnded(self.clock, key, attempt, output=output, usage=usage or {}))
         return self
 
-    def fail(self, key: str, exit_code: int = 1, **outcome: Any) -> Self:
+    def fail(self, key: str, exit_code: int = 1, *, usage: dict[str, Any] | None = None, **outcome: Any) -> Self:
         attempt = self._attempt(key)
         self.tasks.pop(key, None)
-        return self.tell(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome)))
+        return self.tell(r.TaskEnded(self.clock, key, attempt, Outcome(exit_code, **outcome), usage=usage or {}))
 
     def lose(self, key: str) -> Self:
         attempt = self._attempt(key)

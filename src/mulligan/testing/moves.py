@@ -175,8 +175,9 @@ class Moves:
             return r.TaskEnded(at, place, attempt, Outcome(None, signal=15, is_stopped=True))
         if self.rng.random() >= self.failing_share:
             warned = ({"severity": "warning", "code": "SLOW"},) if self.rng.random() < 0.05 else ()
-            return r.TaskEnded(at, place, attempt, Outcome(reported=warned), self._output(place))
-        usage = {"peak_memory": self.rng.choice((2**20, 2**21))}
+            spent = {"tokens": 10, "cost": "0.1"} if lease.task.kind == "agent" else {}
+            return r.TaskEnded(at, place, attempt, Outcome(reported=warned), self._output(place), spent)
+        usage: dict[str, Any] = {"peak_memory": self.rng.choice((2**20, 2**21))}
         return r.TaskEnded(at, place, attempt, self.rng.choice(_OUTCOMES), usage=usage)
 
     def _output(self, place: str) -> Any:

@@ -164,6 +164,14 @@ def promise_3_reruns_within_budget(seen: Seen, entry: e.Entry) -> None:
         raise seen.broken("promise 3", f"the handler of '{fact.place}' has granted {before} reruns already", entry)
 
 
+def promise_3_agents_stay_within_their_budget(seen: Seen, entry: e.Entry) -> None:
+    fact = entry.fact
+    assert isinstance(fact, e.AttemptScheduled)
+    if seen.is_agent(fact.place):
+        for spent in seen.spending.spent(seen.lineage(fact.place)[-1]):
+            raise seen.broken("promise 3", f"the agent '{fact.place}' is called, and {spent} are spent", entry)
+
+
 def _is_beyond_limit(seen: Seen, step: str) -> bool:
     return seen.visits_in_round[step] > seen.steps[step].max_visits
 
@@ -454,6 +462,7 @@ FACT_PROMISES: dict[FactPromise, tuple[type[e.Fact], ...]] = {
     promise_2_attempts_start_once: (e.AttemptStarted,),
     promise_3_retries_within_budget: (e.RetryScheduled,),
     promise_3_reruns_within_budget: (e.AttemptScheduled,),
+    promise_3_agents_stay_within_their_budget: (e.AttemptScheduled,),
     promise_3_visits_within_budget: (e.StepEntered,),
     promise_3_nothing_runs_in_the_visit_beyond_the_last: (e.AttemptScheduled,),
     promise_3_triage_retries_by_itself_once: (e.StepClassified,),

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,13 +26,15 @@ from ..core import effects as fx
 from ..core import events as e
 from ..core import reports as r
 from ..core.classify import Outcome
+from ..core.fakes import with_fakes
 from ..core.life import files_due
 from ..core.scope import failure_view, filled
 from ..core.state import Place, State
 from ..core.transitions import RUN_ENDED
-from ..core.workflow import Command, Workflow, commands
+from ..core.workflow import FAKE, Command, Workflow, commands
 from ..errors import InputInvalid, MulliganError, Refused
 from ..language.expressions import Cel, as_text
+from ..language.fakes import read_fakes
 from ..language.shell import environment_value
 from .history import History
 
@@ -45,11 +47,16 @@ def rehearse(
     folder: Path,
     *,
     inputs: dict[str, Any] | None = None,
+    fakes: Mapping[str, Any] | None = None,
     slots: int = 4,
     watch: Callable[[State, list[e.Entry]], None] = lambda state, entries: None,
 ) -> History:
-    """Run a workflow to its end in `folder`, or until it waits for a person. `watch` sees every turn."""
+    """Run a workflow to its end in `folder`, or until it waits for a person. `watch` sees every turn.
+
+    `fakes` says of steps how they end: `{"fetch": {"status": 503}, "load": [{"fail": "TIMEOUT"}, {"output": 3}]}`.
+    """
     folder = Path(folder)
+    workflow = with_fakes(workflow, read_fakes(workflow, fakes or {}))
     if not folder.is_dir():
         raise InputInvalid(f"'{folder}' is not a folder", hint="make it first: a rehearsal runs its commands there")
     for step in (*workflow.steps, workflow.end):
@@ -63,10 +70,10 @@ def _refuse_the_impossible(step: str, command: Command) -> None:
     action = command.action
     if action is None:
         return
-    if action.kind not in ("shell", "wait", "approve"):
+    if action.kind not in ("shell", "wait", "approve", FAKE):
         raise Refused(
             f"a rehearsal carries out shell commands only, and step '{step}' has '{action.kind}'",
-            hint="tell its story with mulligan.testing.history instead, where you say how each task ends",
+            hint=f"say how it ends: fakes={{'{step}': {{'output': …}}}}",
         )
     templates = (*action.bindings.values(), *command.env.values())
     if any(name.startswith("secrets") for template in templates for name in template.reads):

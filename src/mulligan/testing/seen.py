@@ -17,6 +17,7 @@ from ..core.failure import Failure
 from ..core.graph import Graph
 from ..core.workflow import END, Command, Workflow
 from ..core.workflow import decode as read_workflow
+from .agent_spending import AgentSpending
 
 FACTS_SHOWN = 8
 
@@ -25,6 +26,8 @@ RESULTS = (e.AttemptSucceeded, e.AttemptFailed)
 STEP_ENDS = (e.StepCompleted, e.StepFailed, e.StepCancelled)
 COMMAND_ENDS = (e.CommandCompleted, e.CommandFailed, e.CommandCancelled)
 ITEM_ENDS = (e.ItemCompleted, e.ItemFailed, e.ItemCancelled)
+
+_OF_ATTEMPTS = (e.AttemptScheduled, e.AttemptStarted, e.AttemptSucceeded, e.AttemptFailed, e.AttemptCancelled)
 
 
 class Seen:
@@ -83,6 +86,8 @@ class Seen:
         self.looped_to: set[str] = set()
         # Steps that their remediation brought back, or stood in for, with the visit that had failed.
         self.repaired: set[tuple[str, int]] = set()
+        # Agents.
+        self.spending = AgentSpending(workflow)
         # Undo.
         self.undoing: tuple[str, int] | None = None
         self.undone: set[tuple[str, int]] = set()
@@ -96,6 +101,10 @@ class Seen:
             found.append(self.parents[found[-1]])
         return found
 
+    def is_agent(self, place: str) -> bool:
+        action = self.specs[place].action
+        return action is not None and action.kind == "agent"
+
     def broken(self, promise: str, sentence: str, entry: e.Entry) -> AssertionError:
         """A promise that does not hold: the sentence, where, and the facts around it."""
         return AssertionError(f"{promise}: {sentence} (seq {entry.seq})\n{story([*self.log[-FACTS_SHOWN:], entry])}")
@@ -104,6 +113,10 @@ class Seen:
 
     def note(self, entry: e.Entry) -> None:
         self.log.append(entry)
+        if isinstance(entry.fact, _OF_ATTEMPTS) and entry.fact.place in self.specs:
+            self.spending.note(entry.fact, self.lineage(entry.fact.place)[-1], is_agent=self.is_agent(entry.fact.place))
+        elif isinstance(entry.fact, e.RunReopened | e.StepClassified):
+            self.spending.raise_budgets(entry.fact.budgets)
         learn = _LEARN.get(type(entry.fact))
         if learn is not None:
             learn(self, entry.fact, entry)

@@ -21,6 +21,7 @@ from ..core.workflow import (
     Adjust,
     Backoff,
     Breaker,
+    Budget,
     Command,
     Edge,
     Expression,
@@ -116,6 +117,7 @@ class Author:
         self._breakers: dict[str, Breaker] = {}
         self._expressions = 0
         self._item_commands = 0
+        self._agents = 0
         # How rich this workflow is: plain ones keep each feature alone, rich ones mix them.
         self.spice = rng.choice((0.3, 0.7, 1.3))
 
@@ -141,6 +143,7 @@ class Author:
         if kind == "workflow":
             self._calls_child = True
             return Action("workflow", {"file": CHILD})
+        self._agents += kind == "agent"
         return Action(kind, {"text": "do it"}, self._bindings())
 
     def _wait(self) -> Action:
@@ -357,7 +360,11 @@ class Author:
         count = self.rng.choice((1, 1, 2) if self._calls else (1, 2, 3, 3, 4, 4, 5, 6, 8))
         made = self._with_steps(count)
         children = {CHILD: random_workflow(self.rng, self._calls + 1, self._often)} if self._calls_child else {}
-        return _replace(made, breakers=self._breakers, children=children)
+        return _replace(made, breakers=self._breakers, children=children, budget=self._budget())
+
+    def _budget(self) -> Budget | None:
+        """For every second workflow with agents, and so that it is reached."""
+        return Budget(calls=self._agents, tokens=25) if self._agents % 2 else None
 
     def _with_steps(self, count: int) -> Workflow:
         return Workflow(

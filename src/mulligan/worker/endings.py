@@ -15,6 +15,7 @@ from .cgroups import OomKills
 from .desk import Desk
 from .ended import Ended, report, untold
 from .flood import Flood
+from .programs import Programs
 from .running import Running
 
 SIGKILL, SIGTERM = 9, 15
@@ -24,10 +25,11 @@ KILLED_STATUS = 128 + SIGKILL
 class Endings:
     """Reads how the tasks of one worker have ended."""
 
-    def __init__(self, worker: str, desk: Desk, flood: Flood) -> None:
+    def __init__(self, worker: str, desk: Desk, flood: Flood, programs: Programs) -> None:
         self._worker = worker
         self._desk = desk
         self._flood = flood
+        self._programs = programs
         self._oom_kills = OomKills()
 
     def lost(self, task: Task) -> Report:
@@ -55,7 +57,7 @@ class Endings:
             message = f"its output cannot be kept: {running.pipes.lost}"
             return report(task, Outcome(code="EXCEPTION", exit_code=None, message=message), None, ended)
         read_end = SPAWNED[task.kind].read_end if task.kind in SPAWNED else shell.read_end
-        return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory)
+        return read_end(lease, self._desk.written(running), running.sides, ended, is_out_of_memory, self._programs)
 
     def _is_out_of_memory(self, task: Task, ended: Ended) -> bool:
         """A kill that nobody here asked for: with too much memory measured, or for that, as the kernel says."""

@@ -94,13 +94,13 @@ class LocalHands:
         self._folder = self._folders.worker(name)
         self._desk = Desk(self._folders, name)
         self._flood = Flood(self._desk, log_bytes_max)
-        self._endings = Endings(name, self._desk, self._flood)
         self._environment = of_worker(name, dict(os.environ))
         self._selector = selectors.DefaultSelector()
         self._secrets = Secrets(self._environment, self._selector, self._start_what_wants)
         self._passage = Passage(self._secrets, artifacts)
         self._room = Room(cpus, memory, gpus, labels, self._environment)
         self._programs = Programs(self._environment, is_direct=is_direct)
+        self._endings = Endings(name, self._desk, self._flood, self._programs)
         self._lookahead = Lookahead(2 * int(cpus), more=3) if lookahead is None else Lookahead(lookahead)
         # Taken beyond the room, oldest first: the supervisor starts one when another one ends.
         self._waiting: dict[int, Task] = {}

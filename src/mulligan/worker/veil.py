@@ -100,7 +100,9 @@ class Veil:
             outcome = msgspec.structs.replace(report.outcome, **told)
         except RecursionError:
             outcome, output = Outcome(output_error=TOO_DEEP), None
-        return msgspec.structs.replace(report, outcome=outcome, output=output)
+        # Nearly all figures; an agent names its model, and may say anything.
+        usage = self.value(report.usage)
+        return msgspec.structs.replace(report, outcome=outcome, output=output, usage=usage)
 
     def output(self, output: Any) -> Any:
         """What a task gave, without secrets; RecursionError where it is nested too deep."""

@@ -111,6 +111,10 @@ def _tiles(report: Report) -> Iterator[Html]:
         yield _tile("processor time", length(sum(one.cpu_seconds or 0.0 for one in report.attempts)))
     if peak := max((one.peak_memory or 0 for one in report.attempts), default=0):
         yield _tile("most memory", size(peak))
+    if report.agents:
+        yield _tile("agents", report.agents)
+    if report.budget:
+        yield _tile("budget for agents", report.budget)
 
 
 def _status_bar(report: Report) -> Html:

@@ -87,6 +87,7 @@ def _remarks(step: StepLine, of_matrix: Mapping[str, Sequence[StepLine]]) -> str
     words += [up_to_date_since(step.up_to_date_since)] if step.up_to_date_since else []
     if step.items:
         words.append(counted(step.items, "item") + (f", {step.items_failed:,} failed" if step.items_failed else ""))
+    words += [f"agents: {step.agents}"] if step.agents else []
     return ", ".join(words)
 
 

@@ -13,9 +13,11 @@ import msgspec
 
 from ... import __version__
 from ...core import events as e
+from ...core.budgets import RUN, budget_of
 from ...core.end_status import said_by_end
 from ...core.item_names import item_names
 from ...core.keys import item_key
+from ...core.spending import in_words, limits_in_words, spent_json
 from ...core.state import State
 from ...core.story import Teller
 from ...core.transitions import RUN_ENDED
@@ -70,6 +72,8 @@ class StepLine(msgspec.Struct, frozen=True):
     # Of a step of a matrix: the name of the whole, and its values.
     matrix: str = ""
     values: dict[str, Any] = {}
+    # What its agents have spent, in words; "" where it has none.
+    agents: str = ""
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -174,6 +178,10 @@ class Report(msgspec.Struct):
     # By key of an item: what it is called.
     item_names: dict[str, str] = {}
     next_commands: list[NextCommand] = []
+    # What its agents have spent, as data and in words; and what they may spend.
+    spent: dict[str, Any] | None = None
+    agents: str = ""
+    budget: str = ""
     made_by: str = f"mulligan {__version__}"
 
     @property
@@ -276,6 +284,9 @@ def gather(service: Service, run_id: int, now: datetime) -> Report:
         codes=_codes(visits),
         item_names=names,
         next_commands=_next_commands(service, record, state, visits, asked),
+        spent=spent_json(state.run.spent),
+        agents=in_words(state.run.spent),
+        budget=limits_in_words(budget_of(state, RUN)),
     )
 
 
@@ -389,6 +400,7 @@ def _steps(state: State, seen: _Pass) -> Iterator[StepLine]:
             place.reused_run_id,
             step.matrix_name,
             step.matrix if step.matrix_name else {},
+            in_words(place.spent),
         )
 
 

@@ -15,6 +15,7 @@ import httpx2
 
 from mulligan import StepError
 
+from ...core.http_codes import status_code
 from .http_request import shown
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -23,9 +24,6 @@ TOLD_CHARS = 500
 _TOLD_BYTES = 4 * TOLD_CHARS
 _PIECE_BYTES = 1 << 16
 _JSON_TYPE = re.compile(r"(?:application|text)/(?:[\w.+-]+\+)?json")
-_TOO_MANY_REQUESTS = 429
-# The server itself says that the same request may be sent again.
-_LATER = (408, 425)
 
 
 def output(response: httpx2.Response, bytes_max: int | None) -> dict[str, Any]:
@@ -47,24 +45,12 @@ def unexpected(request: httpx2.Request, response: httpx2.Response, redirects: in
     details: dict[str, Any] = {"status": status, "url": url}
     if (after := _retry_after(response)) is not None:
         details["retry_after"] = after
-    code, retryable = _code(status)
+    code, retryable = status_code(status)
     so_far = f" after {redirects} redirects" if redirects and response.has_redirect_location else ""
     wanted = f", where {', '.join(map(str, expected))} is expected" if expected else ""
     told = _told(response)
     message = f"{request.method} {url}: answered {status}{so_far}{wanted}{': ' if told else ''}{told}"
     return StepError(code, message, retryable=retryable, details=details)
-
-
-def _code(status: int) -> tuple[str, bool | None]:
-    """The code of a status that was not expected, and whether it is worth another try if the code does not say so."""
-    if status == _TOO_MANY_REQUESTS:
-        return "HTTP_429", None
-    if status >= 500:
-        return "HTTP_5XX", None
-    if status >= 400:
-        return "HTTP_4XX", True if status in _LATER else None
-    # Not what was asked for, and no error either: a 202 where a 200 is wanted may be one the next time.
-    return "VALIDATION_FAILED", None
 
 
 def _retry_after(response: httpx2.Response) -> float | None:

@@ -28,7 +28,14 @@ class Spawned(Protocol):
         """Of a task that reads more than the loop may."""
 
     def read_end(
-        self, lease: Lease, logs: Logs | Sides, sides: Sides, ended: Ended, is_out_of_memory: bool, /
+        self,
+        lease: Lease,
+        logs: Logs | Sides,
+        sides: Sides,
+        ended: Ended,
+        is_out_of_memory: bool,
+        programs: Programs,
+        /,
     ) -> TaskEnded: ...
 
 

@@ -92,6 +92,7 @@ def read_end(
     sides: Sides,
     ended: Ended,
     is_out_of_memory: bool,
+    programs: Programs,
     give: Callable[[Task, Logs | Sides, Sides], Any] = captured,
 ) -> TaskEnded:
     """What became of it: the outcome, and the output if it ended well, which is for `give` to say."""

@@ -1,0 +1,56 @@
+"""`mulligan rehearse`: a workflow to its end with some steps faked, and nothing of it is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from mulligan.cli.conduct import conduct
+from mulligan.cli.options import AsJson, Fake, Fakes, HomeFolder, Inputs, System, TrustTemplates
+from mulligan.cli.parameters import Argument
+from mulligan.cli.run import Parallel, Wait, checked_parallel, given_inputs
+from mulligan.cli.temporary_home import service_kept_or_not
+from mulligan.cli.terminal import complain
+from mulligan.service.definitions import duration, examine
+from mulligan.service.fakes import faked, fakes_of
+from mulligan.service.verbs import prepare
+from mulligan.service.words import quoted
+
+
+def rehearse(
+    file: Annotated[Path, Argument(metavar="FILE", help="A workflow file.")],
+    fake: Fake = None,
+    fakes: Fakes = None,
+    inputs: Inputs = None,
+    parallel: Parallel = None,
+    wait: Wait = "0s",
+    system: System = None,
+    trust_templates: TrustTemplates = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a workflow with some steps faked, and keep nothing of it.
+
+    A faked step runs nothing and ends as you say; its check, its retries, its handler and its edges are real, and so
+    are all other steps: they run here. It has a home of its own that is removed; with --home DIR it is kept. The exit
+    codes are those of `mulligan run`.
+    """
+    wait_seconds = duration(wait)
+    examined = examine(file, named=system, trust_templates=trust_templates)
+    for warning in examined.warnings:
+        complain(warning.render())
+    ends = fakes_of(examined.workflow, fake or (), fakes)
+    prepared = prepare(faked(examined.workflow, ends), given_inputs(inputs or []), Path.cwd(), str(file.absolute()))
+    complain(f"faked: {quoted(list(ends))}" if ends else "no step is faked: all of it runs")
+    with service_kept_or_not(home) as service:
+        code = conduct(
+            service,
+            lambda driver: service.start(prepared, driver)[0],
+            parallel=checked_parallel(parallel),
+            wait_seconds=wait_seconds,
+            as_json=as_json,
+            home=home,
+            is_kept=home is not None,
+        )
+    complain(f"kept in '{home}'" if home is not None else "nothing of it is kept; to keep it: --home DIR")
+    return code

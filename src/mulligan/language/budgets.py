@@ -1,0 +1,115 @@
+"""`budget`: what the agents of a step or of a run may spend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from mulligan.core.patterns import pattern
+from mulligan.core.spending import cost
+from mulligan.core.workflow import AGENT, Budget, Command, commands
+from mulligan.language.nodes import Source
+from mulligan.language.shapes import Fields, Key, Record, Value, whole
+
+TOKENS_MAX = 10**15
+_TOKENS = pattern(r"([0-9][0-9_]*(?:\.[0-9]+)?) ?([kM]?)")
+_POWERS = {"": 1, "k": 1_000, "M": 1_000_000}
+
+
+def tokens(value: Any) -> int:
+    """`200000`, `200_000`, `200k` or `1.5M`, as a number. ValueError for anything else, also for 0."""
+    found = _TOKENS.fullmatch(value) if isinstance(value, str) else None
+    number = Decimal(found[1].replace("_", "")) * _POWERS[found[2]] if found else value
+    is_whole = isinstance(number, Decimal) or type(number) is int
+    if not is_whole or number != int(number) or not 1 <= number <= TOKENS_MAX:
+        raise ValueError(value)
+    return int(number)
+
+
+def dollars(value: Any) -> Decimal:
+    """`2.50` as an amount. ValueError for what is none, or nothing."""
+    found = cost(value.removeprefix("$") if isinstance(value, str) else value)
+    if not found:
+        raise ValueError(value)
+    return found
+
+
+BUDGET = Record(
+    "budget",
+    {
+        "tokens": Key(
+            Value(
+                "a number of tokens such as 200000 or 200k",
+                tokens,
+                {
+                    "anyOf": [
+                        {"type": "integer", "minimum": 1, "maximum": TOKENS_MAX},
+                        {"type": "string", "pattern": f"^(?:{_TOKENS.pattern})$"},
+                    ]
+                },
+            ),
+            "how many tokens they may use, in and out together",
+        ),
+        "cost": Key(
+            Value(
+                "an amount of US dollars such as 2.50",
+                dollars,
+                {
+                    "anyOf": [
+                        {"type": "number", "exclusiveMinimum": 0},
+                        {"type": "string", "pattern": r"^\$?[0-9]+(?:\.[0-9]+)?$"},
+                    ]
+                },
+            ),
+            "how many US dollars they may cost",
+        ),
+        "calls": Key(whole(1, 1_000_000_000), "how often they may be called"),
+    },
+)
+
+
+def read_budget(form: Fields, source: Source) -> Budget | None:
+    """The budget; None, and noted, where it limits nothing."""
+    if form.node.entries:
+        return Budget(**form.values) if form.values else None
+    hint = "say how much: {tokens: 200000, cost: 2.50, calls: 20}"
+    source.note(source.refuse("budget", "the budget limits nothing", form.node, hint=hint))
+    return None
+
+
+def warn_of_idle_budget(fields: Fields, found: Iterable[Command], owner: str, source: Source) -> None:
+    """A budget where no agent works limits nothing."""
+    if not any(_spends(command) for command in commands(found)):
+        message = f"{owner} has a budget, and no agent that could spend it"
+        hint = "a budget is for agents: 'timeout' bounds time, 'resources' memory"
+        source.warn("idle_budget", message, fields.key("budget"), hint=hint)
+
+
+def _spends(command: Command) -> bool:
+    return command.action is not None and command.action.kind in (AGENT, "workflow")
+
+
+# -- on a command line -----------------------------------------------------------------------------------------------
+
+_GIVEN = re.compile(r"(?:(?P<step>.+)\.)?(?P<what>tokens|cost|calls)=(?P<value>.+)")
+
+
+def given_budgets(words: Iterable[str]) -> dict[str, Budget]:
+    """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run. ValueError with the word that is neither."""
+    found: dict[str, dict[str, Any]] = {}
+    for word in words:
+        parts = _GIVEN.fullmatch(word)
+        if parts is None:
+            raise ValueError(word)
+        try:
+            value = BUDGET.keys[parts["what"]].shape.convert(_number(parts["value"]))  # type: ignore[attr-defined]
+        except ValueError:
+            raise ValueError(word) from None
+        found.setdefault(parts["step"] or "", {})[parts["what"]] = value
+    return {step: Budget(**limits) for step, limits in found.items()}
+
+
+def _number(text: str) -> Any:
+    return int(text) if text.isascii() and text.isdigit() else text

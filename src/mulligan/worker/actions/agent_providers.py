@@ -1,0 +1,146 @@
+"""The file that $MULLIGAN_AGENTS names: which command an agent is, where its figures stand, and what its tokens cost.
+
+It belongs to whoever runs the worker, like the variables of its environment. A workflow only names an agent.
+"""
+
+from __future__ import annotations
+
+import os
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from ...core.spending import cost
+from ...errors import InputInvalid, Problem
+from ...language.document import decode, parse
+from ...language.nodes import Enough, Mapping, Node, Refusal, Source
+from ...language.shapes import TEXT, Choice, Either, Fields, Json, Key, ListOf, MapOf, Record, Value
+from ..programs import Programs
+from .agent_output import FORMS, Field, Form, Prices
+
+VARIABLE = "MULLIGAN_AGENTS"
+FILE_BYTES_MAX = 1_000_000
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """What the file says of an agent. Without a form, what it prints is its answer."""
+
+    command: str = ""
+    form: Form | None = None
+    prices: dict[str, Prices] = {}
+
+
+def _price(value: Any) -> Decimal:
+    found = cost(value)
+    if found is None:
+        raise ValueError(value)
+    return found
+
+
+_PATH = Record(
+    "path",
+    {
+        "path": Key(TEXT, "where the value stands", is_required=True),
+        "where": Key(MapOf(Json()), "what other paths of the same object must say"),
+    },
+)
+_FIELD = Either("a path such as usage.input_tokens", text=TEXT, mapping=_PATH)
+_FIELDS = ListOf(_FIELD, or_one=True, at_least=1)
+_TOKENS = Record("tokens", {"input": Key(_FIELDS, "tokens read"), "output": Key(_FIELDS, "tokens written")})
+_OUTPUT = Record(
+    "output",
+    {
+        "content": Key(_FIELD, "the answer", is_required=True),
+        "tokens": Key(Either("a path, or {input, output}", text=TEXT, list=_FIELDS, mapping=_TOKENS), "what it used"),
+        "cost": Key(_FIELD, "what that cost, in US dollars"),
+        "calls": Key(_FIELD, "how many calls it made"),
+        "turns": Key(_FIELD, "how many turns it took"),
+        "model": Key(_FIELD, "which model answered"),
+        "error": Key(_FIELD, "what went wrong, or true"),
+    },
+)
+_DOLLARS = Value("an amount of US dollars such as 2.50", _price, {"type": "number"})
+_PRICES = Record(
+    "prices",
+    {
+        "input": Key(_DOLLARS, "of a million tokens read", is_required=True),
+        "output": Key(_DOLLARS, "of a million tokens written", is_required=True),
+    },
+)
+PROVIDER = Record(
+    "provider",
+    {
+        "command": Key(TEXT, "what bash runs"),
+        "output": Key(
+            Either("claude, codex or a mapping", text=Choice(tuple(FORMS)), mapping=_OUTPUT), "how it is read"
+        ),
+        "prices": Key(MapOf(_PRICES), "by model; 'default' for all others"),
+    },
+)
+
+
+def provider(name: str, programs: Programs) -> Provider:
+    """What the file says of an agent; nothing where there is no file, or it does not say. InputInvalid if it is bad."""
+    file = programs.variable(VARIABLE)
+    if not file:
+        return Provider()
+    try:
+        found = os.stat(file)
+        return _providers(file, found.st_mtime_ns, found.st_size).get(name, Provider())
+    except OSError as error:
+        raise InputInvalid(f"the file '{file}' of {VARIABLE} cannot be read: {error.strerror or error}") from None
+
+
+@lru_cache(maxsize=4)
+def _providers(file: str, changed_at: int, size: int) -> dict[str, Provider]:
+    """The agents in a file. Read again when it has changed."""
+    with open(file, "rb") as opened:
+        data = opened.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise InputInvalid(f"the file '{file}' of {VARIABLE} is larger than {FILE_BYTES_MAX:,} bytes")
+    try:
+        source = decode(data, file)
+        return _read_providers(parse(source), source)
+    except Refusal as refusal:
+        raise _bad(refusal.problem) from None
+    except Enough:
+        raise _bad(source.problems[0]) from None
+
+
+def _bad(found: Problem) -> InputInvalid:
+    return InputInvalid(f"{found.file}:{found.line}:{found.column}: {found.message}", hint=found.hint)
+
+
+def _read_providers(root: Node, source: Source) -> dict[str, Provider]:
+    if not isinstance(root, Mapping):
+        raise source.refuse("type", "a mapping of agents is expected, each with 'command' or 'output'", root)
+    found: dict[str, Fields] = {
+        name: PROVIDER.read(node, f"agent '{name}'", source) for name, (_, node) in root.entries.items()
+    }
+    if source.problems:
+        raise _bad(source.problems[0])
+    return {name: _provider(fields) for name, fields in found.items()}
+
+
+def _provider(fields: Fields) -> Provider:
+    output = fields.get("output")
+    prices = {model: Prices(one["input"], one["output"]) for model, one in fields.get("prices", {}).items()}
+    form = FORMS[output] if isinstance(output, str) else None if output is None else _form(output)
+    return Provider(fields.get("command", ""), form, prices)
+
+
+def _form(fields: Fields) -> Form:
+    said: dict[str, Any] = {name: _field(fields[name]) for name in fields.values if name != "tokens"}
+    tokens = fields.get("tokens")
+    if isinstance(tokens, Fields):
+        said["input_tokens"] = tuple(map(_field, tokens.get("input", ())))
+        said["output_tokens"] = tuple(map(_field, tokens.get("output", ())))
+    elif tokens is not None:
+        said["tokens"] = tuple(map(_field, [tokens] if isinstance(tokens, str) else tokens))
+    return Form(**said)
+
+
+def _field(said: Any) -> Field:
+    return Field(said) if isinstance(said, str) else Field(said["path"], said.get("where", {}))
