@@ -65,6 +65,9 @@ PLAYED_PAGES = [
         "secrets",
         "security",
         "triage",
+        "tutorials/agent-loop",
+        "tutorials/pipeline",
+        "tutorials/sweep",
     )
 ]
 PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
