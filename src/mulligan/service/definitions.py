@@ -6,7 +6,7 @@ from ..core.workflow import Workflow
 from ..errors import InputInvalid
 from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, load
 from ..language import quantities as q
-from ..language.schema import schema
+from ..language.schema import schema_text
 
 __all__ = [
     "FORMATS",
@@ -19,7 +19,7 @@ __all__ = [
     "edges_count",
     "examine",
     "load",
-    "schema",
+    "schema_text",
     "size",
 ]
 
