@@ -15,8 +15,8 @@ case $grid-$angle in
         # Somebody else on the machine kills it.
         [ "$MULLIGAN_ATTEMPT" -gt 1 ] || kill -KILL $$ ;;
     fine-90 | fine-95)
-        # A matrix of 64 MB. It is there for a moment, so that whoever watches the memory can see it.
-        { head -c 64000000 /dev/zero; sleep 0.8; } | tail -n 1 > /dev/null ;;
+        # A matrix of 48 MB. It is there for a moment, so that whoever watches the memory can see it.
+        { head -c 48000000 /dev/zero; sleep 0.7; } | tail -n 1 > /dev/null ;;
     coarse-5 | coarse-8)
         # More iterations than usual.
         sleep 2.5 ;;
