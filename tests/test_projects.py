@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -70,6 +71,26 @@ def test_a_project_names_its_tutorial_and_the_index_names_both(project: str) -> 
     assert f"# Tutorial: docs/tutorials/{project}.md\n" in text
     assert f"({project}/)" in index
     assert f"(../docs/tutorials/{project}.md)" in index
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_what_a_tutorial_shows_of_its_workflow_stands_in_the_file(project: str) -> None:
+    page = (FOLDER.parent / "docs" / "tutorials" / f"{project}.md").read_text(encoding="utf-8")
+    shown = written_as(page.partition("```yaml\n")[2].partition("```")[0])
+    whole = written_as((FOLDER / project / f"{project}.yaml").read_text(encoding="utf-8"))
+
+    steps = {step["step"]: step for step in whole["steps"]}
+    differing = [
+        (step["step"], key) for step in shown["steps"] for key in step if step[key] != steps[step["step"]].get(key)
+    ]
+
+    assert differing == []
+    assert shown.get("retry_policies") in (None, whole.get("retry_policies"))
+
+
+def written_as(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = plain(parse(decode(text.encode(), "page.yaml")))
+    return found
 
 
 # The pipeline.

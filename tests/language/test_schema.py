@@ -165,6 +165,12 @@ def test_the_schema_is_called_by_a_name_that_never_changes() -> None:
     assert schema()["$id"] == ID == "urn:uuid:ee02fa88-65df-4d6f-bed9-b06409c8d0ac"
 
 
+def test_the_page_on_editors_says_what_the_schema_is_called() -> None:
+    page = Path(__file__).parents[2] / "docs" / "editors.md"
+
+    assert f"`{ID}`" in page.read_text(encoding="utf-8")
+
+
 def test_the_file_that_is_installed_is_the_schema() -> None:
     assert FILE.read_text(encoding="utf-8") == schema_text(), "write it anew with: make generated"
 

@@ -12,17 +12,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from mulligan.cli import listing
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
-from mulligan.cli.listing import STATUSES
 from mulligan.cli.parameters import Argument, Option, plain
 
+# With the words that stand for several, where there are any.
+_STATUSES = (*listing.STATUSES, *getattr(listing, "GROUPS", ()))
 _SYSTEMS = "torc|prodigy|noetl|alphred|mulligan"
 _BY_METAVAR = {
     "RUN": "RUN",
     "STEP": "STEP",
     "OUT": "PATH",
-    "STATUS": "|".join(STATUSES),
+    "STATUS": "|".join(_STATUSES),
     "SYSTEM": _SYSTEMS,
     "WORD": f"mermaid|svg|png|{_SYSTEMS}",
 }
