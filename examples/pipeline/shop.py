@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 import urllib.request
@@ -76,14 +77,16 @@ class Clerk(BaseHTTPRequestHandler):
     server: Shop
 
     def do_GET(self) -> None:
-        _, _, day, *rest = self.path.split("/")
-        fault = self.next_fault("".join(f"/{part}" for part in rest))
-        if fault == "busy":
+        asked = re.fullmatch(r"/days/(?P<day>[\d-]+)(?P<rest>|/pages/(?P<page>[1-5]))", self.path)
+        fault = self.next_fault(asked["rest"]) if asked else ""
+        if not asked:
+            self.answer(404, {"error": "there is no such page"})
+        elif fault == "busy":
             self.answer(429, {"error": "too many requests"}, {"Retry-After": "1"})
         elif fault == "down":
             self.answer(503, {"error": "the database is restarting"})
         else:
-            found = page(day, int(rest[-1])) if rest else index(day)
+            found = page(asked["day"], int(asked["page"])) if asked["page"] else index(asked["day"])
             self.answer(200, found, is_whole=fault != "broken off")
 
     def do_POST(self) -> None:
@@ -115,6 +118,8 @@ def serve() -> None:
 
 
 def start() -> None:
+    if ADDRESS.exists():
+        sys.exit(f"the shop is open already: {ADDRESS.read_text().strip()} (python3 shop.py stop closes it)")
     command = [sys.executable, __file__, "serve"]
     with LOG.open("w") as log:
         server = subprocess.Popen(
@@ -127,11 +132,18 @@ def start() -> None:
 
 
 def stop() -> None:
+    if not ADDRESS.exists():
+        sys.exit("no shop is open here")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    direct.open(f"{ADDRESS.read_text().strip()}/stop", data=b"", timeout=10).close()
+    try:
+        direct.open(f"{ADDRESS.read_text().strip()}/stop", data=b"", timeout=10).close()
+    except OSError:
+        pass  # it has closed by itself
     ADDRESS.unlink()
     print("the shop is closed")
 
 
 if __name__ == "__main__":
-    {"serve": serve, "start": start, "stop": stop}[sys.argv[1]]()
+    verbs = {"serve": serve, "start": start, "stop": stop}
+    verb = verbs.get(sys.argv[1] if len(sys.argv) == 2 else "")
+    sys.exit(verb() if verb else "usage: python3 shop.py start | stop")
