@@ -268,6 +268,31 @@ def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder
     assert (done.stdout.splitlines(), done.stderr) == (expected, "")
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        # Bash breaks words at '='.
+        (["list", "--status", "=", "fa"], ["failed"]),
+        (["list", "--status", "="], ["running", "paused", "completed", "failed", "cancelled"]),
+        (["list", "--status", "=", "failed", "--al"], ["--all"]),
+        (["classify", "--reason", "=", "a", "1", "b", ""], ["retry", "fail"]),
+        # An input is no option of ours, and what it may be nobody knows.
+        (["classify", "1", "b", "-i", "x", "=", ""], []),
+        (["run", "-i", "x", "="], []),
+    ],
+)
+def test_what_bash_breaks_at_an_equals_sign_is_one_word(words: list[str], expected: list[str], folder: Path) -> None:
+    environ = {
+        "_MULLIGAN_COMPLETE": "complete_bash",
+        "COMP_WORDS": "\n".join(["mulligan", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    told: list[str] = []
+
+    assert answer(environ, told.append) == 0
+    assert told[0].split() == [word for word in expected if word]
+
+
 def test_the_script_of_fish_keeps_the_order() -> None:
     assert " --keep-order " in shown_script("fish")
 

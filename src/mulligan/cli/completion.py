@@ -31,6 +31,8 @@ _LATEST = "latest"
 
 # A word, and what it is, for shells that show that.
 Suggestion = tuple[str, str]
+# The words of a line, the one that is being typed, and the part of that which the shell does not want to hear again.
+Asked = tuple[list[str], str, str]
 
 
 class Parameter(NamedTuple):
@@ -58,8 +60,9 @@ def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int | 
         return None
     words_of, shown = _SHELLS[asked]
     try:
-        words, start = words_of(environ)
+        words, start, given = words_of(environ)
         found = [one for one in suggest(words, start, environ) if one[0].startswith(start)]
+        found = [(word[len(given) :], about) for word, about in found]
     except Exception:
         # Whatever is wrong with the store or the line: a prompt is no place to say so.
         found = []
@@ -204,17 +207,25 @@ def _split(line: str) -> list[str]:
     return words
 
 
-def _words_of_bash(environ: Mapping[str, str]) -> tuple[list[str], str]:
-    words, place = _split(environ["COMP_WORDS"]), int(environ["COMP_CWORD"])
-    start = words[place] if place < len(words) else ""
-    # Bash makes three words of '--status=failed'.
-    return [word for word in words[1:place] if word != "="], "" if start == "=" else start
+def _words_of_bash(environ: Mapping[str, str]) -> Asked:
+    """Bash makes three words of '--status=failed', and wants to hear what follows the '=' alone."""
+    tokens, place = _split(environ["COMP_WORDS"]), int(environ["COMP_CWORD"])
+    words: list[str] = []
+    is_open = False
+    for token in tokens[1 : place + 1]:
+        if words and (token == "=" or is_open):
+            words[-1] += token
+            is_open = token == "="
+        else:
+            words.append(token)
+    start = words.pop() if place < len(tokens) else words.pop() if is_open else ""
+    return words, start, start[: start.find("=") + 1]
 
 
-def _words_of_line(environ: Mapping[str, str]) -> tuple[list[str], str]:
+def _words_of_line(environ: Mapping[str, str]) -> Asked:
     line = environ.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(line)[1:]
-    return (words[:-1], words[-1]) if words and not line.endswith(" ") else (words, "")
+    return (words[:-1], words[-1], "") if words and not line.endswith(" ") else (words, "", "")
 
 
 def _for_bash(found: Sequence[Suggestion]) -> str:
