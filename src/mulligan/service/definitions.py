@@ -6,7 +6,7 @@ from ..core.workflow import Workflow
 from ..errors import InputInvalid
 from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, load
 from ..language import quantities as q
-from ..language.schema import schema_text
+from ..language.schema import schema, schema_text
 
 __all__ = [
     "FORMATS",
@@ -19,6 +19,7 @@ __all__ = [
     "edges_count",
     "examine",
     "load",
+    "schema",
     "schema_text",
     "size",
 ]
