@@ -93,10 +93,10 @@ def suggest(words: Sequence[str], start: str, environ: Mapping[str, str]) -> Seq
     if start.startswith("-"):
         return [*_options(parameters, typed), ("--help", _ANYWHERE["--help"])]
     arguments = [one for one in parameters if not one.names]
-    place = (
-        min(typed.arguments_count, len(arguments) - 1) if arguments and arguments[-1].is_many else typed.arguments_count
-    )
-    return _values(arguments[place].kind, command, typed, start, environ) if place < len(arguments) else []
+    # The last one may come again, where it takes many.
+    repeated = arguments[-1:] if arguments and arguments[-1].is_many else []
+    here = (arguments[typed.arguments_count :] or repeated)[:1]
+    return _values(here[0].kind, command, typed, start, environ) if here else []
 
 
 def parameters_of(command: str) -> list[Parameter]:

@@ -79,11 +79,8 @@ class Home(msgspec.Struct, frozen=True):
 
 def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
     """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
-    return Home(
-        Path(home_folder(folder, environ)),
-        environ.get("MULLIGAN_STORE", ""),
-        _lease_seconds(environ.get("MULLIGAN_LEASE", "")),
-    )
+    path = home_folder(folder, environ)
+    return Home(Path(path), environ.get("MULLIGAN_STORE", ""), _lease_seconds(environ.get("MULLIGAN_LEASE", "")))
 
 
 def _lease_seconds(text: str) -> float:
