@@ -6,7 +6,9 @@ The tutorials themselves are played by `test_docs.py`.
 
 from __future__ import annotations
 
+import errno
 import shutil
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -27,7 +29,7 @@ from mulligan.language.drawing import draw_svg
 from mulligan.language.nodes import plain
 from mulligan.language.schema import schema
 
-from .live.runner import Live, opened
+from .live.runner import Live, opened, wait_until
 
 FOLDER = Path(__file__).parent.parent / "examples"
 PROJECTS = ["pipeline", "sweep", "agent-loop"]
@@ -125,6 +127,21 @@ def test_the_pipeline_loads_into_both_databases_or_into_none(live: Live, schema_
     assert rows_in_both(live, schema_url) == (12, 12)
     # What was fetched is kept: the shop was not asked again.
     assert [line for line in live.lines("shop.log") if "GET" in line] == asked
+
+
+def test_a_shop_that_is_closed_is_gone(live: Live) -> None:
+    copied(live, "pipeline")
+
+    with open_shop(live.folder) as url:
+        port = int(url.rpartition(":")[2])
+
+    wait_until(lambda: refuses(port))
+
+
+def refuses(port: int) -> bool:
+    """Whether nobody listens there."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 def rows_in_both(live: Live, schema_url: str) -> tuple[int, int]:

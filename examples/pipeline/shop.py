@@ -14,6 +14,8 @@ import random
 import re
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,15 +62,18 @@ def page(day: str, number: int) -> dict[str, Any]:
 class Shop(ThreadingHTTPServer):
     """Ends when it is told to, or when nobody has asked for a long time."""
 
-    timeout = IDLE_SECONDS
-    is_open = True
-
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Clerk)
         self.asked: Counter[str] = Counter()
+        self.asked_at = time.monotonic()
 
-    def handle_timeout(self) -> None:
-        self.is_open = False
+    def service_actions(self) -> None:
+        if time.monotonic() - self.asked_at > IDLE_SECONDS:
+            self.close_soon()
+
+    def close_soon(self) -> None:
+        # `shutdown` waits for the loop to end, so the loop cannot be the one that calls it.
+        threading.Thread(target=self.shutdown, daemon=True).start()
 
 
 class Clerk(BaseHTTPRequestHandler):
@@ -90,12 +95,13 @@ class Clerk(BaseHTTPRequestHandler):
             self.answer(200, found, is_whole=fault != "broken off")
 
     def do_POST(self) -> None:
-        self.server.is_open = False
         self.answer(200, {})
+        self.server.close_soon()
 
     def next_fault(self, path: str) -> str:
         faults, number = FAULTS.get(path, []), self.server.asked[self.path]
         self.server.asked[self.path] += 1
+        self.server.asked_at = time.monotonic()
         return faults[number] if number < len(faults) else ""
 
     def answer(
@@ -113,8 +119,7 @@ class Clerk(BaseHTTPRequestHandler):
 def serve() -> None:
     with Shop() as shop:
         print(f"http://127.0.0.1:{shop.server_port}", flush=True)
-        while shop.is_open:
-            shop.handle_request()
+        shop.serve_forever(poll_interval=0.1)
 
 
 def start() -> None:
