@@ -21,7 +21,7 @@ unexport CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check lint format bench growth simulate crashes chaos mutants fuzz pins clean
+.PHONY: help demo test check lint format bench growth simulate crashes chaos mutants fuzz generated pins clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,11 @@ fuzz: $(STAMP) ## MINUTES of inputs that nobody would write, to all that reads: 
 
 mutants: $(STAMP) ## change the core in thousands of places and see which changes no test notices: make mutants MODULE=ladder
 	nice -n 19 $(BIN)/python -m proof.mutation $(MODULE)
+
+generated: $(STAMP) ## write what is made from the code: docs/reference.md, the JSON Schema, the table of completion
+	$(BIN)/python -m mulligan.language.reference
+	$(BIN)/python -m mulligan.language.schema
+	$(BIN)/python -m mulligan.cli.completion_table
 
 pins: ## compile requirements/ from pyproject.toml; UPGRADE=1 moves every pin to its newest version
 	@$(require-python)

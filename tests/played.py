@@ -4,6 +4,8 @@
     ```console                commands, in a folder of the page's own
     ```text                   what the commands just before it print
 
+A tutorial, `docs/tutorials/NAME.md`, begins with the files of `examples/NAME`. What a block exports, the next one has.
+
 To write what is printed today into a page: `PYTHONPATH=src python tests/played.py docs/ladder.md`.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,14 +21,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-SRC = Path(__file__).parent.parent / "src"
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src"
 _FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a block with a name may hold: a workflow, in whatever it is written.
 _FILES = ("yaml", "json", "json5", "kdl")
-# What differs from one playing to the next: dates and times, how long it took, how much it used, which process it was.
+# What differs from one playing to the next: dates and times, how long it took, how much it used, which process and port
+# it was. Steps that take a second or more say so, and others do not.
 _VARYING = re.compile(
     r"\d{4}-\d\d-\d\d|(?<!\d)\d\d:\d\d:\d\d(\.\d+)?Z?|\b\d+(\.\d+)?(ms|s|m\d\ds|[KMG]iB)\b|(?<=process )\d+"
+    r"|(?<=127\.0\.0\.1:)\d+|(?<=kept )\d+(\.\d+)?(?= busy)"
 )
+_TOOK = re.compile(r"(?<=completed) in \d+(\.\d+)?s$", re.MULTILINE)
 _SPACES = re.compile(r" +")
 
 
@@ -41,6 +48,8 @@ class Shown(NamedTuple):
 def play(page: Path, folder: Path) -> Iterator[Shown]:
     """Do what the page says, in `folder`; every output that it shows, with the one that there was."""
     environ = _environ(folder)
+    if page.parent.name == "tutorials":
+        shutil.copytree(ROOT / "examples" / page.stem, folder, dirs_exist_ok=True)
     printed = ""
     for found in _FENCE.finditer(page.read_text(encoding="utf-8")):
         language, words, text = found.groups()
@@ -55,7 +64,7 @@ def play(page: Path, folder: Path) -> Iterator[Shown]:
 
 def steady(text: str) -> list[str]:
     """The lines without what varies, in an order of their own: steps that run side by side may change places."""
-    return sorted(_SPACES.sub(" ", _VARYING.sub("…", line)).rstrip() for line in text.splitlines())
+    return sorted(_SPACES.sub(" ", _VARYING.sub("…", line)).rstrip() for line in _TOOK.sub("", text).splitlines())
 
 
 def _environ(folder: Path) -> dict[str, str]:
@@ -64,10 +73,13 @@ def _environ(folder: Path) -> dict[str, str]:
     program = programs / "mulligan"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n', encoding="utf-8")
     program.chmod(0o755)
+    # Read by the shell of a block before its first line, and by none that it starts.
+    exports, start = programs / "exports", programs / "start"
+    start.write_text(f'unset BASH_ENV; [ ! -e "{exports}" ] || . "{exports}"; trap \'export -p > "{exports}"\' EXIT\n')
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MULLIGAN_")}
     path = f"{programs}:{os.environ['PATH']}"
     ours = {"PYTHONPATH": str(SRC), "PYTHONIOENCODING": "utf-8", "PATH": path, "LOGNAME": "operator", "COLUMNS": "120"}
-    return {**kept, **ours}
+    return {**kept, **ours, "BASH_ENV": str(start)}
 
 
 def _typed(commands: str, folder: Path, environ: dict[str, str]) -> str:

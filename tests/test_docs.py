@@ -67,6 +67,9 @@ PLAYED_PAGES = [
         "sweeps",
         "testing",
         "triage",
+        "tutorials/agent-loop",
+        "tutorials/pipeline",
+        "tutorials/sweep",
     )
 ]
 PYTHON_PAGES = [DOCS / "python-api.md", DOCS / "testing.md"]
@@ -345,6 +348,21 @@ def test_the_page_on_the_command_line_has_every_command() -> None:
     text = (DOCS / "command-line.md").read_text(encoding="utf-8")
 
     assert [name for name in COMMANDS if f"| `{name}" not in text] == []
+
+
+CHEAT_SHEET = DOCS / "cheat-sheet.md"
+
+
+def test_all_that_the_cheat_sheet_shows_is_whole_workflows() -> None:
+    # So that each of them is loaded, above.
+    assert [named(block) for block in blocks(CHEAT_SHEET, "yaml") if not is_workflow(block)] == []
+
+
+def test_the_cheat_sheet_has_every_command_and_fits_on_a_page() -> None:
+    text = CHEAT_SHEET.read_text(encoding="utf-8")
+
+    assert [name for name in COMMANDS if f"\nmulligan {name}" not in text] == []
+    assert len(text.splitlines()) <= 150
 
 
 def test_what_is_said_not_to_be_there_yet_is_not_there() -> None:

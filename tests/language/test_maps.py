@@ -83,9 +83,10 @@ def test_a_map_runs_over_a_file(file: str, capture: str) -> None:
 
     assert found.map is not None
     assert found.map.lister is not None
-    assert found.map.lister.action == Action(
-        "shell", {"text": 'cat -- "$_items_file"'}, {"_items_file": Template((file,))}
-    )
+    action = found.map.lister.action
+    assert action is not None
+    assert (action.kind, action.bindings) == ("shell", {"_items_file": Template((file,))})
+    assert action.params["text"].endswith('\ncat -- "$_items_file"')
     assert found.map.lister.capture == capture
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mulligan.language.document import decode, parse
 from mulligan.language.keys import STEP, WORKFLOW
 from mulligan.language.nodes import plain
 from mulligan.language.reference import records
-from mulligan.language.schema import schema
+from mulligan.language.schema import FILE, ID, schema, schema_text
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 VALIDATOR = Draft202012Validator(schema())
@@ -142,7 +143,7 @@ def test_every_key_of_a_step_and_of_a_workflow_is_in_the_schema() -> None:
     definitions: dict[str, Any] = schema()["$defs"]
 
     assert set(definitions["step"]["properties"]) == set(STEP.keys) | {"noetl"}  # what translated files have
-    assert set(definitions["workflow"]["properties"]) == set(WORKFLOW.keys)
+    assert set(schema()["properties"]) == set(WORKFLOW.keys)
 
 
 def test_every_key_has_its_sentence() -> None:
@@ -158,3 +159,39 @@ def test_a_delay_is_described_by_what_it_is_before() -> None:
     assert definitions["edge"]["properties"]["delay"]["description"] == (
         "edges that close a loop: how long to wait before the first time round"
     )
+
+
+def test_the_schema_is_called_by_a_name_that_never_changes() -> None:
+    assert schema()["$id"] == ID == "urn:uuid:ee02fa88-65df-4d6f-bed9-b06409c8d0ac"
+
+
+def test_the_page_on_editors_says_what_the_schema_is_called() -> None:
+    page = Path(__file__).parents[2] / "docs" / "editors.md"
+
+    assert f"`{ID}`" in page.read_text(encoding="utf-8")
+
+
+def test_the_file_that_is_installed_is_the_schema() -> None:
+    assert FILE.read_text(encoding="utf-8") == schema_text(), "write it anew with: make generated"
+
+
+def test_the_schema_holds_no_keyword_that_language_servers_of_draft_7_do_not_know() -> None:
+    newer = {
+        *("$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary", "dependentRequired"),
+        *("dependentSchemas", "maxContains", "minContains", "prefixItems", "unevaluatedItems", "unevaluatedProperties"),
+    }
+
+    used = {word for mapping in mappings(schema()) for word in mapping}
+
+    # Draft 7 passes over what stands beside a '$ref': only notes may be lost.
+    beside = {word for mapping in mappings(schema()) if "$ref" in mapping for word in mapping} - {"$ref"}
+    assert used & newer == set()
+    assert beside <= {"description", "default", "title"}
+
+
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """All mappings in it, itself with them."""
+    if isinstance(value, dict):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from mappings(part)

@@ -368,6 +368,14 @@ def test_a_place_that_is_not_safe_is_refused_with_what_to_do(text: str, reason: 
 
 
 REFUSALS = [
+    # No shell has calls there, so a function that is not there can only be a slip of ours.
+    (
+        "echo ${len(inputs.x)}",
+        "'len(inputs.x)' is not an expression: there is no function 'len'",
+        7,
+        3,
+        "did you mean 'size'?",
+    ),
     # What was meant by an unknown name depends on the place, which the text alone does not know.
     ("echo ${inptus.x}", "'${inptus.x}' reads 'inptus', which is not known here", 7, 6, ""),
     ("echo ${itm.name}", "'${itm.name}' reads 'itm', which is not known here", 7, 3, ""),

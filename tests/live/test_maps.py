@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -72,6 +73,17 @@ def test_what_gives_no_list_is_a_failure_of_the_step(live_file: Live, over: str,
 
     failure = ran.steps["each"]["failure"]
     assert (ran.status, failure["code"], failure["message"]) == ("failed", code, message)
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a folder"])
+def test_a_list_of_items_that_is_no_file_fails_the_step_at_once(live_file: Live, kind: str) -> None:
+    make = os.mkfifo if kind == "a pipe" else os.mkdir
+    make(live_file.folder / "items.txt")
+
+    ran = live_file.run("steps: [{step: each, map: {over: {file: items.txt}}, do: [{shell: 'true'}]}]")
+
+    failure = ran.steps["each"]["failure"]
+    assert (ran.status, failure["code"], failure["message"]) == ("failed", "EXIT_NONZERO", "items.txt is not a file")
 
 
 def test_items_are_filtered_sorted_told_apart_and_cut(live: Live):

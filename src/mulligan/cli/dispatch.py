@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -14,6 +15,9 @@ from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.parameters import arguments
 from mulligan.cli.terminal import exit_code_of
 
+# The shell asks for completions in this variable, whatever the words are.
+_COMPLETION = "_MULLIGAN_COMPLETE"
+
 
 def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[object]] = nullcontext[object]) -> int:
     """The exit code of a command line. The command runs inside `around()`, where an interrupt is handled."""
@@ -23,6 +27,10 @@ def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[
 def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[object]]) -> object:
     """What a command line gives: one in order is called at once, any other is Typer's."""
     with around():
+        if _COMPLETION in os.environ:
+            answered = import_module("mulligan.cli.completion").answer(os.environ, sys.stdout.write)
+            if answered is not None:
+                return answered
         call = in_order(words)
         if not gc.isenabled():
             gc.freeze()
@@ -32,8 +40,7 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
 
 def in_order(words: Sequence[str]) -> Callable[[], object] | None:
     """The command to call, where all its words are in order."""
-    # The shell asks for completions in this variable, whatever the words are.
-    if not words or words[0] not in COMMANDS or "_MULLIGAN_COMPLETE" in os.environ:
+    if not words or words[0] not in COMMANDS or _COMPLETION in os.environ:
         return None
     command = load(words[0])
     given = arguments(command, words[1:])

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import wraps
+from importlib import import_module
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -178,8 +179,21 @@ def mulligan(
         raise typer.Exit(2)
 
 
+def keep_order_of_suggestions() -> None:
+    """Let the scripts of Typer show suggestions in our order, the newest run first, and not in that of the alphabet."""
+    scripts = getattr(import_module("typer._completion_shared"), "_completion_scripts", {})
+    for shell, before, after in (
+        ("bash", "complete -o default", "complete -o nosort -o default"),
+        ("fish", "--no-files", "--no-files --keep-order"),
+    ):
+        if shell in scripts:
+            scripts[shell] = scripts[shell].replace(before, after)
+
+
 def exit_code(words: Sequence[str]) -> int:
     """The exit code of a command line."""
+    if words and words[0].endswith("-completion"):
+        keep_order_of_suggestions()
     try:
         typer.main.get_command(app).main(list(words))
     except SystemExit as ended:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.files import write_file
 from mulligan.cli.parameters import Option
-from mulligan.cli.terminal import complain, show_json
-from mulligan.service.definitions import schema as language_schema
+from mulligan.cli.terminal import complain, show
+from mulligan.service.definitions import schema_text
 
 
 def schema(
@@ -23,7 +22,7 @@ def schema(
     # yaml-language-server: $schema=mulligan.schema.json
     """
     if out is None:
-        show_json(language_schema())
+        show(schema_text().rstrip("\n"))
         return
-    write_file(out, json.dumps(language_schema(), indent=2).encode() + b"\n")
+    write_file(out, schema_text().encode())
     complain(f"wrote {out}")

@@ -351,7 +351,7 @@ def _classified(now: Now, report: r.Classified) -> Facts:
     if not report.reason.strip():
         raise InputInvalid("a classification needs a reason", hint="say why: --reason TEXT")
     adjusted = _adjusted(place, report)
-    check_raised(now.state, report.budgets)
+    check_raised(now.state, report.budgets, now.state.graph)
     yield e.StepClassified(
         place.key, place.attempt, report.verdict, report.reason, report.by, adjusted, budgets=report.budgets
     )

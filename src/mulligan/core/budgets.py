@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from ..errors import InputInvalid, UnknownStep
 from .failure import Failure, failure
+from .graph import Graph
 from .ledger import raised
 from .lives import is_agent
-from .spending import Spent, amount, plain_cost, reported
+from .spending import NOTHING_SPENT, Spent, amount, plain_cost, reported
 from .state import Place, State
 from .workflow import END, Budget
 

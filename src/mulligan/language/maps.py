@@ -55,6 +55,13 @@ def _over(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
     return {"over": condition(node, scope)}
 
 
+# Of what is there, only a file is opened: nobody may ever write to a pipe.
+_PRINT_ITEMS = (
+    f'[ ! -e "${ITEMS_FILE}" ] || [ -f "${ITEMS_FILE}" ] || {{ echo "${ITEMS_FILE} is not a file" >&2; exit 1; }}\n'
+    f'cat -- "${ITEMS_FILE}"'
+)
+
+
 def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
     """A command that prints the items: the lines of a file (or its JSON), or what a command of the user's prints."""
     if "file" not in node.entries:
@@ -68,7 +75,7 @@ def _lister(node: Mapping, scope: Scope, settings: Settings) -> Command:
     # The path is a value like any other: it reaches the shell as a variable, so blanks in it do no harm.
     path = path_template(file, scope)
     paths = {ITEMS_FILE: ITEMS_FILE} if path.reads else {}
-    action = Action("shell", {"text": f'cat -- "${ITEMS_FILE}"'}, {ITEMS_FILE: path}, paths)
+    action = Action("shell", {"text": _PRINT_ITEMS}, {ITEMS_FILE: path}, paths)
     capture: Capture = "json" if file.text.endswith(".json") else "lines"
     return Command(action=action, capture=capture, env=settings.env, cwd=settings.cwd)
 

@@ -1,7 +1,12 @@
-"""The JSON Schema of the language, for editors: made from the same keys that the reader reads."""
+"""The JSON Schema of the language, for editors: made from the same keys that the reader reads.
+
+`python -m mulligan.language.schema` writes it to the file that is installed with the package.
+"""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from mulligan.errors import Refused
@@ -13,15 +18,27 @@ from mulligan.plugins import Unusable
 # Where an action may stand.
 ACTING = (STEP, COMMAND, DO_COMMAND, HANDLER, OVER_RECORD, SCRIPT_RECORD, END)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# What the schema is called, for ever: ADR 32. It is no address, and nothing is looked for there.
+ID = "urn:uuid:ee02fa88-65df-4d6f-bed9-b06409c8d0ac"
+# Without what packages add.
+FILE = Path(__file__).parent.parent / "workflow.schema.json"
 
 
 def schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of a workflow file."""
     definitions: dict[str, Any] = {}
-    root = WORKFLOW.schema(definitions)
+    WORKFLOW.schema(definitions)
     for plugin in _plugins():
         _add(plugin, definitions)
-    return {"$schema": DIALECT, "title": "Mulligan workflow", **root, "$defs": dict(sorted(definitions.items()))}
+    head = {"$schema": DIALECT, "$id": ID, "title": "Mulligan workflow"}
+    # The file itself is at the root: until draft 7, a name beside a '$ref' counts for nothing.
+    root, definitions[WORKFLOW.name] = definitions[WORKFLOW.name], {"$ref": "#"}
+    return {**head, **root, "$defs": dict(sorted(definitions.items()))}
+
+
+def schema_text() -> str:
+    """The same as the text of a file."""
+    return json.dumps(schema(), indent=2) + "\n"
 
 
 def _plugins() -> list[Plugin]:
@@ -42,3 +59,7 @@ def _add(plugin: Plugin, definitions: Definitions) -> None:
     for record in ACTING:
         definitions[record.name]["properties"][plugin.name] = shape
         definitions[record.name]["oneOf"].append({"required": [plugin.name]})
+
+
+if __name__ == "__main__":
+    FILE.write_text(schema_text(), encoding="utf-8")

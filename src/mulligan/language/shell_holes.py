@@ -28,6 +28,8 @@ _FIELD = pattern(r"(?:!|\{\s*)?([A-Za-z_]\w*)(?:\.[A-Za-z_]|\()", re.A)
 # `not` is no CEL, and no shell either: what follows it tells whose slip it is.
 _NEGATION = pattern(r"\s*(?:!|not\s+)?", re.A)
 _WORD = pattern(r"[A-Za-z_]\w*", re.A)
+# A call of a function, which no shell has there.
+_CALL = pattern(r"\s*[A-Za-z_]\w*\(", re.A)
 
 
 class ShellRefused(ExpressionRefused):
@@ -108,8 +110,8 @@ def _known(text: str, offset: int, close: int, names: Names) -> Ours | None:
     try:
         expression = check(source, offset=offset + 2)
     except ExpressionRefused as refused:
-        # To bash two braces are a bad substitution, so it is not the shell's either.
-        if operated is None and (is_ours or source.startswith("{")):
+        # To bash two braces and a call are a bad substitution, so it is not the shell's either.
+        if operated is None and (is_ours or source.startswith("{") or _CALL.match(source)):
             raise ShellRefused(refused.message, refused.offset, refused.length, refused.hint) from refused
         return operated
     unknown = [read for read in expression.reads if not names.known(read)]

@@ -8,7 +8,7 @@ from ..core.workflow import Workflow
 from ..errors import InputInvalid
 from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, load
 from ..language import quantities as q
-from ..language.schema import schema
+from ..language.schema import schema, schema_text
 
 __all__ = [
     "FORMATS",
@@ -23,6 +23,7 @@ __all__ = [
     "load",
     "point_in_time",
     "schema",
+    "schema_text",
     "size",
 ]
 

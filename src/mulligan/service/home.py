@@ -18,9 +18,9 @@ from ..ports import Store
 from ..store import is_file_name, open_store
 from ..worker.flood import LOG_BYTES_MAX
 from ..worker.folders import Folders, make_private, write_side
+from .home_names import DATABASE as DATABASE
+from .home_names import home_folder
 
-HOME = ".mulligan"
-DATABASE = "mulligan.db"
 _ANOTHER_PLACE = "choose another place with --home DIR or MULLIGAN_HOME, or get permission to read and write this one"
 # How long a worker may be silent before others take its work. A shorter one would be missed by a machine that is busy.
 LEASE_SECONDS, LEASE_SECONDS_MIN = 30.0, 1.0
@@ -92,7 +92,7 @@ class Home(msgspec.Struct, frozen=True):
 
 def find_home(folder: str | None = None, environ: Mapping[str, str] = os.environ) -> Home:
     """Named by the caller, else by `$MULLIGAN_HOME`, else `.mulligan` here; the store by `$MULLIGAN_STORE`."""
-    path = os.path.abspath(folder or environ.get("MULLIGAN_HOME") or HOME)
+    path = home_folder(folder, environ)
     store_url = environ.get("MULLIGAN_STORE", "")
     if store_url and is_file_name(store_url):
         # The text is not shown: it may be a URL that was mistyped, with a password in it.

@@ -28,7 +28,7 @@ def next_commands(
     """The commands for a run that `completed`, `failed`, was `cancelled` or `interrupted`; none for any other.
 
     `has_run_out`: an unhandled failure was a want of memory or time. `short_maps`: steps that completed without some of
-    their items, which `retry` leaves alone. `spent_budgets`: limits that have to be raised before a retry can do better.
+    their items, which `retry` leaves alone. `spent_budgets`: limits to raise before a retry can do better.
     """
     found = [NextCommand(f"mulligan {text.format(run_id)}", why) for text, why in _NEXT.get(standing, ())]
     if standing == "failed" and has_run_out:

@@ -321,8 +321,8 @@ class Service(Reading):
         """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
 
         `items`: of the map step `from_step` only these, or those that failed. `adjust`: what ran out gets more.
-        `corrected`: a file to go on with; what changed in it runs again, and what is behind that. `budgets`: what agents
-        may spend from now on, by step, "" of the run.
+        `corrected`: a file to go on with; what changed in it runs again, and what is behind that.
+        `budgets`: what agents may spend from now on, by step, "" of the run.
         """
         report, planned = self._planned_round(
             run_id, from_step, reason, items, adjust=adjust, corrected=corrected, budgets=budgets

@@ -1,0 +1,267 @@
+"""Completion: what may follow the words at a prompt, said in the way of the shell that asks.
+
+The scripts that `--show-completion` prints call us with `_MULLIGAN_COMPLETE=complete_SHELL` at each press of the key.
+So neither Typer nor a command is loaded here: what the commands take stands in `completion.tsv`, which
+`python -m mulligan.cli.completion_table` writes and a test compares. Nothing is made, and no error is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from mulligan.cli.commands import COMMANDS
+
+VARIABLE = "_MULLIGAN_COMPLETE"
+TABLE = os.path.join(os.path.dirname(__file__), "completion.tsv")
+_ANYWHERE = {
+    "--help": "Show what a command takes, and exit.",
+    "--version": "Show the version and exit.",
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
+}
+# Of which kind the steps are that a command is about; for all others, any.
+_STEP_KINDS = {"approve": frozenset({"approve"}), "items": frozenset({"map"})}
+# The run that a command without its number is about.
+_LATEST = "latest"
+
+# A word, and what it is, for shells that show that.
+Suggestion = tuple[str, str]
+# The words of a line, the one that is being typed, and the part of that which the shell does not want to hear again.
+Asked = tuple[list[str], str, str]
+
+
+class Parameter(NamedTuple):
+    """What a command takes: an argument (no names), a flag (no kind), or an option with a value."""
+
+    names: tuple[str, ...]
+    kind: str
+    is_many: bool
+    about: str
+
+
+class Typed(NamedTuple):
+    """What stands on the line so far. `awaiting` is an option whose value is the word that is being typed."""
+
+    values: dict[str, str]
+    options: set[str]
+    arguments_count: int
+    awaiting: Parameter | None
+
+
+def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int | None:
+    """Answer a shell, and give the exit code; None where it asks for something else, which Typer knows."""
+    asked = environ.get(VARIABLE, "")
+    if asked not in _SHELLS:
+        return None
+    words_of, shown = _SHELLS[asked]
+    try:
+        words, start, given = words_of(environ)
+        found = [one for one in suggest(words, start, environ) if one[0].startswith(start)]
+        found = [(word[len(given) :], about) for word, about in found]
+    except Exception:
+        # Whatever is wrong with the store or the line: a prompt is no place to say so.
+        found = []
+    if environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+        # Exit code 1 lets fish offer files.
+        return 0 if found else 1
+    write(shown(found))
+    return 0
+
+
+# -- what may follow
+
+
+def suggest(words: Sequence[str], start: str, environ: Mapping[str, str]) -> Sequence[Suggestion]:
+    """What may follow the words of a line, `start` being typed already. It may hold what begins otherwise."""
+    if not words:
+        return list(_ANYWHERE.items()) if start.startswith("-") else [(name, it[1]) for name, it in COMMANDS.items()]
+    command, *rest = words
+    parameters = parameters_of(command)
+    typed = read(parameters, rest)
+    if typed.awaiting:
+        return _values(typed.awaiting.kind, command, typed, start, environ)
+    if start.startswith("--") and "=" in start:
+        name, _, begun = start.partition("=")
+        option = next((one for one in parameters if name in one.names), None)
+        found = _values(option.kind, command, typed, begun, environ) if option else []
+        return [(f"{name}={one[0]}", one[1]) for one in found]
+    if start.startswith("-"):
+        return [*_options(parameters, typed), ("--help", _ANYWHERE["--help"])]
+    arguments = [one for one in parameters if not one.names]
+    # The last one may come again, where it takes many.
+    repeated = arguments[-1:] if arguments and arguments[-1].is_many else []
+    here = (arguments[typed.arguments_count :] or repeated)[:1]
+    return _values(here[0].kind, command, typed, start, environ) if here else []
+
+
+def parameters_of(command: str) -> list[Parameter]:
+    """What a command takes, from the table; nothing for one that is not there."""
+    with open(TABLE, encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file if line.startswith(f"{command}\t")]
+    return [Parameter(tuple(names.split()), kind, many == "many", about) for _, names, kind, many, about in rows]
+
+
+def read(parameters: Sequence[Parameter], words: Sequence[str]) -> Typed:
+    """What stands on the line after the command."""
+    by_name = {name: one for one in parameters for name in one.names}
+    arguments = [one for one in parameters if not one.names]
+    values: dict[str, str] = {}
+    options: set[str] = set()
+    count, awaiting = 0, None
+    for word in words:
+        if awaiting:
+            values.setdefault(awaiting.kind, word)
+            awaiting = None
+        elif word.startswith("-") and len(word) > 1:
+            name, is_joined, value = word.partition("=")
+            options.update(by_name[name].names if name in by_name else ())
+            if is_joined:
+                values.setdefault(by_name[name].kind if name in by_name else "", value)
+            elif name in by_name and by_name[name].kind:
+                awaiting = by_name[name]
+        else:
+            values.setdefault(arguments[min(count, len(arguments) - 1)].kind if arguments else "", word)
+            count += 1
+    return Typed(values, options, count, awaiting)
+
+
+def _options(parameters: Sequence[Parameter], typed: Typed) -> Iterator[Suggestion]:
+    """The options that may still be given: the long names, or what there is."""
+    for one in parameters:
+        if one.names and (one.is_many or not typed.options.intersection(one.names)):
+            long = [name for name in one.names if name.startswith("--")]
+            yield from ((name, one.about) for name in long or one.names)
+
+
+def _values(kind: str, command: str, typed: Typed, start: str, environ: Mapping[str, str]) -> Sequence[Suggestion]:
+    if "|" in kind:
+        return [(word, "") for word in kind.split("|")]
+    if kind not in _KINDS:
+        return []
+    home_names: Any = import_module("mulligan.service.home_names")
+    suggestions: Any = import_module("mulligan.service.suggestions")
+    store = home_names.store_address(typed.values.get("HOME"), environ)
+    return _KINDS[kind](suggestions, store, _Line(command, typed, start))
+
+
+class _Line(NamedTuple):
+    command: str
+    typed: Typed
+    start: str
+
+
+def _runs(known: Any, store: str, line: _Line) -> Any:
+    return known.runs(store)
+
+
+def _steps(known: Any, store: str, line: _Line) -> Any:
+    """Those of the file on the line, else those of the run on the line, else those of the newest run."""
+    values = line.typed.values
+    if file := values.get("WORKFLOW_FILE"):
+        return known.steps_of_file(file)
+    run = values.get("RUN") or values.get("RUN_OR_STEP") or _LATEST
+    return known.steps_of_run(store, run, _STEP_KINDS.get(line.command, frozenset()))
+
+
+def _runs_and_steps(known: Any, store: str, line: _Line) -> Any:
+    """A run, or a step of the newest run."""
+    return [*known.runs(store), *known.steps_of_run(store, _LATEST)]
+
+
+def _files(known: Any, store: str, line: _Line) -> Any:
+    return known.workflow_files(line.start)
+
+
+def _names(what: str) -> Callable[[Any, str, _Line], Any]:
+    return lambda known, store, line: known.names(store, what)
+
+
+_KINDS: dict[str, Callable[[Any, str, _Line], Any]] = {
+    "RUN": _runs,
+    "STEP": _steps,
+    "RUN_OR_STEP": _runs_and_steps,
+    "WORKFLOW_FILE": _files,
+    "BREAKER": _names("breakers"),
+    "WORKER": _names("workers"),
+    "WORKFLOW": _names("workflows"),
+}
+
+
+# -- the shells
+
+
+def _split(line: str) -> list[str]:
+    """The words of a line, whose last one may have a quote that is still open."""
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words: list[str] = []
+    try:
+        words.extend(lexer)
+    except ValueError:
+        words.append(lexer.token)
+    return words
+
+
+def _words_of_bash(environ: Mapping[str, str]) -> Asked:
+    """Bash makes three words of '--status=failed', and wants to hear what follows the '=' alone."""
+    tokens, place = _split(environ["COMP_WORDS"]), int(environ["COMP_CWORD"])
+    words: list[str] = []
+    is_open = False
+    for token in tokens[1 : place + 1]:
+        if words and (token == "=" or is_open):
+            words[-1] += token
+            is_open = token == "="
+        else:
+            words.append(token)
+    start = words.pop() if place < len(tokens) else words.pop() if is_open else ""
+    return words, start, start[: start.find("=") + 1]
+
+
+def _words_of_line(environ: Mapping[str, str]) -> Asked:
+    line = environ.get("_TYPER_COMPLETE_ARGS", "")
+    words = _split(line)[1:]
+    return (words[:-1], words[-1], "") if words and not line.endswith(" ") else (words, "", "")
+
+
+def _for_bash(found: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}\n" for word, _ in found)
+
+
+def _for_zsh(found: Sequence[Suggestion]) -> str:
+    """Code, which zsh evaluates: so nothing in it but words, blanks and what is harmless between single quotes."""
+    if not found:
+        return "_files\n"
+    items = " ".join(f"'{_quoted(word, about)}'" for word, about in found)
+    return f"local -a completions; completions=({items}); _describe -V completions completions\n"
+
+
+def _quoted(word: str, about: str) -> str:
+    word = re.sub(r"[^\w.@%+,:/=-]+", "", word).replace(":", "\\:")
+    about = re.sub(r"[^\w.,()/=-]+", " ", about).strip()
+    return f"{word}:{about}" if about else word
+
+
+def _for_fish(found: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}\t{_one_line(about)}\n" if about else f"{word}\n" for word, about in found)
+
+
+def _for_powershell(found: Sequence[Suggestion]) -> str:
+    return "".join(f"{word}:::{_one_line(about) or ' '}\n" for word, about in found)
+
+
+def _one_line(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+_SHELLS = {
+    "complete_bash": (_words_of_bash, _for_bash),
+    "complete_zsh": (_words_of_line, _for_zsh),
+    "complete_fish": (_words_of_line, _for_fish),
+    "complete_powershell": (_words_of_line, _for_powershell),
+    "complete_pwsh": (_words_of_line, _for_powershell),
+}

@@ -1,0 +1,65 @@
+"""A quick look into a store, for completion at a prompt: it makes nothing, changes nothing, and waits for no lock.
+
+What goes wrong is raised as the driver says it: whoever completes a word shows nothing then.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import apsw
+
+_POSTGRES = ("postgresql://", "postgres://")
+# The least that libpq takes.
+_CONNECT_SECONDS = 2
+
+# The same text for both dialects. '?' is a parameter.
+_RUNS = "SELECT run_id, workflow, status FROM runs WHERE parent_run_id IS NULL ORDER BY run_id DESC LIMIT ?"
+_DEFINITION = "SELECT body FROM workflows WHERE version = (SELECT version FROM runs WHERE run_id = ?)"
+_NAMES = {
+    "breakers": "SELECT name FROM breakers ORDER BY name LIMIT ?",
+    "workers": "SELECT name FROM workers ORDER BY name LIMIT ?",
+    "workflows": "SELECT DISTINCT workflow FROM runs ORDER BY workflow LIMIT ?",
+}
+
+
+def newest_runs(where: str, limit: int) -> list[tuple[int, str, str]]:
+    """Number, workflow and status of the newest runs that no other run called, newest first."""
+    return _rows(where, _RUNS, limit)
+
+
+def definition(where: str, run_id: int) -> bytes:
+    """The workflow that a run is pinned to, as it is kept; empty where there is no such run."""
+    found = _rows(where, _DEFINITION, run_id)
+    return bytes(found[0][0]) if found else b""
+
+
+def names(where: str, what: str, limit: int) -> list[str]:
+    """The names of all 'breakers', 'workers' or 'workflows' that the store knows."""
+    return [name for (name,) in _rows(where, _NAMES[what], limit)]
+
+
+def _rows(where: str, sql: str, value: int) -> list[Any]:
+    if where.startswith(_POSTGRES):
+        return _server_rows(where, sql, value)
+    return _file_rows(where, sql, value) if os.path.isfile(where) else []
+
+
+def _file_rows(path: str, sql: str, value: int) -> list[Any]:
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        # The file may be somebody else's: what stands in its schema calls nothing that does more than compute.
+        db.execute("PRAGMA trusted_schema = OFF")
+        return db.execute(sql, (value,)).fetchall()
+    finally:
+        db.close()
+
+
+def _server_rows(url: str, sql: str, value: int) -> list[Any]:
+    psycopg: Any = import_module("psycopg")
+    options = {"connect_timeout": _CONNECT_SECONDS, "application_name": "mulligan completion"}
+    with psycopg.connect(url, autocommit=True, **options) as connection:
+        connection.read_only = True
+        return list(connection.execute(sql.replace("?", "%s"), (value,)).fetchall())

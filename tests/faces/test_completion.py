@@ -1,0 +1,319 @@
+"""Completion: what is suggested for a word at a prompt, and how each shell is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+from typer._completion_shared import get_completion_script
+
+from mulligan.cli.completion import TABLE, answer, suggest
+from mulligan.cli.completion_table import table
+from mulligan.cli.parser import keep_order_of_suggestions
+
+from .commands import SRC, ran
+
+SWEEP = """\
+name: sweep
+steps:
+  - {step: "mesh_{n}", matrix: {n: [1, 2]}, shell: echo}
+  - {step: all, map: {over: [1]}, do: echo}
+  - {step: ask, approve: {message: "Go on?", timeout: 10ms, default: approve}}
+"""
+
+
+def suggested(*words: str) -> list[str]:
+    """What is suggested for the last of the words."""
+    *before, start = words
+    return [word for word, _ in suggest(before, start, os.environ) if word.startswith(start)]
+
+
+def asked(shell: str, line: str, **more: str) -> tuple[int | None, str]:
+    """The exit code and what a shell is told, after it has handed over a line."""
+    words = line.split(" ")
+    environ = {
+        **os.environ,
+        "_MULLIGAN_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_ARGS": line,
+        "COMP_WORDS": "\n".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+        **more,
+    }
+    told: list[str] = []
+    code = answer(environ, told.append)
+    return code, "".join(told)
+
+
+def test_the_table_of_words_is_what_the_commands_take() -> None:
+    written = Path(TABLE).read_text(encoding="utf-8")
+
+    assert written == table(), "write it anew with: python -m mulligan.cli.completion_table"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["re"], ["resume", "report", "retry", "replay"]),
+        (["--v"], ["--version"]),
+        (["graph", "--o"], ["--out"]),
+        (["list", "--status", "c"], ["completed", "cancelled"]),
+        (["list", "--status=f"], ["--status=failed"]),
+        (["list", "--status", "failed", "--sta"], ["--status"]),
+        (["list", "--all", "--al"], []),
+        (["classify", "1", "a", ""], ["retry", "fail"]),
+        (["graph", "w.yaml", "--format", "s"], ["svg"]),
+        (["no-such-command", ""], []),
+        (["list", "too", "many", ""], []),
+        (["--help", ""], []),
+    ],
+)
+def test_words_of_ours_are_suggested(words: list[str], expected: list[str], folder: Path) -> None:
+    assert suggested(*words) == expected
+
+
+def test_runs_are_suggested_newest_first_with_workflow_and_status(folder: Path) -> None:
+    ran("name: good\nsteps: [{step: a, shell: echo}]")
+    ran("name: bad\nsteps: [{step: a, shell: exit 1}]")
+
+    for line in ("show", "usage", "cancel --now", "fork --from a"):
+        assert suggest(line.split(), "", os.environ) == [
+            ("2", "bad, failed"),
+            ("1", "good, completed"),
+            ("latest", "run 2: bad, failed"),
+        ]
+
+
+def test_runs_that_other_runs_called_are_not_suggested(folder: Path) -> None:
+    Path("child.yaml").write_text("steps: [{step: a, shell: echo}]")
+    ran("name: parent\nsteps: [{step: call, workflow: child.yaml}]")
+
+    assert suggested("show", "") == ["1", "latest"]
+
+
+def test_steps_are_those_of_the_run_that_is_typed_or_of_the_newest(folder: Path) -> None:
+    ran(SWEEP, "--wait", "1m")
+    ran("name: w\nsteps: [{step: build, shell: echo}, {step: test, shell: echo}]")
+
+    assert suggested("logs", "1", "") == ["mesh_1", "mesh_2", "all", "ask"]
+    assert suggested("logs", "latest", "") == ["build", "test"]
+    assert suggested("logs", "") == ["2", "1", "latest", "build", "test"]
+    assert suggested("retry", "--from", "b") == ["build"]
+    assert suggested("fork", "1", "--from", "mesh") == ["mesh_1", "mesh_2"]
+    assert suggested("logs", "77", "") == []
+
+
+def test_only_maps_have_items_and_only_approvals_can_be_approved(folder: Path) -> None:
+    ran(SWEEP, "--wait", "1m")
+
+    assert (suggested("items", "1", ""), suggested("approve", "1", "")) == (["all"], ["ask"])
+
+
+def test_steps_of_a_file_are_suggested_also_while_it_is_being_written(folder: Path) -> None:
+    text = """\
+steps:
+  # step: not_this_one
+  - step: first
+    shell: make
+  - {step: "second", needs: [{step: first, on: always}], shell: "echo step: third"}
+  - {"step": fourth, shell: {
+"""
+    Path("w.yaml").write_text(text)
+
+    assert suggested("step", "w.yaml", "") == ["first", "second", "fourth"]
+    assert suggested("step", "missing.yaml", "") == []
+
+
+def test_files_that_may_hold_a_workflow_are_suggested_with_those_one_folder_below(folder: Path) -> None:
+    for name in (
+        "nightly.yaml",
+        "notes.txt",
+        "jobs/a.yml",
+        "jobs/b.kdl",
+        "jobs/deep/c.yaml",
+        ".hidden/d.yaml",
+        "e f.yaml",
+    ):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+
+    assert suggested("run", "") == ["jobs/a.yml", "jobs/b.kdl", "nightly.yaml"]
+    assert suggested("validate", "nightly.yaml", "jobs/d") == ["jobs/deep/c.yaml"]
+    assert suggested("run", f"{folder}/n") == [f"{folder}/nightly.yaml"]
+    assert suggested("run", "missing/") == []
+
+
+def test_names_that_the_store_knows_are_suggested(folder: Path) -> None:
+    ran("name: w\nbreakers: {api: {failures: 1}}\nsteps: [{step: a, shell: exit 1, breaker: api}]")
+
+    assert (suggested("stats", "--workflow", ""), suggested("breakers", "--reset", "")) == (["w"], ["api"])
+
+
+def test_the_home_that_is_typed_is_the_one_that_is_looked_into(folder: Path) -> None:
+    ran("name: w\nsteps: [{step: a, shell: echo}]", "--home", "elsewhere")
+
+    assert suggested("show", "--home", "elsewhere", "") == ["1", "latest"]
+    assert suggested("show", "--home=elsewhere", "") == ["1", "latest"]
+    assert suggested("show", "") == []
+
+
+def test_runs_on_a_server_are_suggested(folder: Path, monkeypatch: pytest.MonkeyPatch, schema_url: str) -> None:
+    monkeypatch.setenv("MULLIGAN_STORE", schema_url)
+    ran("name: w\nsteps: [{step: a, shell: echo}]")
+
+    assert (suggested("show", ""), suggested("logs", "1", "")) == (["1", "latest"], ["a"])
+
+
+def test_nothing_is_made_where_there_is_nothing(folder: Path) -> None:
+    for line in ("mulligan show ", "mulligan logs 1 ", "mulligan run ", "mulligan step x.yaml "):
+        assert asked("bash", line) == (0, "")
+
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MULLIGAN_STORE", "postgresql://nobody@127.0.0.1:1/nothing"),
+        ("MULLIGAN_STORE", "mysql://what"),
+        ("MULLIGAN_HOME", "broken"),
+        ("MULLIGAN_HOME", "\0"),
+        ("COMP_CWORD", "many"),
+        ("COMP_WORDS", "mulligan show 'open"),
+    ],
+)
+def test_whatever_is_wrong_nothing_is_said(name: str, value: str, folder: Path) -> None:
+    (folder / "broken").mkdir()
+    (folder / "broken/mulligan.db").write_text("no database")
+
+    assert asked("bash", "mulligan show ", **{name: value}) == (0, "")
+
+
+def test_words_that_a_shell_would_read_as_more_than_a_word_are_not_suggested(folder: Path) -> None:
+    ran("name: w\nsteps: [{step: a, shell: echo}]")
+    forged = json.dumps({"steps": [{"name": name} for name in ("$(reboot)", "a b", "--now", "\x1b[2J", "ok")]})
+    db = apsw.Connection(".mulligan/mulligan.db")
+    db.execute("UPDATE workflows SET body = ?", (forged.encode(),))
+    db.execute("UPDATE runs SET workflow = ?", ("'; touch harm; '\x1b[2J",))
+    db.close()
+
+    assert suggested("logs", "1", "") == ["ok"]
+    assert asked("zsh", "mulligan show ")[1] == (
+        "local -a completions; completions=('1:touch harm 2J, completed' 'latest:run 1 touch harm 2J, completed'); "
+        "_describe -V completions completions\n"
+    )
+    assert asked("fish", "mulligan show ", _TYPER_COMPLETE_FISH_ACTION="get-args")[1].splitlines() == [
+        "1\t'; touch harm; ' [2J, completed",
+        "latest\trun 1: '; touch harm; ' [2J, completed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shell", "expected"),
+    [
+        ("bash", "approve\n"),
+        (
+            "zsh",
+            "local -a completions; completions=('approve:Answer an approval that a run waits for.'); "
+            "_describe -V completions completions\n",
+        ),
+        ("fish", "approve\tAnswer an approval that a run waits for.\n"),
+        ("powershell", "approve:::Answer an approval that a run waits for.\n"),
+    ],
+)
+def test_each_shell_is_told_in_its_own_way(shell: str, expected: str, folder: Path) -> None:
+    assert asked(shell, "mulligan app") == (0, expected)
+
+
+def test_where_nothing_is_suggested_a_shell_offers_files(folder: Path) -> None:
+    line = "mulligan schema --out "
+
+    assert asked("bash", line) == (0, "")
+    assert asked("zsh", line) == (0, "_files\n")
+    assert asked("fish", line, _TYPER_COMPLETE_FISH_ACTION="is-args") == (1, "")
+    assert asked("fish", "mulligan app", _TYPER_COMPLETE_FISH_ACTION="is-args") == (0, "")
+
+
+def shown_script(shell: str) -> str:
+    """What `--show-completion` prints in that shell, which it finds out by looking at who started it."""
+    keep_order_of_suggestions()
+    return get_completion_script(prog_name="mulligan", complete_var="_MULLIGAN_COMPLETE", shell=shell)
+
+
+def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder: Path) -> None:
+    ran("name: w\nsteps: [{step: a, shell: echo}]")
+    script = shown_script("bash")
+    (folder / "mulligan").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mulligan "$@"\n')
+    (folder / "mulligan").chmod(0o755)
+    asking = "\n".join(
+        f'COMP_WORDS=({words}) COMP_CWORD={number}; _mulligan_completion mulligan; echo "${{COMPREPLY[*]}}"'
+        for words, number in [
+            ("mulligan logs ''", 2),
+            ("mulligan list --status = fa", 4),
+            ("mulligan list --status =", 3),
+        ]
+    )
+    environ = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(SRC)}
+
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\n{asking}"], env=environ, capture_output=True, encoding="utf-8", check=True
+    )
+
+    assert "complete -o nosort " in script
+    expected = ["1 latest a", "failed", "running paused completed failed cancelled"]
+    assert (done.stdout.splitlines(), done.stderr) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        # Bash breaks words at '='.
+        (["list", "--status", "=", "fa"], ["failed"]),
+        (["list", "--status", "="], ["running", "paused", "completed", "failed", "cancelled"]),
+        (["list", "--status", "=", "failed", "--al"], ["--all"]),
+        (["classify", "--reason", "=", "a", "1", "b", ""], ["retry", "fail"]),
+        # An input is no option of ours, and what it may be nobody knows.
+        (["classify", "1", "b", "-i", "x", "=", ""], []),
+        (["run", "-i", "x", "="], []),
+    ],
+)
+def test_what_bash_breaks_at_an_equals_sign_is_one_word(words: list[str], expected: list[str], folder: Path) -> None:
+    environ = {
+        "_MULLIGAN_COMPLETE": "complete_bash",
+        "COMP_WORDS": "\n".join(["mulligan", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    told: list[str] = []
+
+    assert answer(environ, told.append) == 0
+    assert told[0].split() == [word for word in expected if word]
+
+
+def test_the_script_of_fish_keeps_the_order() -> None:
+    assert " --keep-order " in shown_script("fish")
+
+
+def test_completion_loads_neither_the_parser_nor_the_engine_nor_the_language(folder: Path) -> None:
+    ran("name: w\nsteps: [{step: a, shell: echo}]")
+    program = (
+        "import sys\nfrom mulligan.cli.dispatch import exit_code\nexit_code([])\n"
+        "print([name for name in sys.modules if name in ('typer', 'yaml', 'rich', 'mulligan.engine', 'mulligan.worker',"
+        " 'mulligan.language', 'mulligan.service.verbs', 'mulligan.store.sqlite')], file=sys.stderr)"
+    )
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(SRC),
+        "_MULLIGAN_COMPLETE": "complete_bash",
+        "COMP_WORDS": "mulligan\nlogs\n1\n",
+        "COMP_CWORD": "3",
+    }
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, encoding="utf-8", check=True
+    )
+
+    assert (done.stdout, done.stderr) == ("a\n", "[]\n")

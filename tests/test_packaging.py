@@ -1,0 +1,49 @@
+"""What is installed: the wheel has every file that the program opens, and what it prints is what is in there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "mulligan"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is installed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = f"from flit_core.buildapi import build_wheel; build_wheel({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
+    ours = {
+        path.relative_to(PACKAGE.parent).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+    with zipfile.ZipFile(wheel) as archive:
+        assert ours - set(archive.namelist()) == set()
+
+
+def test_the_schema_in_the_wheel_is_what_the_command_prints(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        installed = archive.read("mulligan/workflow.schema.json")
+        archive.extractall(tmp_path)
+
+    printed = subprocess.run(
+        [sys.executable, "-m", "mulligan", "schema"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+        check=True,
+        capture_output=True,
+    ).stdout
+
+    assert printed == installed
