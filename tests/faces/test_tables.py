@@ -65,6 +65,18 @@ def test_a_narrow_terminal_wraps_before_the_last_column_tells_nothing(folder: Pa
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_in_a_list_the_name_of_a_workflow_leaves_room_for_why_a_run_failed(folder: Path):
+    ran(BROKEN)
+
+    said = on_a_terminal("list", PYTHONPATH=str(SRC), TERM="xterm", COLUMNS="80", NO_COLOR="1")
+
+    row = said.splitlines()[1]
+    assert "  a-workflow-of-s…  'fetch' failed, EXIT_NONZERO 7" in row
+    assert len(row) == 80
+    assert "a-workflow-of-some-length" in mulligan("list").out
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_terminal_whose_owner_wants_no_colour_gets_none(folder: Path):
     ran(BROKEN)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 from mulligan.cli.options import AsJson, HomeFolder, pairs, service_at, where
 from mulligan.cli.parameters import Option
 from mulligan.cli.screen import Screen
-from mulligan.cli.tables import age, length, table_lines
+from mulligan.cli.tables import age, columns, cut, length, table_lines
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.definitions import point_in_time
 from mulligan.service.run_list import HoldUp, RunLine, RunPage, RunQuery, line_json
@@ -20,6 +21,8 @@ STATUSES = ("running", "paused", "completed", "failed", "cancelled")
 GROUPS = {"open": ("running", "paused"), "ended": ("completed", "failed", "cancelled")}
 LIMIT = 50
 HEADS = ("RUN", "STATUS", "AGE", "TIME", "WORKFLOW", "")
+# So much of a workflow's name is shown on any terminal.
+WORKFLOW_CHARS_MIN = 16
 # How many of the commands that answer what waits for a person are shown below the table.
 COMMANDS_MAX = 5
 # How many things one line says of what a run waits for.
@@ -116,7 +119,9 @@ def _picture(service: Service, query: RunQuery, home: str | None) -> list[str]:
 
 def _rows(page: RunPage, place: str) -> list[tuple[str, ...]]:
     now, depths = datetime.now(UTC), _depths(page.runs)
-    return [_row(run, depths[run.run_id], now, place) for run in page.runs]
+    # A long name must leave room for what is said of the run.
+    chars_max = max(WORKFLOW_CHARS_MIN, columns() // 5) if sys.stdout.isatty() else None
+    return [_row(run, depths[run.run_id], now, place, chars_max) for run in page.runs]
 
 
 def _depths(runs: Iterable[RunLine]) -> dict[int, int]:
@@ -128,12 +133,13 @@ def _depths(runs: Iterable[RunLine]) -> dict[int, int]:
     return depths
 
 
-def _row(run: RunLine, depth: int, now: datetime, place: str) -> tuple[str, ...]:
+def _row(run: RunLine, depth: int, now: datetime, place: str, workflow_chars_max: int | None) -> tuple[str, ...]:
     notes = [*_notes(run, place)]
     if run.parent_run_id is not None and not depth:
         notes.append(f"child of run {run.parent_run_id}")
     name = f"{'  ' * depth}{run.run_id}"
-    return name, run.status, age(run.created_at, now), length(run.seconds), run.workflow, "; ".join(notes)
+    workflow = run.workflow if workflow_chars_max is None else cut(run.workflow, workflow_chars_max)
+    return name, run.status, age(run.created_at, now), length(run.seconds), workflow, "; ".join(notes)
 
 
 def _notes(run: RunLine, place: str) -> Iterator[str]:
