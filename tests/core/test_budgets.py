@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mulligan.core import effects as fx
 from mulligan.core import events as e
@@ -140,6 +141,18 @@ def test_a_replay_of_the_log_gives_the_same_sums() -> None:
 
     assert fold(definition, run.log) == run.state
     assert run.state.run.spent.cost == Decimal("1.4")
+
+
+def test_a_log_from_before_agents_were_counted_folds_to_what_its_tables_hold() -> None:
+    definition = workflow(agent("a", rules=retry(1)))
+    run = History(definition).start().fail("a", usage={"tokens": 7}).ok("a", usage={"tokens": 7})
+
+    old = [
+        replace(entry, fact=replace(entry.fact, is_call=False)) if isinstance(entry.fact, e.AttemptScheduled) else entry
+        for entry in run.log
+    ]
+
+    assert not fold(definition, old).run.spent
 
 
 # -- refusing --------------------------------------------------------------------------------------------------------

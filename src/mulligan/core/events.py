@@ -355,6 +355,8 @@ class AttemptScheduled(Fact):
     adjusted: Adjusted | None = None
     # What an agent is told of its last attempt, which failed.
     summary: str = ""
+    # It calls an agent, and is counted as such. Logs from before agents were counted do not say so.
+    is_call: bool = False
 
 
 class AttemptStarted(Fact):

@@ -32,7 +32,7 @@ def _book(state: State, place: Place, more: Spent) -> None:
 
 def _scheduled(state: State, fact: e.AttemptScheduled, entry: e.Entry) -> None:
     place = state.places[fact.place]
-    if is_agent(place.spec):
+    if fact.is_call:
         # Until a worker says that it has begun, nobody has.
         state.touch(fact.place).worker = ""
         _book(state, place, _A_CALL)
@@ -42,7 +42,8 @@ def _ended(state: State, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptC
     place = state.places[fact.place]
     if _calls_a_child(place.spec):
         _book(state, place, reported(fact.usage))
-    elif is_agent(place.spec) and fact.attempt == place.attempt:
+    elif is_agent(place.spec) and fact.attempt == place.attempt and state.step_of(place).spent.calls:
+        # Where no call was counted, the log is from before agents were: its tables have no sums, and none are made up.
         _book(state, place, _of_agent(place, fact))
 
 

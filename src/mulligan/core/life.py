@@ -81,7 +81,8 @@ def schedule(now: Now, place: Place, cause: str) -> Facts:
     except ExpressionFailed as error:
         found = located(now, place, failure("EXPRESSION_FAILED", error.message), attempt)
         return iter((e.AttemptFailed(place.key, attempt, found),))
-    scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted, _summary(now, place))
+    told, is_call = _summary(now, place), is_agent(place.spec)
+    scheduled = e.AttemptScheduled(place.key, attempt, cause, bindings, place.climb.adjusted, told, is_call)
     return _schedule_own(now, place, scheduled) if is_engines_own(place.spec) else iter((scheduled,))
 
 
