@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from mulligan.core import events as e
@@ -39,6 +40,21 @@ def test_a_step_took_the_time_from_its_first_attempt_to_its_end_with_its_retries
 
     found = measured(run.log)
     assert found is not None and found["a"] == Measured(8.0)
+
+
+def test_a_step_that_took_over_an_earlier_result_tells_nothing_of_its_time():
+    run = run_of(step("a"), step("b"))
+    run.started("a").wait(2).ok("a").started("b").wait(1).ok("b")
+    reused = [
+        msgspec.structs.replace(entry, fact=msgspec.structs.replace(entry.fact, reused_run_id=7))
+        if isinstance(entry.fact, e.AttemptSucceeded) and entry.fact.place == "a"
+        else entry
+        for entry in run.log
+    ]
+
+    found = measured(reused)
+
+    assert found is not None and (set(found) - {"end"}, found["b"]) == ({"b"}, Measured(1.0))
 
 
 def test_a_step_that_was_skipped_took_nothing_and_a_map_says_how_many_items_it_had():

@@ -16,7 +16,7 @@ from mulligan.core.revision import difference, lost_undos
 from mulligan.core.snapshot import changes, restore
 from mulligan.core.story import story
 from mulligan.core.turn import fold, turn
-from mulligan.core.workflow import Map, Need, Resources, Step, Workflow
+from mulligan.core.workflow import Budget, Map, Need, Resources, Step, Workflow
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 from mulligan.testing.promises import check
@@ -90,6 +90,8 @@ def test_a_completed_step_whose_result_would_be_another_runs_again_with_all_behi
         {"on_failure": handler()},
         {"undo": command("undo")},
         {"max_visits": 3},
+        {"cache": True},
+        {"budget": Budget(calls=3)},
     ],
     ids=lambda policy: next(iter(policy)),
 )

@@ -13,6 +13,7 @@ from datetime import datetime
 import msgspec
 
 from . import events as e
+from .keys import step_name
 from .lives import is_engines_own
 from .state import Place, State
 from .workflow import END
@@ -34,15 +35,19 @@ class Measured(msgspec.Struct, frozen=True):
 def measured(entries: Iterable[e.Entry]) -> dict[str, Measured] | None:
     """How long each step of a run took, from its first attempt to its end; nothing for one that was skipped.
 
+    A step that took over the result of an earlier run is left out: that takes no time, and running it may take hours.
     None where a step was visited several times, or a later round ran some again: such a run says little of the next.
     """
     began: dict[str, datetime] = {}
     items: dict[str, int] = {}
     found: dict[str, Measured] = {}
+    reused: set[str] = set()
     for entry in entries:
         fact = entry.fact
         if isinstance(fact, e.AttemptStarted) and fact.place not in began:
             began[fact.place] = entry.at
+        elif isinstance(fact, e.AttemptSucceeded) and fact.reused_run_id:
+            reused.add(step_name(fact.place))
         elif isinstance(fact, e.MapExpanded):
             items[fact.place] = len(fact.items or ())
         elif isinstance(fact, e.StepSkipped):
@@ -54,7 +59,7 @@ def measured(entries: Iterable[e.Entry]) -> dict[str, Measured] | None:
             found[fact.step] = Measured((entry.at - since).total_seconds(), items.get(fact.step, 0))
         elif isinstance(fact, e.RunReopened):
             return None
-    return found
+    return {name: one for name, one in found.items() if name not in reused}
 
 
 def typical(runs: Iterable[Mapping[str, Measured]]) -> dict[str, Measured]:

@@ -36,6 +36,8 @@ _POLICIES: dict[str, Any] = {
     "affinity": "host",
     "breaker": None,
     "logs": {},
+    "cache": None,
+    "cache_key": None,
 }
 # The same of a step; and when it may start: of a step that has run, that is asked of what runs again before it.
 _STEP_POLICIES: dict[str, Any] = {
@@ -46,8 +48,7 @@ _STEP_POLICIES: dict[str, Any] = {
     "undo": None,
     "max_visits": 0,
     "is_start": False,
-    "cache": None,
-    "cache_key": None,
+    "budget": None,
 }
 # How fields are called in a file, where that is not their name.
 _FILE_KEYS = {
