@@ -147,3 +147,9 @@ def _(real: Any) -> Any:
 def _(real: Any) -> Any:
     """a step runs in the visit after its last"""
     return lambda state, place: False
+
+
+@defect(effects, "held_places")
+def _(real: Any) -> Any:
+    """a step that is resumed is not queued again"""
+    return lambda state, step: iter(())

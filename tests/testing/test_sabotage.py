@@ -8,7 +8,7 @@ from mulligan.core.workflow import Action, Breaker, Workflow
 from mulligan.testing.history import command, handler, retry, step, workflow
 from mulligan.testing.shrinking import complaint
 from mulligan.testing.simulator import Simulation
-from mulligan.testing.themes import GUESTS, OUTAGES, Theme
+from mulligan.testing.themes import GUESTS, HOLDS, OUTAGES, Theme
 from mulligan.testing.trouble import STORE_KINDS, StoreKind, Trouble
 
 from . import sabotage_core as sabotage_core
@@ -107,6 +107,7 @@ FOUND: list[tuple[str, Workflow | None, StoreKind, int, str]] = [
     ("a fork keeps what failed", PLAIN, "memory", 22, "promise 8"),
     ("end returns a status that no run has, and completes", None, "memory", 0, "promise 1"),
     ("a step runs in the visit after its last", None, "memory", 0, "promise 3"),
+    ("a step that is resumed is not queued again", PLAIN, "memory", 0, "promise 10"),
     ("what was done first is undone first", PLAIN, "memory", 20, "promise 4"),
 ]
 # Where it takes more of one kind of thing than histories have.
@@ -114,6 +115,7 @@ THEMES: dict[str, Theme] = {
     "who was kept from his work for long takes it for his own": OUTAGES,
     "what our own tasks came to goes with a turn that is another's": GUESTS,
     "after an outage the first one back buries all others": OUTAGES,
+    "a step that is resumed is not queued again": HOLDS,
 }
 
 
