@@ -222,6 +222,7 @@ def test_a_story_as_json_is_an_array_of_lines_and_of_what_is_waited_for():
         "place": "gate",
         "text": "waits for an approval: deploy?",
         "tone": "wait",
+        "waiting_for": {"kind": "approval", "text": "an approval: deploy?", "place": "gate", "attempt": 1},
     }
 
 
