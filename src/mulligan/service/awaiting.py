@@ -124,9 +124,8 @@ class _Wait:
             return
         self._looked_at = now
         for line in self._service.run_lines(self._open):
-            asked = next((wait for wait in line.waiting_for if wait.kind in PERSON), None) or self._only_paused(
-                line, now
-            )
+            person = next((wait for wait in line.waiting_for if wait.kind in PERSON), None)
+            asked = person or self._only_paused(line, now)
             if asked is not None and self._until == "person":
                 self._open.remove(line.run_id)
                 yield WaitEvent("person", line, asked)
