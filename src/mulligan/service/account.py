@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -183,12 +183,13 @@ def _owner(key: str) -> str:
 
 
 def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> Answered:
-    found = what(trouble.failure) if trouble.failure else "its worker was lost"
+    failure = trouble.failure
+    found = what(failure) if failure else "its worker was lost"
     ending, fate = _ending(state, trouble, record)
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
-    has_run_out = trouble.failure is not None and is_short(trouble.failure)
+    has_run_out = failure is not None and is_short(failure)
     answer = ", ".join([*_tried(trouble), ending])
-    has_refused_output = trouble.failure is not None and bool(rejected_text(trouble.failure))
+    has_refused_output = failure is not None and bool(rejected_text(failure))
     return Answered(
         place=trouble.place,
         what=found,
@@ -198,18 +199,17 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
         has_run_out=has_run_out,
         child_run_id=_child(state, trouble),
         has_refused_output=has_refused_output,
-        kind=_kind(trouble.failure),
-        spent_budget=_spent_budget(trouble),
+        kind=_kind(failure),
+        spent_budget=spent_budget(trouble.place, failure.code, failure.details) if failure else "",
     )
 
 
-def _spent_budget(trouble: Trouble) -> str:
+def spent_budget(place: str, code: str, details: Mapping[str, Any]) -> str:
     """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
-    found = trouble.failure
-    if found is None or found.code != BUDGET_EXCEEDED or found.details.get("what") not in LIMITED:
+    if code != BUDGET_EXCEEDED or details.get("what") not in LIMITED:
         return ""
-    whose, limit = found.details.get("budget"), found.details["what"]
-    return f"{step_name(trouble.place)}.{limit}" if whose == "step" else limit if whose == "run" else ""
+    whose, limit = details.get("budget"), details["what"]
+    return f"{step_name(place)}.{limit}" if whose == "step" else limit if whose == "run" else ""
 
 
 def _kind(failure: Failure | None) -> str:
