@@ -144,6 +144,24 @@ def test_a_file_that_cannot_be_read_makes_a_step_run_and_its_result_nobodys(work
     assert (ended.output, ended.fingerprint, results.asked) == ("out", "", [])
 
 
+@pytest.mark.parametrize("size", [10, LOOP_BYTES_MAX + 1])
+@pytest.mark.parametrize("change", ["printf b | dd of=in conv=notrunc", "rm in", "rm in; mkfifo in"])
+def test_what_was_read_from_a_file_that_changed_meanwhile_is_nobodys_result(
+    work: Work, results: Results, change: str, size: int
+):
+    (work.folder / "in").write_bytes(b"a" * size)
+
+    ended = run(work, f"{change}; echo out", reuse=msgspec.structs.replace(LOOKS, reads={"in": "in"}))
+
+    assert (ended.output, ended.fingerprint) == ("out", "")
+
+
+def test_a_file_that_came_while_its_reader_ran_makes_the_result_nobodys(work: Work, results: Results):
+    ended = run(work, "echo x > in", reuse=msgspec.structs.replace(LOOKS, reads={"in": "in"}))
+
+    assert (ended.outcome.exit_code, ended.fingerprint) == (0, "")
+
+
 def test_the_files_of_a_declared_path_must_be_where_they_were(work: Work, results: Results):
     results.keep(1, run(work, "echo ran >> trace; echo x | tee one > two", run_id=1, files={"o": "one"}))
 

@@ -7,7 +7,7 @@ the loop may read, a child reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -79,6 +79,7 @@ class Reusing:
             return None  # what cannot be read cannot be compared
         contents = {name: record.sha256 if record else "" for name, record in records.items()}
         running.fingerprint = known_by = fingerprint(task, contents)
+        running.read = {_absolute(task, path): contents[name] for name, path in about.reads.items()}
         if not about.looks or self._results is None:
             return None
         for row in self._results(known_by, RESULTS_MAX):
@@ -145,16 +146,21 @@ class Reusing:
             return report
         if running.fingerprint:
             report = msgspec.structs.replace(report, fingerprint=running.fingerprint)
-        paths = [_absolute(task, path) for path in task.files.values()]
+        # What it has read is looked at again: it may have been changed before the task came to it.
+        found: _Found = {path: record for path in running.read if (record := self._remembered.find(path)) is not None}
+        paths = [*(_absolute(task, path) for path in task.files.values()), *running.read]
+        paths = [path for path in dict.fromkeys(paths) if path not in found]
         if are_small(paths):
-            return _with_files(task, report, {path: describe(path) for path in paths})
+            return _recorded(running, report, {**found, **{path: describe(path) for path in paths}})
         self._recording[token] = running
-        self._jobs.start(DESCRIBE, {"paths": paths}, partial(self._on_recorded, running, report, paths), {})
+        self._jobs.start(DESCRIBE, {"paths": paths}, partial(self._on_recorded, running, report, found, paths), {})
         return None
 
-    def _on_recorded(self, running: Running, report: TaskEnded, paths: list[str], answer: Answer | None) -> None:
+    def _on_recorded(
+        self, running: Running, report: TaskEnded, found: _Found, paths: list[str], answer: Answer | None
+    ) -> None:
         if self._recording.pop(running.lease.token, None) is running:
-            self._tell(running, _with_files(running.lease.task, report, self._answered(paths, answer)))
+            self._tell(running, _recorded(running, report, {**found, **self._answered(paths, answer)}))
 
 
 def _absolute(task: Task, path: str) -> str:
@@ -177,13 +183,23 @@ def _taken_over(task: Task, result: Result, known_by: str) -> TaskEnded:
     )
 
 
-def _with_files(task: Task, report: TaskEnded, found: Mapping[str, FileRecord | None]) -> TaskEnded:
-    """The report with its files. One that has vanished meanwhile, or cannot be read, makes the result no other's."""
-    records = []
+def _recorded(running: Running, report: TaskEnded, found: _Found) -> TaskEnded:
+    """The report with its files.
+
+    The result is no other run's where a file has vanished meanwhile or cannot be read, and where one that the task
+    reads is not what it was before: then nobody can say which of the contents the result is of.
+    """
+    task, records = running.lease.task, []
     for name, path in task.files.items():
         record = found[_absolute(task, path)]
         if record is not None:
             records.append(msgspec.structs.replace(record, name=name, path=path))
-    if len(records) < len(task.files) or any(not record.sha256 for record in records):
+    is_whole = len(records) == len(task.files) and all(record.sha256 for record in records)
+    if not (is_whole and all(_is_still(content, found[path]) for path, content in running.read.items())):
         report = msgspec.structs.replace(report, fingerprint="")
     return msgspec.structs.replace(report, files=tuple(records)) if records else report
+
+
+def _is_still(content: str, found: FileRecord | None) -> bool:
+    """Whether a file has the content that it had; "" where there was none."""
+    return not content if found is None else bool(content) and found.sha256 == content
