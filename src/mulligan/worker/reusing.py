@@ -10,15 +10,18 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
+from ..core.artifacts import holds_reference, references, referred
 from ..core.classify import classify
 from ..core.file_records import FileRecord
 from ..core.fingerprints import Result, fingerprint, result_of
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
-from ..ports import FindResults
+from ..errors import ArtifactDamaged
+from ..ports import Artifacts, FindResults
 from .children import Answer
 from .file_hashes import DESCRIBE, Remembered, are_small, describe, is_untouched
 from .jobs import Jobs
@@ -39,11 +42,13 @@ class Reusing:
         self,
         jobs: Jobs,
         results: FindResults | None,
+        artifacts: Artifacts | None,
         on_ready: Callable[[], None],
         tell: Callable[[Running, TaskEnded], None],
     ) -> None:
         self._jobs = jobs
         self._results = results
+        self._artifacts = artifacts
         self._on_ready = on_ready
         self._tell = tell
         self._remembered = Remembered()
@@ -84,9 +89,19 @@ class Reusing:
             return None
         for row in self._results(known_by, RESULTS_MAX):
             result = result_of(*row, task)
-            if result is not None and self._is_there(token, task, result):
+            if result is not None and self._is_kept(result.output) and self._is_there(token, task, result):
                 return _taken_over(task, result, known_by)
         return None
+
+    def _is_kept(self, output: Any) -> bool:
+        """Whether the files of what is large in an output are there: somebody may have removed them to make room."""
+        if self._artifacts is None or not holds_reference(output):
+            return True
+        try:
+            found = [referred(one) for one in references(output)]
+        except ArtifactDamaged:
+            return False
+        return all(_has_size(self._artifacts.path(one), one.size) for one in found)
 
     def _is_there(self, token: int, task: Task, result: Result) -> bool:
         """Whether all that the task has to write is there, as that run wrote it."""
@@ -161,6 +176,14 @@ class Reusing:
     ) -> None:
         if self._recording.pop(running.lease.token, None) is running:
             self._tell(running, _recorded(running, report, {**found, **self._answered(paths, answer)}))
+
+
+def _has_size(path: str, size: int) -> bool:
+    """Whether a file is of that size. What is in no file is in the store, with the row that refers to it."""
+    try:
+        return not path or os.stat(path).st_size == size
+    except OSError:
+        return False
 
 
 def _absolute(task: Task, path: str) -> str:
