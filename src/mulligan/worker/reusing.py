@@ -20,7 +20,7 @@ from ..core.file_records import FileRecord
 from ..core.fingerprints import Result, fingerprint, result_of
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
-from ..errors import ArtifactDamaged
+from ..errors import ArtifactDamaged, CodecError
 from ..ports import Artifacts, FindResults
 from .children import Answer
 from .file_hashes import DESCRIBE, Remembered, are_small, describe, is_untouched
@@ -87,7 +87,11 @@ class Reusing:
         running.read = {_absolute(task, path): contents[name] for name, path in about.reads.items()}
         if not about.looks or self._results is None:
             return None
-        for row in self._results(known_by, RESULTS_MAX):
+        try:
+            rows = self._results(known_by, RESULTS_MAX)
+        except CodecError:
+            return None  # the trouble of the run whose row it is, and not of this one
+        for row in rows:
             result = result_of(*row, task)
             if result is not None and self._is_kept(result.output) and self._is_there(token, task, result):
                 return _taken_over(task, result, known_by)
