@@ -170,6 +170,15 @@ def test_its_process_has_a_session_of_its_own_and_is_nobodys_child():
     assert ended() == "completed"
 
 
+def test_files_named_like_modules_are_no_modules_of_a_detached_run():
+    for name in ("mulligan", "msgspec", "signal"):
+        Path(f"{name}.py").write_text("raise SystemExit('not this one')")
+
+    said = run(ONCE, "--detach")
+
+    assert (said.code, said.out, ended()) == (0, "1\n", "completed")
+
+
 def test_a_detached_run_whose_process_dies_is_resumed():
     pid = run(HELD, "--detach", "--json").json["pid"]
     until("began")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,25 @@ def test_json_has_the_run_for_each_step(build: Path):
     expected = {"mesh": None, "solve": 1, "check": None}
     assert {name: step["up_to_date_since"] for name, step in run["steps"].items()} == expected
     assert {name: step["up_to_date_since"] for name, step in shown["steps"].items()} == expected
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("x")], ids=["gone", "cut"])
+def test_a_result_whose_artifact_is_gone_is_made_again(folder: Path, damage: Callable[[Path], object]):
+    file = workflow("""
+        name: large
+        steps:
+          - {step: make, shell: "head -c 3000000 /dev/zero | tr '\\\\0' x", cache: true}
+          - {step: count, shell: wc -c, stdin: "${steps.make.output}", needs: make}
+        outputs: {size: "${steps.count.output}"}
+        """)
+    mulligan("run", file)
+    (artifact,) = (one for one in folder.glob(".mulligan/artifacts/1/**/*") if one.is_file())
+    assert "up to date since run 1" in mulligan("run", file).err
+    damage(artifact)
+
+    again = mulligan("run", file)
+
+    assert (again.code, again.json) == (0, {"size": "3000000"})
 
 
 def test_the_report_says_it_too(build: Path):

@@ -141,6 +141,21 @@ def test_what_was_run_before_the_index_of_attributes_is_found_by_its_inputs(plac
     store.close()
 
 
+def test_an_input_that_a_damaged_log_has_twice_does_not_stop_the_migration(place: Place) -> None:
+    if not isinstance(place, SqliteFolder | PostgresSchema):
+        pytest.skip("a store in memory is never older than the program")
+    store = place.open()
+    damaged, sound = (started(store).run_id for _ in range(2))
+    store.close()
+    twice = b'{"seq":1,"fact":{"type":"RunStarted","inputs":{"n":1,"n":2}}}'
+
+    _migrate_again(place, {damaged: twice, sound: twice.replace(b'"n":1,', b"")})
+
+    store = place.open()
+    assert store.lists.attributes([sound]) == [(sound, ("input", "n", "2"))]
+    store.close()
+
+
 def _migrate_again(place: SqliteFolder | PostgresSchema, first_events: dict[int, bytes]) -> None:
     """Bring the store back to what it was before the migration, with these first events, and migrate it."""
     undo = ("DROP TABLE attributes", "ALTER TABLE tasks DROP COLUMN leased_at")

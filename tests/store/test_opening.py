@@ -218,6 +218,20 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(versioned: Versio
     again.close()
 
 
+def test_a_file_that_a_newer_release_migrates_meanwhile_is_said_to_be_newer(tmp_path: Path) -> None:
+    versioned = Versioned(SqliteFolder(tmp_path))
+    store = versioned.place.open()
+    with apsw.Connection(str(versioned.place.path)) as db:
+        db.execute("ALTER TABLE runs RENAME TO other_runs")
+    versioned.set_version(99)
+
+    with pytest.raises(StoreRefused) as refused:
+        store.run(1)
+
+    assert refused.value.message.startswith(f"{versioned.name} was written by a newer Mulligan (schema 99, ")
+    store.close()
+
+
 # -- trouble with a file ---------------------------------------------------------------------------------------------
 
 

@@ -191,6 +191,13 @@ def test_a_file_that_is_not_there_is_named() -> None:
         provider("a", Programs({"MULLIGAN_AGENTS": "/nowhere/a.yaml"}, is_direct=False))
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "agents.yaml")
+
+    with pytest.raises(InputInvalid, match=r"agents\.yaml' of MULLIGAN_AGENTS is no file"):
+        provider("a", Programs({"MULLIGAN_AGENTS": str(tmp_path / "agents.yaml")}, is_direct=False))
+
+
 # -- through a worker ------------------------------------------------------------------------------------------------
 
 Ask = Callable[..., TaskEnded]

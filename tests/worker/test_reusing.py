@@ -15,7 +15,7 @@ from mulligan.core.reports import TaskEnded, TaskInterrupted
 from mulligan.core.reuse import Reuse
 from mulligan.core.snapshot import changes
 from mulligan.core.turn import turn
-from mulligan.errors import StoreUnavailable
+from mulligan.errors import CodecError, StoreUnavailable
 from mulligan.testing.history import History, step, workflow
 from mulligan.worker.file_hashes import SETTLED_NANOSECONDS, Remembered, describe, problem_of
 from mulligan.worker.loop_bounds import LOOP_BYTES_MAX
@@ -32,12 +32,15 @@ class Results:
         self.rows: dict[str, list[tuple[int, str, str, bytes]]] = {}
         self.asked: list[str] = []
         self.is_away = False
+        self.is_damaged = False
 
     def __call__(self, tag: str, limit: int) -> list[tuple[int, str, str, bytes]]:
         if self.is_away:
             self.is_away = False
             raise StoreUnavailable("away")
         self.asked.append(tag)
+        if self.is_damaged:
+            raise CodecError("a row of the tables that was kept cannot be read")
         return self.rows.get(tag, [])[:limit]
 
     def keep(self, run_id: int, report: TaskEnded) -> None:
@@ -144,6 +147,24 @@ def test_a_file_that_cannot_be_read_makes_a_step_run_and_its_result_nobodys(work
     assert (ended.output, ended.fingerprint, results.asked) == ("out", "", [])
 
 
+@pytest.mark.parametrize("size", [10, LOOP_BYTES_MAX + 1])
+@pytest.mark.parametrize("change", ["printf b | dd of=in conv=notrunc", "rm in", "rm in; mkfifo in"])
+def test_what_was_read_from_a_file_that_changed_meanwhile_is_nobodys_result(
+    work: Work, results: Results, change: str, size: int
+):
+    (work.folder / "in").write_bytes(b"a" * size)
+
+    ended = run(work, f"{change}; echo out", reuse=msgspec.structs.replace(LOOKS, reads={"in": "in"}))
+
+    assert (ended.output, ended.fingerprint) == ("out", "")
+
+
+def test_a_file_that_came_while_its_reader_ran_makes_the_result_nobodys(work: Work, results: Results):
+    ended = run(work, "echo x > in", reuse=msgspec.structs.replace(LOOKS, reads={"in": "in"}))
+
+    assert (ended.outcome.exit_code, ended.fingerprint) == (0, "")
+
+
 def test_the_files_of_a_declared_path_must_be_where_they_were(work: Work, results: Results):
     results.keep(1, run(work, "echo ran >> trace; echo x | tee one > two", run_id=1, files={"o": "one"}))
 
@@ -157,6 +178,14 @@ def test_while_the_store_is_away_a_task_waits_and_then_finds_its_result(work: Wo
     results.is_away = True
 
     assert run(work).reused_run_id == 1
+
+
+def test_a_row_of_another_run_that_cannot_be_read_makes_the_step_run(work: Work, results: Results):
+    results.is_damaged = True
+
+    ended = run(work)
+
+    assert (ended.output, ended.reused_run_id, len(results.asked)) == ("out", 0, 1)
 
 
 def test_a_task_that_is_stopped_while_its_files_are_read_never_starts(work: Work):

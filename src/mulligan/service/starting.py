@@ -25,6 +25,8 @@ KEY_CHARS_MAX = 200
 # How long workers that are there have to take a new run up, before it gets a process of its own; how long that one has.
 WORKERS_SECONDS, TAKEN_UP_SECONDS = 3.0, 60.0
 LOOK_SECONDS = 0.05
+# Without the folder that it is started in among its modules: a `signal.py` of the user's there is none of ours.
+PROGRAM = (sys.executable, "-P", "-m", "mulligan")
 # What is shown of what a process has said that did not take its run up.
 SAID_BYTES_MAX = 2_000
 
@@ -123,7 +125,7 @@ def detach(
     *,
     parallel: int | None = None,
     wait: str = "",
-    program: Sequence[str] = (sys.executable, "-m", "mulligan"),
+    program: Sequence[str] = PROGRAM,
 ) -> Detached:
     """See that somebody drives the run: a worker that is there, else a new process in the background.
 
@@ -184,7 +186,7 @@ def _log(service: Service, run_id: int) -> str:
 
 def _launch(command: list[str], log: str) -> int:
     launched = subprocess.run(
-        [sys.executable, "-S", "-c", _LAUNCH, log, *command],
+        [sys.executable, "-I", "-S", "-c", _LAUNCH, log, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         check=True,

@@ -213,8 +213,19 @@ class SqliteFile:
                 return StoreUnavailable(f"'{path}' cannot be read or written: {error}", hint=_LOOK)
             case apsw.SQLError():
                 # Tables that are not as we made them: no waiting makes them fit.
-                return StoreRefused(f"'{path}' does not hold what this Mulligan expects: {error}", hint=_OTHER_COPY)
+                misfit = StoreRefused(f"'{path}' does not hold what this Mulligan expects: {error}", hint=_OTHER_COPY)
+                return self._migrated_meanwhile() or misfit
         return StoreUnavailable(f"'{path}' does not answer: {error}")
+
+    def _migrated_meanwhile(self) -> MulliganError | None:
+        """Says so, where a newer Mulligan has opened the file since we did: no copy has to be restored for that."""
+        try:
+            missing("sqlite", self._db.pragma("user_version"), f"'{self.path}'")
+        except StoreRefused as newer:
+            return newer
+        except apsw.Error:
+            pass
+        return None
 
 
 _LOOK = "look at its disk: it may be full"

@@ -130,7 +130,7 @@ class LocalHands:
         self._children = Pool(cpus, self._selector, lambda child: child.launch(self._supervisor), self._hear_child)
         self._jobs = Jobs(self._children, self._folder, at_once_max=max(1, int(cpus)))
         self._large = LargeValues(self._jobs, self._passage, self._desk, self._on_prepared, self._tell)
-        self._reusing = Reusing(self._jobs, results, self._start_what_wants, self._tell)
+        self._reusing = Reusing(self._jobs, results, artifacts, self._start_what_wants, self._tell)
         self._supervisor = self._launch()
         self._is_dropped = True
 

@@ -7,18 +7,21 @@ the loop may read, a child reads.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
+from ..core.artifacts import holds_reference, references, referred
 from ..core.classify import classify
 from ..core.file_records import FileRecord
 from ..core.fingerprints import Result, fingerprint, result_of
 from ..core.reports import TaskEnded
 from ..core.tasks import Task
-from ..ports import FindResults
+from ..errors import ArtifactDamaged, CodecError
+from ..ports import Artifacts, FindResults
 from .children import Answer
 from .file_hashes import DESCRIBE, Remembered, are_small, describe, is_untouched
 from .jobs import Jobs
@@ -39,11 +42,13 @@ class Reusing:
         self,
         jobs: Jobs,
         results: FindResults | None,
+        artifacts: Artifacts | None,
         on_ready: Callable[[], None],
         tell: Callable[[Running, TaskEnded], None],
     ) -> None:
         self._jobs = jobs
         self._results = results
+        self._artifacts = artifacts
         self._on_ready = on_ready
         self._tell = tell
         self._remembered = Remembered()
@@ -79,13 +84,28 @@ class Reusing:
             return None  # what cannot be read cannot be compared
         contents = {name: record.sha256 if record else "" for name, record in records.items()}
         running.fingerprint = known_by = fingerprint(task, contents)
+        running.read = {_absolute(task, path): contents[name] for name, path in about.reads.items()}
         if not about.looks or self._results is None:
             return None
-        for row in self._results(known_by, RESULTS_MAX):
+        try:
+            rows = self._results(known_by, RESULTS_MAX)
+        except CodecError:
+            return None  # the trouble of the run whose row it is, and not of this one
+        for row in rows:
             result = result_of(*row, task)
-            if result is not None and self._is_there(token, task, result):
+            if result is not None and self._is_kept(result.output) and self._is_there(token, task, result):
                 return _taken_over(task, result, known_by)
         return None
+
+    def _is_kept(self, output: Any) -> bool:
+        """Whether the files of what is large in an output are there: somebody may have removed them to make room."""
+        if self._artifacts is None or not holds_reference(output):
+            return True
+        try:
+            found = [referred(one) for one in references(output)]
+        except ArtifactDamaged:
+            return False
+        return all(_has_size(self._artifacts.path(one), one.size) for one in found)
 
     def _is_there(self, token: int, task: Task, result: Result) -> bool:
         """Whether all that the task has to write is there, as that run wrote it."""
@@ -145,16 +165,29 @@ class Reusing:
             return report
         if running.fingerprint:
             report = msgspec.structs.replace(report, fingerprint=running.fingerprint)
-        paths = [_absolute(task, path) for path in task.files.values()]
+        # What it has read is looked at again: it may have been changed before the task came to it.
+        found: _Found = {path: record for path in running.read if (record := self._remembered.find(path)) is not None}
+        paths = [*(_absolute(task, path) for path in task.files.values()), *running.read]
+        paths = [path for path in dict.fromkeys(paths) if path not in found]
         if are_small(paths):
-            return _with_files(task, report, {path: describe(path) for path in paths})
+            return _recorded(running, report, {**found, **{path: describe(path) for path in paths}})
         self._recording[token] = running
-        self._jobs.start(DESCRIBE, {"paths": paths}, partial(self._on_recorded, running, report, paths), {})
+        self._jobs.start(DESCRIBE, {"paths": paths}, partial(self._on_recorded, running, report, found, paths), {})
         return None
 
-    def _on_recorded(self, running: Running, report: TaskEnded, paths: list[str], answer: Answer | None) -> None:
+    def _on_recorded(
+        self, running: Running, report: TaskEnded, found: _Found, paths: list[str], answer: Answer | None
+    ) -> None:
         if self._recording.pop(running.lease.token, None) is running:
-            self._tell(running, _with_files(running.lease.task, report, self._answered(paths, answer)))
+            self._tell(running, _recorded(running, report, {**found, **self._answered(paths, answer)}))
+
+
+def _has_size(path: str, size: int) -> bool:
+    """Whether a file is of that size. What is in no file is in the store, with the row that refers to it."""
+    try:
+        return not path or os.stat(path).st_size == size
+    except OSError:
+        return False
 
 
 def _absolute(task: Task, path: str) -> str:
@@ -177,13 +210,23 @@ def _taken_over(task: Task, result: Result, known_by: str) -> TaskEnded:
     )
 
 
-def _with_files(task: Task, report: TaskEnded, found: Mapping[str, FileRecord | None]) -> TaskEnded:
-    """The report with its files. One that has vanished meanwhile, or cannot be read, makes the result no other's."""
-    records = []
+def _recorded(running: Running, report: TaskEnded, found: _Found) -> TaskEnded:
+    """The report with its files.
+
+    The result is no other run's where a file has vanished meanwhile or cannot be read, and where one that the task
+    reads is not what it was before: then nobody can say which of the contents the result is of.
+    """
+    task, records = running.lease.task, []
     for name, path in task.files.items():
         record = found[_absolute(task, path)]
         if record is not None:
             records.append(msgspec.structs.replace(record, name=name, path=path))
-    if len(records) < len(task.files) or any(not record.sha256 for record in records):
+    is_whole = len(records) == len(task.files) and all(record.sha256 for record in records)
+    if not (is_whole and all(_is_still(content, found[path]) for path, content in running.read.items())):
         report = msgspec.structs.replace(report, fingerprint="")
     return msgspec.structs.replace(report, files=tuple(records)) if records else report
+
+
+def _is_still(content: str, found: FileRecord | None) -> bool:
+    """Whether a file has the content that it had; "" where there was none."""
+    return not content if found is None else bool(content) and found.sha256 == content

@@ -41,3 +41,5 @@ class Running(msgspec.Struct):
     log_warning: str = ""
     # What its result may be found by in later runs; "" where it is not to be found.
     fingerprint: str = ""
+    # What was in the files that it reads before it started: hashes by path, "" where there was none.
+    read: dict[str, str] = {}

@@ -6,6 +6,7 @@ It belongs to whoever runs the worker, like the variables of its environment. A 
 from __future__ import annotations
 
 import os
+import stat
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -88,6 +89,9 @@ def provider(name: str, programs: Programs) -> Provider:
         return Provider()
     try:
         found = os.stat(file)
+        if not stat.S_ISREG(found.st_mode):
+            # Of a pipe nobody knows when it will say something, and whether it says it twice.
+            raise InputInvalid(f"'{file}' of {VARIABLE} is no file that can be read again and again")
         return _providers(file, found.st_mtime_ns, found.st_size).get(name, Provider())
     except OSError as error:
         raise InputInvalid(f"the file '{file}' of {VARIABLE} cannot be read: {error.strerror or error}") from None

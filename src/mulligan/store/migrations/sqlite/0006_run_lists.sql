@@ -8,8 +8,9 @@ CREATE TABLE attributes (
     PRIMARY KEY (run_id, kind, name)
 ) WITHOUT ROWID;
 
--- Inputs of the runs that are there already, from the first event of each. A log that cannot be read gives none.
-INSERT INTO attributes
+-- Inputs of the runs that are there already, from the first event of each. A log that cannot be read gives none,
+-- and of an input that stands there twice, one.
+INSERT OR IGNORE INTO attributes
 SELECT r.run_id, 'input', i.key, iif(i.type IN ('true', 'false', 'null'), i.type, CAST(i.value AS TEXT))
 FROM runs r CROSS JOIN events e ON e.id = (r.run_id << 32) + 1
 CROSS JOIN json_each(iif(json_valid(CAST(e.entry AS TEXT)), CAST(e.entry AS TEXT), '{}'), '$.fact.inputs') i
