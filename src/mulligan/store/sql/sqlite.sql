@@ -229,7 +229,9 @@ INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?,
 
 -- Not one that somebody had, while the run has not been told yet what became of it.
 -- name: take_task
-INSERT INTO tasks SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+INSERT INTO tasks (run_id, place, attempt, ticket, worker, is_stopping, grace_seconds, cpus, memory, gpus, labels, host,
+                   task, breaker, when_open, leased_at)
+SELECT ?1, ?2, ?3, ?4, ?5, 0, NULL, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
 WHERE NOT EXISTS (SELECT 1 FROM messages WHERE run_id = ?1 AND place = ?2 AND attempt = ?3)
 ON CONFLICT DO UPDATE SET ticket = excluded.ticket, worker = excluded.worker, leased_at = excluded.leased_at
 WHERE worker = ''
