@@ -13,6 +13,7 @@ from ..core.budgets import LIMITED
 from ..core.failure import Failure
 from ..core.keys import step_name
 from ..core.rejected_output import rejected_text
+from ..core.revision import is_removed
 from ..core.state import FailureRecord, State
 from ..core.usage import is_short
 from ..core.verdict import is_handled
@@ -257,6 +258,8 @@ def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tup
     place = state.places[trouble.place]
     if trouble.failure is not None and trouble.failure.code == "UNDO_FAILED":
         return "could not be undone", "open"
+    if is_removed(state, step_name(trouble.place)):
+        return REMOVED
     if place.recovered_by:
         return RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), "mended"
     if place.role == "item" and place.status == "failed":
@@ -267,6 +270,7 @@ def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tup
     return ENDINGS[place.status]
 
 
+REMOVED: tuple[str, Fate] = ("no longer in the file", "left")
 RECOVERED = {"rerun": "its handler ran and then it completed", "recovery": "recovered by its handler"}
 ENDINGS: dict[str, tuple[str, Fate]] = {
     "completed": ("then completed", "mended"),
