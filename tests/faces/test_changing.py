@@ -462,7 +462,7 @@ def test_a_step_is_paused_and_every_command_says_how_to_resume_it():
 
     assert said == (0, "", "step 'load' of run 1 is paused; to let it go on: mulligan resume 1 load\n")
     assert (resumed.code, resumed.err.splitlines()[-1]) == (4, "      mulligan resume 1 load")
-    assert "step 'load' is paused: mulligan resume 1 load" in mulligan("list").out
+    assert "'load' is paused: mulligan resume 1 load" in mulligan("list").out
     pending = mulligan("pending").out.splitlines()
     assert pending[0] == "run 1 of 'gated': 'load' is paused by ann: the warehouse is full"
     assert pending[-1] == "  mulligan resume 1 load"
