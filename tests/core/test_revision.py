@@ -13,7 +13,7 @@ from mulligan.core.evolve import evolve
 from mulligan.core.file_records import StaleFile
 from mulligan.core.fork import plan_fork
 from mulligan.core.graph import Graph
-from mulligan.core.reports import Revised
+from mulligan.core.reports import Revised, TaskEnded
 from mulligan.core.revision import difference, lost_undos, plain_definition
 from mulligan.core.snapshot import changes, restore
 from mulligan.core.story import story
@@ -62,6 +62,16 @@ def test_a_run_that_completed_keeps_its_definition_also_where_a_file_of_it_is_go
 
     assert "mulligan fork 1 --from STEP --file FILE" in refused.value.hint
     assert run.status == "completed"
+
+
+def test_what_was_undone_is_no_result_for_later_runs_when_its_step_is_gone() -> None:
+    run = History(workflow(step("fetch", undo=command("undo")), step("load", needs=["fetch"]))).start()
+    run.tell(TaskEnded(run.clock, "fetch", 1, fingerprint="f" * 32)).fail("load").ok("fetch.undo@1")
+    assert (run["fetch"].is_undone, run["fetch"].fingerprint) == (True, "f" * 32)
+
+    run.retry_with(workflow(step("load")))
+
+    assert (run["fetch"].is_undone, run["fetch"].fingerprint) == (False, "")
 
 
 # -- what runs again -------------------------------------------------------------------------------------------------

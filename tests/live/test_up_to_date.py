@@ -343,6 +343,18 @@ def test_a_fork_runs_the_step_that_it_starts_from(live_file: Live):
     assert done(live_file) == ["mesh", "report", "solve"]
 
 
+def test_what_a_fork_has_kept_is_up_to_date_since_the_run_that_did_it(live_file: Live):
+    first = first_run(live_file)
+    new = live_file.service.fork(first.run_id, "solve", {})
+    assert live_file.resume(new).steps["mesh"]["up_to_date_since"] is None
+    again = live_file.service.fork(new, "solve", {})
+    live_file.resume(again)
+
+    last = live_file.run(MESH, changed_only=True)
+
+    assert since(last) == {"mesh": first.run_id, "solve": again, "report": first.run_id}
+
+
 # -- other kinds of steps --------------------------------------------------------------------------------------------
 
 

@@ -283,6 +283,9 @@ def _retire(state: State, name: str) -> None:
     """A step that is gone keeps its numbers, for one of that name that may come; what it failed at counts no more."""
     _forget_items(state, name)
     place = state.touch(name)
+    # What was undone, or recovered, is no result for later runs.
+    if place.is_undone or place.recovered_by:
+        place.fingerprint = ""
     place.spec, place.recovered_by, place.loop_edge, place.is_undone = ITEM, "", None, False
     for records in (state.failures, state.recoveries):
         for record in [one for one in records if one.step == name]:
