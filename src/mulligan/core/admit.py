@@ -233,7 +233,8 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     found, said = classify(report.outcome)
     warnings = tuple(located(now, place, warning) for warning in said) if said else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
-        warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
+        if not report.reused_run_id:
+            warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
         return e.AttemptSucceeded(
             place.key,
             place.attempt,

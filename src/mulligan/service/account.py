@@ -9,7 +9,7 @@ import msgspec
 
 from ..core import events as e
 from ..core.budgets import CODE as BUDGET_EXCEEDED
-from ..core.budgets import LIMITED
+from ..core.budgets import LIMITED, accounts
 from ..core.failure import Failure
 from ..core.keys import step_name
 from ..core.rejected_output import rejected_text
@@ -200,17 +200,33 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
         child_run_id=_child(state, trouble),
         has_refused_output=has_refused_output,
         kind=_kind(trouble.failure),
-        spent_budget=_spent_budget(trouble),
+        spent_budget=_spent_budget(state, trouble),
     )
 
 
-def _spent_budget(trouble: Trouble) -> str:
+def _spent_budget(state: State, trouble: Trouble) -> str:
     """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
-    found = trouble.failure
-    if found is None or found.code != BUDGET_EXCEEDED or found.details.get("what") not in LIMITED:
+    step, found = step_name(trouble.place), trouble.failure
+    if found is None or is_removed(state, step):
+        return ""
+    if (action := state.places[step].spec.action) is not None and action.kind == "workflow":
+        return _spent_below(state, step, found)
+    if found.code != BUDGET_EXCEEDED or found.details.get("what") not in LIMITED:
         return ""
     whose, limit = found.details.get("budget"), found.details["what"]
-    return f"{step_name(trouble.place)}.{limit}" if whose == "step" else limit if whose == "run" else ""
+    return f"{step}.{limit}" if whose == "step" else limit if whose == "run" else ""
+
+
+def _spent_below(state: State, step: str, failure: Failure) -> str:
+    """The same where the agent was one of a called run, which may spend what its caller has left."""
+    said = (one.details.get("what") for one in (failure, *failure.cause) if one.code == BUDGET_EXCEEDED)
+    limits = [limit for limit in said if limit in LIMITED]
+    for account in accounts(state, step):
+        for limit in limits:
+            most = account.budget.limits.get(limit)
+            if most is not None and (getattr(account.spent, limit) or 0) >= most:
+                return {"step": f"{step}.{limit}", "run": limit}.get(account.whose, "")
+    return ""
 
 
 def _kind(failure: Failure | None) -> str:
