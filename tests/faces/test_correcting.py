@@ -205,6 +205,13 @@ def test_a_run_that_completed_is_forked_instead():
     assert (said.code, "mulligan fork 1 --from STEP" in said.err) == (2, True)
 
 
+def test_the_run_is_found_by_the_inputs_that_the_corrected_file_gave_it():
+    ran(BROKEN)
+    corrected(FIXED, "--follow")
+
+    assert mulligan("list", "--input", "who=nobody", "--json").json[0]["run_id"] == 1
+
+
 def test_what_a_step_that_is_gone_failed_at_is_told_as_such():
     ran(SPREAD)
 
