@@ -153,7 +153,7 @@ def test_an_example_ends_the_same_way_on_postgresql(path: Path, live_server: Liv
 def test_the_index_has_a_line_for_every_example_and_no_other() -> None:
     index = (FOLDER / "README.md").read_text(encoding="utf-8")
 
-    lines = re.findall(r"^\| \[.*$", index, re.MULTILINE)
+    lines = re.findall(r"^\| \[.*\.(?:yaml|py)\]\(.*$", index, re.MULTILINE)
 
     assert lines == [index_line(path) for path in EXAMPLES]
 

@@ -41,6 +41,19 @@ def test_a_run_says_what_its_agents_spent_and_what_to_type_when_the_budget_is_go
     assert "  agents: 4 calls, 53,600 tokens, $0.564\n" in said.err
     assert "BUDGET_EXCEEDED: the run has spent its budget for agents: $0.564 of $0.50" in said.err
     assert "  mulligan retry 1 --budget cost=N  # go on with a larger budget\n" in said.err
+    assert "(mulligan explain 1 sum_up)" in said.err
+
+
+def test_show_and_the_report_give_the_same_command_as_the_run_did() -> None:
+    ran(REVIEW)
+
+    shown, commands = mulligan("show", 1), mulligan("report", 1, "--json").json["next_commands"]
+
+    assert shown.err == "the story: mulligan explain 1; another round: mulligan retry 1 --budget cost=N\n"
+    assert [one["text"] for one in commands] == [
+        "mulligan retry 1 --budget cost=N",
+        "mulligan explain 1",
+    ]
 
 
 GROUP = """\

@@ -193,6 +193,7 @@ def test_a_dry_run_says_what_would_run_again_and_changes_nothing():
         "kept": [],
         "adjusted": {},
         "adjustments": {},
+        "correction": None,
         "stale": [],
     }
     assert mulligan("show", 1, "--json").json["round"] == 1

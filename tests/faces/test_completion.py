@@ -58,7 +58,7 @@ def test_the_table_of_words_is_what_the_commands_take() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["re"], ["resume", "report", "retry", "replay"]),
+        (["re"], ["resume", "report", "retry", "replay", "rehearse"]),
         (["--v"], ["--version"]),
         (["graph", "--o"], ["--out"]),
         (["list", "--status", "c"], ["completed", "cancelled"]),
@@ -80,7 +80,7 @@ def test_runs_are_suggested_newest_first_with_workflow_and_status(folder: Path) 
     ran("name: good\nsteps: [{step: a, shell: echo}]")
     ran("name: bad\nsteps: [{step: a, shell: exit 1}]")
 
-    for line in ("show", "usage", "cancel --now", "fork --from a"):
+    for line in ("usage", "cancel --now", "fork --from a"):
         assert suggest(line.split(), "", os.environ) == [
             ("2", "bad, failed"),
             ("1", "good, completed"),
@@ -92,7 +92,7 @@ def test_runs_that_other_runs_called_are_not_suggested(folder: Path) -> None:
     Path("child.yaml").write_text("steps: [{step: a, shell: echo}]")
     ran("name: parent\nsteps: [{step: call, workflow: child.yaml}]")
 
-    assert suggested("show", "") == ["1", "latest"]
+    assert suggested("usage", "") == ["1", "latest"]
 
 
 def test_steps_are_those_of_the_run_that_is_typed_or_of_the_newest(folder: Path) -> None:
@@ -101,7 +101,7 @@ def test_steps_are_those_of_the_run_that_is_typed_or_of_the_newest(folder: Path)
 
     assert suggested("logs", "1", "") == ["mesh_1", "mesh_2", "all", "ask"]
     assert suggested("logs", "latest", "") == ["build", "test"]
-    assert suggested("logs", "") == ["2", "1", "latest", "build", "test"]
+    assert suggested("logs", "") == suggested("show", "") == ["2", "1", "latest", "build", "test"]
     assert suggested("retry", "--from", "b") == ["build"]
     assert suggested("fork", "1", "--from", "mesh") == ["mesh_1", "mesh_2"]
     assert suggested("logs", "77", "") == []
@@ -156,16 +156,16 @@ def test_names_that_the_store_knows_are_suggested(folder: Path) -> None:
 def test_the_home_that_is_typed_is_the_one_that_is_looked_into(folder: Path) -> None:
     ran("name: w\nsteps: [{step: a, shell: echo}]", "--home", "elsewhere")
 
-    assert suggested("show", "--home", "elsewhere", "") == ["1", "latest"]
-    assert suggested("show", "--home=elsewhere", "") == ["1", "latest"]
-    assert suggested("show", "") == []
+    assert suggested("usage", "--home", "elsewhere", "") == ["1", "latest"]
+    assert suggested("usage", "--home=elsewhere", "") == ["1", "latest"]
+    assert suggested("usage", "") == []
 
 
 def test_runs_on_a_server_are_suggested(folder: Path, monkeypatch: pytest.MonkeyPatch, schema_url: str) -> None:
     monkeypatch.setenv("MULLIGAN_STORE", schema_url)
     ran("name: w\nsteps: [{step: a, shell: echo}]")
 
-    assert (suggested("show", ""), suggested("logs", "1", "")) == (["1", "latest"], ["a"])
+    assert (suggested("usage", ""), suggested("logs", "1", "")) == (["1", "latest"], ["a"])
 
 
 def test_nothing_is_made_where_there_is_nothing(folder: Path) -> None:
@@ -202,11 +202,11 @@ def test_words_that_a_shell_would_read_as_more_than_a_word_are_not_suggested(fol
     db.close()
 
     assert suggested("logs", "1", "") == ["ok"]
-    assert asked("zsh", "mulligan show ")[1] == (
+    assert asked("zsh", "mulligan usage ")[1] == (
         "local -a completions; completions=('1:touch harm 2J, completed' 'latest:run 1 touch harm 2J, completed'); "
         "_describe -V completions completions\n"
     )
-    assert asked("fish", "mulligan show ", _TYPER_COMPLETE_FISH_ACTION="get-args")[1].splitlines() == [
+    assert asked("fish", "mulligan usage ", _TYPER_COMPLETE_FISH_ACTION="get-args")[1].splitlines() == [
         "1\t'; touch harm; ' [2J, completed",
         "latest\trun 1: '; touch harm; ' [2J, completed",
     ]
@@ -264,7 +264,7 @@ def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder
     )
 
     assert "complete -o nosort " in script
-    expected = ["1 latest a", "failed", "running paused completed failed cancelled"]
+    expected = ["1 latest a", "failed", "running paused completed failed cancelled open ended"]
     assert (done.stdout.splitlines(), done.stderr) == (expected, "")
 
 
@@ -273,7 +273,7 @@ def test_bash_completes_with_the_script_that_is_shown_and_keeps_the_order(folder
     [
         # Bash breaks words at '='.
         (["list", "--status", "=", "fa"], ["failed"]),
-        (["list", "--status", "="], ["running", "paused", "completed", "failed", "cancelled"]),
+        (["list", "--status", "="], ["running", "paused", "completed", "failed", "cancelled", "open", "ended"]),
         (["list", "--status", "=", "failed", "--al"], ["--all"]),
         (["classify", "--reason", "=", "a", "1", "b", ""], ["retry", "fail"]),
         # An input is no option of ours, and what it may be nobody knows.

@@ -140,6 +140,20 @@ def test_a_step_that_is_not_there_has_no_logs():
     )
 
 
+def test_who_asks_for_a_step_of_a_group_is_told_which_run_has_it():
+    ran("name: pairs\nsteps:\n  - {step: pair, group: {steps: [{step: one, shell: echo 1}]}}\n")
+
+    assert mulligan("logs", 1, "one").err == (
+        "error[step.unknown]: 'one' is not a step of run 1\n"
+        "  it is a step of run 2, which 'pair' called: mulligan show 2 one\n"
+    )
+    assert mulligan("logs", 1, "pair").err == (
+        "-- run 1, 'pair', attempt 1: it called run 2, whose steps have logs of their own: mulligan show 2\n"
+    )
+    assert mulligan("logs", 1, "pair.one").err.endswith("\n  what became of it: mulligan explain 1 pair\n")
+    assert mulligan("logs", 2, "one").out == "1\n"
+
+
 def test_two_questions_at_once_are_refused():
     assert mulligan("logs", 1, "build", "--handler", "--script") == (
         2,
@@ -222,6 +236,7 @@ def test_a_story_as_json_is_an_array_of_lines_and_of_what_is_waited_for():
         "place": "gate",
         "text": "waits for an approval: deploy?",
         "tone": "wait",
+        "waiting_for": {"kind": "approval", "text": "an approval: deploy?", "place": "gate", "attempt": 1},
     }
 
 

@@ -331,3 +331,18 @@ def test_a_few_failed_steps_of_a_matrix_are_told_one_by_one():
     last = said.err.partition("run 1 failed")[2]
     assert [f"sim_0{seed}" in last for seed in (2, 4, 6)] == [True] * 3
     assert "sim × 6" not in last
+
+
+def test_what_another_round_would_run_of_a_matrix_is_told_together():
+    swept(24)
+    other = SWEEP.replace("COUNT", "24").replace("echo ${matrix.seed}", "echo seed ${matrix.seed}")
+    Path("other.yaml").write_text(other, encoding="utf-8")
+
+    again, corrected = mulligan("retry", 1, "--dry-run"), mulligan("retry", 1, "--file", "other.yaml", "--dry-run")
+
+    assert again.out.splitlines()[1] == "12 of sim × 24  it failed"
+    assert "kept: 12 of sim × 24" in again.err
+    assert [line.split("  ")[0] for line in corrected.out.splitlines()] == [
+        *("STEP", "12 of sim × 24", "12 of sim × 24", "compare")
+    ]
+    assert len(mulligan("retry", 1, "--dry-run", "--json").json["steps"]) == 12

@@ -28,6 +28,12 @@ steps:
 """
 
 
+def test_without_a_number_it_is_the_newest_run():
+    ran(SWEEP)
+
+    assert mulligan("usage") == mulligan("usage", 1)
+
+
 def test_what_was_asked_and_used_is_compared_and_what_to_write_stands_below():
     ran(SWEEP)
 

@@ -78,6 +78,25 @@ def test_a_paused_run_waits_for_a_person():
     assert said.err.endswith(": lunch: mulligan resume 1\n")
 
 
+def test_a_run_with_nothing_left_but_a_paused_step_waits_for_a_person():
+    ran("name: held\nsteps:\n  - {step: gate, approve: 'go?'}\n  - {step: load, needs: gate, shell: echo loaded}\n")
+    mulligan("pause", 1, "load")
+    mulligan("approve", 1, "gate", "--reason", "fine", "--follow")
+
+    said = mulligan("wait", "--until", "person", "--timeout", "30s")
+
+    assert (said.code, said.err) == (4, "run 1: 'load' is paused: mulligan resume 1 load\n")
+
+
+def test_of_many_failures_the_first_is_told_and_how_many_there_are():
+    ran("name: broken\nsteps:\n  - {step: 'fetch_{n}', matrix: {n: 1..3}, shell: 'echo no route >&2; exit 7'}\n")
+
+    said = mulligan("wait")
+
+    assert said.err.endswith("'fetch_1' failed, EXIT_NONZERO 7: no route (and 2 more)\n")
+    assert "'fetch_1' failed, EXIT_NONZERO 7: no route (and 2 more)" in mulligan("list").out
+
+
 @pytest.mark.parametrize("is_shared", [False, True], ids=["sqlite", "postgres"])
 def test_the_end_that_another_process_writes_is_noticed(
     is_shared: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -135,6 +135,7 @@ def read(text: str) -> Any:
 # Any tree
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(texts, values, min_size=1))
 def test_what_is_written_is_read_as_the_same_by_us(value: dict[str, Any]) -> None:
     assert repr(read(written(node(value), {}))) == repr(value)

@@ -37,7 +37,7 @@ from mulligan.service.next_commands import answer_to
 from mulligan.service.plans import ForkPlan, RoundPlan, as_json_of
 from mulligan.service.spending import read_budgets
 from mulligan.service.verbs import Service
-from mulligan.service.words import counted
+from mulligan.service.words import counted, group_title
 
 FromStep = Annotated[str, Option("--from", metavar="STEP", help="The step to run again, and all behind it.")]
 CorrectedFile = Annotated[Path | None, Option("--file", metavar="FILE", help="A corrected workflow to run.")]
@@ -193,7 +193,8 @@ def another_round(
     if chosen.corrected is None:
         mention_changed_file(service, chosen.run_id, home, is_retry=chosen.items is None)
     if dry_run:
-        _foretell_round(service.plan_retry(chosen.run_id, **chosen.words), as_json=as_json)
+        planned = service.plan_retry(chosen.run_id, **chosen.words)
+        _foretell_round(planned, service.state(chosen.run_id).graph.matrices, as_json=as_json)
         return 0
     if chosen.corrected is not None:
         # What the file changes is said before anything is done about it.
@@ -219,16 +220,33 @@ def _tell_stale(planned: RoundPlan | ForkPlan) -> None:
         complain(f"and {counted(len(planned.stale) - _NAMES_MAX, 'more file')} that steps had written")
 
 
-def _foretell_round(planned: RoundPlan, *, as_json: bool) -> None:
+def _foretell_round(planned: RoundPlan, matrices: Mapping[str, Sequence[str]], *, as_json: bool) -> None:
     """Say what a round would run, why, and what it would keep."""
     if as_json:
         show_json(as_json_of(planned))
         return
     tell_correction(planned)
     complain(f"run {planned.run_id} would have round {planned.round}: {_sizes(planned)}")
-    show_table(("STEP", "WHY"), [(step, "; ".join(_reasons(planned, step))) for step in planned.steps])
+    why = {step: "; ".join(_reasons(planned, step)) for step in planned.steps}
+    show_table(("STEP", "WHY"), _together(why, matrices))
     if planned.kept:
-        complain(f"kept: {_listed(planned.kept)}")
+        complain(f"kept: {_listed([name for name, _ in _together(dict.fromkeys(planned.kept, ''), matrices)])}")
+
+
+def _together(told: Mapping[str, str], matrices: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Each step with what is told of it; the many of a matrix of which the same is told in one: `293 of sim × 300`."""
+    whole = {step: matrix for matrix, steps in matrices.items() for step in steps}
+    alike: dict[tuple[str, str], list[str]] = {}
+    for step, words in told.items():
+        alike.setdefault((whole.get(step, f"step {step}"), words), []).append(step)
+    found: list[tuple[str, str]] = []
+    for (matrix, words), steps in alike.items():
+        if len(steps) > _NAMES_MAX:
+            title = group_title(matrix, len(matrices[matrix]))
+            found.append((title if len(steps) == len(matrices[matrix]) else f"{len(steps):,} of {title}", words))
+        else:
+            found += [(step, words) for step in steps]
+    return found
 
 
 def _sizes(planned: RoundPlan) -> str:

@@ -9,7 +9,7 @@ from mulligan.cli.parameters import Command
 # name -> where its function is, and its line in --help.
 COMMANDS = {
     "run": ("mulligan.cli.run:run", "Run a workflow to its end, here, and show how it goes."),
-    "resume": ("mulligan.cli.resume:resume", "Go on with a run that was interrupted or paused."),
+    "resume": ("mulligan.cli.resume:resume", "Go on with a run that was interrupted or paused, or with a step."),
     "wait": ("mulligan.cli.wait:wait", "Wait until runs have ended that another process drives."),
     "worker": ("mulligan.cli.worker:worker", "Take part in the runs of a store, until you are told to end."),
     "list": (

@@ -14,7 +14,7 @@ from mulligan.cli.screen import Screen
 from mulligan.cli.tables import age, columns, cut, length, table_lines
 from mulligan.cli.terminal import UsageRefused, complain, show, show_json
 from mulligan.service.definitions import point_in_time
-from mulligan.service.run_list import HoldUp, RunLine, RunPage, RunQuery, line_json
+from mulligan.service.run_list import FailedStep, HoldUp, RunLine, RunPage, RunQuery, line_json
 from mulligan.service.verbs import Service
 
 STATUSES = ("running", "paused", "completed", "failed", "cancelled")
@@ -145,8 +145,7 @@ def _row(run: RunLine, depth: int, now: datetime, place: str, workflow_chars_max
 def _notes(run: RunLine, place: str) -> Iterator[str]:
     """What else is worth a word: why it failed, what it waits for, who drives it, what it was."""
     if run.failure is not None:
-        more = f" (and {run.failure.count - 1:,} more)" if run.failure.count > 1 else ""
-        yield f"'{run.failure.step}' failed, {run.failure.text}{more}"
+        yield first_failure(run.failure)
     yield from (_told(run, wait, place) for wait in _most_telling(run))
     if run.driver is not None:
         yield driven_by(run.driver.pid, run.driver.host)
@@ -157,6 +156,12 @@ def _notes(run: RunLine, place: str) -> Iterator[str]:
     # Of a paused run it has been said.
     if run.reason and run.status != "paused":
         yield run.reason
+
+
+def first_failure(failure: FailedStep) -> str:
+    """`'fetch' failed, EXIT_NONZERO 7: no route (and 6 more)`."""
+    more = f" (and {failure.count - 1:,} more)" if failure.count > 1 else ""
+    return f"'{failure.step}' failed, {failure.text}{more}"
 
 
 def _most_telling(run: RunLine) -> list[HoldUp]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any
 
@@ -76,11 +76,12 @@ def logs(
                 "missing argument 'STEP'", hint=f"the steps of the run: mulligan show {run_id}{where(home)}"
             )
         found = step_logs(service, run_id, named, item=item, attempt=attempt, part=part)
+        called = service.called(run_id)
     if as_json:
         show_json([_as_json(run_id, named, log) for log in found])
         return 0
     for log in found:
-        complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_silence(log)}")
+        complain(f"-- run {run_id}, '{log.place}', attempt {log.attempt}{_silence(log, called, where(home))}")
         show_written(log.stdout, sys.stdout)
         show_written(log.stderr, sys.stderr)
     return 0
@@ -124,9 +125,12 @@ def _show_json_lines(piece: LogPiece) -> None:
         show(json.dumps({**about, "text": line.decode("utf-8", "replace")}))
 
 
-def _silence(log: AttemptLog) -> str:
+def _silence(log: AttemptLog, called: Mapping[tuple[str, int], int], place: str) -> str:
+    """Why there is nothing to read; of a step that called a run, where its steps are."""
     if log.stdout or log.stderr:
         return ""
+    if child := called.get((log.place, log.attempt)):
+        return f": it called run {child}, whose steps have logs of their own: mulligan show {child}{place}"
     return f": there is no log of it here, it ran on {log.ran_on}" if log.ran_on else ": it wrote nothing"
 
 

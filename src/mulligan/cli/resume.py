@@ -25,7 +25,7 @@ def resume(
     wait: Wait = "10m",
     as_json: AsJson = False,
 ) -> int:
-    """Go on with a run that was interrupted or paused, or with a step that was.
+    """Go on with a run that was interrupted or paused, or with a step.
 
     No step that has ended runs again. The exit codes are those of `mulligan run`.
     """

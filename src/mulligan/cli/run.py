@@ -59,6 +59,8 @@ def run(
         complain(warning.render())
     if dry_run:
         given = given_inputs(inputs or [])
+        if changed_only:
+            complain("note: what is up to date is known when a step is about to start: every step is listed")
         return foretell(examined.workflow, given, parallel=checked_parallel(parallel), as_json=as_json, home=home)
     labels = pairs(label, "label", "--label name=value")
     prepared = prepare(examined.workflow, given_inputs(inputs or []), Path.cwd(), str(file.absolute()), labels)

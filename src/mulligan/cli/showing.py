@@ -17,7 +17,9 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import age, cut, length, show_table
 from mulligan.cli.terminal import complain, show, show_json, show_written
+from mulligan.service.account import spent_budget
 from mulligan.service.artifacts import in_words
+from mulligan.service.next_commands import next_commands
 from mulligan.service.overview import in_a_line, last_lines, overview, overview_with_tries, step_overview
 from mulligan.service.spending import budget_in_words, spent_in_words
 from mulligan.service.tries import tries_by_step
@@ -256,10 +258,18 @@ def _hints(run: dict[str, Any], place: str) -> Iterator[str]:
     """What to do next, for whoever looks at it."""
     run_id = run["run_id"]
     if run["status"] in ("failed", "cancelled"):
-        yield f"the story: mulligan explain {run_id}{place}; another round: mulligan retry {run_id}{place}"
+        again = next_commands(run_id, run["status"], spent_budgets=_spent_budgets(run))[0].text
+        yield f"the story: mulligan explain {run_id}{place}; another round: {again}{place}"
     elif run["status"] == "running":
         yield driven(run, place)
     yield from _questions(run, place)
+
+
+def _spent_budgets(run: dict[str, Any]) -> list[str]:
+    """The limits that have to be raised before another round can do better."""
+    open_ = ((name, step["failure"]) for name, step in run["steps"].items() if step["failure"] and not step["handled"])
+    spent = (spent_budget(name, failure["code"], failure["details"]) for name, failure in open_)
+    return list(dict.fromkeys(filter(None, spent)))
 
 
 def _questions(run: dict[str, Any], place: str) -> Iterator[str]:

@@ -176,7 +176,8 @@ def _show(service: Service, run_id: int, step: str, found: dict[str, Any], *, as
     elif not _show_logs(service, run_id, step) and told["output"] is not None:
         show_json(told["output"])
     failure = f", {in_a_line(told['failure'])}" if told["failure"] else ""
-    complain(f"step '{step}' {told['status']}{failure}")
+    is_faked = ", faked" if told["faked"] else ""
+    complain(f"step '{step}' {told['status']}{is_faked}{failure}")
 
 
 def _show_logs(service: Service, run_id: int, step: str) -> bool:

@@ -147,6 +147,9 @@ def _to_read(one: Answered, run_id: int) -> str:
     """Where it is told what went wrong: in its own log or output, or by the run that it called."""
     if one.child_run_id is not None:
         return f"explain {one.child_run_id}"
+    if one.spent_budget:
+        # It was kept from starting, and wrote nothing.
+        return f"explain {run_id} {one.step}"
     if one.has_refused_output and one.fate != "mended":
         return f"show {run_id} --output {one.place}"
     item = f" --item {one.place.removeprefix(one.step).strip('[]')}" if one.is_item else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mulligan.cli.options import AsJson, HomeFolder, RunName, service_at
+from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, service_at
 from mulligan.cli.tables import length, show_table
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.service.usage import usage
@@ -14,7 +14,7 @@ from mulligan.service.words import memory
 _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 
 
-def show_usage(run: RunName, home: HomeFolder = None, as_json: AsJson = False) -> None:
+def show_usage(run: NewestRun = LATEST, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Compare what steps asked for with what they used.
 
     Better values are proposed, as the file would say them. Time is that of the longest attempt that ended well. Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, get_args
 
-from mulligan.cli.listing import answering_command
+from mulligan.cli.listing import answering_command, first_failure
 from mulligan.cli.options import LATEST, AsJson, HomeFolder, service_at, where
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import length
@@ -81,7 +81,7 @@ def _ended(event: WaitEvent, place: str) -> str:
 
 def _why(line: RunLine) -> str:
     if line.failure is not None and line.status == "failed":
-        return f": '{line.failure.step}' failed, {line.failure.text}"
+        return f": {first_failure(line.failure)}"
     return f": {line.reason}" if line.reason else ""
 
 
@@ -91,6 +91,9 @@ def _held_up(event: WaitEvent, place: str) -> str:
     command = answering_command(event.line, event.hold_up)
     if event.hold_up.kind == "driver":
         command = f"mulligan resume {event.line.run_id}"
+    elif event.hold_up.kind == "step_pause":
+        hold_up = event.hold_up
+        command = f"mulligan resume {hold_up.run_id} {hold_up.place}" if hold_up.count == 1 else "mulligan pending"
     return f"run {event.line.run_id}: {event.hold_up.text}" + (f": {command}{place}" if command else "")
 
 

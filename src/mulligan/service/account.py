@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -184,12 +184,13 @@ def _owner(key: str) -> str:
 
 
 def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> Answered:
-    found = what(trouble.failure) if trouble.failure else "its worker was lost"
+    failure = trouble.failure
+    found = what(failure) if failure else "its worker was lost"
     ending, fate = _ending(state, trouble, record)
     rung = "converge" if fate == "open" else _rung(state, trouble, record)
-    has_run_out = trouble.failure is not None and is_short(trouble.failure)
+    has_run_out = failure is not None and is_short(failure)
     answer = ", ".join([*_tried(trouble), ending])
-    has_refused_output = trouble.failure is not None and bool(rejected_text(trouble.failure))
+    has_refused_output = failure is not None and bool(rejected_text(failure))
     return Answered(
         place=trouble.place,
         what=found,
@@ -199,22 +200,19 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
         has_run_out=has_run_out,
         child_run_id=_child(state, trouble),
         has_refused_output=has_refused_output,
-        kind=_kind(trouble.failure),
+        kind=_kind(failure),
         spent_budget=_spent_budget(state, trouble),
     )
 
 
 def _spent_budget(state: State, trouble: Trouble) -> str:
-    """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
+    """The limit that kept an agent from starting, of the step or of a run that it called."""
     step, found = step_name(trouble.place), trouble.failure
     if found is None or is_removed(state, step):
         return ""
     if (action := state.places[step].spec.action) is not None and action.kind == "workflow":
         return _spent_below(state, step, found)
-    if found.code != BUDGET_EXCEEDED or found.details.get("what") not in LIMITED:
-        return ""
-    whose, limit = found.details.get("budget"), found.details["what"]
-    return f"{step}.{limit}" if whose == "step" else limit if whose == "run" else ""
+    return spent_budget(step, found.code, found.details)
 
 
 def _spent_below(state: State, step: str, failure: Failure) -> str:
@@ -227,6 +225,15 @@ def _spent_below(state: State, step: str, failure: Failure) -> str:
             if most is not None and (getattr(account.spent, limit) or 0) >= most:
                 return {"step": f"{step}.{limit}", "run": limit}.get(account.whose, "")
     return ""
+
+
+def spent_budget(place: str, code: str, details: Mapping[str, Any]) -> str:
+    """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
+    # A group fails as one of its steps did, and that budget was one of the group's own run.
+    if code != BUDGET_EXCEEDED or details.get("what") not in LIMITED or "failed_step" in details:
+        return ""
+    whose, limit = details.get("budget"), details["what"]
+    return f"{step_name(place)}.{limit}" if whose == "step" else limit if whose == "run" else ""
 
 
 def _kind(failure: Failure | None) -> str:

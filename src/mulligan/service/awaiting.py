@@ -76,6 +76,8 @@ class _Wait:
         self._timeout_seconds = timeout_seconds
         self._looked_at: float | None = None
         self._told: set[tuple[int, str, str]] = set()
+        # Since when a run has had nothing left but steps that are paused.
+        self._held_since: dict[int, float] = {}
 
     def events(self) -> Iterator[WaitEvent]:
         news: News | None = None
@@ -122,7 +124,8 @@ class _Wait:
             return
         self._looked_at = now
         for line in self._service.run_lines(self._open):
-            asked = next((wait for wait in line.waiting_for if wait.kind in PERSON), None)
+            person = next((wait for wait in line.waiting_for if wait.kind in PERSON), None)
+            asked = person or self._only_paused(line, now)
             if asked is not None and self._until == "person":
                 self._open.remove(line.run_id)
                 yield WaitEvent("person", line, asked)
@@ -133,3 +136,14 @@ class _Wait:
             if wait is not None and (line.run_id, wait.kind, wait.place) not in self._told:
                 self._told.add((line.run_id, wait.kind, wait.place))
                 yield WaitEvent("held_up", line, wait)
+
+    def _only_paused(self, line: RunLine, now: float) -> HoldUp | None:
+        """The steps that are paused, where nothing else of the run has moved for a while: a person has to resume them.
+
+        Between two steps of a run that goes on there may be nothing else to see for a moment.
+        """
+        paused = next((wait for wait in line.waiting_for if wait.kind == "step_pause"), None)
+        if paused is None or any(wait.kind not in ("step_pause", "driver") for wait in line.waiting_for):
+            self._held_since.pop(line.run_id, None)
+            return None
+        return paused if now - self._held_since.setdefault(line.run_id, now) >= IDLE_SECONDS else None

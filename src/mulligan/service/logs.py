@@ -49,7 +49,11 @@ def refuse_without_attempt(
 ) -> NoReturn:
     """`UnknownAttempt`, with what there is instead."""
     place = step if item is None else item_key(step, item)
-    hint = _there_is(reading.attempts(run_id, step), place) or _kept(reading, run_id, step)
+    hint = (
+        _there_is(reading.attempts(run_id, step), place)
+        or _kept(reading, run_id, step)
+        or f"what became of it: mulligan explain {run_id} {step_name(step)}"
+    )
     raise UnknownAttempt(_nothing(run_id, place, attempt, part), hint=hint, step=step)
 
 

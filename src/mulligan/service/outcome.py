@@ -99,7 +99,7 @@ def outcome(
         run.status,
         run.degraded,
         run.reason,
-        _whole_seconds(service, run_id, seconds) if is_taken_up else seconds,
+        _whole_seconds(service, run_id, seconds, is_taken_up=is_taken_up),
         progress(state),
         answers,
         _waits(state, (drive.state for drive in driver.engine.drives.values())) if ending == "waiting" else [],
@@ -127,10 +127,16 @@ def _failures(state: State, name: str, failed: list[str]) -> MatrixFailures:
     return MatrixFailures(name, len(state.graph.matrices[name]), tuple(failed), kinds)
 
 
-def _whole_seconds(service: Service, run_id: int, at_least: float) -> float:
-    """From the moment in which the run was asked for to the last that was written of it."""
+def _whole_seconds(service: Service, run_id: int, driven: float, *, is_taken_up: bool) -> float:
+    """From the moment in which the run was asked for to the last that was written of it, as lists and reports say it.
+
+    Not less than this stretch of it, and of a run that has not ended until now.
+    """
     record = service.record(run_id)
-    return max(at_least, (record.updated_at - record.created_at).total_seconds())
+    whole = max(0.0, (record.updated_at - record.created_at).total_seconds())
+    if is_taken_up:
+        return max(driven, whole)
+    return whole if record.status in RUN_ENDED else driven
 
 
 def recall(service: Service, run_id: int, following: Following) -> bool:

@@ -15,7 +15,7 @@ from ..core.usage import Proposal, adjusted
 from .correcting import Correction, Planned
 
 
-class RoundPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+class RoundPlan(msgspec.Struct, frozen=True):
     """A round of a run: the steps that run again and why, of maps which items, what is kept, what gets more."""
 
     run_id: int

@@ -35,6 +35,8 @@ from .home import Home
 
 # How many entries are read from the store at once.
 PAGE = 5_000
+# In how many of the runs that a run called a step is looked for, the newest first: a map may call ten thousand.
+CHILDREN_SEARCHED_MAX = 20
 # Names the newest run.
 LATEST = "latest"
 # What a database can count.
@@ -252,7 +254,8 @@ class Reading:
         # A run that nobody has taken up yet has no places, but its workflow has steps.
         if name not in state.places and name not in state.graph.nodes:
             hint = (
-                did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
+                self._in_a_child(run_id, place)
+                or did_you_mean(place, [*state.graph.nodes, *state.graph.matrices])
                 or f"those that there are: mulligan show {run_id}"
             )
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
@@ -263,6 +266,14 @@ class Reading:
             message = f"'{step}' is no step of run {run_id} any more: its corrected file has none of that name"
             hint = f"what it did: mulligan explain {run_id} {step}; what it wrote: mulligan logs {run_id} {step}"
             raise UnknownStep(message, hint=hint, step=step)
+
+    def _in_a_child(self, run_id: int, place: str) -> str:
+        """Where a step is that belongs to a run which this one called: `show` has it below the step that called."""
+        for child in self.store.children(run_id)[: -CHILDREN_SEARCHED_MAX - 1 : -1]:
+            if step_name(place) in self.state(child.run_id).graph.nodes:
+                number, caller = child.run_id, child.parent_place
+                return f"it is a step of run {number}, which '{caller}' called: mulligan show {number} {place}"
+        return ""
 
     def output(self, run_id: int, place: str) -> GivenOutput:
         """What a step gave, or an item of one (`check[3]`), whole: what of it is in artifacts is fetched.

@@ -6,7 +6,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 import msgspec
@@ -358,11 +358,19 @@ def _next_commands(
         standing, status = NextCommand(f"mulligan show {run_id}", "how it stands now"), "interrupted" if is_left else ""
         return next_commands(run_id, status) or [standing]
     open_ = [visit for visit in visits if visit.fate == "open"]
-    logs = [_to_read(run_id, visit) for visit in open_ if visit.code not in ("UNDO_FAILED", "CHILD_FAILED")][:1]
+    # Whoever was kept from starting wrote nothing.
+    wrote = (visit for visit in open_ if visit.code not in ("UNDO_FAILED", "CHILD_FAILED") and not visit.spent_budget)
+    logs = [_to_read(run_id, visit) for visit in islice(wrote, 1)]
     left = dict.fromkeys(visit.step for visit in visits if visit.is_item and visit.fate == "left")
     completed = [step for step in left if state.places[step].status == "completed"]
-    has_run_out = any(visit.has_run_out for visit in open_)
-    return logs + next_commands(run_id, status, has_run_out=has_run_out, short_maps=completed)[:NEXT_MAX]
+    usual = next_commands(
+        run_id,
+        status,
+        has_run_out=any(visit.has_run_out for visit in open_),
+        short_maps=completed,
+        spent_budgets=list(dict.fromkeys(visit.spent_budget for visit in open_ if visit.spent_budget)),
+    )
+    return logs + usual[:NEXT_MAX]
 
 
 def _to_read(run_id: int, visit: FailedVisit) -> NextCommand:

@@ -20,7 +20,7 @@ from ...core.story import Line
 from ...core.usage import is_short
 from ...core.words import label, what
 from ...core.workflow import END
-from ..account import ENDINGS, FATES, RECOVERED, REMOVED, Fate, routed, times
+from ..account import ENDINGS, FATES, RECOVERED, REMOVED, Fate, routed, spent_budget, times
 from .attempts import part_of, unit_of
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]
@@ -92,6 +92,8 @@ class FailedVisit(msgspec.Struct):
     has_run_out: bool = False
     # The output that `validate` refused, or the head and tail of it.
     refused: str = ""
+    # The limit that kept its agent from starting, as `retry --budget` names it.
+    spent_budget: str = ""
 
     @property
     def is_item(self) -> bool:
@@ -225,6 +227,7 @@ class FailedVisits:
             climb.attempts,
             has_run_out=failure is not None and is_short(failure),
             refused=rejected_text(failure) if failure else "",
+            spent_budget=spent_budget(climb.unit, failure.code, failure.details) if failure else "",
         )
 
     def _answer(self, state: State, climb: _Climb, record: FailureRecord | None) -> tuple[str, Fate]:
