@@ -88,6 +88,14 @@ def test_a_call_that_was_never_made_is_given_back() -> None:
     assert run["a"].spent == Spent()
 
 
+def test_an_agent_that_takes_over_an_earlier_result_makes_no_call_and_is_warned_of_nothing() -> None:
+    run = History(workflow(agent("a"), budget=Budget(tokens=10))).start()
+
+    run.tell(TaskEnded(run.clock, "a", 1, output="x", fingerprint="f", reused_run_id=7))
+
+    assert (run.status, run.state.run.spent, run["a"].warnings) == ("completed", Spent(), run["end"].warnings)
+
+
 def test_a_call_that_was_cancelled_in_the_queue_is_given_back_and_one_that_ran_is_not() -> None:
     run = History(workflow(agent("a"), agent("b"))).start().started("a")
 

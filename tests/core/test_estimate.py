@@ -10,6 +10,7 @@ import pytest
 
 from mulligan.core import events as e
 from mulligan.core.estimate import Measured, about, measured, remaining_seconds, typical
+from mulligan.core.fakes import End, with_fakes
 from mulligan.core.workflow import Action, Map, Resources, Triage
 from mulligan.testing.history import T0, History, edge, expression, retry, step, workflow
 
@@ -55,6 +56,27 @@ def test_a_step_that_took_over_an_earlier_result_tells_nothing_of_its_time():
     found = measured(reused)
 
     assert found is not None and (set(found) - {"end"}, found["b"]) == ({"b"}, Measured(1.0))
+
+
+def test_a_faked_step_tells_nothing_of_its_time():
+    faked = with_fakes(workflow(step("a"), step("b")), {"a": [End(output=1)]})
+    run = History(faked).start()
+    run.started("b").wait(1).ok("b")
+
+    found = measured(run.log)
+
+    assert found is not None and (set(found) - {"end"}, found["b"]) == ({"b"}, Measured(1.0))
+
+
+def test_nobody_knows_how_long_somebody_holds_a_step():
+    run = run_of(step("a"), step("b", needs=["a"]))
+    known = usual(a=8.0, b=4.0)
+
+    run.pause_step("b")
+    held = left(run, known)
+    run.resume_step("b")
+
+    assert (held, left(run, known)) == (None, 12.0)
 
 
 def test_a_step_that_was_skipped_took_nothing_and_a_map_says_how_many_items_it_had():

@@ -15,7 +15,7 @@ def test_a_called_run_is_named_after_its_caller_and_leads_back_to_it(place: str)
     child = Run(uid=child_uid(parent, place, 2))
 
     assert child.uid == f"7f3a.{place}.2"
-    assert calling_place(parent, child) == place
+    assert calling_place(parent.uid, child.uid) == place
 
 
 def test_a_run_without_a_name_gives_none():
@@ -37,4 +37,4 @@ def test_a_run_without_a_name_gives_none():
     ],
 )
 def test_where_the_names_do_not_say_so_nobody_called(parent: str, child: str):
-    assert calling_place(Run(uid=parent), Run(uid=child)) == ""
+    assert calling_place(parent, child) == ""

@@ -10,13 +10,15 @@ import pytest
 from mulligan.core import events as e
 from mulligan.core.codec import decode_log, encode_log
 from mulligan.core.evolve import evolve
+from mulligan.core.file_records import StaleFile
 from mulligan.core.fork import plan_fork
 from mulligan.core.graph import Graph
-from mulligan.core.revision import difference, lost_undos
+from mulligan.core.reports import Revised, TaskEnded
+from mulligan.core.revision import difference, lost_undos, plain_definition
 from mulligan.core.snapshot import changes, restore
 from mulligan.core.story import story
 from mulligan.core.turn import fold, turn
-from mulligan.core.workflow import Budget, Map, Need, Resources, Step, Workflow
+from mulligan.core.workflow import Action, Budget, Map, Need, Resources, Step, Workflow, encode, version
 from mulligan.errors import NothingToRetry, Refused, RunNotFinished, UnknownStep
 from mulligan.testing.history import History, command, edge, expression, handler, retry, shell, step, workflow
 from mulligan.testing.promises import check
@@ -37,6 +39,39 @@ def is_sound(run: History, first: Workflow) -> bool:
     """The log alone, from the first definition on, gives the same state, also after it was written down."""
     check(run.log, run.state, first)
     return fold(first, decode_log(encode_log(run.log))) == run.state
+
+
+def test_a_group_that_is_another_is_called_a_group() -> None:
+    def with_group(inner: str) -> Workflow:
+        group = Action("workflow", {"file": "flow.yaml#g", "group": True})
+        inside = workflow(step("one", action=shell(inner)))
+        return workflow(step("g", action=group), step("load"), children={"flow.yaml#g": inside})
+
+    found = difference(Graph(with_group("a")), Graph(with_group("b")))
+
+    assert found.changed == {"g": ("group",)}
+
+
+def test_a_run_that_completed_keeps_its_definition_also_where_a_file_of_it_is_gone() -> None:
+    run = History(workflow(step("fetch", writes=("out",)))).start().ok("fetch")
+    gone = (StaleFile("fetch", "out", "gone"),)
+
+    data = encode(workflow(step("fetch", writes=("out",), action=shell("x"))))
+    with pytest.raises(Refused) as refused:
+        run.retry(stale=gone, revised=Revised(version(data), plain_definition(data), {}))
+
+    assert "mulligan fork 1 --from STEP --file FILE" in refused.value.hint
+    assert run.status == "completed"
+
+
+def test_what_was_undone_is_no_result_for_later_runs_when_its_step_is_gone() -> None:
+    run = History(workflow(step("fetch", undo=command("undo")), step("load", needs=["fetch"]))).start()
+    run.tell(TaskEnded(run.clock, "fetch", 1, fingerprint="f" * 32)).fail("load").ok("fetch.undo@1")
+    assert (run["fetch"].is_undone, run["fetch"].fingerprint) == (True, "f" * 32)
+
+    run.retry_with(workflow(step("load")))
+
+    assert (run["fetch"].is_undone, run["fetch"].fingerprint) == (False, "")
 
 
 # -- what runs again -------------------------------------------------------------------------------------------------

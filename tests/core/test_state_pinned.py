@@ -134,7 +134,7 @@ def test_a_place_that_nothing_has_happened_to_has_done_nothing_and_waits_for_nob
         **{"open_arrivals": 0, "taken_arrivals": 0, "dead_arrivals": 0, "queue": (), "arrival": "", "settled": ""},
         **{"last_status": "", "visits_before": 0, "is_undone": False, "no_route": False, "loop_edge": None},
         **{"failure_index": None, "given": None, "outputs": (), "before": None, "pause": None, "spent": Spent()},
-        **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0},
+        **{"paths": {}, "files": (), "fingerprint": "", "reused_run_id": 0, "kept_run_id": 0},
     }
 
 

@@ -56,6 +56,38 @@ def test_show_and_the_report_give_the_same_command_as_the_run_did() -> None:
     ]
 
 
+GROUP = """\
+name: review
+BUDGET
+steps:
+  - step: both
+    group:
+      steps:
+        - {step: plan, agent: {provider: robot, prompt: Plan it.}}
+        - {step: sum_up, needs: plan, agent: {provider: robot, prompt: Sum up.}}
+    LIMIT
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "limit", "what"),
+    [("budget: {calls: 1}", "", "calls"), ("", "budget: {cost: 0.1}", "both.cost")],
+)
+def test_the_budget_to_raise_is_that_which_a_group_has_spent(top: str, limit: str, what: str) -> None:
+    said = ran(GROUP.replace("BUDGET", top).replace("LIMIT", limit))
+
+    assert said.code == 1
+    assert f"  mulligan retry 1 --budget {what}=N  # go on with a larger budget\n" in said.err
+
+
+def test_a_matrix_has_no_budget_to_raise_but_each_of_its_steps_has() -> None:
+    ran("name: w\nsteps:\n  - {step: s, matrix: {a: [1, 2]}, agent: {provider: robot, prompt: x}, validate: 'false'}\n")
+
+    said = mulligan("retry", 1, "--budget", "s.calls=9")
+
+    assert "'s' is not a step of run 1\n  it is a matrix: name one of its steps, such as 's_1'\n" in said.err
+
+
 def test_show_sums_up_by_step_and_for_the_run() -> None:
     ran(REVIEW)
 

@@ -503,3 +503,30 @@ def test_a_step_of_a_matrix_is_paused_by_the_name_of_the_whole():
 
     paused = {name for name, step in said.json["steps"].items() if step["paused"]}
     assert (said.code, len(paused), "gate" in paused) == (0, 2, False)
+
+
+def test_a_matrix_that_is_paused_is_resumed_by_one_command():
+    ran(GATED_SWEEP)
+    mulligan("pause", 1, "sim")
+    mulligan("approve", 1, "gate", "--reason", "fine", "--no-follow")
+    mulligan("resume", 1)
+
+    said = mulligan("show", 1)
+
+    asked = [line for line in said.err.splitlines() if "paused" in line]
+    assert asked == ["3 steps of 'sim' are paused: mulligan resume 1 sim"]
+
+
+GATED_SWEEP = """\
+name: gated
+steps:
+  - {step: gate, approve: Go?}
+  - {step: sim, needs: [gate], matrix: {a: [1, 2, 3]}, shell: echo}
+"""
+
+
+def test_a_run_that_is_paused_as_a_whole_is_shown_with_the_command_that_resumes_it():
+    ran(GATED_SWEEP)
+    mulligan("pause", 1)
+
+    assert "it is paused: mulligan resume 1\n" in mulligan("show", 1).err

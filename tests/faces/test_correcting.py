@@ -27,6 +27,12 @@ steps:
   - {step: count, needs: [load], shell: echo counted}
 outputs: {said: "${steps.tell.output}"}
 """
+SPREAD = """\
+name: pipeline
+steps:
+  - {step: each, map: {over: "[1, 2]"}, do: [{shell: "test ${item} != 2"}]}
+  - {step: tell, needs: [each], shell: echo told}
+"""
 CHANGES = """\
 what 'flow.yaml' changes:
   added  count
@@ -197,6 +203,39 @@ def test_a_run_that_completed_is_forked_instead():
     said = corrected(FIXED)
 
     assert (said.code, "mulligan fork 1 --from STEP" in said.err) == (2, True)
+
+
+def test_the_run_is_found_by_the_inputs_that_the_corrected_file_gave_it():
+    ran(BROKEN)
+    corrected(FIXED, "--follow")
+
+    assert mulligan("list", "--input", "who=nobody", "--json").json[0]["run_id"] == 1
+
+
+def test_what_a_step_that_is_gone_failed_at_is_told_as_such():
+    ran(SPREAD)
+
+    said = corrected("name: pipeline\nsteps:\n  - {step: tell, shell: echo told}\n", "--follow")
+
+    assert said.code == 0
+    assert "each  ITEMS_FAILED: 1 of 2 items failed → no longer in the file" in steady(said.err)
+    assert "each[1]  EXIT_NONZERO 1 → no longer in the file" in steady(said.err)
+    visits = mulligan("report", "--json").json["visits"]
+    assert {one["answer"] for one in visits} == {"no longer in the file"}
+
+
+@pytest.mark.parametrize("words", [("items", 1, "each"), ("items", 1, "each", "--item", 1), ("show", 1, "each")])
+def test_a_step_that_is_gone_is_looked_at_in_the_story_and_in_the_logs(words: tuple[object, ...]):
+    ran(SPREAD)
+    corrected("name: pipeline\nsteps:\n  - {step: tell, shell: echo told}\n", "--follow")
+
+    said = mulligan(*words)
+
+    assert (said.code, said.err) == (
+        2,
+        "error[step.unknown]: 'each' is no step of run 1 any more: its corrected file has none of that name\n"
+        "  what it did: mulligan explain 1 each; what it wrote: mulligan logs 1 each\n",
+    )
 
 
 def test_a_step_that_is_gone_leaves_its_story_and_its_logs():

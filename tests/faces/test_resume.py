@@ -119,3 +119,12 @@ def test_a_run_works_in_the_folder_in_which_it_was_called_whoever_takes_it_up_el
     assert said.json["status"] == "completed"
     assert said.json["steps"]["plain"]["output"] == str(tmp_path)
     assert said.json["steps"]["below"]["output"] == str(tmp_path / "sub")
+
+
+def test_a_step_of_a_group_has_the_same_name_when_its_run_is_taken_up_again():
+    inside = "[{step: one, shell: echo, undo: {shell: echo}}, {step: two, shell: exit 3, triage: {when: always}}]"
+    ran(f"name: t\nsteps:\n  - {{step: g, group: {{order: sequential, steps: {inside}}}}}\n")
+
+    said = mulligan("classify", 2, "two", "fail", "--reason", "broken", "--follow")
+
+    assert "✓ g/one  undone\n" in steady(said.err)

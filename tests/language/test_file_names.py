@@ -113,7 +113,7 @@ def test_what_makes_no_sense_is_refused_where_it_stands(said: str, code: str):
     assert (found.code, found.line) == (f"language.{code}", 6)
 
 
-@pytest.mark.parametrize("action", ["wait: 1s", "approve: now?"])
+@pytest.mark.parametrize("action", ["wait: 1s", "approve: now?", "group: {steps: [{step: b, shell: make}]}"])
 def test_a_step_that_no_worker_carries_out_has_no_result_to_take_over(action: str):
     (found,) = problems(f"name: w\nsteps:\n  - {{step: a, {action}, cache: true}}\n")
 

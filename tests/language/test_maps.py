@@ -263,3 +263,17 @@ def test_a_matrix_step_can_name_its_counterpart() -> None:
 
     assert found["sim_2"].needs == (Need("prep_02"),)
     assert found["sim_1"].edges[0].to == "post_1"
+
+
+@pytest.mark.parametrize("over", ["steps.s.output", "${steps.s.output}", "steps.s.failed"])
+def test_a_map_runs_over_what_a_whole_matrix_gave(over: str) -> None:
+    found = workflow(
+        f"""
+        steps:
+          - {{step: s, shell: make, matrix: {{a: [1, 2]}}}}
+          - {{step: t, needs: [s], map: {{over: "{over}", sort_by: steps.s.output}}, do: [{{shell: make}}]}}
+        """
+    )
+
+    listed = found.steps[-1].map
+    assert listed is not None and listed.over == Expression(over.strip("${}"), ("steps.s",))

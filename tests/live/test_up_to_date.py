@@ -343,6 +343,18 @@ def test_a_fork_runs_the_step_that_it_starts_from(live_file: Live):
     assert done(live_file) == ["mesh", "report", "solve"]
 
 
+def test_what_a_fork_has_kept_is_up_to_date_since_the_run_that_did_it(live_file: Live):
+    first = first_run(live_file)
+    new = live_file.service.fork(first.run_id, "solve", {})
+    assert live_file.resume(new).steps["mesh"]["up_to_date_since"] is None
+    again = live_file.service.fork(new, "solve", {})
+    live_file.resume(again)
+
+    last = live_file.run(MESH, changed_only=True)
+
+    assert since(last) == {"mesh": first.run_id, "solve": again, "report": first.run_id}
+
+
 # -- other kinds of steps --------------------------------------------------------------------------------------------
 
 
@@ -400,6 +412,41 @@ def test_the_steps_of_a_called_workflow_are_up_to_date_or_not_by_themselves(live
     live_file.run(workflow, changed_only=True, forced=["call"])
 
     assert (taken_over, done(live_file)) == ([], ["inner"])
+
+
+CACHED_GROUP = """
+    name: nightly
+    steps:
+      - step: publish
+        matrix: {to: [here]}
+        group:
+          order: sequential
+          retry: {rules: [{exit_codes: [7], max_retries: 2}]}
+          steps:
+            - {step: stage, shell: echo stage >> trace, cache: true}
+            - {step: load, shell: 'test $(wc -l < trace) -ge 2 || exit 7; echo load >> trace'}
+"""
+
+
+@pytest.mark.parametrize("changed_only", [False, True])
+def test_a_group_that_is_tried_again_takes_nothing_over_from_the_try_before(live_file: Live, changed_only: bool):
+    ran = live_file.run(CACHED_GROUP, changed_only=changed_only)
+
+    assert (ran.status, done(live_file)) == ("completed", ["load", "stage", "stage"])
+
+
+@pytest.mark.parametrize("name", ["publish_here", "publish"])
+def test_of_a_group_that_is_forced_every_step_runs(live_file: Live, name: str):
+    live_file.run(CACHED_GROUP, changed_only=True)
+    done(live_file)
+
+    taken_over = live_file.run(CACHED_GROUP, changed_only=True)
+    nothing = done(live_file)
+    live_file.write("trace", "an earlier line\n")
+    live_file.run(CACHED_GROUP, changed_only=True, forced=[name])
+
+    assert (taken_over.status, nothing) == ("completed", [])
+    assert done(live_file) == ["an earlier line", "load", "stage"]
 
 
 def test_python_steps_are_taken_over_with_values_of_any_type(live_file: Live):

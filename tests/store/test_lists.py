@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mulligan.core.breaker import Guard
 from mulligan.core.effects import SetTimer
+from mulligan.core.events import Entry, RunRevised
 from mulligan.core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes
 from mulligan.core.workflow import Breaker
 from mulligan.ports import NewRun, Store
@@ -94,6 +95,21 @@ def test_called_runs_are_found_where_they_are_wanted_with_the_attributes_of_thei
 
 
 # -- attributes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_file_was_corrected_is_found_by_the_inputs_that_it_has_then(store: Store) -> None:
+    store.register(worker("w"))
+    (turn,) = store.create([run_of(labels={"team": "data"}, region="east", n=3)], "w")
+    revised = RunRevised("v2", {}, inputs={"region": "east", "day": "monday"})
+
+    store.commit([replace(commit(turn), entries=[Entry(1, T0, 0, revised)])])
+
+    assert store.lists.attributes([turn.run_id]) == [
+        (turn.run_id, ("input", "day", "monday")),
+        (turn.run_id, ("input", "region", "east")),
+        (turn.run_id, ("label", "team", "data")),
+    ]
+    assert found(store, attributes=(("input", "day", "monday"),)) == [turn.run_id]
 
 
 def test_labels_and_short_single_inputs_are_what_a_run_is_found_by(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -273,9 +274,23 @@ def _spent_budgets(run: dict[str, Any]) -> list[str]:
 
 def _questions(run: dict[str, Any], place: str) -> Iterator[str]:
     """What is asked of people by the run, and by those that it called."""
-    yield from (asked for wait in run["waiting_for"] if (asked := question(run["run_id"], wait, place)))
+    run_id, sweeps = run["run_id"], _held_sweeps(run)
+    held = Counter(sweeps.values())
+    for sweep, count in held.items():
+        if count > 1:
+            yield f"{count:,} steps of '{sweep}' are paused: mulligan resume {run_id} {sweep}{place}"
+    alone = (wait for wait in run["waiting_for"] if held[sweeps.get(wait.get("place", ""), "")] < 2)
+    yield from (asked for wait in alone if (asked := question(run_id, wait, place)))
     for child in run["children"]:
         yield from _questions(child, place)
+
+
+def _held_sweeps(run: dict[str, Any]) -> dict[str, str]:
+    """The matrices of the steps that somebody holds and that would run."""
+    matrices = run["matrices"].items()
+    sweeps = {member: name for name, group in matrices for member in group["combinations"]}
+    held = [wait["place"] for wait in run["waiting_for"] if wait["kind"] == "step_pause"]
+    return {step: sweeps[step] for step in held if step in sweeps}
 
 
 def question(run_id: int, wait: dict[str, Any], home: str) -> str:

@@ -38,7 +38,7 @@ from .tasks import bound_host
 from .transitions import RUN_ENDED
 from .usage import adjusted, limits
 from .words import size
-from .workflow import END
+from .workflow import END, is_group
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -233,7 +233,8 @@ def _ended(now: Now, report: r.TaskEnded) -> e.Fact:
     found, said = classify(report.outcome)
     warnings = tuple(located(now, place, warning) for warning in said) if said else ()
     if found is None and not (report.outcome.is_stopped and _was_stopped(now, place)):
-        warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
+        if not report.reused_run_id:
+            warnings += _over_its_memory(now, place, report.usage) + _unreported(now, place, report.usage)
         return e.AttemptSucceeded(
             place.key,
             place.attempt,
@@ -325,8 +326,7 @@ def _child_ended(now: Now, report: r.ChildEnded) -> Facts:
 def _failed_child(place: Place, report: r.ChildEnded) -> Failure:
     """CHILD_FAILED with what went wrong there. A group fails as the last of its steps that failed: rules go by that."""
     details: dict[str, Any] = {"child_run_id": report.child_run_id}
-    is_group = place.spec.action is not None and place.spec.action.params.get("group") is True
-    if is_group and report.failures:
+    if is_group(place.spec.action) and report.failures:
         last = report.failures[-1]
         return msgspec.structs.replace(
             last, cause=report.failures, details={**last.details, **details, "failed_step": last.step}

@@ -115,7 +115,9 @@ def check_raised(state: State, more: Mapping[str, Budget], graph: Graph) -> None
     """Refuse a raised budget that names no step of `graph`, or of which nothing would be left."""
     for step, budget in more.items():
         if step != RUN and step != END and step not in graph.nodes:
-            raise UnknownStep(f"'{step}' is not a step of run {state.run.run_id}", step=step)
+            members = graph.matrices.get(step, ())
+            hint = f"it is a matrix: name one of its steps, such as '{members[0]}'" if members else ""
+            raise UnknownStep(f"'{step}' is not a step of run {state.run.run_id}", hint=hint, step=step)
         # A corrected definition may have steps that the run has never had.
         place = state.places.get(step)
         spent = state.run.spent if step == RUN else place.spent if place is not None else NOTHING_SPENT

@@ -35,19 +35,22 @@ class Measured(msgspec.Struct, frozen=True):
 def measured(entries: Iterable[e.Entry]) -> dict[str, Measured] | None:
     """How long each step of a run took, from its first attempt to its end; nothing for one that was skipped.
 
-    A step that took over the result of an earlier run is left out: that takes no time, and running it may take hours.
+    A step that took over the result of an earlier run, or was faked, is left out: that takes no time, and running it
+    may take hours.
     None where a step was visited several times, or a later round ran some again: such a run says little of the next.
     """
     began: dict[str, datetime] = {}
     items: dict[str, int] = {}
     found: dict[str, Measured] = {}
-    reused: set[str] = set()
+    not_run: set[str] = set()
     for entry in entries:
         fact = entry.fact
-        if isinstance(fact, e.AttemptStarted) and fact.place not in began:
-            began[fact.place] = entry.at
+        if isinstance(fact, e.AttemptStarted):
+            began.setdefault(fact.place, entry.at)
+            if fact.is_faked:
+                not_run.add(step_name(fact.place))
         elif isinstance(fact, e.AttemptSucceeded) and fact.reused_run_id:
-            reused.add(step_name(fact.place))
+            not_run.add(step_name(fact.place))
         elif isinstance(fact, e.MapExpanded):
             items[fact.place] = len(fact.items or ())
         elif isinstance(fact, e.StepSkipped):
@@ -59,7 +62,7 @@ def measured(entries: Iterable[e.Entry]) -> dict[str, Measured] | None:
             found[fact.step] = Measured((entry.at - since).total_seconds(), items.get(fact.step, 0))
         elif isinstance(fact, e.RunReopened):
             return None
-    return {name: one for name, one in found.items() if name not in reused}
+    return {name: one for name, one in found.items() if name not in not_run}
 
 
 def typical(runs: Iterable[Mapping[str, Measured]]) -> dict[str, Measured]:
@@ -104,8 +107,8 @@ def _left(place: Place, usual: Measured | None, now: datetime, since: datetime |
     """How long a step that has not ended will still take."""
     action = place.spec.action
     is_asking = place.status == "pending_failed" or (action is not None and action.kind == "approve")
-    if is_asking or place.has_ended:
-        # A person decides; or it has failed, and what is to repair it is under way.
+    if is_asking or place.pause is not None or place.has_ended:
+        # A person decides, or holds it; or it has failed, and what is to repair it is under way.
         return None
     if place.due is not None and place.status == "running" and action is not None and action.kind == "wait":
         return max(0.0, (place.due - now).total_seconds())

@@ -51,6 +51,8 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     # What the step wrote, and what its result may be found by.
     files: tuple[FileRecord, ...] = ()
     fingerprint: str = ""
+    # The run that did it, of a result that may be found.
+    run_id: int = 0
 
 
 class Adjusted(msgspec.Struct, frozen=True, omit_defaults=True):

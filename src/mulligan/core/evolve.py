@@ -83,7 +83,7 @@ def _keep(state: State, kept: Collection[e.Kept], entry: e.Entry) -> None:
         place = state.touch(one.step)
         set_status(state, place, one.status)
         place.output, place.given = one.output, (entry.seq, entry.at)
-        place.files, place.fingerprint = one.files, one.fingerprint
+        place.files, place.fingerprint, place.kept_run_id = one.files, one.fingerprint, one.run_id
         for arc in state.graph.nodes[one.step].arcs:
             if arc.to in steps and arc.to in one.taken:
                 state.put(state.arcs, arc.key, "taken")
@@ -204,7 +204,7 @@ def _step_entered(state: State, place: Place, fact: e.StepEntered, entry: e.Entr
         place.before = place.output
     place.climb, place.failure, place.output = NO_CLIMB, None, None
     if place.files or place.fingerprint:
-        place.files, place.fingerprint, place.reused_run_id = (), "", 0
+        place.files, place.fingerprint, place.reused_run_id, place.kept_run_id = (), "", 0, 0
     if state.run.adjustments:
         place.climb = fresh_climb(state, place.key, place.spec)
     place.recovered_by, place.phase, place.last_status, place.arrival = "", "", "", ""

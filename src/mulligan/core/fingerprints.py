@@ -55,4 +55,4 @@ def result_of(run_id: int, status: str, key: str, data: bytes, task: Task) -> Re
         place = place_alone(key, data)
     except CodecError:
         return None
-    return Result(place.reused_run_id or run_id, place.output, place.files)
+    return Result(place.done_in or run_id, place.output, place.files)

@@ -113,4 +113,5 @@ def _kept(old: State, place: Place) -> Kept:
         tuple(sorted(taken)),
         place.files,
         place.fingerprint if is_whole else "",
+        (place.done_in or old.run.run_id) if is_whole and place.fingerprint else 0,
     )

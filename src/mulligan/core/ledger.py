@@ -2,7 +2,8 @@
 
     scheduled    an attempt of an agent is a call from here on: so nobody can schedule more calls than a budget leaves
     ended        the tokens and the money that it reported, and its further calls, if it made any
-    not made     one that failed or was cancelled before anything ran: its call is given back
+    not made     one that failed or was cancelled before anything ran, or took over an earlier result: its call is
+                 given back
 
 A child run reports what its agents have spent when it ends, and that is booked to the step that called it. An attempt
 whose worker was lost stays a call; what it spent beside that, nobody knows.
@@ -57,6 +58,8 @@ def _of_agent(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.Attem
 
 def _was_not_made(place: Place, fact: e.AttemptSucceeded | e.AttemptFailed | e.AttemptCancelled) -> bool:
     """Whether the attempt ended before anything ran: nothing was measured, and nothing has exited."""
+    if isinstance(fact, e.AttemptSucceeded):
+        return fact.reused_run_id > 0
     if isinstance(fact, e.AttemptFailed):
         found = fact.failure
         return not (fact.usage or found.exit_code or found.signal) and found.code != "WORKER_LOST"

@@ -10,7 +10,7 @@ def child_uid(parent: Run, place: str, attempt: int) -> str:
     return f"{parent.uid}.{place}.{attempt}" if parent.uid else ""
 
 
-def calling_place(parent: Run, child: Run) -> str:
-    """The place of the parent that called the child; "" where that cannot be known."""
-    called = child.uid.removeprefix(f"{parent.uid}.")
-    return called.rpartition(".")[0] if parent.uid and called != child.uid else ""
+def calling_place(parent: str, child: str) -> str:
+    """The place of the parent that called the child, by their uids; "" where that cannot be known."""
+    called = child.removeprefix(f"{parent}.")
+    return called.rpartition(".")[0] if parent and called != child else ""

@@ -100,7 +100,7 @@ def _record_result(state: State, place: Place, fact: e.AttemptSucceeded) -> None
         names = {record.name for record in fact.files}
         step.files = (*(record for record in step.files if record.name not in names), *fact.files)
     if fact.fingerprint:
-        place.fingerprint, place.reused_run_id = fact.fingerprint, fact.reused_run_id
+        place.fingerprint, place.reused_run_id, place.kept_run_id = fact.fingerprint, fact.reused_run_id, 0
 
 
 def _attempt_failed(state: State, place: Place, fact: e.AttemptFailed, entry: e.Entry) -> None:
@@ -325,7 +325,7 @@ def _item_entered(state: State, fact: e.ItemEntered, entry: e.Entry) -> None:
     if fact.place in state.places:
         place = enter(state, fact.place, fact)
         place.failure, place.recovered_by, place.output = None, "", None
-        place.fingerprint, place.reused_run_id = "", 0
+        place.fingerprint, place.reused_run_id, place.kept_run_id = "", 0, 0
     else:
         place = Place(fact.place, "item", ITEM, "running", fact.parent, fact.index)
         state.add(place)

@@ -10,7 +10,7 @@ import msgspec
 from .artifacts import KEY_AS_JSON, referred, replaced
 from .scope import CACHE_KEY
 from .state import Place, State
-from .workflow import AGENT, END, Command
+from .workflow import AGENT, END, Command, Workflow, is_group
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -45,7 +45,7 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
     is_wanted = above.spec.cache or (state.run.changed_only and not (spec.action and spec.action.kind == AGENT))
     if not (is_wanted or above.spec.reads or above.spec.writes):
         return None
-    is_forced = step.name in state.run.forced or step.sweep in state.run.forced
+    is_forced = _is_forced(state, above)
     return Reuse(
         definition=_definition(spec, has_undo=step.undo is not None),
         looks=bool(is_wanted) and above.visit == 1 and place.climb.tries == 0 and not is_forced,
@@ -54,6 +54,23 @@ def reuse_of(state: State, place: Place) -> Reuse | None:
         has_undo=step.undo is not None,
         after=_done_before(state, above),
     )
+
+
+def forced_below(state: State, place: Place, child: Workflow) -> tuple[str, ...]:
+    """The steps that take nothing over in a run that the place calls: all of them, or none.
+
+    All of a step that is forced. And of a group that is tried again: it starts from its first step, whatever the try
+    before has done.
+    """
+    step = state.step_of(place)
+    is_again = is_group(place.spec.action) and (step.visit > 1 or place.climb.tries > 0)
+    if not is_again and not _is_forced(state, step):
+        return ()
+    return tuple(dict.fromkeys(one.sweep or one.name for one in child.steps))
+
+
+def _is_forced(state: State, step: Place) -> bool:
+    return step.key in state.run.forced or state.step(step.key).sweep in state.run.forced
 
 
 def _done_before(state: State, step: Place) -> dict[str, str]:

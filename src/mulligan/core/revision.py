@@ -18,7 +18,7 @@ from .graph import Graph
 from .lives import ITEM, reset_items
 from .reports import Revised
 from .state import Past, Place, Revision, State
-from .workflow import END, Command, Expression, Map, Step, Workflow, commands, decode
+from .workflow import END, Action, Command, Expression, Map, Step, Workflow, commands, decode, is_group
 
 _replace = msgspec.structs.replace
 
@@ -141,8 +141,9 @@ class _Compared:
         """What the step uses and is written elsewhere: the paths of files, the workflows that it calls."""
         if self.files and (self.files.intersection((*step.reads, *step.writes)) or "files" in _names_read(step)):
             yield "files"
-        if self.children and any(_called(command) in self.children for command in commands([step])):
-            yield "workflow"
+        called = (command.action for command in commands([step]) if _called(command) in self.children)
+        if self.children and (action := next(called, None)) is not None:
+            yield _kind(action)
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
@@ -153,7 +154,12 @@ def _keys(old: Step, new: Step) -> Iterator[str]:
     for field in Step.__struct_fields__:
         if getattr(old, field) != getattr(new, field):
             action = new.action or old.action
-            yield action.kind if field == "action" and action else _FILE_KEYS.get(field, field)
+            yield _kind(action) if field == "action" and action else _FILE_KEYS.get(field, field)
+
+
+def _kind(action: Action) -> str:
+    """The key under which a file has the action. A group is a workflow that stands in the same file."""
+    return "group" if is_group(action) else action.kind
 
 
 def _settings(old: Workflow, new: Workflow) -> Iterator[str]:
@@ -208,6 +214,11 @@ def revised_run(state: State, report: Revised, graph: Graph, by: str) -> tuple[e
         )
     if graph.workflow == state.workflow and report.inputs == run.inputs:
         return None
+    if run.status == "completed":
+        raise Refused(
+            f"run {run.run_id} completed: it keeps its definition",
+            hint=f"to run a corrected one from a step: mulligan fork {run.run_id} --from STEP --file FILE",
+        )
     found = difference(state.graph, graph)
     if report.keeps_completed:
         # Where a step leads was decided by edges that are no more: it has to decide again.
@@ -272,6 +283,9 @@ def _retire(state: State, name: str) -> None:
     """A step that is gone keeps its numbers, for one of that name that may come; what it failed at counts no more."""
     _forget_items(state, name)
     place = state.touch(name)
+    # What was undone, or recovered, is no result for later runs.
+    if place.is_undone or place.recovered_by:
+        place.fingerprint = ""
     place.spec, place.recovered_by, place.loop_edge, place.is_undone = ITEM, "", None, False
     for records in (state.failures, state.recoveries):
         for record in [one for one in records if one.step == name]:
@@ -335,3 +349,9 @@ def lost_undos(state: State, graph: Graph) -> tuple[str, ...]:
     """The steps that have completed and would be undone, and that the definition of `graph` has no undo for."""
     undoable = dict.fromkeys(one.step for one in state.undoables)
     return tuple(name for name in undoable if name not in graph.nodes or graph.nodes[name].step.undo is None)
+
+
+def is_removed(state: State, name: str) -> bool:
+    """Whether the run had a step of this name, and its corrected definition has none."""
+    place = state.places.get(name)
+    return name != END and name not in state.graph.nodes and place is not None and place.role == "step"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .events import Entry, RunRevised
 from .state import FailureRecord
 from .workflow import END
 
@@ -78,6 +79,12 @@ def attributes(inputs: Mapping[str, Any], labels: Mapping[str, str]) -> list[Att
     texts = ((name, attribute_text(value)) for name, value in inputs.items())
     found: list[Attribute] = [("input", name, text) for name, text in texts if text is not None and _is_kept(name)]
     return found + [("label", name, value) for name, value in labels.items()]
+
+
+def corrected_inputs(entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """The inputs that a run has from these entries on; None where they change none: a corrected file may."""
+    found = [entry.fact.inputs for entry in entries if isinstance(entry.fact, RunRevised)]
+    return found[-1] if found else None
 
 
 def attribute_text(value: Any) -> str | None:

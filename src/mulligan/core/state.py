@@ -175,6 +175,13 @@ class Place(msgspec.Struct):
     pause: StepPause | None = None
     # -- steps only: what its agents have spent, in all visits and rounds
     spent: Spent = NOTHING_SPENT
+    # Of a fork: the run that did what is kept here; 0 where it ran here, or took over the result itself.
+    kept_run_id: int = 0
+
+    @property
+    def done_in(self) -> int:
+        """The run that did what its result stands for; 0 for the place's own."""
+        return self.reused_run_id or self.kept_run_id
 
     @property
     def is_active(self) -> bool:

@@ -89,6 +89,11 @@ ITEMS_FILE = "_items_file"
 AGENT = "agent"
 
 
+def is_group(action: Action | None) -> bool:
+    """Whether it is a group of steps: a workflow that stands in the file of its caller."""
+    return action is not None and action.kind == "workflow" and action.params.get("group") is True
+
+
 class Backoff(_Frozen):
     """min(max_delay, delay * factor**(n-1)), spread by jitter (a share of it).
 

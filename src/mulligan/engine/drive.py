@@ -23,6 +23,7 @@ from ..core.classify import Outcome
 from ..core.flow import unwoken
 from ..core.holding import is_on_hold
 from ..core.lineage import child_uid
+from ..core.reuse import forced_below
 from ..core.scope import Evaluator, filled
 from ..core.snapshot import changes
 from ..core.state import State
@@ -488,8 +489,8 @@ def _start_child(drive: Drive, pending: _Pending, effect: fx.StartChild, now: da
         parent_run_id=run.run_id,
         cwd=run.cwd,
         uid=child_uid(run, effect.place, effect.attempt),
-        # A step that is forced runs the whole of its workflow.
-        changed_only=run.changed_only and effect.place not in run.forced,
+        changed_only=run.changed_only,
+        forced=forced_below(drive.state, place, child),
         callers_budget=remaining(drive.state, place),
     )
     pending.children.append(NewRun(data, request.version, child.name, request, effect.place, effect.attempt))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan.core.scope import reads_secrets
-from mulligan.core.workflow import ENGINE_ACTIONS
 from mulligan.language.scope import Scope, template
 from mulligan.language.shapes import Fields
 
@@ -14,7 +13,9 @@ _NEVER = {
     "wait": "waiting has no result",
     "approve": "a person is asked each time",
     "workflow": "each of its own steps is up to date or not",
+    "group": "each of its own steps is up to date or not",
 }
+_INSTEAD = {"workflow": "say 'cache' in the steps of that workflow", "group": "say 'cache' in the steps of the group"}
 
 
 def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
@@ -22,11 +23,10 @@ def read_cache(fields: Fields, scope: Scope) -> dict[str, Any]:
     said = fields["cache"]
     if said is False:
         return {"cache": False}
-    stray = next((word for word in sorted(ENGINE_ACTIONS) if word in fields.node.entries), None)
+    stray = next((word for word in _NEVER if word in fields.node.entries), None)
     if stray is not None:
         message = f"'{stray}' is never taken over from an earlier run: {_NEVER[stray]}"
-        hint = "say 'cache' in the steps of that workflow" if stray == "workflow" else "remove it"
-        raise scope.source.refuse("stray_key", message, fields.key("cache"), hint=hint)
+        raise scope.source.refuse("stray_key", message, fields.key("cache"), hint=_INSTEAD.get(stray, "remove it"))
     if said is True or "key" not in said:
         return {"cache": True}  # without its key it is refused already
     key = template(said["key"], scope)

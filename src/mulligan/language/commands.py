@@ -12,7 +12,7 @@ from mulligan.language.actions import read_action, shell_action
 from mulligan.language.keys import CAPTURE, COMMAND, COMMAND_KEYS, DO_COMMAND, HANDLER, HANDLER_CAPTURE, HANDLER_OPTIONS
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence
 from mulligan.language.policies import read_retry
-from mulligan.language.scope import Scope, condition
+from mulligan.language.scope import Scope, bare, condition
 from mulligan.language.settings import Settings, read_logs
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
@@ -239,7 +239,7 @@ def _captured(form: Fields, scope: Scope) -> dict[str, Expression]:
         return {}
     after = scope.knowing("output")
     entries = HANDLER_CAPTURE.read(form.at("capture"), "'capture'", scope.source)
-    return {name: condition(node, after) for name, node in entries.items()}
+    return {name: bare(node, after) for name, node in entries.items()}
 
 
 def _refuse_senseless(handler: Handler, form: Fields, scope: Scope) -> None:

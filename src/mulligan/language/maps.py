@@ -11,7 +11,16 @@ from mulligan.language.cel_tokens import RESERVED, TYPE_NAMES
 from mulligan.language.commands import read_command
 from mulligan.language.keys import MAP, SORT
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, describe
-from mulligan.language.scope import LOCAL_ROOTS, ROOTS, Scope, condition, path_template, refuse_name, without_secrets
+from mulligan.language.scope import (
+    LOCAL_ROOTS,
+    ROOTS,
+    Scope,
+    bare,
+    condition,
+    path_template,
+    refuse_name,
+    without_secrets,
+)
 from mulligan.language.settings import Settings
 from mulligan.language.shapes import Fields
 from mulligan.language.values import value_expression
@@ -52,7 +61,7 @@ def _over(fields: Fields, scope: Scope, settings: Settings) -> dict[str, Any]:
         raise scope.source.refuse(
             "type", f"'over' is {describe(node)}, a list, an expression or a command is expected", node
         )
-    return {"over": condition(node, scope)}
+    return {"over": bare(node, scope)}
 
 
 # Of what is there, only a file is opened: nobody may ever write to a pipe.
@@ -94,9 +103,9 @@ def _choice(fields: Fields, scope: Scope) -> dict[str, Any]:
 
 def _sorted(node: Node, scope: Scope) -> dict[str, Any]:
     if not isinstance(node, Mapping):
-        return {"sort_by": condition(node, scope)}
+        return {"sort_by": bare(node, scope)}
     form: Fields = SORT.read(node, "'sort_by'", scope.source)
-    by = {"sort_by": condition(form.at("by"), scope)} if "by" in form else {}
+    by = {"sort_by": bare(form.at("by"), scope)} if "by" in form else {}
     return {**by, "sort_descending": form.get("descending", False)}
 
 
@@ -104,4 +113,4 @@ def _distinct(node: Node, fields: Fields, scope: Scope) -> dict[str, Any]:
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         name = fields.get("as", "item")
         return {"distinct": Expression(name, (name,))} if node.value else {}
-    return {"distinct": condition(node, scope)}
+    return {"distinct": bare(node, scope)}

@@ -201,12 +201,16 @@ class Scope(msgspec.Struct, frozen=True):
 
 def condition(node: Node, scope: Scope) -> Expression:
     """A bare condition; `${…}` around the whole of it is allowed. The engine evaluates it, so it reads no secret."""
+    return bare(node, msgspec.structs.replace(scope, is_condition=True))
+
+
+def bare(node: Node, scope: Scope) -> Expression:
+    """An expression that is written as a condition is, and may give any value: a list, what to sort by."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str | bool):
         raise scope.source.refuse("type", f"a condition is expected, and this is {describe(node)}", node)
     source, offset = expressions.condition_source(node.text)
     _refuse_braces(source, node, offset, scope)
-    expression = checked(source, node, offset, msgspec.structs.replace(scope, is_condition=True))
-    return without_secrets(expression, node, scope)
+    return without_secrets(checked(source, node, offset, scope), node, scope)
 
 
 def _refuse_braces(source: str, node: Scalar, offset: int, scope: Scope) -> None:

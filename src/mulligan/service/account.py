@@ -9,10 +9,11 @@ import msgspec
 
 from ..core import events as e
 from ..core.budgets import CODE as BUDGET_EXCEEDED
-from ..core.budgets import LIMITED
+from ..core.budgets import LIMITED, accounts
 from ..core.failure import Failure
 from ..core.keys import step_name
 from ..core.rejected_output import rejected_text
+from ..core.revision import is_removed
 from ..core.state import FailureRecord, State
 from ..core.usage import is_short
 from ..core.verdict import is_handled
@@ -200,13 +201,36 @@ def _answered(state: State, trouble: Trouble, record: FailureRecord | None) -> A
         child_run_id=_child(state, trouble),
         has_refused_output=has_refused_output,
         kind=_kind(failure),
-        spent_budget=spent_budget(trouble.place, failure.code, failure.details) if failure else "",
+        spent_budget=_spent_budget(state, trouble),
     )
+
+
+def _spent_budget(state: State, trouble: Trouble) -> str:
+    """The limit that kept an agent from starting, of the step or of a run that it called."""
+    step, found = step_name(trouble.place), trouble.failure
+    if found is None or is_removed(state, step):
+        return ""
+    if (action := state.places[step].spec.action) is not None and action.kind == "workflow":
+        return _spent_below(state, step, found)
+    return spent_budget(step, found.code, found.details)
+
+
+def _spent_below(state: State, step: str, failure: Failure) -> str:
+    """The same where the agent was one of a called run, which may spend what its caller has left."""
+    said = (one.details.get("what") for one in (failure, *failure.cause) if one.code == BUDGET_EXCEEDED)
+    limits = [limit for limit in said if limit in LIMITED]
+    for account in accounts(state, step):
+        for limit in limits:
+            most = account.budget.limits.get(limit)
+            if most is not None and (getattr(account.spent, limit) or 0) >= most:
+                return {"step": f"{step}.{limit}", "run": limit}.get(account.whose, "")
+    return ""
 
 
 def spent_budget(place: str, code: str, details: Mapping[str, Any]) -> str:
     """The limit that kept an agent from starting, as `--budget` names it; "" where it was no budget of this run."""
-    if code != BUDGET_EXCEEDED or details.get("what") not in LIMITED:
+    # A group fails as one of its steps did, and that budget was one of the group's own run.
+    if code != BUDGET_EXCEEDED or details.get("what") not in LIMITED or "failed_step" in details:
         return ""
     whose, limit = details.get("budget"), details["what"]
     return f"{step_name(place)}.{limit}" if whose == "step" else limit if whose == "run" else ""
@@ -257,6 +281,8 @@ def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tup
     place = state.places[trouble.place]
     if trouble.failure is not None and trouble.failure.code == "UNDO_FAILED":
         return "could not be undone", "open"
+    if is_removed(state, step_name(trouble.place)):
+        return REMOVED
     if place.recovered_by:
         return RECOVERED.get(place.recovered_by, f"recovered by its {place.recovered_by} handler"), "mended"
     if place.role == "item" and place.status == "failed":
@@ -267,6 +293,7 @@ def _ending(state: State, trouble: Trouble, record: FailureRecord | None) -> tup
     return ENDINGS[place.status]
 
 
+REMOVED: tuple[str, Fate] = ("no longer in the file", "left")
 RECOVERED = {"rerun": "its handler ran and then it completed", "recovery": "recovered by its handler"}
 ENDINGS: dict[str, tuple[str, Fate]] = {
     "completed": ("then completed", "mended"),

@@ -118,6 +118,8 @@ class Following:
         self._tellers: dict[int, Teller] = {}
         # By run, what was written before we look on: for the sentences about what follows.
         self._before: dict[int, list[e.Entry]] = {}
+        # And how it is called, for the places of a child that moves before it does.
+        self._uids: dict[int, str] = {}
         # Who moves, by status, oldest first, with the time since when.
         self._moving: dict[str, dict[tuple[int, str], datetime]] = {status: {} for status in _MOVING}
         # The last attempt that succeeded, and how long it took.
@@ -137,6 +139,8 @@ class Following:
     def recall(self, run_id: int, entries: list[e.Entry]) -> None:
         """Know what was written of a run before we look on. Nothing of it is told."""
         self._before[run_id] = entries
+        started = next((entry.fact for entry in entries[:1] if isinstance(entry.fact, e.RunStarted)), None)
+        self._uids[run_id] = started.uid if started is not None else ""
 
     def see(self, state: State, entries: Sequence[e.Entry]) -> None:
         """Take in facts that have become true."""
@@ -271,12 +275,13 @@ class Following:
 
     def _above(self, run_id: int) -> str:
         """What stands before the places of a called run: who called it, and so on up."""
-        run = self._states[run_id].run
-        if run.parent_run_id is None:
+        state = self._states.get(run_id)
+        if state is None or state.run.parent_run_id is None:
             return ""
-        parent = self._states.get(run.parent_run_id)
-        caller = calling_place(parent.run, run) if parent is not None else ""
-        return f"{self._above(run.parent_run_id)}{caller}/" if caller else f"{run_id}:"
+        run, parent = state.run, self._states.get(state.run.parent_run_id)
+        uid = parent.run.uid if parent is not None else self._uids.get(state.run.parent_run_id, "")
+        caller = calling_place(uid, run.uid)
+        return f"{self._above(state.run.parent_run_id)}{caller}/" if caller else f"{run_id}:"
 
 
 _MOVING = ("running", "backing_off", "pending_failed")

@@ -80,6 +80,7 @@ def _map_step(service: Service, state: State, step: str) -> Place:
     if step not in state.graph.nodes:
         service.refuse_unknown(run_id, step)
     place = state.places.get(step)
+    service.refuse_removed(run_id, step)
     if place is None or place.role != "step" or state.step(step).map is None:
         raise Refused(f"step '{step}' of run {run_id} is no map: it has no items", step=step)
     return place

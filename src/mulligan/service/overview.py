@@ -92,6 +92,7 @@ def step_overview(service: Service, run_id: int, name: str) -> dict[str, Any]:
     found = dict(_steps_of(shown)).get(name)
     if found is None:
         service.refuse_unknown(run_id, name)
+        service.refuse_removed(run_id, name)
         raise UnknownStep(
             f"'{name}' is a part of a step, and no step", hint=f"mulligan show {run_id} {step_name(name)}"
         )

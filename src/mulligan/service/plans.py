@@ -28,10 +28,10 @@ class RoundPlan(msgspec.Struct, frozen=True):
     adjusted: dict[str, Adjusted]
     # The same in words, by step.
     adjustments: dict[str, list[str]]
+    # Files of steps that would have been kept, and that are gone or have changed: these steps run again.
+    stale: tuple[StaleFile, ...]
     # Where a corrected file was given.
     correction: Correction | None = None
-    # Files of steps that would have been kept, and that are gone or have changed: these steps run again.
-    stale: tuple[StaleFile, ...] = ()
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
@@ -73,8 +73,8 @@ def round_plan(found: Planned) -> RoundPlan:
         tuple(name for name in state.graph.nodes if name not in again),
         adjusted(planned.proposals),
         _in_words(planned.proposals),
-        found.correction,
         planned.stale,
+        found.correction,
     )
 
 

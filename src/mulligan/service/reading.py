@@ -15,6 +15,7 @@ from ..core import events as e
 from ..core.artifacts import whole
 from ..core.graph import Graph
 from ..core.keys import is_part, step_name
+from ..core.revision import is_removed
 from ..core.snapshot import restore
 from ..core.state import STATE_TABLES, State
 from ..core.story import Line, story
@@ -258,6 +259,13 @@ class Reading:
                 or f"those that there are: mulligan show {run_id}"
             )
             raise UnknownStep(f"'{place}' is not a step of run {run_id}", hint=hint, step=place)
+
+    def refuse_removed(self, run_id: int, step: str) -> None:
+        """`UnknownStep` where a corrected file has no such step any more: what it did is in the log alone."""
+        if is_removed(self.state(run_id), step):
+            message = f"'{step}' is no step of run {run_id} any more: its corrected file has none of that name"
+            hint = f"what it did: mulligan explain {run_id} {step}; what it wrote: mulligan logs {run_id} {step}"
+            raise UnknownStep(message, hint=hint, step=step)
 
     def _in_a_child(self, run_id: int, place: str) -> str:
         """Where a step is that belongs to a run which this one called: `show` has it below the step that called."""

@@ -248,7 +248,7 @@ class Service(Reading):
         inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
         prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.labels(run_id))
-        with _meaning(from_step, (step.name for step in chosen.steps)):
+        with _meaning(step.name for step in chosen.steps):
             return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))
 
     # -- telling a run something -------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ class Service(Reading):
             dict(budgets or {}),
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
-        with _meaning(from_step, steps):
+        with _meaning(steps):
             return report, round_plan(planned(state, report))
 
     def classify(
@@ -561,12 +561,13 @@ def _commands_running(state: State) -> int:
 
 
 @contextmanager
-def _meaning(step: str, known: Iterable[str]) -> Iterator[None]:
+def _meaning(known: Iterable[str]) -> Iterator[None]:
     """A step that is not known is refused with the one that was probably meant."""
     try:
         yield
     except UnknownStep as error:
-        raise UnknownStep(error.message, hint=did_you_mean(step, known), step=step) from None
+        step = str(error.data["step"])
+        raise UnknownStep(error.message, hint=error.hint or did_you_mean(step, known), step=step) from None
 
 
 def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
-from ..core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes
+from ..core.run_lists import Attribute, LeasedTask, OpenTasks, OpenTimer, RunFilter, attributes, corrected_inputs
 from ..core.transitions import RUN_ENDED
 from ..ports import RunRecord
 from .memory_shelf import KeptRun, KeptTask, Shelf
@@ -98,7 +98,8 @@ class MemoryRunLists:
 
 
 def _attributes(run: KeptRun) -> list[Attribute]:
-    return attributes(run.new.request.inputs, run.new.request.labels)
+    corrected = corrected_inputs(run.log)
+    return attributes(run.new.request.inputs if corrected is None else corrected, run.new.request.labels)
 
 
 def _rows(run: KeptRun, kind: str) -> Iterator[tuple[tuple[str, str], tuple[str, bytes]]]:

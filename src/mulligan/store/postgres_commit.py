@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..core.codec import encode
 from ..core.events import AttemptScheduled
-from ..core.run_lists import attributes
+from ..core.run_lists import attributes, corrected_inputs
 from ..core.tasks import Task
 from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
 from .encoding import encoded, micros
@@ -81,6 +81,13 @@ def _state(commits: Sequence[Commit]) -> Iterator[Statement]:
     gone = [key for key, (_, data) in rows.items() if data is None]
     if gone:
         yield "delete_rows", arrays((Bigints, Texts, Texts), gone)
+    corrected = {
+        commit.turn.run_id: found for commit in commits if (found := corrected_inputs(commit.entries)) is not None
+    }
+    if corrected:
+        yield "remove_inputs", [Bigints(corrected)]
+        inputs = [(run_id, *one) for run_id, found in corrected.items() for one in attributes(found, {})]
+        yield "insert_attributes", arrays((Bigints, Texts, Texts, Texts), inputs)
     timers = {
         (commit.turn.run_id, timer.kind, timer.place, timer.number): micros(timer.due)
         for commit in commits

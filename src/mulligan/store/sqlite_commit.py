@@ -8,7 +8,7 @@ import apsw
 from msgspec.structs import replace
 
 from ..core.codec import encode
-from ..core.run_lists import attributes
+from ..core.run_lists import attributes, corrected_inputs
 from ..core.tasks import Task
 from ..ports import ANSWERS_BEHIND_MAX, Commit, Committed, Lease, NewRun, Turn
 from . import refusals
@@ -55,6 +55,7 @@ def _write(db: apsw.Cursor, commit: Commit, tickets: Iterator[int], held: Leases
     if commit.ended:
         _end_leases(db, commit, held)
     _write_rows(db, commit)
+    _write_inputs(db, commit)
     if commit.drained:
         _drain(db, commit)
     leases = _take(db, commit, tickets) if commit.taken else ()
@@ -109,6 +110,14 @@ def _write_rows(db: apsw.Cursor, commit: Commit) -> None:
     gone = [(run_id, row[0], row[1]) for row in commit.rows if row[3] is None]
     if gone:
         db.executemany(SQL["delete_row"], gone)
+
+
+def _write_inputs(db: apsw.Cursor, commit: Commit) -> None:
+    """What the run is found by, where a corrected file has other inputs."""
+    inputs = corrected_inputs(commit.entries)
+    if inputs is not None:
+        db.execute(SQL["remove_inputs"], (commit.turn.run_id,))
+        db.executemany(SQL["insert_attribute"], [(commit.turn.run_id, *one) for one in attributes(inputs, {})])
 
 
 def _drain(db: apsw.Cursor, commit: Commit) -> None:

@@ -13,13 +13,14 @@ from ...core import events as e
 from ...core.failure import Failure
 from ...core.keys import step_name
 from ...core.rejected_output import rejected_text
+from ...core.revision import is_removed
 from ...core.routes import is_sent
 from ...core.state import FailureRecord, State
 from ...core.story import Line
 from ...core.usage import is_short
 from ...core.words import label, what
 from ...core.workflow import END
-from ..account import ENDINGS, FATES, RECOVERED, Fate, routed, spent_budget, times
+from ..account import ENDINGS, FATES, RECOVERED, REMOVED, Fate, routed, spent_budget, times
 from .attempts import part_of, unit_of
 
 RungName = Literal["retry", "handle", "triage", "route", "end"]
@@ -235,6 +236,8 @@ class FailedVisits:
             return "could not be undone", "open"
         if climb.ended == "completed":
             return _mended(climb), "mended"
+        if is_removed(state, step_name(climb.unit)):
+            return REMOVED
         if climb.ended == "failed" and record is not None:
             return self._in_another_round(climb) if record.is_closed else routed(state, record)
         if climb.ended == "failed":

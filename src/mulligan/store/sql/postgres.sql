@@ -181,6 +181,9 @@ DELETE FROM tasks WHERE run_id = ANY(%s::bigint[])
 -- name: remove_timers
 DELETE FROM timers WHERE run_id = ANY(%s::bigint[])
 
+-- name: remove_inputs
+DELETE FROM attributes WHERE run_id = ANY (%s::bigint[]) AND kind = 'input'
+
 -- name: remove_attributes
 DELETE FROM attributes WHERE run_id = ANY (%s::bigint[])
 

@@ -132,6 +132,9 @@ DELETE FROM rows WHERE run_id = ?
 -- name: remove_starts
 DELETE FROM starts WHERE run_id = ?
 
+-- name: remove_inputs
+DELETE FROM attributes WHERE run_id = ? AND kind = 'input'
+
 -- name: remove_attributes
 DELETE FROM attributes WHERE run_id = ?
 
