@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from ..core.spending import in_words
 from ..core.state import State
 from ..core.transitions import RUN_ENDED
 from ..core.views import Wait, progress, waiting
+from ..errors import StoreUnavailable
 from .account import Account, Answered
 from .artifacts import located
 from .driver import Driver, Ending
@@ -130,9 +132,13 @@ def _failures(state: State, name: str, failed: list[str]) -> MatrixFailures:
 def _whole_seconds(service: Service, run_id: int, driven: float, *, is_taken_up: bool) -> float:
     """From the moment in which the run was asked for to the last that was written of it, as lists and reports say it.
 
-    Not less than this stretch of it, and of a run that has not ended until now.
+    Not less than this stretch of it, and of a run that has not ended until now. Where the store does not answer, this
+    stretch alone: whoever interrupts a run while its server is away is told that it was interrupted.
     """
-    record = service.record(run_id)
+    try:
+        record = service.record(run_id)
+    except StoreUnavailable:
+        return driven
     whole = max(0.0, (record.updated_at - record.created_at).total_seconds())
     if is_taken_up:
         return max(driven, whole)
@@ -170,7 +176,8 @@ def _account(service: Service, state: State, account: Account) -> Account:
     """The account, with what happened before we looked on: all of it, where nothing has happened since."""
     before = account.first_seq or state.run.seq + 1
     if 1 < before <= ENTRIES_READ_MAX:
-        account.see_before(entry for entry in service.events(state.run.run_id) if entry.seq < before)
+        with suppress(StoreUnavailable):
+            account.see_before([entry for entry in service.events(state.run.run_id) if entry.seq < before])
     return account
 
 
