@@ -191,3 +191,12 @@ def test_a_file_that_is_no_mapping_is_refused_at_its_place(tmp_path: Path) -> No
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputInvalid, match="no such file or directory"):
         fakes_in(tmp_path / "none.yaml")
+
+
+def test_an_empty_file_of_fakes_is_told_what_belongs_there(tmp_path: Path) -> None:
+    (tmp_path / "fakes.yaml").write_text("")
+
+    with pytest.raises(LanguageError) as caught:
+        fakes_in(tmp_path / "fakes.yaml")
+
+    assert "a file of fakes names steps" in caught.value.problems[0].hint

@@ -68,12 +68,14 @@ def decode(data: bytes, file: str) -> Source:
         ) from None
 
 
-def parse(source: Source, *, is_c_parser_wanted: bool = True) -> Node:
-    """The one document in the file."""
+def parse(
+    source: Source, *, is_c_parser_wanted: bool = True, content: str = "a workflow has at least 'steps:'"
+) -> Node:
+    """The one document in the file. `content`: what an empty file is told that it should hold."""
     refuse_unprintable(source)
     parser = _c_module.CParser(source.text) if _c_module and is_c_parser_wanted else _PurePythonParser(source.text)
     try:
-        return _Builder(source, parser).document()
+        return _Builder(source, parser, content).document()
     except MarkedYAMLError as error:
         raise _refuse_syntax(source, error) from None
     except YAMLError as error:
@@ -92,8 +94,9 @@ def refuse_unprintable(source: Source) -> None:
 class _Builder:
     """Turns events into nodes, with a stack instead of recursion."""
 
-    def __init__(self, source: Source, parser: Any) -> None:
+    def __init__(self, source: Source, parser: Any, content: str) -> None:
         self.source = source
+        self._content = content
         self.parser = parser
         self.anchors: dict[str, tuple[Node, int]] = {}
         self.open_anchors: set[str] = set()
@@ -108,7 +111,7 @@ class _Builder:
                     raise self._refuse(event, "several_documents", message, hint="a file holds one workflow")
                 root = self._node()
         if root is None or (isinstance(root, Scalar) and root.value is None):
-            raise self.source.refuse_at("empty", "the file is empty", 0, 0, hint="a workflow has at least 'steps:'")
+            raise self.source.refuse_at("empty", "the file is empty", 0, 0, hint=self._content)
         return root
 
     def _node(self) -> Node:

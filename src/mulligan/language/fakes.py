@@ -230,7 +230,7 @@ def fakes_in(file: Path) -> dict[str, Any]:
     """The fakes of a YAML file: a mapping of steps. LanguageError where it is none."""
     try:
         source = decode(file.read_bytes(), str(file))
-        root = parse(source)
+        root = parse(source, content="a file of fakes names steps, and how each ends")
         if not isinstance(root, MappingNode):
             raise source.refuse("type", "a mapping of steps is expected, each with how it ends", root)
     except OSError as error:

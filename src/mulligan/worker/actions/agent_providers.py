@@ -106,7 +106,9 @@ def _providers(file: str, changed_at: int, size: int) -> dict[str, Provider]:
         raise InputInvalid(f"the file '{file}' of {VARIABLE} is larger than {FILE_BYTES_MAX:,} bytes")
     try:
         source = decode(data, file)
-        return _read_providers(parse(source), source)
+        return _read_providers(
+            parse(source, content="a file of agents names each with its 'command' or 'output'"), source
+        )
     except Refusal as refusal:
         raise _bad(refusal.problem) from None
     except Enough:
