@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import re
 import struct
@@ -12,6 +13,9 @@ import termios
 from pathlib import Path
 
 import pytest
+
+from mulligan.cli.display import FRAME_SECONDS, LIVE_AFTER_SECONDS, Display
+from mulligan.cli.paper import Paper
 
 from .commands import SRC, ran, steady, workflow
 from .pipes import Pipe
@@ -82,15 +86,36 @@ def test_what_moves_is_drawn_below_the_lines_and_wiped_in_the_end():
     assert steady(last).splitlines()[:2] == ["", "? run 1 waits for a person"]
 
 
-def test_a_run_that_is_over_at_once_draws_nothing_that_moves():
+class Screen(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_moves_is_drawn_only_of_a_run_that_takes_long_enough_to_be_looked_at() -> None:
+    screen, now = Screen(), [0.0]
+    display = Display(Paper(screen, {"TERM": "xterm"}), clock=lambda: now[0])
+
+    now[0] += LIVE_AFTER_SECONDS
+    display.tick()
+    early = screen.getvalue()
+    now[0] += 2 * FRAME_SECONDS
+    display.tick()
+    display.close()
+
+    assert ("\x1b[?25l" in early, "\x1b[?25l" in screen.getvalue()) == (False, True)
+
+
+def test_a_short_run_on_a_terminal_is_told_in_lines() -> None:
     terminal = Terminal(workflow("name: hello\nsteps:\n  - {step: greet, shell: echo hello}\n"))
 
-    drawn = terminal.left()
+    lines = steady(_ESCAPES.sub("", terminal.left()))
 
-    assert "\x1b[?25l" not in drawn
-    assert steady(_ESCAPES.sub("", drawn)) == (
-        "run 1: hello\nTHEN ✓ greet  completed\n\n✓ run 1 completed in Ns (1 step)\n"
-    )
+    assert lines.startswith("run 1: hello\n")
+    assert lines.endswith("✓ run 1 completed in Ns (1 step)\n")
 
 
 def test_who_wants_no_colour_gets_nothing_bold_or_dim_either_and_still_sees_what_moves():

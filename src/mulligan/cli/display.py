@@ -6,7 +6,7 @@ The live part comes with the first run that takes long enough to be looked at: i
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -28,14 +28,21 @@ TOOK_SECONDS_MIN = 1.0
 class Display:
     """Looks on while runs are driven. Costs a constant for each fact, and draws ten times a second at most."""
 
-    def __init__(self, paper: Paper, home: str = "", outlook: Outlook | None = None) -> None:
+    def __init__(
+        self,
+        paper: Paper,
+        home: str = "",
+        outlook: Outlook | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.paper = paper
         # What a command that we propose needs beside its words; and what the store knows of how it goes on.
         self._home = home
         self._outlook = outlook
         self.following = Following()
         self._board: Any = None
-        self._begun_at = self._drawn_at = time.monotonic()
+        self._clock = clock
+        self._begun_at = self._drawn_at = clock()
         self._trouble = ""
 
     # -- what the engine says ----------------------------------------------------------------------------------------
@@ -53,7 +60,7 @@ class Display:
         self._draw()
 
     def tick(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._drawn_at < FRAME_SECONDS:
             return
         self._drawn_at = now
@@ -74,7 +81,7 @@ class Display:
 
     def _draw(self) -> None:
         if self._board is not None:
-            seconds = time.monotonic() - self._begun_at
+            seconds = self._clock() - self._begun_at
             queued, left = self._look_ahead()
             with where_there_is_room():
                 self._board.draw(self.following, queued, seconds, left, self._trouble)
