@@ -18,6 +18,12 @@ settings.register_profile("mulligan", derandomize=True, deadline=None, print_blo
 settings.load_profile("mulligan")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Three processes on two cores: a third of the time of a test is waiting for processes, disks and timers."""
+    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+
+
 @pytest.fixture(scope="session")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One PostgreSQL server for all processes of the session."""

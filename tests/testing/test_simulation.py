@@ -23,7 +23,7 @@ from mulligan.testing.workflows import Dice, is_lawful, random_workflow
 
 SRC = Path(__file__).parents[2] / "src"
 # The first ones are those whose kinds of things are counted.
-COUNTED, CHUNK, HISTORIES = 300, 50, 700
+COUNTED, CHUNK, HISTORIES = 300, 50, 600
 
 
 # -- histories -------------------------------------------------------------------------------------------------------
