@@ -46,8 +46,8 @@ def _rows(line: WorkerLine, now: datetime) -> Iterator[tuple[str, ...]]:
         "alive" if line.is_alive else "dead",
         age(line.started_at, now) if line.started_at else "",
         age(line.last_contact, now) if line.last_contact else "",
-        f"{used.cpus:g} of {has.cpus:g}" if line.has_hands else "",
-        f"{memory(used.memory) if used.memory else '0'} of {memory(has.memory)}" if line.has_hands else "",
+        f"{used.cpus:g} of {has.cpus:g}" if line.runs_tasks else "",
+        f"{memory(used.memory) if used.memory else '0'} of {memory(has.memory)}" if line.runs_tasks else "",
         f"{used.gpus} of {has.gpus}" if has.gpus else "",
         "; ".join(_remarks(line)),
     )
@@ -59,7 +59,7 @@ def _remarks(line: WorkerLine) -> Iterator[str]:
         yield f"{'label' if len(line.labels) == 1 else 'labels'} {', '.join(line.labels)}"
     if line.runs:
         yield f"drives run {line.first_run_id}" if line.runs == 1 else f"drives {counted(line.runs, 'run')}"
-    if line.has_hands and not line.tasks:
+    if line.runs_tasks and not line.tasks:
         yield "idle"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from ..core.obstacles import Crew, RunningTask, WorkerCapacity
 from ..core.state import State
 from ..ports import Store, WorkerRecord
@@ -25,8 +27,11 @@ def crew_of(home: Home, store: Store, state: State) -> Crew | None:
 def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:
     """Every registered worker that runs tasks, or the one of that name. A verb's own process runs none."""
     locks = Locks(home, is_shared=store.is_shared)
+    tasks: dict[str, list[RunningTask]] = defaultdict(list)
+    for one in store.lists.leased():
+        tasks[one.worker].append(RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus))
     workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
-    return [_capacity(store, worker, is_alive=_is_alive(locks, worker)) for worker in workers]
+    return [_capacity(worker, tasks[worker.name], is_alive=_is_alive(locks, worker)) for worker in workers]
 
 
 def _is_alive(locks: Locks, worker: WorkerRecord) -> bool:
@@ -34,8 +39,7 @@ def _is_alive(locks: Locks, worker: WorkerRecord) -> bool:
     return not worker.is_expired if state == "unknown" else state == "held"
 
 
-def _capacity(store: Store, worker: WorkerRecord, *, is_alive: bool) -> WorkerCapacity:
-    tasks = (lease.task for lease in store.held(worker.name)) if is_alive else ()
+def _capacity(worker: WorkerRecord, tasks: list[RunningTask], *, is_alive: bool) -> WorkerCapacity:
     return WorkerCapacity(
         name=worker.name,
         host=worker.host,
@@ -43,6 +47,6 @@ def _capacity(store: Store, worker: WorkerRecord, *, is_alive: bool) -> WorkerCa
         memory=worker.memory,
         gpus=worker.gpus,
         labels=worker.labels,
-        tasks=tuple(RunningTask(task.run_id, task.place, task.cpus, task.memory or 0, task.gpus) for task in tasks),
+        tasks=tuple(tasks) if is_alive else (),
         is_alive=is_alive,
     )

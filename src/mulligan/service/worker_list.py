@@ -54,7 +54,7 @@ class WorkerLine(msgspec.Struct, frozen=True):
     tasks: list[WorkerTask]
 
     @property
-    def has_hands(self) -> bool:
+    def runs_tasks(self) -> bool:
         """Whether it runs tasks: a command that changes a run is a worker for a moment, and runs none."""
         return self.capacity.cpus > 0
 
