@@ -31,12 +31,7 @@ def capacities(home: Home, store: Store, name: str | None = None) -> list[Worker
     for one in store.lists.leased():
         tasks[one.worker].append(RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus))
     workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
-    return [_capacity(worker, tasks[worker.name], is_alive=_is_alive(locks, worker)) for worker in workers]
-
-
-def _is_alive(locks: Locks, worker: WorkerRecord) -> bool:
-    state = locks.look(worker)
-    return not worker.is_expired if state == "unknown" else state == "held"
+    return [_capacity(worker, tasks[worker.name], is_alive=locks.seems_alive(worker)) for worker in workers]
 
 
 def _capacity(worker: WorkerRecord, tasks: list[RunningTask], *, is_alive: bool) -> WorkerCapacity:

@@ -36,6 +36,14 @@ class Locks:
         here = lock.look(self.path(worker))
         return here if here != "unknown" else lock.look(worker.lock)
 
+    def seems_alive(self, worker: WorkerRecord) -> bool:
+        """Whether the worker lives, by its lock; by its heartbeat where the lock cannot be seen from here."""
+        state = self.look(worker)
+        if state == "unknown" and (self._is_shared or not worker.lock):
+            return not worker.is_expired
+        # A lock that proves nothing: whoever takes a run up waits until its worker must have ended.
+        return state == "held"
+
     def original_home(self, worker: WorkerRecord) -> str:
         """The home in which a live worker drives its runs, where this one is a copy of it; else ""."""
         if self._is_shared or not worker.lock or lock.look(self.path(worker)) != "unknown":

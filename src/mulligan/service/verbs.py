@@ -543,11 +543,9 @@ class Service(Reading):
 
     def _is_alive(self, worker: WorkerRecord) -> bool:
         locks = Locks(self.home, is_shared=self.store.is_shared)
-        state = locks.look(worker)
-        if state == "unknown" and (self.store.is_shared or not worker.lock):
-            return not worker.is_expired
-        # A lock that proves nothing: whoever takes the run up waits until its worker must have ended.
-        return state == "held" and not _is_dying(worker, locks)
+        if locks.look(worker) == "held":
+            return not _is_dying(worker, locks)
+        return locks.seems_alive(worker)
 
 
 def _is_named(state: State, name: str, named: str) -> bool:
