@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -185,6 +185,8 @@ def _log(service: Service, run_id: int) -> str:
 
 
 def _launch(command: list[str], log: str) -> int:
+    # Loaded here: every `mulligan run` loads this module, and few are detached.
+    subprocess: Any = import_module("subprocess")
     launched = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _LAUNCH, log, *command],
         stdin=subprocess.DEVNULL,
