@@ -6,6 +6,17 @@ from importlib import import_module
 
 from mulligan.cli.parameters import Command
 
+PROGRAM = "mulligan"
+DESCRIPTION = "Durable workflows in which failure is a first-class path."
+HELP = ("-h", "--help")
+# A shell asks for completions in this variable; the words are then those of the shell.
+COMPLETION_VARIABLE = "_MULLIGAN_COMPLETE"
+GENERAL_OPTIONS = {
+    "--help": "Show what a command takes, and exit.",
+    "--version": "Show the version and exit.",
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
+}
 # name -> where its function is, and its line in --help.
 COMMANDS = {
     "run": ("mulligan.cli.run:run", "Run a workflow to its end, here, and show how it goes."),

@@ -14,16 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from mulligan.cli.commands import COMMANDS
+from mulligan.cli.commands import COMMANDS, COMPLETION_VARIABLE, GENERAL_OPTIONS
 
-VARIABLE = "_MULLIGAN_COMPLETE"
 TABLE = os.path.join(os.path.dirname(__file__), "completion.tsv")
-_ANYWHERE = {
-    "--help": "Show what a command takes, and exit.",
-    "--version": "Show the version and exit.",
-    "--install-completion": "Install completion for the current shell.",
-    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
-}
 # Of which kind the steps are that a command is about; for all others, any.
 _STEP_KINDS = {"approve": frozenset({"approve"}), "items": frozenset({"map"})}
 # The run that a command without its number is about.
@@ -53,12 +46,15 @@ class Typed(NamedTuple):
     awaiting: Parameter | None
 
 
-def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int | None:
-    """Answer a shell, and give the exit code; None where it asks for something else, which Typer knows."""
-    asked = environ.get(VARIABLE, "")
-    if asked not in _SHELLS:
-        return None
-    words_of, shown = _SHELLS[asked]
+def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int:
+    """Answer a shell, and give the exit code."""
+    verb, _, shell = environ[COMPLETION_VARIABLE].partition("_")
+    if verb == "source":
+        import_module("mulligan.cli.completion_scripts").show_script(shell)
+        return 0
+    if verb != "complete" or shell not in _SHELLS:
+        return 1
+    words_of, shown = _SHELLS[shell]
     try:
         words, start, given = words_of(environ)
         found = [one for one in suggest(words, start, environ) if one[0].startswith(start)]
@@ -79,7 +75,8 @@ def answer(environ: Mapping[str, str], write: Callable[[str], object]) -> int | 
 def suggest(words: Sequence[str], start: str, environ: Mapping[str, str]) -> Sequence[Suggestion]:
     """What may follow the words of a line, `start` being typed already. It may hold what begins otherwise."""
     if not words:
-        return list(_ANYWHERE.items()) if start.startswith("-") else [(name, it[1]) for name, it in COMMANDS.items()]
+        commands = [(name, summary) for name, (_, summary) in COMMANDS.items()]
+        return list(GENERAL_OPTIONS.items()) if start.startswith("-") else commands
     command, *rest = words
     parameters = parameters_of(command)
     typed = read(parameters, rest)
@@ -91,7 +88,7 @@ def suggest(words: Sequence[str], start: str, environ: Mapping[str, str]) -> Seq
         found = _values(option.kind, command, typed, begun, environ) if option else []
         return [(f"{name}={one[0]}", one[1]) for one in found]
     if start.startswith("-"):
-        return [*_options(parameters, typed), ("--help", _ANYWHERE["--help"])]
+        return [*_options(parameters, typed), ("--help", GENERAL_OPTIONS["--help"])]
     arguments = [one for one in parameters if not one.names]
     # The last one may come again, where it takes many.
     repeated = arguments[-1:] if arguments and arguments[-1].is_many else []
@@ -259,9 +256,9 @@ def _one_line(text: str) -> str:
 
 
 _SHELLS = {
-    "complete_bash": (_words_of_bash, _for_bash),
-    "complete_zsh": (_words_of_line, _for_zsh),
-    "complete_fish": (_words_of_line, _for_fish),
-    "complete_powershell": (_words_of_line, _for_powershell),
-    "complete_pwsh": (_words_of_line, _for_powershell),
+    "bash": (_words_of_bash, _for_bash),
+    "zsh": (_words_of_line, _for_zsh),
+    "fish": (_words_of_line, _for_fish),
+    "powershell": (_words_of_line, _for_powershell),
+    "pwsh": (_words_of_line, _for_powershell),
 }

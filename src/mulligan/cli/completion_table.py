@@ -7,15 +7,13 @@ STEP, …), words with `|` between them, PATH or TEXT; a flag has none.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
 
 from mulligan.cli import listing
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
-from mulligan.cli.parameters import Argument, Option, plain
+from mulligan.cli.parameters import Argument, Option, parameters_of
 
 # With the words that stand for several, where there are any.
 _STATUSES = (*listing.STATUSES, *getattr(listing, "GROUPS", ()))
@@ -37,33 +35,30 @@ def table() -> str:
 
 
 def _rows(command: str) -> Iterator[Sequence[str]]:
-    function = load(command)
-    hints = get_type_hints(function, include_extras=True)
-    parameters = inspect.signature(function).parameters.values()
-    marked = {one.name: (*get_args(hints.get(one.name)), None, None)[:2] for one in parameters}
-    has_step = any(isinstance(it, Argument) and it.metavar == "STEP" for _, it in marked.values())
+    parameters = parameters_of(load(command))
+    has_step = any(one.label == "STEP" for one in parameters)
     for one in parameters:
-        kind, marker = marked[one.name]
-        is_many = get_origin(plain(kind)) is list
-        if isinstance(marker, Argument):
+        declared = one.declared
+        many = "many" if one.is_list else ""
+        if isinstance(declared, Argument):
             # One word alone names a step of the newest run, where the run has a default.
-            is_either = marker.metavar == "RUN" and one.default == "latest" and has_step
-            found = "RUN_OR_STEP" if is_either else _kind_of(command, marker.metavar, is_argument=True)
-            yield command, "", found, "many" if is_many else "", marker.help
-        elif isinstance(marker, Option):
-            names = " ".join(name for given in marker.names for name in given.split("/"))
-            found = "" if plain(kind) is bool else _option_kind(command, marker)
-            yield command, names, found, "many" if is_many else "", marker.help
+            is_either = declared.metavar == "RUN" and one.default == "latest" and has_step
+            kind = "RUN_OR_STEP" if is_either else _kind_of(declared.metavar, is_argument=True)
+            yield command, "", kind, many, declared.help
+        else:
+            names = " ".join(name for name, _ in one.flags())
+            kind = "" if one.kind is bool else _option_kind(command, declared)
+            yield command, names, kind, many, declared.help
 
 
 def _option_kind(command: str, option: Option) -> str:
     by_name = next((_BY_NAME[name] for name in option.names if name in _BY_NAME), "")
     # `--file` of 'classify' holds decisions.
     is_workflow = "--file" in option.names and command != "classify"
-    return by_name or _kind_of(command, option.metavar or "", is_argument=is_workflow)
+    return by_name or _kind_of(option.metavar or "", is_argument=is_workflow)
 
 
-def _kind_of(command: str, metavar: str, *, is_argument: bool) -> Any:
+def _kind_of(metavar: str, *, is_argument: bool) -> str:
     if metavar.rstrip(".…") == "FILE":
         return "WORKFLOW_FILE" if is_argument else "PATH"
     return metavar if "|" in metavar else _BY_METAVAR.get(metavar, "TEXT")

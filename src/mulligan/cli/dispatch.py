@@ -10,13 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 
+from mulligan import __version__
 from mulligan.cli import lean as lean
-from mulligan.cli.commands import COMMANDS, load
-from mulligan.cli.parameters import arguments
-from mulligan.cli.terminal import exit_code_of
-
-# The shell asks for completions in this variable, whatever the words are.
-_COMPLETION = "_MULLIGAN_COMPLETE"
+from mulligan.cli.commands import COMMANDS, COMPLETION_VARIABLE, HELP, PROGRAM, load
+from mulligan.cli.parameters import parameters_of
+from mulligan.cli.parser import parse, unknown_command
+from mulligan.cli.terminal import complain, exit_code_of, show
 
 
 def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[object]] = nullcontext[object]) -> int:
@@ -25,23 +24,42 @@ def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[
 
 
 def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[object]]) -> object:
-    """What a command line gives: one in order is called at once, any other is Typer's."""
     with around():
-        if _COMPLETION in os.environ:
-            answered = import_module("mulligan.cli.completion").answer(os.environ, sys.stdout.write)
-            if answered is not None:
-                return answered
-        call = in_order(words)
+        if os.environ.get(COMPLETION_VARIABLE):
+            return import_module("mulligan.cli.completion").answer(os.environ, sys.stdout.write)
+        call = call_for(words)
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
-        return call() if call is not None else import_module("mulligan.cli.parser").exit_code(words)
+        return call()
 
 
-def in_order(words: Sequence[str]) -> Callable[[], object] | None:
-    """The command to call, where all its words are in order."""
-    if not words or words[0] not in COMMANDS or _COMPLETION in os.environ:
-        return None
-    command = load(words[0])
-    given = arguments(command, words[1:])
-    return None if given is None else partial(command, **given)
+def call_for(words: Sequence[str]) -> Callable[[], object]:
+    """The call that a command line asks for, which gives the exit code or None."""
+    words = words[1:] if words[:1] == ["--"] else words
+    if not words:
+        return _refuse_to_do_nothing
+    name, *rest = words
+    if name in COMMANDS:
+        command = load(name)
+        values = parse(name, parameters_of(command), rest)
+        return partial(_show_help, name) if values is None else partial(command, **values)
+    if name in HELP:
+        return _show_help
+    if name == "--version":
+        return partial(show, f"{PROGRAM} {__version__}")
+    if name in ("--install-completion", "--show-completion"):
+        scripts = import_module("mulligan.cli.completion_scripts")
+        return partial(scripts.install if name.startswith("--install") else scripts.show_script, *rest[:1])
+    raise unknown_command(name)
+
+
+def _show_help(command: str = "") -> None:
+    texts = import_module("mulligan.cli.help")
+    show(texts.command_help(command, load(command)) if command else texts.program_help())
+
+
+def _refuse_to_do_nothing() -> int:
+    """`mulligan $COMMAND` with an empty variable did nothing: the help is on stderr, and the exit code is 2."""
+    complain(import_module("mulligan.cli.help").program_help())
+    return 2

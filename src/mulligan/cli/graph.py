@@ -1,22 +1,26 @@
-"""`mulligan graph`: a workflow as a picture."""
+"""`mulligan graph`: draw a workflow."""
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 from mulligan.cli.files import write_file
 from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
+from mulligan.errors import MulliganError
 from mulligan.service.definitions import FORMATS, OURS, Workflow, load
 from mulligan.service.drawings import draw_mermaid, draw_svg, drawn_links, picture_json
 
 PICTURES = ("mermaid", "svg", "png")
-# What Mermaid allows where nobody has set `maxEdges`, which a diagram cannot do for itself.
+# Mermaid's default for `maxEdges`, which a diagram cannot change.
 _MERMAID_EDGES_MAX = 500
+# A small drawing has twice as many pixels as it is wide; a huge one has fewer.
+_PNG_ZOOM, _PNG_PIXELS_MAX = 2.0, 8000
 _SUFFIXES = {
     ".svg": "svg",
     ".png": "png",
@@ -25,6 +29,14 @@ _SUFFIXES = {
     ".md": "mermaid",
     ".txt": "mermaid",
 }
+
+
+class NoRenderer(MulliganError):
+    """Nothing on this machine turns an SVG into a PNG."""
+
+    code = "graph.no_renderer"
+    http_status = 422
+    exit_code = 2
 
 
 def graph(
@@ -112,4 +124,24 @@ def _drawn(workflow: Workflow, statuses: dict[str, str] | None, form: str, *, is
     if form == "mermaid":
         return draw_mermaid(workflow, statuses, is_expanded=is_expanded).encode()
     drawing = draw_svg(workflow, statuses, is_expanded=is_expanded)
-    return png(drawing) if form == "png" else drawing.encode()
+    return _png(drawing) if form == "png" else drawing.encode()
+
+
+def _png(drawing: str) -> bytes:
+    """An SVG as a PNG."""
+    try:
+        render = import_module("resvg_py").svg_to_bytes
+    except ImportError:
+        message = "a PNG needs the package 'resvg-py', which is not installed"
+        raise NoRenderer(message, hint="pip install 'mulligan[png]', or use --format svg") from None
+    # The renderer leaves out text without a word where it finds no font.
+    empty, lettered = (
+        render(svg_string=f'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{content}</svg>')
+        for content in ("", '<text y="15" font-family="sans-serif">M</text>')
+    )
+    if lettered == empty:
+        message = "a PNG needs a font, and this machine has none"
+        raise NoRenderer(message, hint="install one, such as the system package 'fonts-dejavu', or use --format svg")
+    size = re.search(r'width="(\d+)" height="(\d+)"', drawing)
+    longest = max(int(size[1]), int(size[2])) if size else _PNG_PIXELS_MAX
+    return bytes(render(svg_string=drawing, zoom=min(_PNG_ZOOM, _PNG_PIXELS_MAX / longest)))
