@@ -16,7 +16,7 @@ import pytest
 from mulligan import __version__
 from mulligan.cli.bugs import bug
 from mulligan.cli.commands import COMMANDS
-from mulligan.cli.terminal import exit_code_of, painted, wants_colour
+from mulligan.cli.terminal import exit_code_of, paint_error, wants_colour
 from mulligan.errors import LanguageError, Problem, Unlawful
 
 from .commands import mulligan
@@ -58,8 +58,7 @@ Usage: mulligan [OPTIONS] COMMAND [ARGS]...
 Options:
   --version             Show the version and exit.
   --install-completion  Install completion for the current shell.
-  --show-completion     Show completion for the current shell, to copy it or
-                        customize the installation.
+  --show-completion     Print the completion script of the current shell.
   -h, --help            Show this message and exit.
 
 """
@@ -321,7 +320,7 @@ def test_paint_marks_the_head_and_the_carets_and_leaves_the_words():
         "     |             ^^^^^^ did you mean 'fetch'?"
     )
 
-    coloured = painted(plain)
+    coloured = paint_error(plain)
 
     assert coloured == (
         "\033[1;31merror[language.x]:\033[0m a.yaml:14:13: no\n"

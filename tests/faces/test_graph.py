@@ -62,7 +62,7 @@ def test_a_name_that_says_otherwise_than_the_format_asked_for_is_refused():
 
     assert (result.code, result.out) == (2, "")
     assert result.err == (
-        "error[usage]: 'mermaid' was asked for, and 'release.svg' ends in '.svg'\n  leave one of them out\n"
+        "error[usage]: --format is 'mermaid', but 'release.svg' ends in '.svg'\n  leave one of them out\n"
     )
     assert not Path("release.svg").exists()
 
@@ -73,8 +73,7 @@ def test_a_name_that_is_no_picture_of_ours_is_refused(name: str):
 
     assert result.code == 2
     assert result.err == (
-        f"error[usage]: '{Path(name).suffix}' is no format of a picture\n"
-        "  there are .svg, .png and, for Mermaid, .mmd\n"
+        f"error[usage]: '{Path(name).suffix}' is not a format of a picture\n  use .svg, .png, or .mmd for Mermaid\n"
     )
 
 
@@ -115,8 +114,8 @@ def test_an_unknown_format_is_refused():
     assert (
         result.err
         == """\
-error[usage]: 'gif' is neither a picture nor a system
-  there are mermaid, svg, png; and for whose file it is torc, prodigy, noetl, alphred, mulligan
+error[usage]: 'gif' is neither a format of a picture nor a system
+  pictures: mermaid, svg, png; systems: torc, prodigy, noetl, alphred, mulligan
 """
     )
 
@@ -146,7 +145,7 @@ def test_many_edges_come_with_a_word_of_warning():
 
     assert result.code == 0
     assert mulligan("graph", "many.yaml").err == ""
-    assert result.err == "more than 500 edges: Mermaid may refuse to draw them, --format svg does not\n"
+    assert result.err == "more than 500 edges: Mermaid may refuse to draw them; use --format svg\n"
 
 
 # PNG

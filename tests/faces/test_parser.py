@@ -131,7 +131,9 @@ def test_bytes_that_are_no_text_are_refused_without_commanding_the_terminal(word
     assert said.err.replace("\n", "").isprintable()
 
 
-def test_the_help_of_a_command_is_made_from_its_signature():
+def test_the_help_of_a_command_is_made_from_its_signature(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(COMMANDS, "sample", ("", "Try words on a command."))
+
     assert (
         command_help("sample", sample)
         == """\

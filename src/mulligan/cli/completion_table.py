@@ -1,8 +1,8 @@
-"""The table of what commands take, for completion: `python -m mulligan.cli.completion_table` writes it anew.
+"""Write the table of the parameters of all commands, for completion: `python -m mulligan.cli.completion_table`.
 
-One line for each argument and option, with tabs between: the command, the names of the option, what kind of value it
-takes, 'many' if it may come again, and its help. The kind is what `mulligan.cli.completion` knows how to find (RUN,
-STEP, …), words with `|` between them, PATH or TEXT; a flag has none.
+One line per argument and option, separated by tabs: the command, the names of the option, the kind of its value, 'many'
+if it may be repeated, and its help. The kind is one that `mulligan.cli.completion` has suggestions for (RUN, STEP, …),
+words separated by `|`, PATH or TEXT; a flag has none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
 from mulligan.cli.parameters import Argument, Option, parameters_of
 
-# With the words that stand for several, where there are any.
+# Including words that stand for several statuses.
 _STATUSES = (*listing.STATUSES, *getattr(listing, "GROUPS", ()))
 _SYSTEMS = "torc|prodigy|noetl|alphred|mulligan"
 _BY_METAVAR = {
@@ -41,7 +41,7 @@ def _rows(command: str) -> Iterator[Sequence[str]]:
         declared = one.declared
         many = "many" if one.is_list else ""
         if isinstance(declared, Argument):
-            # One word alone names a step of the newest run, where the run has a default.
+            # If the run has a default, a single word may name a step of the newest run.
             is_either = declared.metavar == "RUN" and one.default == "latest" and has_step
             kind = "RUN_OR_STEP" if is_either else _kind_of(declared.metavar, is_argument=True)
             yield command, "", kind, many, declared.help
@@ -53,7 +53,7 @@ def _rows(command: str) -> Iterator[Sequence[str]]:
 
 def _option_kind(command: str, option: Option) -> str:
     by_name = next((_BY_NAME[name] for name in option.names if name in _BY_NAME), "")
-    # `--file` of 'classify' holds decisions.
+    # The file of 'classify' contains decisions.
     is_workflow = "--file" in option.names and command != "classify"
     return by_name or _kind_of(option.metavar or "", is_argument=is_workflow)
 

@@ -1,4 +1,4 @@
-"""From the words of a command line to its exit code."""
+"""Run a command line and return its exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 
 from mulligan import __version__
-from mulligan.cli import lean as lean
+from mulligan.cli import msgspec_import as msgspec_import
 from mulligan.cli.commands import COMMANDS, COMPLETION_VARIABLE, HELP, PROGRAM, load
 from mulligan.cli.parameters import parameters_of
 from mulligan.cli.parser import parse, unknown_command
@@ -19,7 +19,7 @@ from mulligan.cli.terminal import complain, exit_code_of, show
 
 
 def exit_code(words: Sequence[str], around: Callable[[], AbstractContextManager[object]] = nullcontext[object]) -> int:
-    """The exit code of a command line. The command runs inside `around()`, where an interrupt is handled."""
+    """Run a command line inside `around()`, which handles interrupts, and return its exit code."""
     return exit_code_of(partial(_answer, words, around))
 
 
@@ -35,7 +35,7 @@ def _answer(words: Sequence[str], around: Callable[[], AbstractContextManager[ob
 
 
 def call_for(words: Sequence[str]) -> Callable[[], object]:
-    """The call that a command line asks for, which gives the exit code or None."""
+    """The function to call for a command line. It returns the exit code, or None for 0."""
     words = words[1:] if words[:1] == ["--"] else words
     if not words:
         return _refuse_to_do_nothing

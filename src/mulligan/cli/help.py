@@ -6,7 +6,6 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
-from inspect import getdoc
 
 from mulligan.cli.commands import COMMANDS, DESCRIPTION, GENERAL_OPTIONS, PROGRAM
 from mulligan.cli.parameters import Argument, Command, Option, Parameter, parameters_of
@@ -28,7 +27,7 @@ def program_help() -> str:
 
 
 def command_help(name: str, command: Command) -> str:
-    """What `mulligan NAME --help` shows: the docstring of the command, and what it takes."""
+    """What `mulligan NAME --help` shows: its summary, the rest of its docstring, and what it takes."""
     parameters = parameters_of(command)
     arguments = [one for one in parameters if isinstance(one.declared, Argument)]
     usage = " ".join([f"Usage: {PROGRAM} {name} [OPTIONS]", *map(_placeholder, arguments)])
@@ -39,7 +38,8 @@ def command_help(name: str, command: Command) -> str:
         else:
             sections["Options"].append((_option_term(one.declared), _description(one)))
     sections["Options"].append(_HELP_ROW)
-    return _format(usage, re.split(r"\n\s*\n", getdoc(command) or ""), sections)
+    _, *paragraphs = re.split(r"\n\s*\n", command.__doc__ or "")
+    return _format(usage, [COMMANDS[name][1], *paragraphs], sections)
 
 
 def _placeholder(argument: Parameter) -> str:
@@ -71,7 +71,7 @@ def _format(usage: str, paragraphs: Iterable[str], sections: dict[str, list[tupl
     width = max(_WIDTH_MIN, min(_WIDTH_MAX, shutil.get_terminal_size().columns - 2))
     lines = textwrap.wrap(usage, width, subsequent_indent=" " * 7)
     for paragraph in paragraphs:
-        lines += ["", *textwrap.wrap(paragraph, width, initial_indent="  ", subsequent_indent="  ")]
+        lines += ["", *textwrap.wrap(" ".join(paragraph.split()), width, initial_indent="  ", subsequent_indent="  ")]
     for heading, rows in sections.items():
         if rows:
             lines += ["", f"{heading}:", *_columns(rows, width)]
