@@ -1,4 +1,4 @@
-"""docs/project/origins.md is true: its tests exist, its points are numbered, and no test of an origin is left out of it."""
+"""docs/project/origins.md is true: its tests exist, its points are numbered, and it lists every test of an origin."""
 
 from __future__ import annotations
 
