@@ -4,7 +4,7 @@
     ```console                commands, in a folder of the page's own
     ```text                   what the commands just before it print
 
-A tutorial (docs/start/tutorials/NAME.md) begins with the files of `examples/NAME`. A block has what earlier ones export.
+A tutorial (docs/start/tutorials/NAME.md) begins with the files of `examples/NAME`. A block sees earlier exports.
 
 To write what is printed today into a page: `PYTHONPATH=src python tests/played.py docs/concepts/ladder.md`.
 """

@@ -1,12 +1,22 @@
 """Mulligan: durable workflows in which failure is a first-class path."""
 
+from __future__ import annotations
+
 __version__ = "0.1.0"
 
 
 class StepError(Exception):
-    """Raised by a Python step to say itself what went wrong. Severity `warning`, `error` or `critical`."""
+    """Raise this in a Python step to choose its failure code. `severity` is `warning`, `error` or `critical`."""
 
-    def __init__(self, code, message="", *, severity=None, retryable=None, details=None):
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        *,
+        severity: str | None = None,
+        retryable: bool | None = None,
+        details: dict[str, object] | None = None,
+    ) -> None:
         super().__init__(message or code)
         self.code = code
         self.message = message
@@ -14,9 +24,9 @@ class StepError(Exception):
         self.retryable = retryable
         self.details = details or {}
 
-    def report(self):
-        """What the engine is told: only what was said."""
-        fields = {
+    def report(self) -> dict[str, object]:
+        """The fields that were set, as the engine reads them."""
+        fields: dict[str, object] = {
             "code": self.code,
             "message": self.message,
             "severity": self.severity,
@@ -26,11 +36,11 @@ class StepError(Exception):
         return {name: value for name, value in fields.items() if value not in (None, "", {})}
 
 
-_ELSEWHERE = {"ActionPlugin": "mulligan.plugins", "Workflow": "mulligan.language.builder"}
+_LAZY = {"ActionPlugin": "mulligan.plugins", "Workflow": "mulligan.language.builder"}
 
 
-def __getattr__(name):
-    """What is ours to give, for who asks for it: a step that needs nothing of ours loads nothing of ours."""
-    if name in _ELSEWHERE:
-        return getattr(__import__(_ELSEWHERE[name], fromlist=[name]), name)
+def __getattr__(name: str) -> object:
+    """Import a public name on first use: a step that imports `mulligan` alone loads nothing else of it."""
+    if name in _LAZY:
+        return getattr(__import__(_LAZY[name], fromlist=[name]), name)
     raise AttributeError(f"module 'mulligan' has no attribute '{name}'")
