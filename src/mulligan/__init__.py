@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# `typing` itself is not imported: a step that imports `mulligan` should not wait for it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 __version__ = "0.1.0"
 
 
@@ -15,18 +20,18 @@ class StepError(Exception):
         *,
         severity: str | None = None,
         retryable: bool | None = None,
-        details: dict[str, object] | None = None,
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message or code)
         self.code = code
         self.message = message
         self.severity = severity
         self.retryable = retryable
-        self.details = details or {}
+        self.details: dict[str, Any] = details or {}
 
-    def report(self) -> dict[str, object]:
+    def report(self) -> dict[str, Any]:
         """The fields that were set, as the engine reads them."""
-        fields: dict[str, object] = {
+        fields: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
             "severity": self.severity,
@@ -39,7 +44,7 @@ class StepError(Exception):
 _LAZY = {"ActionPlugin": "mulligan.plugins", "Workflow": "mulligan.language.builder"}
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Import a public name on first use: a step that imports `mulligan` alone loads nothing else of it."""
     if name in _LAZY:
         return getattr(__import__(_LAZY[name], fromlist=[name]), name)
