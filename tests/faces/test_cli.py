@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from mulligan import __version__
-from mulligan.cli.bugs import bug
 from mulligan.cli.commands import COMMANDS
+from mulligan.cli.internal_errors import bug
 from mulligan.cli.terminal import exit_code_of, paint_error, wants_colour
 from mulligan.errors import LanguageError, Problem, Unlawful
 

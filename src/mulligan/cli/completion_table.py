@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mulligan.cli import listing
+from mulligan.cli import list_command
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
 from mulligan.cli.parameters import Argument, Option, parameters_of
 
 # Including words that stand for several statuses.
-_STATUSES = (*listing.STATUSES, *getattr(listing, "GROUPS", ()))
+_STATUSES = (*list_command.STATUSES, *getattr(list_command, "GROUPS", ()))
 _SYSTEMS = "torc|prodigy|noetl|alphred|mulligan"
 _BY_METAVAR = {
     "RUN": "RUN",

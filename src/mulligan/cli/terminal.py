@@ -63,7 +63,7 @@ def visible(text: str, colours: str = NO_COLOURS) -> str:
     """Escape control characters and characters that mislead the reader, except for `colours`."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    escaped: str = import_module("mulligan.service.words").spelled(text, colours)
+    escaped: str = import_module("mulligan.service.formatting").spelled(text, colours)
     return escaped
 
 
@@ -141,20 +141,20 @@ def exit_code_of(act: Callable[[], object]) -> int:
         _discard_stdout()
         return _show_error(_system_failure(error))
     except Exception as error:
-        return _show_error(_bugs().bug(error))
+        return _show_error(_internal_errors().bug(error))
     return answer if isinstance(answer, int) else 0
 
 
 def _show_error(error: MulliganError) -> int:
     complain(error.render())
     if error.__cause__ and os.environ.get("MULLIGAN_DEBUG"):
-        complain(_bugs().traceback_of(error.__cause__))
+        complain(_internal_errors().traceback_of(error.__cause__))
     return error.exit_code
 
 
-def _bugs() -> Any:
+def _internal_errors() -> Any:
     """The module that reads tracebacks, imported only when it is needed."""
-    return import_module("mulligan.cli.bugs")
+    return import_module("mulligan.cli.internal_errors")
 
 
 def _system_failure(error: OSError) -> SystemFailure:
