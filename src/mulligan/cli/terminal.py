@@ -63,7 +63,7 @@ def visible(text: str, colours: str = NO_COLOURS) -> str:
     """Escape control characters and characters that mislead the reader, except for `colours`."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    escaped: str = import_module("mulligan.service.formatting").spelled(text, colours)
+    escaped: str = import_module("mulligan.service.formatting").escape_unprintable(text, colours)
     return escaped
 
 
