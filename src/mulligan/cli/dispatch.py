@@ -38,7 +38,7 @@ def call_for(words: Sequence[str]) -> Callable[[], object]:
     """The function to call for a command line. It returns the exit code, or None for 0."""
     words = words[1:] if words[:1] == ["--"] else words
     if not words:
-        return _refuse_to_do_nothing
+        return _show_help_as_error
     name, *rest = words
     if name in COMMANDS:
         command = load(name)
@@ -59,7 +59,7 @@ def _show_help(command: str = "") -> None:
     show(texts.command_help(command, load(command)) if command else texts.program_help())
 
 
-def _refuse_to_do_nothing() -> int:
-    """`mulligan $COMMAND` with an empty variable did nothing: the help is on stderr, and the exit code is 2."""
+def _show_help_as_error() -> int:
+    # Nothing was done, for example by `mulligan $COMMAND` with an empty variable.
     complain(import_module("mulligan.cli.help").program_help())
     return 2

@@ -6,12 +6,15 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from mulligan.cli.commands import COMMANDS, DESCRIPTION, GENERAL_OPTIONS, PROGRAM
 from mulligan.cli.parameters import Argument, Command, Option, Parameter, parameters_of
 
 _HELP_ROW = ("-h, --help", "Show this message and exit.")
 _WIDTH_MIN, _WIDTH_MAX = 50, 78
+# A name of an option is not broken at its hyphens.
+_wrap = partial(textwrap.wrap, break_on_hyphens=False)
 # A description whose term is longer starts on the next line.
 _TERM_CHARS_MAX = 30
 
@@ -69,9 +72,9 @@ def _description(parameter: Parameter) -> str:
 
 def _format(usage: str, paragraphs: Iterable[str], sections: dict[str, list[tuple[str, str]]]) -> str:
     width = max(_WIDTH_MIN, min(_WIDTH_MAX, shutil.get_terminal_size().columns - 2))
-    lines = textwrap.wrap(usage, width, subsequent_indent=" " * 7)
+    lines = _wrap(usage, width, subsequent_indent=" " * 7)
     for paragraph in paragraphs:
-        lines += ["", *textwrap.wrap(" ".join(paragraph.split()), width, initial_indent="  ", subsequent_indent="  ")]
+        lines += ["", *_wrap(" ".join(paragraph.split()), width, initial_indent="  ", subsequent_indent="  ")]
     for heading, rows in sections.items():
         if rows:
             lines += ["", f"{heading}:", *_columns(rows, width)]
@@ -81,7 +84,7 @@ def _format(usage: str, paragraphs: Iterable[str], sections: dict[str, list[tupl
 def _columns(rows: list[tuple[str, str]], width: int) -> Iterator[str]:
     start = min(_TERM_CHARS_MAX, max(len(term) for term, _ in rows)) + 4
     for term, text in rows:
-        first, *more = textwrap.wrap(text, width - start) or [""]
+        first, *more = _wrap(text, width - start) or [""]
         if len(term) + 4 > start:
             yield f"  {term}"
             term = ""
