@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import typer
-from typer.exceptions import TyperException
 
 from mulligan.cli.commands import COMMANDS
-from mulligan.cli.parser import app
+from mulligan.cli.dispatch import call_for
+from mulligan.cli.terminal import UsageRefused
 from mulligan.core.model.failure import CODES
 from mulligan.errors import LanguageError
 from mulligan.formats import load
@@ -338,10 +337,9 @@ def test_a_command_on_a_page_is_one_that_there_is(page: str, line: str) -> None:
 
 def is_taken(command: str, words: list[str]) -> bool:
     """Whether the command takes these words: it is not called."""
-    group = typer.main.get_command(app)
     try:
-        group.get_command(None, command).make_context(command, list(words))
-    except TyperException:
+        call_for([command, *words])
+    except UsageRefused:
         return False
     return True
 
