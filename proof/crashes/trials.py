@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from mulligan.core.state.transitions import RUN_ENDED
-from mulligan.service.verbs import Service
+from mulligan.service import Service
 from mulligan.testing.postgres import PostgresServer, own_schema, own_server
 from proof.crashes import shorts
 from proof.crashes.aftermath import Aftermath, complaints, steady
@@ -178,7 +178,7 @@ class Play:
 
     def _go_on(self, service: Service, trouble: Trouble | None = None) -> Ended:
         """Take the run up again, or begin it where the first process did not come so far; else look at it."""
-        runs = [run for run in service.runs(limit=100) if run.parent_run_id is None]
+        runs = [run for run in service.reader.runs(limit=100) if run.parent_run_id is None]
         if not runs:
             return self._run("run", "flow.yaml", "--json", trouble=trouble)
         verb = "show" if runs[0].status in RUN_ENDED else "resume"

@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 from mulligan.language import load_text
+from mulligan.service import Service
 from mulligan.service.driver import RUNS_TAKEN_MAX, Capacity
 from mulligan.service.home import Home
-from mulligan.service.verbs import Service, prepare
+from mulligan.service.run_control import prepare
 
 WITH_WORK = "name: work\nsteps: [{step: work, shell: 'true'}]"
 WAITING = "name: ask\nsteps: [{step: ask, approve: {message: May it?}}]"

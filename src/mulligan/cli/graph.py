@@ -11,8 +11,7 @@ from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
-from mulligan.service.definitions import FORMATS, OURS, Workflow, load
-from mulligan.service.drawings import draw_mermaid, draw_svg, drawn_links, picture_json
+from mulligan.service import FORMATS, OURS, Service, Workflow, to_json
 
 PICTURES = ("mermaid", "svg", "png")
 # What Mermaid allows where nobody has set `maxEdges`, which a diagram cannot do for itself.
@@ -53,12 +52,12 @@ def graph(
     picture, system = _meant(forms or [])
     workflow, statuses, name = _subject(file, system, run, home)
     if as_json:
-        show_json(picture_json(workflow, statuses, is_expanded=expand))
+        show_json(to_json(Service.picture(workflow, statuses, is_expanded=expand)))
         return
     form = _format(picture, out)
     if form == "png" and out is None and sys.stdout.isatty():
         raise UsageRefused("a PNG is no text for a terminal", hint=f"name a file for it: -o {name}.png")
-    if form == "mermaid" and drawn_links(workflow, is_expanded=expand) > _MERMAID_EDGES_MAX:
+    if form == "mermaid" and len(Service.picture(workflow, is_expanded=expand).links) > _MERMAID_EDGES_MAX:
         complain(f"more than {_MERMAID_EDGES_MAX} edges: Mermaid may refuse to draw them, --format svg does not")
     _put(_drawn(workflow, statuses, form, is_expanded=expand), out)
 
@@ -68,11 +67,11 @@ def _subject(
 ) -> tuple[Workflow, dict[str, str] | None, str]:
     """What is drawn: a workflow, the statuses of its steps if it is a run, and what a picture of it may be called."""
     if file is not None and run is None:
-        return load(file, named=system), None, file.stem
+        return Service.load_workflow(file, named=system), None, file.stem
     if file is not None or run is None or system is not None:
         raise UsageRefused("a picture is of a file or of a run", hint="write mulligan graph FILE, or --run RUN")
     with service_at(home) as service:
-        workflow, statuses = service.drawn(service.find_run(run))
+        workflow, statuses = service.drawn_run(service.find_run(run))
     return workflow, statuses, workflow.name
 
 
@@ -110,6 +109,6 @@ def _put(data: bytes, out: Path | None) -> None:
 
 def _drawn(workflow: Workflow, statuses: dict[str, str] | None, form: str, *, is_expanded: bool) -> bytes:
     if form == "mermaid":
-        return draw_mermaid(workflow, statuses, is_expanded=is_expanded).encode()
-    drawing = draw_svg(workflow, statuses, is_expanded=is_expanded)
+        return Service.draw(workflow, "mermaid", statuses, is_expanded=is_expanded).encode()
+    drawing = Service.draw(workflow, "svg", statuses, is_expanded=is_expanded)
     return png(drawing) if form == "png" else drawing.encode()
