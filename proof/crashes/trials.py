@@ -165,7 +165,7 @@ class Play:
             return [f"its end is not shown: {ended.code}: {ended.said}"]
         if is_refused or self._is_last_dead:
             # Killed, or not heard, when the run was over already: whoever comes next buries the dead.
-            with service.driver(None):
+            with service.control.driver(None):
                 pass
         return complaints(Aftermath(self._stage, service, ended.shown, expected, is_left_to_gc=is_refused))
 

@@ -98,7 +98,7 @@ def test_a_worker_that_starts_while_the_server_waits_until_it_is_served(
 
 
 def test_a_process_that_drives_runs_holds_two_connections(tmp_path: Path, named_url: str) -> None:
-    """This is the figure of docs/workers.md."""
+    """This is the figure of docs/operate/workers.md."""
     stage = Stage(tmp_path, named_url)
     name = conninfo_to_dict(named_url)["application_name"]
     with psycopg.connect(named_url, application_name="onlooker", autocommit=True) as checker:

@@ -124,7 +124,7 @@ def test_a_worker_whose_connection_was_lost_while_it_was_idle_still_says_farewel
     tmp_path: Path, named_url: str
 ) -> None:
     stage = Stage(tmp_path, named_url)
-    with stage.service() as service, service.driver(None):
+    with stage.service() as service, service.control.driver(None):
         lose_connections(named_url)
 
     with stage.service() as later:

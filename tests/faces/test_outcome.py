@@ -29,7 +29,7 @@ def told(home: Path, *, unseen: range) -> Outcome:
     following = Following()
     for entry in (entry for entry in log if entry.seq - 1 not in unseen):
         following.see(fold(service.reader.state(1).workflow, log[: entry.seq]), [entry])
-    with service.driver(None) as driver:
+    with service.control.driver(None) as driver:
         found = service.outcome(driver, 1, "ended", following, 1.0)
     service.close()
     return found
@@ -86,7 +86,7 @@ def test_a_run_that_is_taken_up_says_how_long_all_of_it_took_and_how_long_this_s
     service = Service(Home(folder / ".mulligan"))
     record = service.record(1)
 
-    with service.driver(None) as driver:
+    with service.control.driver(None) as driver:
         first = service.outcome(driver, 1, "ended", Following(), 7.0)
         later = service.outcome(driver, 1, "ended", Following(), 0.001, is_taken_up=True)
 

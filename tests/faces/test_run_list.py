@@ -308,7 +308,7 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
     ("words", "message"),
     [
         (("list", "--since", "yesterday"), "error[input.invalid]: 'yesterday' is neither a time nor how long ago"),
-        (("list", "--input", "region"), "error[usage]: 'region' is no input"),
+        (("list", "--input", "region"), "error[usage]: 'region' is not a valid input"),
         (("list", "--label", "a=1", "--label", "a=2"), "error[usage]: label 'a' is given twice"),
         (("list", "--watch"), "error[usage]: --watch needs a terminal"),
         (("list", "--watch", "--json"), "error[usage]: --watch is for people, and --json for programs"),

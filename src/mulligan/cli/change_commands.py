@@ -51,7 +51,7 @@ def cancel(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Stop a run: cleanup, undo and its end still run.
+    """Cancel a run; its cleanup, undo and end steps still run.
 
     What runs gets its grace. Where no process drives the run, this one sees it to its end.
     """
@@ -71,7 +71,7 @@ def pause(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let what runs end, and start nothing more until you resume it.
+    """Pause a run: running steps finish, and no other step starts.
 
     With STEP only that step is held: the rest of the run goes on.
     """
@@ -117,7 +117,7 @@ def retry(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Give a run another round: what was not done runs again.
+    """Give a run another round: steps that did not complete run again.
 
     Steps that failed unhandled, were cancelled, skipped or undone go back; what completed keeps its result, unless a
     file that it declared to write is gone or has changed.
@@ -284,7 +284,7 @@ def fork(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Start a new run that keeps what another did before a step.
+    """Start a new run that keeps another run's results before a step.
 
     It may have other inputs, or a corrected workflow. The exit codes are those of `mulligan run`.
     """

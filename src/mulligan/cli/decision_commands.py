@@ -58,7 +58,7 @@ _PARKED_FOR = {
 
 
 def list_pending(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """List what waits for a person, over all runs.
+    """List what waits for a person, in all runs.
 
     Parked steps, approvals and paused runs. With what one must know to decide: what it said, why no rule helped, what
     became of it in earlier runs. With --json the entries of parked steps can be handed to `classify --file` once each
@@ -173,7 +173,7 @@ def classify(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say what becomes of a parked step: retry, or fail.
+    """Decide what happens to a parked step: retry or fail.
 
     It is recorded with who said it, and why. With --file many are decided: all are checked before the first is
     recorded; the exit code is 1 if any came too late.

@@ -34,7 +34,7 @@ _COUNTED = {
 def main(
     keep: Annotated[bool, Option("--keep", help="Leave the run where it is, to look around in it.")] = False,
 ) -> int:
-    """Watch a run break on every rung of the ladder, and end well.
+    """Watch a run fail on every rung of the ladder, and recover.
 
     It is a durable run like any other, on SQLite, in a folder of its own that is removed in the end.
     """

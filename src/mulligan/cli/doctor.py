@@ -9,7 +9,7 @@ from mulligan.service import Check, to_json
 
 
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
-    """Check this machine and the store, and say what to do.
+    """Check this machine and the store, and suggest what to fix.
 
     The exit code is 1 if there is a problem; a warning is none.
     """

@@ -31,7 +31,7 @@ def explain(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell the story of a run, and what it waits for.
+    """Explain what happened in a run, and what it waits for.
 
     From its events alone: each failure, which rule matched or why none did, what handlers, people and remediations
     made of it, why an edge was taken and the others were not.

@@ -27,7 +27,7 @@ def gc(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what no run refers to any more, and old runs where asked.
+    """Remove files that no run refers to, and old runs on request.
 
     With --older-than or --keep a run goes with all that it called, its log and its files; one that has not ended stays.
     """

@@ -40,7 +40,7 @@ def list_items(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """List the items of a map or matrix, and what became of each.
+    """List the items of a map or matrix, with the status of each.
 
     What tells them apart is in the table; what all have in common stands above it. With --retry the items of a map get
     another round, alone: the other items keep their results, and what is behind the step runs again.

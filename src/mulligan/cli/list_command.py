@@ -57,7 +57,7 @@ def list_runs(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, newest first: how they are, why they failed.
+    """List runs, newest first, with their status and why they failed.
 
     Of those that have not ended: who waits for what. TIME is that of the whole run, until its end or until now. A time
     without a zone is local, and a day begins at 00:00.

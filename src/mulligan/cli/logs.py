@@ -52,7 +52,7 @@ def logs(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print what the attempts of a step wrote, also while they run.
+    """Print what the attempts of a step wrote, even while they run.
 
     Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. With --follow
     it ends when the step, or the run, has ended.
@@ -130,7 +130,7 @@ def events(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the events of a run, one a line.
+    """Print the events of a run, one per line.
 
     With --json they come as they are kept.
     """

@@ -26,7 +26,7 @@ def rehearse(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a workflow with some steps faked, and keep nothing of it.
+    """Run a workflow with some steps faked, and discard the run.
 
     A faked step runs nothing and ends as you say; its check, its retries, its handler and its edges are real, and so
     are all other steps: they run here. It has a home of its own that is removed; with --home DIR it is kept. The exit

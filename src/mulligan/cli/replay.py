@@ -17,7 +17,7 @@ def replay(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Fold the log of a run again, and compare it with the store.
+    """Rebuild a run from its event log, and compare it with the store.
 
     Nothing is run. The exit code is 1 if they differ.
     """

@@ -25,7 +25,7 @@ def resume(
     wait: Wait = "10m",
     as_json: AsJson = False,
 ) -> int:
-    """Go on with a run that was interrupted or paused, or with a step.
+    """Resume a run that was interrupted or paused, or one of its steps.
 
     No step that has ended runs again. The exit codes are those of `mulligan run`.
     """

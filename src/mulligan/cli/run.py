@@ -46,7 +46,7 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a workflow to its end, here, and show how it goes.
+    """Run a workflow to its end in this process, and show its progress.
 
     Files of Torc, Prodigy, NoETL and Alphred run as they are. The kind is recognised, or given by --format.
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits

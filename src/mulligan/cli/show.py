@@ -52,7 +52,7 @@ def show_run(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run: its steps, what failed, what is waited for.
+    """Show a run: its steps, its failures, and what it waits for.
 
     Time and cpu are those of all attempts of a step together, memory is the most that one of them had.
     """

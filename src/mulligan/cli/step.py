@@ -64,7 +64,7 @@ def step(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run one step of a workflow alone, once; or its handler.
+    """Run a single step of a workflow once, or its handler.
 
     One attempt, no retries, no handlers, no edges. What it writes goes to stdout and stderr; if it writes nothing, its
     output does, as JSON. It runs in a home of its own that is removed; with --home DIR it is kept. With --handler the

@@ -15,7 +15,7 @@ _HEADS = ("STEP", "TRIES", "MEMORY", "CPUS", "TIME")
 
 
 def show_usage(run: NewestRun = LATEST, home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """Compare what steps asked for with what they used.
+    """Compare the resources that steps requested with what they used.
 
     Better values are proposed, as the file would say them. Time is that of the longest attempt that ended well. Memory
     and cpus leave out attempts that hung, timed out or were killed: those say nothing of what the work needs. All items

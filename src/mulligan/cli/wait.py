@@ -31,7 +31,7 @@ def wait(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Wait until runs have ended that another process drives.
+    """Wait until runs that another process drives have ended.
 
     The exit codes are those of `mulligan run`; of several runs the worst. Ctrl-C and --timeout leave the runs alone.
     """

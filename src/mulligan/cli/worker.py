@@ -25,7 +25,7 @@ def worker(
         str | None, Option("--labels", metavar="A,B", help="What steps may ask for by name, with commas between.")
     ] = None,
 ) -> int:
-    """Take part in the runs of a store, until you are told to end.
+    """Run tasks for the runs of a store, until stopped.
 
     Any number of workers, on any hosts, may share the PostgreSQL store that $MULLIGAN_STORE names. SIGTERM or Ctrl-C
     ends a worker in order: what it runs has its grace. A second one ends it at once. A server that does not answer yet

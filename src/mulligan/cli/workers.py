@@ -15,7 +15,7 @@ HEADS = ("WORKER", "STATUS", "UP", "SEEN", "CPUS", "MEMORY", "GPUS", "")
 
 
 def list_workers(home: HomeFolder = None, as_json: AsJson = False) -> None:
-    """List the workers of a store, and what each runs now.
+    """List the workers of a store, and what each of them is running.
 
     CPUS, MEMORY and GPUS are what is in use and what there is. UP is since when; SEEN is its last sign of life.
     """

@@ -1,6 +1,6 @@
 """The reference of the language as Markdown, made from the same keys that the reader reads.
 
-    python -m mulligan.language.reference          writes docs/reference.md
+    python -m mulligan.language.reference          writes docs/reference/reference.md
 
 A test holds the page to what this module makes of the keys, so that it cannot fall behind.
 """
@@ -32,7 +32,7 @@ from mulligan.language.shapes import (
 )
 from mulligan.language.words import joined
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
 
 HEAD = """\
 # Reference

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         decisions,
         doctor,
         drawings,
+        driver,
         forecast,
         gc,
         handler_trial,
@@ -106,9 +107,9 @@ else:
 
     formats, schema = _LazyModule("mulligan.formats"), _LazyModule("mulligan.language.schema")
     for _name in (
-        "attempts breakers corrections decisions doctor drawings forecast gc handler_trial items log_following logs "
-        "noetl_log outcome overview page pending preview replay report run_control run_list run_story starting stats "
-        "step_trial store_changes usage waiting worker_loop workers workflow_files"
+        "attempts breakers corrections decisions doctor drawings driver forecast gc handler_trial items log_following "
+        "logs noetl_log outcome overview page pending preview replay report run_control run_list run_story starting "
+        "stats step_trial store_changes usage waiting worker_loop workers workflow_files"
     ).split():
         globals()[_name] = _LazyModule(f"mulligan.service.{_name}")
 
@@ -223,12 +224,12 @@ class Service:
 
     def driver(
         self,
-        capacity: Capacity | None,
+        capacity: Capacity | None = None,
         observer: Observer | None = None,
         lease_seconds: float | None = None,
     ) -> Driver:
-        """A worker in this process, alive while its context lasts."""
-        return self.control.driver(capacity, observer, lease_seconds)
+        """A worker in this process, alive while its context lasts; by default with all that this machine has."""
+        return self.control.driver(capacity or driver.machine(), observer, lease_seconds)
 
     def open_worker(self, capacity: Capacity, observer: Observer) -> AbstractContextManager[Driver | None]:
         """The same, for a worker that waits for its store; None where it was stopped before the store answered."""
