@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+import mulligan.service
+
 SRC = Path(__file__).parent.parent / "src"
 
 # Top to bottom: a part knows only what stands above it.
@@ -27,6 +29,10 @@ PARTS = (
 FACES = frozenset({"api", "cli", "dashboard", "mcp"})
 STRANGERS = frozenset({"store", "engine", "worker"})
 FACES_KNOW = frozenset({"errors", "service"})
+# What faces may import of `service`: the package, which lists its public names, and what completion and texts need.
+PUBLIC_SERVICE = frozenset({"mulligan.service", "mulligan.service.formatting", "mulligan.service.suggestions"})
+# What `Service` is made of, and no face touches.
+BEHIND_THE_SERVICE = frozenset({"control", "reader", "store"})
 # Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
 CORE_LAYERS = ("model", "state", "evolve", "deciding", "effects", "turn")
 PURE_PARTS = frozenset({"core", "history"})
@@ -114,6 +120,13 @@ def imported_modules(module: Source) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, name) for name in names)
 
 
+def modules_imported_by_name(module: Source) -> Iterator[tuple[int, str]]:
+    """Line and name of what `import_module("…")` imports."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from ((node.lineno, arg.value) for arg in node.args if isinstance(arg, ast.Constant))
+
+
 def absolute_name(module: Source, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
@@ -159,6 +172,18 @@ def layers_of_the_core_go_one_way(module: Source) -> Iterator[str]:
         names = name.split(".")
         if names[:2] == ["mulligan", "core"] and len(names) > 2 and CORE_LAYERS.index(names[2]) > layer:
             yield f"{module.path}:{line}: 'core.{CORE_LAYERS[layer]}' may not know 'core.{names[2]}'"
+
+
+def faces_use_only_the_public_service(module: Source) -> Iterator[str]:
+    """A face imports the public names of `service`, also when it imports by a string, and looks behind none of them."""
+    if module.part not in FACES:
+        return
+    for line, name in (*imported_modules(module), *modules_imported_by_name(module)):
+        if name.startswith("mulligan.service") and name not in PUBLIC_SERVICE:
+            yield f"{module.path}:{line}: '{name}' is not public"
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in BEHIND_THE_SERVICE:
+            yield f"{module.path}:{node.lineno}: '.{node.attr}' is behind the service"
 
 
 def the_core_is_pure(module: Source) -> Iterator[str]:
@@ -214,6 +239,7 @@ Law = Callable[[Source], Iterator[str]]
 LAWS: tuple[Law, ...] = (
     arrows_go_one_way,
     layers_of_the_core_go_one_way,
+    faces_use_only_the_public_service,
     the_core_is_pure,
     imports_stand_at_the_top,
     nothing_is_imported_by_star,
@@ -241,8 +267,7 @@ def needed(module: Source, names: set[str]) -> Iterator[str]:
             origin = absolute_name(module, node)
             inner = {f"{origin}.{alias.name}" for alias in node.names}
             yield from inner & names or {origin} & names
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant) and arg.value in names)
+    yield from (name for _, name in modules_imported_by_name(module) if name in names)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
@@ -346,13 +371,50 @@ def test_an_arrow_against_the_stream_is_found(path: str, text: str, sentence: st
     [
         ("mulligan/core/turn.py", "from mulligan.errors import Unlawful\nfrom mulligan.core import state"),
         ("mulligan/core/turn.py", "from . import state\nfrom .state import State\nfrom ..errors import Unlawful"),
-        ("mulligan/cli/main.py", "from mulligan import __version__\nfrom mulligan.service.verbs import Service"),
+        ("mulligan/cli/main.py", "from mulligan import __version__\nfrom mulligan.service import Service"),
         ("mulligan/app.py", "import mulligan.cli.main, mulligan.store.sqlite, mulligan.engine.loop"),
         ("mulligan/store/sqlite.py", "import apsw\nimport mulligan.ports"),
     ],
 )
 def test_an_arrow_with_the_stream_is_let_through(path: str, text: str) -> None:
     assert list(arrows_go_one_way(source(path, text))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from mulligan.service.run_list import RunLine", "'mulligan.service.run_list' is not public"),
+        ("def f(): return import_module('mulligan.service.home')", "'mulligan.service.home' is not public"),
+        ("record = service.reader.record(1)", "'.reader' is behind the service"),
+        ("now = service.store.now()", "'.store' is behind the service"),
+    ],
+)
+def test_a_face_that_looks_behind_the_service_is_found(text: str, found: str) -> None:
+    assert list(faces_use_only_the_public_service(source("mulligan/api/runs.py", text))) == [
+        f"mulligan/api/runs.py:1: {found}"
+    ]
+
+
+def test_a_face_may_use_the_service_and_others_may_use_its_modules() -> None:
+    face = source("mulligan/api/runs.py", "from mulligan.service import Service\nService(home).list_runs(query)")
+    test_double = source("mulligan/testing/runs.py", "from mulligan.service.run_list import RunLine")
+
+    assert list(faces_use_only_the_public_service(face)) == []
+    assert list(faces_use_only_the_public_service(test_double)) == []
+
+
+def test_the_type_checker_sees_the_names_that_the_service_exports() -> None:
+    """They are listed twice: for the type checker, and for importing them when they are first asked for."""
+    (surface,) = [module for module in shipped_sources() if module.name == "mulligan.service"]
+    checked = {
+        alias.name: node.module
+        for node in surface.nodes
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mulligan.")
+        for alias in node.names
+    }
+
+    assert checked == mulligan.service._MODULES
+    assert all(hasattr(mulligan.service, name) for name in checked)
 
 
 @pytest.mark.parametrize(

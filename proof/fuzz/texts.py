@@ -21,8 +21,8 @@ from mulligan.language.inputs import check_inputs, refuse_references
 from mulligan.language.nodes import Refusal, Scalar, Source
 from mulligan.language.regular_expressions import SEARCHED
 from mulligan.language.shell import ShellText, rewrite
-from mulligan.service.decisions import decision, read_decisions
-from mulligan.service.handler_trial import failure_from
+from mulligan.service.decisions import make_decision, read_decisions
+from mulligan.service.handler_trial import parse_failure
 from mulligan.worker.actions.noetl import templates
 from mulligan.worker.databases.parameters import named
 from mulligan.worker.databases.statements import Dialect, statements
@@ -175,11 +175,11 @@ def command_line(data: bytes) -> None:
         with refusing():
             check_inputs(ASKED, {"s": "", "i": 1, "n": 1, "b": True, "a": [], "o": {}, "e": "x", name: words[0]})
     with refusing():
-        failure_from(_text(data))
+        parse_failure(_text(data))
     with refusing():
         read_decisions(data)
     with refusing():
-        decision(1, "a", "retry", "", memory=words[0], timeout=words[-1])
+        make_decision(1, "a", "retry", "", memory=words[0], timeout=words[-1])
 
 
 def credentials(data: bytes) -> None:

@@ -1,39 +1,17 @@
-"""Workflow files for the faces: reading them, checking them, and the words in which people give values for them."""
+"""Values as people give them: durations, sizes, times, budgets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from mulligan.core.model.workflow import Workflow
+from mulligan.core.model.workflow import Budget
 from mulligan.errors import InputInvalid
-from mulligan.formats import FORMATS, OURS, Converted, Examined, convert, examine, load
 from mulligan.language import quantities as q
-from mulligan.language.schema import schema, schema_text
-
-__all__ = [
-    "FORMATS",
-    "OURS",
-    "Converted",
-    "Examined",
-    "Workflow",
-    "convert",
-    "duration",
-    "edges_count",
-    "examine",
-    "load",
-    "point_in_time",
-    "schema",
-    "schema_text",
-    "size",
-]
+from mulligan.language.budgets import given_budgets
 
 
-def edges_count(workflow: Workflow) -> int:
-    """How many links its file has: needs and edges."""
-    return sum(len(step.needs) + len(step.edges) for step in workflow.steps)
-
-
-def duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds, as workflow files write them: `30s`, `1h30m`, or a number of seconds."""
     try:
         return q.duration(float(text) if text.replace(".", "", 1).isdigit() else text)
@@ -41,7 +19,7 @@ def duration(text: str) -> float:
         raise InputInvalid(f"'{text}' is not a duration", hint="write it like 30s, 5m or 1h30m") from None
 
 
-def size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Bytes, as workflow files write them: `512MiB`, `4GB`."""
     try:
         return q.size(text)
@@ -49,7 +27,7 @@ def size(text: str) -> int:
         raise InputInvalid(f"'{text}' is not a size", hint="write it like 512MiB or 4GB") from None
 
 
-def point_in_time(text: str, now: datetime) -> datetime:
+def parse_time(text: str, now: datetime) -> datetime:
     """A time that has passed: so long ago (`2h`), or a date, with or without a time of day, local unless it says so."""
     try:
         return now - timedelta(seconds=q.duration(text))
@@ -60,3 +38,13 @@ def point_in_time(text: str, now: datetime) -> datetime:
     except (ValueError, OverflowError):
         hint = "write it like 2h, 7d, 2026-11-01 or 2026-11-01T08:00"
         raise InputInvalid(f"'{text}' is neither a time nor how long ago", hint=hint) from None
+
+
+def read_budgets(words: Iterable[str]) -> dict[str, Budget]:
+    """`cost=5` and `review.tokens=50k` as budgets by step, "" for the run."""
+    try:
+        return given_budgets(words)
+    except ValueError as error:
+        raise InputInvalid(
+            f"'{error}' is no budget", hint="write it like cost=5, tokens=200k or calls=20; of one step: STEP.cost=5"
+        ) from None

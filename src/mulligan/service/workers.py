@@ -1,16 +1,20 @@
-"""The workers of a store: who is there, what each can take, what of it is in use, and what it runs now."""
+"""The workers of a store: what each can take and runs now, and which of them may take the tasks of a run."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
 
 import msgspec
 
 from mulligan.core.effects.run_lists import LeasedTask
+from mulligan.core.state.state import State
+from mulligan.history.obstacles import RunningTask, WorkerCapacity, WorkerPool
 from mulligan.ports import Store, WorkerRecord
+from mulligan.service.home import Home
+from mulligan.service.locks import Locks
+from mulligan.service.run_reader import RunReader
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
@@ -57,6 +61,11 @@ class WorkerLine(msgspec.Struct, frozen=True):
     def runs_tasks(self) -> bool:
         """Whether it runs tasks: a command that changes a run is a worker for a moment, and runs none."""
         return self.capacity.cpus > 0
+
+
+def list_workers(reader: RunReader) -> list[WorkerLine]:
+    """Every worker that the store knows: what it can take, what is in use, and what it runs now."""
+    return worker_lines(reader.store, reader.is_alive, datetime.now(UTC)) if reader.home.is_there else []
 
 
 def worker_lines(store: Store, is_alive: Callable[[WorkerRecord], bool], now: datetime) -> list[WorkerLine]:
@@ -122,7 +131,37 @@ def _task(task: LeasedTask, now: datetime) -> WorkerTask:
     )
 
 
-def worker_json(line: WorkerLine) -> dict[str, Any]:
-    """A worker as `--json` prints it."""
-    found: dict[str, Any] = msgspec.to_builtins(line)
-    return found
+def find_worker_pool(home: Home, store: Store, state: State) -> WorkerPool | None:
+    """Who may take the run's tasks; None where none of them waits for a worker, so that nobody needs to look.
+
+    In a store that several hosts share, any worker may. Else the tasks of a run go to the process that drives it.
+    """
+    if not any(place.status == "ready" for place in state.places.values()):
+        return None
+    if store.is_shared:
+        return WorkerPool(capacities(home, store))
+    holder = store.run(state.run.run_id).holder
+    return WorkerPool(capacities(home, store, holder), no_worker="nobody drives the run")
+
+
+def capacities(home: Home, store: Store, name: str | None = None) -> list[WorkerCapacity]:
+    """Every registered worker that runs tasks, or the one of that name. A verb's own process runs none."""
+    locks = Locks(home, is_shared=store.is_shared)
+    tasks: dict[str, list[RunningTask]] = defaultdict(list)
+    for one in store.lists.leased():
+        tasks[one.worker].append(RunningTask(one.run_id, one.place, one.cpus, one.memory, one.gpus))
+    workers = (worker for worker in store.workers() if worker.cpus and name in (None, worker.name))
+    return [_capacity(worker, tasks[worker.name], is_alive=locks.seems_alive(worker)) for worker in workers]
+
+
+def _capacity(worker: WorkerRecord, tasks: list[RunningTask], *, is_alive: bool) -> WorkerCapacity:
+    return WorkerCapacity(
+        name=worker.name,
+        host=worker.host,
+        cpus=worker.cpus,
+        memory=worker.memory,
+        gpus=worker.gpus,
+        labels=worker.labels,
+        tasks=tuple(tasks) if is_alive else (),
+        is_alive=is_alive,
+    )

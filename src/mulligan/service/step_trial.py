@@ -1,16 +1,19 @@
-"""One step of a workflow, alone: one attempt, no retries, no handlers, no edges. For whoever writes it."""
+"""One step of a workflow alone: one attempt, no retries, no handlers, no edges; and workflows with faked steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mulligan.core.deciding.agent_context import hears_upstream
+from mulligan.core.deciding.fakes import End, with_fakes
 from mulligan.core.model.events import Kept
 from mulligan.core.model.workflow import END, Action, Command, Edge, Expression, Need, Step, Workflow
-from mulligan.errors import Refused, UnknownStep
+from mulligan.errors import InputInvalid, Refused, UnknownStep
+from mulligan.language.fakes import fakes_in, given_fakes, read_fakes
 from mulligan.language.words import did_you_mean
 
 # What a command loses: everything that is done about a failure, and all that comes after.
@@ -33,9 +36,9 @@ ALONE: dict[str, Any] = {
 }
 
 
-def alone(workflow: Workflow, step: str) -> Workflow:
+def isolate_step(workflow: Workflow, step: str) -> Workflow:
     """A workflow of this step, and of stand-ins for the steps whose results it reads."""
-    wanted = found_step(workflow, step)
+    wanted = find_step(workflow, step)
     bare = msgspec.structs.replace(wanted, **BARE, **ALONE, do=tuple(map(_bared, wanted.do)))
     # What it needs it is told of: its stand-ins have ended when it starts.
     needs = tuple(Need(name) for name in _heard_steps(workflow, wanted))
@@ -54,7 +57,7 @@ def with_stand_ins(workflow: Workflow, step: Step) -> Workflow:
 
 def read_steps(workflow: Workflow, step: str) -> list[str]:
     """The steps whose results a step reads, or is told as an agent, in file order."""
-    wanted = found_step(workflow, step)
+    wanted = find_step(workflow, step)
     read, heard = set(_reads(wanted)), _heard_steps(workflow, wanted)
     others = [other for other in workflow.steps if other.name != step]
     return [other.name for other in others if _is_read(other, read) or other.name in heard]
@@ -106,7 +109,7 @@ def _by_step(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def found_step(workflow: Workflow, step: str) -> Step:
+def find_step(workflow: Workflow, step: str) -> Step:
     """The step of that name; `UnknownStep` if there is none."""
     found = next((one for one in workflow.steps if one.name == step), None)
     if found is None:
@@ -141,3 +144,36 @@ def _reads(value: Any) -> Iterator[str]:
     elif isinstance(value, tuple | list):
         for below in value:
             yield from _reads(below)
+
+
+Fakes = dict[str, tuple[End, ...]]
+
+
+def read_fakes_given(workflow: Workflow, words: Sequence[str] = (), file: Path | None = None) -> Fakes:
+    """How the faked steps end: as the words say, else as the file does. Refused where anything makes no sense."""
+    in_file = {} if file is None else fakes_in(file)
+    return read_fakes(workflow, {**in_file, **given_fakes(workflow, words)})
+
+
+def apply_fakes(workflow: Workflow, fakes: Fakes) -> Workflow:
+    """The workflow with these steps faked."""
+    return with_fakes(workflow, fakes)
+
+
+def step_results(
+    workflow: Workflow, step: str, fakes: Fakes, typed: Sequence[str], given: Mapping[str, Any]
+) -> list[Kept]:
+    """The results that an isolated step finds: those of faked steps, those that are given, otherwise null.
+
+    A file may fake any step, so only the steps that are read count; a fake that was typed has to be of one of them.
+    """
+    read, named = read_steps(workflow, step), {word.partition("=")[0] for word in typed}
+    results = {}
+    for name, ends in fakes.items():
+        if name not in read and name not in named:
+            continue
+        if (failure := ends[-1].failure) is not None:
+            message = f"step '{name}' is faked to fail with {failure.code}, but '{step}' reads its result"
+            raise InputInvalid(message, hint="to see what follows from a failure: mulligan rehearse FILE --fake …")
+        results[name] = ends[-1].output
+    return stand_ins(workflow, step, {**results, **given})

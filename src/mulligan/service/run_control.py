@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -40,7 +39,6 @@ from mulligan.errors import (
     RunFinished,
     StepNotWaitingForApproval,
     StoreUnavailable,
-    UnknownRun,
     UnknownStep,
     error_by_code,
 )
@@ -48,18 +46,18 @@ from mulligan.language import check_inputs, check_recorded_inputs, refuse_refere
 from mulligan.language.expressions import Cel
 from mulligan.language.words import did_you_mean
 from mulligan.ports import Answer, NewRun, RunRecord, WorkerRecord
-from mulligan.service.corrections import Corrected, planned, revised
+from mulligan.service.corrections import CorrectedWorkflow, describe_revision, digest_of, plan_next_round
 from mulligan.service.driver import Capacity, Driver
-from mulligan.service.home import Home, this_host
-from mulligan.service.kept_files import stale_of_round, stale_results
-from mulligan.service.labels import checked_labels
 from mulligan.service.locks import Locks
-from mulligan.service.preflight import refuse_missing_files, refuse_missing_secrets
+from mulligan.service.preflight import (
+    check_labels,
+    refuse_missing_files,
+    refuse_missing_secrets,
+    stale_of_round,
+    stale_results,
+)
 from mulligan.service.round_plans import ForkPlan, RoundPlan, fork_plan, round_plan
-from mulligan.service.run_list import RunLine, RunPage, RunQuery, run_lines, run_page
-from mulligan.service.run_reader import Reading, digest_of
-from mulligan.service.worker_list import WorkerLine, worker_lines
-from mulligan.worker.processes import is_running
+from mulligan.service.run_reader import RunReader
 
 # Of a run's name that no other run has, in any store.
 UID_BYTES = 6
@@ -67,8 +65,6 @@ UID_BYTES = 6
 NAME_CHARS_MAX = 100
 # How long a verb waits for the process that drives the run to answer, and how often it looks.
 ANSWER_SECONDS, LOOK_SECONDS = 10.0, 0.01
-# How long the supervisor of a process that was killed may take to end what it ran.
-DYING_SECONDS = 10.0
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -94,19 +90,21 @@ def prepare(
     cwd: Path,
     file: str = "",
     labels: Mapping[str, str] = MappingProxyType({}),
+    *,
+    changed_only: bool = False,
+    forced: Sequence[str] = (),
 ) -> Prepared:
-    """Check everything that can be checked before a run exists: inputs, labels, and files that must be there."""
+    """Check everything that can be checked before a run exists: inputs, labels, files that must be there.
+
+    `changed_only`: steps that are up to date take over the results of earlier runs, except those in `forced`.
+    """
     inputs = check_inputs(workflow, given)
     refuse_references(inputs)
-    return _prepared(workflow, inputs, cwd, file, checked_labels(labels))
-
-
-def reusing(prepared: Prepared, *, changed_only: bool, forced: Sequence[str]) -> Prepared:
-    """The same run, with steps that are up to date taken over from earlier runs; UnknownStep for one that is none."""
-    steps = {name: None for step in prepared.workflow.steps for name in (step.name, step.sweep) if name}
+    prepared = _prepared(workflow, inputs, cwd, file, check_labels(labels))
+    steps = {name: None for step in workflow.steps for name in (step.name, step.sweep) if name}
     for name in forced:
         if name not in steps:
-            message = f"'{name}' is not a step of '{prepared.workflow.name}'"
+            message = f"'{name}' is not a step of '{workflow.name}'"
             raise UnknownStep(message, hint=did_you_mean(name, steps), step=name)
     return msgspec.structs.replace(prepared, changed_only=changed_only, forced=tuple(dict.fromkeys(forced)))
 
@@ -119,19 +117,19 @@ def _prepared(
     return Prepared(workflow, data, version(data), inputs, cwd, file, labels=labels or {})
 
 
-class Service(Reading):
-    """Every verb, over one home."""
+class RunControl:
+    """Starts and changes runs in the name of `by`, the user by default."""
 
-    def __init__(self, home: Home, by: str = "") -> None:
-        super().__init__(home)
+    def __init__(self, reader: RunReader, by: str = "") -> None:
+        self.reader = reader
         self.by = _name(by or os.environ.get("MULLIGAN_BY", "")) or _user()
 
     def driver(
         self, capacity: Capacity | None, watcher: Observer | None = None, lease_seconds: float | None = None
     ) -> Driver:
         """A worker of our own, alive while its context lasts."""
-        seconds = self.home.lease_seconds if lease_seconds is None else lease_seconds
-        return Driver(self.home, self.store, capacity, watcher=watcher, lease_seconds=seconds)
+        seconds = self.reader.home.lease_seconds if lease_seconds is None else lease_seconds
+        return Driver(self.reader.home, self.reader.store, capacity, watcher=watcher, lease_seconds=seconds)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
@@ -149,7 +147,7 @@ class Service(Reading):
         `kept`: results that steps are said to have had already. `key`: `KeyUsed` where a run of this workflow was
         started under it, however many ask at once.
         """
-        if driver is not None and not self.store.is_shared:
+        if driver is not None and not self.reader.store.is_shared:
             refuse_missing_secrets(prepared.workflow, prepared.cwd, os.environ)
         request = r.RunRequested(_now(), 0, prepared.inputs, prepared.version, by=self.by, kept=tuple(kept))
         new = [self._new(prepared, request) for _ in range(times)]
@@ -173,7 +171,7 @@ class Service(Reading):
 
     def _refuse_other(self, run_id: int, prepared: Prepared, key: str) -> None:
         """A key is for one thing: another workflow under it is a mistake."""
-        if self.store.run(run_id).version != prepared.version:
+        if self.reader.store.run(run_id).version != prepared.version:
             raise KeyUsed(f"the key '{key}' was used for run {run_id}, of another workflow", run_id=run_id)
 
     def _new(self, prepared: Prepared, request: r.RunRequested) -> NewRun:
@@ -190,7 +188,7 @@ class Service(Reading):
         return NewRun(prepared.data, prepared.version, prepared.workflow.name, named)
 
     def _create(self, runs: Sequence[NewRun], workflow: Workflow, driver: Driver | None) -> list[int]:
-        turns = self.store.create(runs, driver.name if driver else "")
+        turns = self.reader.store.create(runs, driver.name if driver else "")
         if driver is not None:
             driver.engine.known.remember(runs[0].version, workflow)
             driver.engine.begin(turns, runs)
@@ -234,9 +232,9 @@ class Service(Reading):
         self, run_id: int, from_step: str, given: dict[str, Any], workflow: Workflow | None
     ) -> tuple[State, Prepared, Fork]:
         """What a fork starts from: the old state, what is run, and what is kept."""
-        old = self.state(run_id)
+        old = self.reader.state(run_id)
         is_moving = old.run.status not in RUN_ENDED and old.run.status != "paused"
-        if is_moving and self.driver_of(self.store.run(run_id)) is not None:
+        if is_moving and self.reader.driver_of(self.reader.store.run(run_id)) is not None:
             raise Refused(
                 f"run {run_id} is {old.run.status}: it can be forked when it rests",
                 hint=f"pause it first: mulligan pause {run_id}",
@@ -244,10 +242,10 @@ class Service(Reading):
         chosen = workflow or old.workflow
         kept_inputs = {name: value for name, value in old.run.inputs.items() if name in chosen.inputs}
         # What was kept may be in artifacts, as a child run is given it.
-        evaluator = Cel(os.environ, self.store.artifacts.fetch)
+        evaluator = Cel(os.environ, self.reader.store.artifacts.fetch)
         inputs = check_recorded_inputs(chosen, {**kept_inputs, **given}, evaluator)
         refuse_references({name: inputs[name] for name in given})
-        prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.labels(run_id))
+        prepared = _prepared(chosen, inputs, Path(old.run.cwd), labels=self.reader.labels(run_id))
         with _meaning(step.name for step in chosen.steps):
             return old, prepared, plan_fork(old, Graph(chosen), from_step, stale_results(old, old.graph.nodes))
 
@@ -260,15 +258,15 @@ class Service(Reading):
 
     def _refuse_second_cancel(self, run_id: int, *, now: bool) -> None:
         """It is stopping already, and somebody sees to it. Where nobody does, whoever asks again may."""
-        stop = self.state(run_id).run.stop
+        stop = self.reader.state(run_id).run.stop
         is_asked = stop is not None and stop.cause == "cancelled" and (stop.now or not now)
-        if is_asked and self.store.run(run_id).status not in RUN_ENDED and self.is_driven(run_id):
+        if is_asked and self.reader.store.run(run_id).status not in RUN_ENDED and self.reader.is_driven(run_id):
             hint = "" if now else f"to skip its cleanup and its undo: mulligan cancel {run_id} --now"
             raise Refused(f"run {run_id} is being cancelled already", hint=hint)
 
     def pause(self, run_id: int, reason: str = "") -> int:
         """Running commands end, nothing starts, until `resume`. How many commands still run."""
-        record = self.record(run_id)
+        record = self.reader.record(run_id)
         self._refuse_child(record, "pause")
         if record.status == "paused":
             hint = f"to let it go on: mulligan resume {run_id}"
@@ -278,16 +276,16 @@ class Service(Reading):
 
     def pause_step(self, run_id: int, step: str, reason: str = "") -> list[str]:
         """Hold a step, or all steps of a matrix: what of it runs may end, nothing of it starts. Which run on."""
-        self.record(run_id)
+        self.reader.record(run_id)
         with self._unknown_step(run_id, step):
             self.tell(run_id, r.PauseRequested(_now(), self.by, reason, step))
-        state = self.state(run_id)
+        state = self.reader.state(run_id)
         held = [state.places[name] for name in state.run.paused_steps if _is_named(state, name, step)]
         return [place.key for place in held if place.is_active and place.status != "ready"]
 
     def resume_step(self, run_id: int, step: str, reason: str = "") -> None:
         """Let a step go on that was paused."""
-        self.record(run_id)
+        self.reader.record(run_id)
         with self._unknown_step(run_id, step):
             self.tell(run_id, r.ResumeRequested(_now(), self.by, reason, step))
 
@@ -297,15 +295,17 @@ class Service(Reading):
         try:
             yield
         except UnknownStep as error:
-            state = self.state(run_id)
+            state = self.reader.state(run_id)
             known = (*state.graph.nodes, *(one.sweep for one in state.workflow.steps if one.sweep))
             error.hint = did_you_mean(step, known) or f"those that there are: mulligan show {run_id}"
             raise
 
     def _commands_running(self, run_id: int) -> int:
         """Of the run, and of the runs that it has started."""
-        children = (child for child in self.store.children(run_id) if child.status not in RUN_ENDED)
-        return _commands_running(self.state(run_id)) + sum(self._commands_running(child.run_id) for child in children)
+        children = (child for child in self.reader.store.children(run_id) if child.status not in RUN_ENDED)
+        return _commands_running(self.reader.state(run_id)) + sum(
+            self._commands_running(child.run_id) for child in children
+        )
 
     def retry(
         self,
@@ -315,7 +315,7 @@ class Service(Reading):
         reason: str = "",
         items: Sequence[int] | None = None,
         adjust: bool = False,
-        corrected: Corrected | None = None,
+        corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
         """Open the next round: what failed, was cancelled, skipped or undone runs again. What it runs.
@@ -337,7 +337,7 @@ class Service(Reading):
         from_step: str = "",
         items: Sequence[int] | None = None,
         adjust: bool = False,
-        corrected: Corrected | None = None,
+        corrected: CorrectedWorkflow | None = None,
         budgets: Mapping[str, Budget] | None = None,
     ) -> RoundPlan:
         """What `retry` would run again; refused where `retry` would be. Changes nothing."""
@@ -354,11 +354,11 @@ class Service(Reading):
         items: Sequence[int] | None,
         *,
         adjust: bool,
-        corrected: Corrected | None,
+        corrected: CorrectedWorkflow | None,
         budgets: Mapping[str, Budget] | None,
     ) -> tuple[r.RetryRequested, RoundPlan]:
-        self._refuse_child(self.record(run_id), "retry")
-        state = self.state(run_id)
+        self._refuse_child(self.reader.record(run_id), "retry")
+        state = self.reader.state(run_id)
         report = r.RetryRequested(
             _now(),
             self.by,
@@ -366,14 +366,14 @@ class Service(Reading):
             from_step,
             None if items is None else tuple(items),
             adjust,
-            peaks(self.events(run_id)) if adjust else {},
-            None if corrected is None else revised(state, corrected, self.store),
+            peaks(self.reader.events(run_id)) if adjust else {},
+            None if corrected is None else describe_revision(state, corrected, self.reader.store),
             stale_of_round(state, from_step),
             dict(budgets or {}),
         )
         steps = (step.name for step in (corrected.workflow if corrected else state.workflow).steps)
         with _meaning(steps):
-            return report, round_plan(planned(state, report))
+            return report, round_plan(plan_next_round(state, report))
 
     def classify(
         self,
@@ -391,7 +391,7 @@ class Service(Reading):
         try:
             self.tell(run_id, report)
         except UnknownStep:
-            self.refuse_unknown(run_id, step)
+            self.reader.refuse_unknown(run_id, step)
             raise
 
     def approve(self, run_id: int, place: str, is_approved: bool, reason: str) -> None:
@@ -399,7 +399,7 @@ class Service(Reading):
         try:
             self.tell(run_id, r.ApprovalGiven(_now(), place, is_approved, self.by, reason))
         except StepNotWaitingForApproval:
-            self.refuse_unknown(run_id, place)
+            self.reader.refuse_unknown(run_id, place)
             raise
 
     def lift_pause(self, run_id: int) -> None:
@@ -408,9 +408,9 @@ class Service(Reading):
 
     def tell(self, run_id: int, report: r.Report) -> None:
         """Put a report into the run's inbox, see that somebody answers it, and raise if it was refused."""
-        self.record(run_id)
+        self.reader.record(run_id)
         try:
-            message_id = self.store.put(run_id, report, is_asking=True)
+            message_id = self.reader.store.put(run_id, report, is_asking=True)
         except UnicodeEncodeError:
             # Bytes of a terminal that are no text.
             raise InputInvalid("what you say cannot be kept: texts are Unicode") from None
@@ -422,14 +422,14 @@ class Service(Reading):
         found: list[Answer] = []
 
         def is_answered() -> bool:
-            answer = None if found else self.store.answer(message_id)
+            answer = None if found else self.reader.store.answer(message_id)
             if answer is not None:
                 found.append(answer)
             return bool(found)
 
         deadline = time.monotonic() + ANSWER_SECONDS
         while not is_answered():
-            driver = self.driver_of(self.store.run(run_id))
+            driver = self.reader.driver_of(self.reader.store.run(run_id))
             if driver is None:
                 self._take_its_turn(run_id, is_answered)
             elif time.monotonic() > deadline:
@@ -442,25 +442,27 @@ class Service(Reading):
         """Nobody drives the run: we do, without running anything, until it has answered or somebody else has it."""
         self._refuse_unknown_holder(run_id)
         with self.driver(None) as driver:
-            driver.turn(run_id, lambda: until() or (run_id not in driver.engine.drives and self.is_driven(run_id)))
+            driver.turn(
+                run_id, lambda: until() or (run_id not in driver.engine.drives and self.reader.is_driven(run_id))
+            )
 
     # -- who drives a run --------------------------------------------------------------------------------------------
 
     def resumable(self, run_id: int | None = None) -> int:
         """The run that `resume` would take up: this one, or the newest that nobody drives. Refused if there is none."""
         if run_id is not None:
-            self._refuse_resume(self.record(run_id))
+            self._refuse_resume(self.reader.record(run_id))
             return run_id
         idle = [
             record.run_id
-            for record in self.runs(statuses=("new", "running", "paused"))
-            if record.parent_run_id is None and self.driver_of(record) is None
+            for record in self.reader.runs(statuses=("new", "running", "paused"))
+            if record.parent_run_id is None and self.reader.driver_of(record) is None
         ]
         if not idle:
-            where = "" if self.home.is_there else f" in '{self.home.folder}'"
+            where = "" if self.reader.home.is_there else f" in '{self.reader.home.folder}'"
             raise Refused(f"there is no run to resume{where}: none is unfinished and without a process that drives it")
         # One that can go on by itself before one that waits for a person.
-        asking = {waiting.run_id for waiting in self.store.waiting()}
+        asking = {waiting.run_id for waiting in self.reader.store.waiting()}
         return next((found for found in idle if found not in asking), idle[0])
 
     def _refuse_child(self, record: RunRecord, verb: str) -> None:
@@ -479,7 +481,7 @@ class Service(Reading):
             )
         self._refuse_child(record, "resume")
         self._refuse_unknown_holder(record.run_id)
-        driver = self.driver_of(record)
+        driver = self.reader.driver_of(record)
         if driver is not None and record.status != "paused":
             raise RunDriven(
                 f"run {record.run_id} is driven by process {driver.pid} on {driver.host}",
@@ -488,64 +490,22 @@ class Service(Reading):
 
     def _where_it_goes_on(self, run_id: int, driver: WorkerRecord) -> str:
         """What to do about a run that is driven. In a copy of its home a cancel would reach nobody."""
-        original = Locks(self.home, is_shared=self.store.is_shared).original_home(driver)
+        original = Locks(self.reader.home, is_shared=self.reader.store.is_shared).original_home(driver)
         if original:
             return f"this home is a copy, and it goes on in '{original}': use that one with --home, or wait for its end"
         return f"it goes on there; to stop it: mulligan cancel {run_id}"
 
     def _refuse_unknown_holder(self, run_id: int) -> None:
         """A turn goes with its worker, in one transaction. One that outlives it would never be given to anybody."""
-        holder = self.store.run(run_id).holder
-        if not holder or any(worker.name == holder for worker in self.store.workers()):
+        holder = self.reader.store.run(run_id).holder
+        if not holder or any(worker.name == holder for worker in self.reader.store.workers()):
             return
         # Asked again: a worker that was removed in between has given its turns back.
-        if self.store.run(run_id).holder == holder:
+        if self.reader.store.run(run_id).holder == holder:
             raise CodecError(
                 f"run {run_id} is held by '{holder}', which is no worker of this store",
                 hint="the store was changed by hand or is damaged: restore it from a copy",
             )
-
-    def is_driven(self, run_id: int) -> bool:
-        """Whether a live process has the run."""
-        return self.driver_of(self.store.run(run_id)) is not None
-
-    def driver_of(self, record: RunRecord) -> WorkerRecord | None:
-        """The live worker that holds the run's turn."""
-        if not record.holder:
-            return None
-        found = next((worker for worker in self.store.workers() if worker.name == record.holder), None)
-        return found if found is not None and self._is_alive(found) else None
-
-    def list_runs(self, query: RunQuery) -> RunPage:
-        """A page of the list of runs, with why each failed and what it waits for; empty where nothing was ever run."""
-        if not self.home.is_there:
-            return RunPage([])
-        return run_page(self.store, query, self._living(), _now())
-
-    def run_lines(self, run_ids: Iterable[int]) -> list[RunLine]:
-        """These runs as the list says them, in this order."""
-        return run_lines(self.store, [self.record(run_id) for run_id in run_ids], self._living(), _now())
-
-    def _living(self) -> Callable[[str], WorkerRecord | None]:
-        """Finds a worker by its name, if it lives. For one look: each is examined once."""
-        workers = {worker.name: worker for worker in self.store.workers()}
-
-        @cache
-        def alive(name: str) -> WorkerRecord | None:
-            found = workers.get(name)
-            return found if found is not None and self._is_alive(found) else None
-
-        return alive
-
-    def list_workers(self) -> list[WorkerLine]:
-        """Every worker that the store knows: what it can take, what is in use, and what it runs now."""
-        return worker_lines(self.store, self._is_alive, _now()) if self.home.is_there else []
-
-    def _is_alive(self, worker: WorkerRecord) -> bool:
-        locks = Locks(self.home, is_shared=self.store.is_shared)
-        if locks.look(worker) == "held":
-            return not _is_dying(worker, locks)
-        return locks.seems_alive(worker)
 
 
 def _is_named(state: State, name: str, named: str) -> bool:
@@ -566,16 +526,6 @@ def _meaning(known: Iterable[str]) -> Iterator[None]:
     except UnknownStep as error:
         step = str(error.data["step"])
         raise UnknownStep(error.message, hint=error.hint or did_you_mean(step, known), step=step) from None
-
-
-def _is_dying(worker: WorkerRecord, locks: Locks) -> bool:
-    """Whether its process is gone and only what it ran is still being ended: that takes a moment, and is waited for."""
-    if worker.host != this_host() or is_running(worker.pid):
-        return False
-    deadline = time.monotonic() + DYING_SECONDS
-    while locks.look(worker) == "held" and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
-    return locks.look(worker) != "held"
 
 
 def _unanswered(run_id: int, driver: WorkerRecord) -> MulliganError:
@@ -604,6 +554,3 @@ def _user() -> str:
     except (OSError, KeyError):
         # No name for this user id: a container, as a rule.
         return "somebody"
-
-
-__all__ = ["Prepared", "Service", "UnknownRun", "prepare"]
