@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import duckdb
 
 from mulligan import StepError
-from mulligan.worker.actions.noetl.file_texts import of_file
-from mulligan.worker.actions.noetl.placeholders import marked
-from mulligan.worker.actions.noetl.shell_text import bound as bound_command
-from mulligan.worker.actions.noetl.sql_text import bound as bound_query
+from mulligan.formats.noetl.runtime.file_texts import of_file
+from mulligan.formats.noetl.runtime.placeholders import marked
+from mulligan.formats.noetl.runtime.shell_text import bound as bound_command
+from mulligan.formats.noetl.runtime.sql_text import bound as bound_query
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .sentences import require

@@ -15,6 +15,7 @@ from mulligan.cli.run import given_inputs
 from mulligan.core.credentials import HIDDEN, hide_credentials
 from mulligan.core.durations import duration, moment, wait_seconds
 from mulligan.core.searching import is_found
+from mulligan.formats.noetl.runtime import templates
 from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
 from mulligan.language.cel import CelFailed, CelRefused
 from mulligan.language.inputs import check_inputs, refuse_references
@@ -23,7 +24,6 @@ from mulligan.language.regular_expressions import SEARCHED
 from mulligan.language.shell import ShellText, rewrite
 from mulligan.service.decisions import decision, read_decisions
 from mulligan.service.handler_trial import failure_from
-from mulligan.worker.actions.noetl import templates
 from mulligan.worker.databases.parameters import named
 from mulligan.worker.databases.statements import Dialect, statements
 

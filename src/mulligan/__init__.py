@@ -26,7 +26,11 @@ class StepError(Exception):
         return {name: value for name, value in fields.items() if value not in (None, "", {})}
 
 
-_ELSEWHERE = {"ActionPlugin": "mulligan.plugins", "Workflow": "mulligan.language.builder"}
+_ELSEWHERE = {
+    "ActionPlugin": "mulligan.plugins",
+    "FormatPlugin": "mulligan.plugins",
+    "Workflow": "mulligan.language.builder",
+}
 
 
 def __getattr__(name):

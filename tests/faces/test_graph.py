@@ -131,7 +131,7 @@ def test_an_unknown_format_is_refused():
         result.stderr
         == """\
 error[usage]: 'gif' is neither a picture nor a system
-  there are mermaid, svg, png; and for whose file it is torc, prodigy, noetl, alphred, mulligan
+  there are mermaid, svg, png; and for whose file it is torc, noetl, alphred, prodigy, mulligan
 """
     )
 

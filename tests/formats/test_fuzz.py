@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mulligan import StepError
 from mulligan.errors import LanguageError
 from mulligan.formats import json5_text
+from mulligan.formats.noetl.runtime.templates import filled, shown
 from mulligan.formats.torc import kdl
 from mulligan.language.nodes import Refusal, Source, plain
-from mulligan.worker.actions.noetl.templates import filled, shown
 
 JSON5_WORDS = ["{", "}", "[", "]", ",", ":", '"', "'", "\\", "\\u", "\\ud83d", "a", "0x", "1", ".", "e9", "-", "+"]
 JSON5_WORDS += ["//", "/*", "*/", "\n", " ", "true", "NaN", "é", "\u2028", "$"]

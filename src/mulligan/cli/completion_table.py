@@ -16,10 +16,11 @@ from mulligan.cli import listing
 from mulligan.cli.commands import COMMANDS, load
 from mulligan.cli.completion import TABLE
 from mulligan.cli.parameters import Argument, Option, plain
+from mulligan.service.definitions import FORMATS, OURS
 
 # With the words that stand for several, where there are any.
 _STATUSES = (*listing.STATUSES, *getattr(listing, "GROUPS", ()))
-_SYSTEMS = "torc|prodigy|noetl|alphred|mulligan"
+_SYSTEMS = "|".join([*FORMATS, OURS])
 _BY_METAVAR = {
     "RUN": "RUN",
     "STEP": "STEP",

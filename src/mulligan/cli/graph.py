@@ -11,7 +11,7 @@ from mulligan.cli.options import HomeFolder, service_at
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.raster import png
 from mulligan.cli.terminal import UsageRefused, complain, show_bytes, show_json
-from mulligan.service.definitions import FORMATS, OURS, Workflow, load
+from mulligan.service.definitions import FORMATS, OURS, Workflow, is_system, load
 from mulligan.service.drawings import draw_mermaid, draw_svg, drawn_links, picture_json
 
 PICTURES = ("mermaid", "svg", "png")
@@ -80,7 +80,7 @@ def _meant(words: list[str]) -> tuple[str | None, str | None]:
     """The picture and the system that were asked for. A word is one or the other, and each is said once."""
     pictures = [word for word in words if word in PICTURES]
     systems = [word for word in words if word not in PICTURES]
-    if unknown := [word for word in systems if word not in FORMATS and word != OURS]:
+    if unknown := [word for word in systems if not is_system(word)]:
         hint = f"there are {', '.join(PICTURES)}; and for whose file it is {', '.join(FORMATS)}, {OURS}"
         raise UsageRefused(f"'{unknown[0]}' is neither a picture nor a system", hint=hint)
     for alike in (pictures, systems):

@@ -12,13 +12,13 @@ from mulligan.cli.options import LATEST, AsJson, HomeFolder, NewestRun, find_run
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.tables import cut
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
+from mulligan.service.definitions import FORMATS, log_writer
 from mulligan.service.log_following import LogPiece, Wanted, follow_logs
 from mulligan.service.logs import event_lines, step_logs
-from mulligan.service.noetl_log import noetl_events
 from mulligan.service.reading import AttemptLog
 from mulligan.service.verbs import Service
 
-_NOETL = "noetl"
+_LOG_SYSTEMS = ", ".join(name for name, system in FORMATS.items() if system.log)
 _DETAIL_CHARS_MAX = 60
 # A large run has a million events: each is not worth a write of its own.
 _LINES_AT_ONCE = 1000
@@ -142,7 +142,8 @@ def _as_json(run_id: int, step: str, log: AttemptLog) -> dict[str, Any]:
 def events(
     run: NewestRun = LATEST,
     named_as: Annotated[
-        str | None, Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl.")
+        str | None,
+        Option("--as", metavar="SYSTEM", help=f"As JSON lines with the names of that system: {_LOG_SYSTEMS}."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -151,12 +152,13 @@ def events(
 
     With --json they come as they are kept.
     """
-    if named_as not in (None, _NOETL):
-        raise UsageRefused(f"events have no names of '{named_as}'", hint=f"there is '{_NOETL}'")
+    write = log_writer(named_as) if named_as is not None else None
+    if named_as is not None and write is None:
+        raise UsageRefused(f"'{named_as}' has no names for events", hint=f"systems that have: {_LOG_SYSTEMS}")
     with service_at(home) as service:
         run_id = service.find_run(run)
-        if named_as:
-            lines = (json.dumps(line, ensure_ascii=False) for line in noetl_events(service.events(run_id)))
+        if write is not None:
+            lines = (json.dumps(line, ensure_ascii=False) for line in write(service.events(run_id)))
         else:
             lines = (line.decode() if as_json else _told(json.loads(line)) for line in event_lines(service, run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):

@@ -13,6 +13,7 @@ from mulligan.cli.commands import COMMANDS
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import UsageRefused
 from mulligan.errors import MulliganError
+from mulligan.service.definitions import FORMATS
 from mulligan.service.home import find_home
 from mulligan.service.reading import LATEST as LATEST
 from mulligan.service.verbs import Service
@@ -47,7 +48,7 @@ System = Annotated[
     Option(
         "--format",
         metavar="SYSTEM",
-        help="Whose file it is: torc, prodigy, noetl, alphred. By default it is recognised.",
+        help=f"The system that the file is of: {', '.join(FORMATS)}. By default it is recognized.",
     ),
 ]
 TrustTemplates = Annotated[

@@ -9,7 +9,7 @@ from mulligan.cli.options import System, TrustTemplates
 from mulligan.cli.parameters import Argument, Option
 from mulligan.cli.terminal import complain, show, show_json
 from mulligan.errors import LanguageError, Problem
-from mulligan.service.definitions import FORMATS, OURS, Examined, Workflow, edges_count, examine
+from mulligan.service.definitions import OURS, Examined, Workflow, edges_count, examine, title_of
 
 _SHOWN = ("message", "file", "line", "column", "hint")
 
@@ -53,7 +53,7 @@ def _tell(path: Path, verdict: Examined | LanguageError) -> None:
 
 def _whose(workflow: Workflow) -> str:
     """Which system the file is of, where it is not ours."""
-    name = FORMATS.get(workflow.origin, "")
+    name = title_of(workflow.origin) if workflow.origin else ""
     return f"{'an' if name.startswith('A') else 'a'} {name} file: " if name else ""
 
 

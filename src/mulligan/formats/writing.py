@@ -38,7 +38,7 @@ _NUMBER = pattern(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _WORDS_OF_SOME = frozenset("yYnN")
 
 
-def written(root: Node, remarks: dict[int, list[str]], header: str = "") -> str:
+def write_yaml(root: Node, remarks: dict[int, list[str]], header: str = "") -> str:
     """The text of a file that says what the tree says. Remarks, by the id of their node, become comments above it."""
     writer = _Writer(remarks)
     lines = writer.document(root)

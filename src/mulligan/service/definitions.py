@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from ..core.workflow import Workflow
 from ..errors import InputInvalid
-from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, load
+from ..formats import FORMATS, OURS, Converted, Examined, convert, examine, is_system, load, log_writer, title_of
 from ..language import quantities as q
 from ..language.schema import schema, schema_text
 
@@ -20,11 +20,14 @@ __all__ = [
     "duration",
     "edges_count",
     "examine",
+    "is_system",
     "load",
+    "log_writer",
     "point_in_time",
     "schema",
     "schema_text",
     "size",
+    "title_of",
 ]
 
 

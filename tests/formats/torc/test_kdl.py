@@ -9,7 +9,7 @@ import pytest
 from mulligan.errors import LanguageError
 from mulligan.formats.kdl_text import KdlNode, read
 from mulligan.formats.torc.kdl import parse
-from mulligan.formats.writing import written
+from mulligan.formats.writing import write_yaml
 from mulligan.language.nodes import Refusal, Source, plain
 
 
@@ -290,7 +290,7 @@ def test_a_type_is_warned_of_and_changes_nothing() -> None:
 def test_every_key_is_called_what_it_is_in_yaml() -> None:
     root = parse(Source("name x\njob a { command x; input_file f }\nslurm_scheduler s { account a }", "w.kdl"))
 
-    assert written(root, {}) == (
+    assert write_yaml(root, {}) == (
         "name: x\n\njobs:\n  - name: a\n    command: x\n    input_files: [f]\n\n"
         "slurm_schedulers:\n  - name: s\n    account: a\n"
     )

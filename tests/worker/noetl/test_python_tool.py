@@ -172,7 +172,7 @@ def test_code_that_leaves_with_a_status_fails_with_it() -> None:
 
 
 def test_the_trace_of_a_failure_shows_the_lines_of_the_playbook_and_none_of_ours(work: Work) -> None:
-    call = "mulligan.worker.actions.noetl:run"
+    call = "mulligan.formats.noetl.runtime:run"
     args = {"name": "sum", "tool": python("def f():\n    return 1 / 0\n\nresult = f()")}
 
     report = work.run(work.lease("noetl", {"call": call, "package": "mulligan", "args": args}))
@@ -189,7 +189,7 @@ def test_the_trace_of_a_failure_shows_the_lines_of_the_playbook_and_none_of_ours
 
 
 def test_a_credential_of_a_cloud_is_in_the_environment_of_the_code(work: Work) -> None:
-    call = "mulligan.worker.actions.noetl:run"
+    call = "mulligan.formats.noetl.runtime:run"
     auth = {"aws": '{"access_key_id": "AKIA", "secret_access_key": "s3cret"}'}
     args = {"tool": python("result = len(os.environ['AWS_SECRET_ACCESS_KEY'])", auth="aws"), "auth": auth}
 

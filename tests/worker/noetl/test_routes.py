@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mulligan.formats.noetl import retries
-from mulligan.worker.actions.noetl import routing
-from mulligan.worker.actions.noetl.versions import merged
+from mulligan.formats.noetl.runtime import routing
+from mulligan.formats.noetl.runtime.versions import merged
 
 from .asking import envelope, following, python, reported, result, seen
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan import StepError
-from mulligan.worker.actions.noetl.placeholders import marked
-from mulligan.worker.actions.noetl.shell_text import bound
+from mulligan.formats.noetl.runtime.placeholders import marked
+from mulligan.formats.noetl.runtime.shell_text import bound
 
 from .asking import reported, result, seen
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.worker.actions.noetl.placeholders import marked
-from mulligan.worker.actions.noetl.sql_text import bound
+from mulligan.formats.noetl.runtime.placeholders import marked
+from mulligan.formats.noetl.runtime.sql_text import bound
 from mulligan.worker.databases.statements import Dialect, statements
 
 from .asking import reported, result, seen

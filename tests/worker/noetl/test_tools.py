@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from mulligan.core.reports import TaskEnded
-from mulligan.worker.actions.noetl.credentials import database_address
+from mulligan.formats.noetl.runtime.credentials import database_address
 
 from ..web import as_json, reset, response, serving
 from ..work import Work
@@ -245,7 +245,7 @@ def test_steps_that_run_side_by_side_take_turns_at_the_shared_duckdb(work: Work)
         "create table if not exists t (n int); insert into t select * from range(1000); select count(*) as n from t"
     )
     params = {
-        "call": "mulligan.worker.actions.noetl:run",
+        "call": "mulligan.formats.noetl.runtime:run",
         "package": "mulligan",
         "args": {"tool": {"kind": "duckdb", "command": command}},
     }

@@ -9,7 +9,7 @@ import msgspec
 
 from mulligan.core.workflow import END
 from mulligan.errors import LanguageError
-from mulligan.formats.recognition import recognised
+from mulligan.formats.recognition import recognize
 from mulligan.language.document import parse
 from mulligan.language.loading import file_bytes, read_tree
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, shorten
@@ -55,14 +55,14 @@ def find_child(node: Node | None, tool: Mapping, source: Source) -> Child:
 
 def _child(folder: Path, file: str) -> Child:
     root = _tree(folder / file)
-    return Child(file, _steps(root) if root is not None and recognised(root) == "noetl" else None)
+    return Child(file, _steps(root) if root is not None and recognize(root) == "noetl" else None)
 
 
 def _playbooks(folder: Path) -> Iterator[tuple[str, Mapping]]:
     files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES[1:])
     for path in files[:_FILES_MAX]:
         root = _tree(path)
-        if root is not None and recognised(root) == "noetl":
+        if root is not None and recognize(root) == "noetl":
             yield path.name, root
 
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from mulligan import StepError
+from mulligan.worker.actions import sql
+from mulligan.worker.databases.address import Address, read_address
+from mulligan.worker.databases.parameters import named
+from mulligan.worker.databases.statements import Dialect, Statement, statements
 
-from ...databases.address import Address, read_address
-from ...databases.parameters import named
-from ...databases.statements import Dialect, Statement, statements
-from .. import sql
 from . import credentials
 from .call import Call
 from .credentials import database_address, refused

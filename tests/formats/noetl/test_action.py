@@ -1,4 +1,4 @@
-"""Actions of ours that translated files have: known without a look at what is installed, paid for by nobody else."""
+"""The action `noetl`: found without a search through installed packages, and loaded only where a file has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOADED = """
 import sys
 from mulligan.language import load_text
 load_text("name: a\\nsteps:\\n  - " + sys.argv[1])
-print("mulligan.language.foreign_actions" in sys.modules, "importlib.metadata" in sys.modules, "jinja2" in sys.modules)
+print("mulligan.formats.noetl.action" in sys.modules, "importlib.metadata" in sys.modules, "jinja2" in sys.modules)
 """
 
 
@@ -31,7 +31,7 @@ def test_a_noetl_step_is_an_action_with_values_of_ours():
     found = action('{step: one, noetl: {render: "{{ x }} $${y}", workload: "${run.id}"}}')
 
     assert found.kind == "noetl"
-    assert (found.params["call"], found.params["package"]) == ("mulligan.worker.actions.noetl:run", "mulligan")
+    assert (found.params["call"], found.params["package"]) == ("mulligan.formats.noetl.runtime:run", "mulligan")
     assert found.params["args"]["render"] == "{{ x }} ${y}"
     assert [*found.bindings.values()] == [Template((Expression("run.id", ("run",)),))]
 

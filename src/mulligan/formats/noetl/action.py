@@ -1,4 +1,4 @@
-"""Actions of ours that stand in translated files. Loaded only when a file has a key that is none of the language's."""
+"""The action `noetl`, which carries out one step of a playbook. `mulligan.plugins` finds it as it finds any plugin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mulligan.plugins import ActionPlugin
 # A NoETL step in one action: its templates are Jinja2 over a context that steps change, and no expression of ours
 # could say what they say. What it gives is the envelope {result, ctx, next, status}.
 NOETL = ActionPlugin(
-    "mulligan.worker.actions.noetl:run",
+    "mulligan.formats.noetl.runtime:run",
     about="one step of a NoETL playbook",
     keys={
         "name": "the step's name in the playbook, where it is not ours",
@@ -30,5 +30,3 @@ NOETL = ActionPlugin(
     },
     program_keys=("tool", "render", "input", "set", "cases", "next", "derived", "defaults"),
 )
-
-ACTIONS = {"noetl": NOETL}

@@ -20,8 +20,8 @@ from types import CodeType
 from typing import Any
 
 from mulligan import StepError
+from mulligan.worker.complaint import exit_status
 
-from ...complaint import exit_status
 from . import failures
 from .answers import plain
 from .call import Call

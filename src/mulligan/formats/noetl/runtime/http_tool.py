@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import http
+from mulligan.worker.actions import http
+
 from .call import Call
 from .credentials import authorization, basic, named, refused
 from .policy import time_limit

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from ...databases.statements import TOKENS, Dialect, token_end
+from mulligan.worker.databases.statements import TOKENS, Dialect, token_end
+
 from .answers import plain
 from .credentials import refused
 from .placeholders import MARK, Marked, Placeholder

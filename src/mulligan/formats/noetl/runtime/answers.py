@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from ...databases.values import as_json
+from mulligan.worker.databases.values import as_json
+
 from .file_texts import FileText
 
 MISSING = object()
