@@ -188,6 +188,16 @@ def test_the_trace_of_a_failure_shows_the_lines_of_the_playbook_and_none_of_ours
     ]
 
 
+def test_a_run_that_was_stored_with_the_former_name_of_the_function_still_runs(work: Work) -> None:
+    call = "mulligan.worker.actions.noetl:run"
+
+    report = work.run(
+        work.lease("noetl", {"call": call, "package": "mulligan", "args": {"tool": python("result = 1")}})
+    )
+
+    assert report.output["result"] == 1
+
+
 def test_a_credential_of_a_cloud_is_in_the_environment_of_the_code(work: Work) -> None:
     call = "mulligan.formats.noetl.runtime:run"
     auth = {"aws": '{"access_key_id": "AKIA", "secret_access_key": "s3cret"}'}
