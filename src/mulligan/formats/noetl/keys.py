@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from mulligan.formats.noetl.dialects import ANY, DESCRIPTION, NAME, Dialect, Open
 from mulligan.formats.noetl.tool_keys import (
+    ANY,
     CASE_PAGES,
     COLLECT,
+    DESCRIPTION,
+    NAME,
     NEXT_CALL,
     ON_ERROR,
     ON_SUCCESS,
@@ -18,6 +20,8 @@ from mulligan.formats.noetl.tool_keys import (
     TOOL_POLICY,
     TOOL_SPEC,
     TOOLS,
+    Dialect,
+    Open,
 )
 from mulligan.language.shapes import FLAG, TEXT, Choice, Either, Key, ListOf, MapOf, Nothing, Record, Shape, whole
 

@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from mulligan.formats.noetl.keys import OLDER_STEP, STEP
-from mulligan.formats.noetl.loops import Loop, read_loop
 from mulligan.formats.noetl.oldest import in_newer_words
 from mulligan.formats.noetl.retries import Retries, asked, read_retry, seconds
 from mulligan.formats.noetl.routes import Router, check_sink, deeds_of, of_items, read_next, read_router
-from mulligan.formats.noetl.texts import is_word, words
+from mulligan.formats.noetl.texts import is_word, words, workload_name
 from mulligan.formats.noetl.tool_keys import CASE_PAGES, NEXT_CALL
 from mulligan.formats.noetl.tools import Tools, Workbook, input_of
 from mulligan.formats.translation import Translation, made
@@ -183,3 +182,50 @@ def duration(node: Node, source: Source) -> Node:
     if isinstance(node.value, int | float):
         return made(seconds(node.value), node)
     return made(f"{node.text}s" if node.text.strip().isdecimal() else node.text, node)
+
+
+class Loop(msgspec.Struct, frozen=True, eq=False):
+    """A loop as the playbook means it."""
+
+    over: Node
+    iterator: str
+    # None: as many as there is room for.
+    max_parallel: int | None = 1
+    max_items: int | None = None
+
+
+def read_loop(form: Fields, workload: dict[str, Any], source: Source) -> Loop | None:
+    """A loop of either dialect. What it lacks is noted."""
+    over = form.node.get("in") or form.node.get("collection")
+    iterator = form.get("iterator") or form.get("element")
+    for found, key in ((over, "in"), (iterator, "iterator")):
+        if found is None and not form.has_strangers:  # else it most likely is there by another name, which was noted
+            source.note(source.refuse("missing_key", f"'loop' has no '{key}'", form.node, hint=f"add '{key}: …'"))
+    if over is None or iterator is None:
+        return None
+    how = form.get("spec", form)
+    return Loop(over, iterator, _max_parallel(how, workload, source), form.get("limit"))
+
+
+def _max_parallel(how: Fields, workload: dict[str, Any], source: Source) -> int | None:
+    key = next((key for key in ("max_in_flight", "concurrency") if key in how), None)
+    if key is None:
+        return 1 if how.get("mode", "sequential") == "sequential" else None
+    node = how.at(key)
+    number = _number(node, workload)
+    if number is None or number < 1:
+        message = f"'{key}' is {describe(node)}, a whole number of at least 1 is expected"
+        hint = "it must be known when the file is read: a number, or a key of 'workload' that has one"
+        raise source.refuse("type", message, node, hint=hint)
+    return number if how.get("mode") != "sequential" else 1
+
+
+def _number(node: Node, workload: dict[str, Any]) -> int | None:
+    if not isinstance(node, Scalar):
+        return None
+    value = node.value
+    if isinstance(value, str) and (key := workload_name(value)):
+        value = workload.get(key)
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    return value if type(value) is int else None

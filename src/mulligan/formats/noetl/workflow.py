@@ -10,14 +10,14 @@ from typing import Any
 
 from mulligan.core.workflow import END
 from mulligan.formats.expressions import output_of
+from mulligan.formats.noetl.checks import refuse_given_programs, refuse_unreadable
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
-from mulligan.formats.noetl.programs import refuse_given_programs
-from mulligan.formats.noetl.unreadable import refuse_unreadable
-from mulligan.formats.noetl.workload import derived, inputs, workload_of
+from mulligan.formats.noetl.texts import foreign, has_templates, input_name
 from mulligan.formats.translation import Translation, mapping
-from mulligan.language.nodes import Enough, Mapping, Node, Scalar
+from mulligan.language.nodes import Enough, Mapping, Node, Scalar, plain
+from mulligan.language.shapes import Fields
 
 __all__ = ["RECORDS", "translate"]
 
@@ -92,3 +92,32 @@ def _last(plan: Plan, outputs: list[str]) -> str:
         if sum(map(len, candidates)) + len(output) < _LAST_CHARS_MAX:
             candidates.append(output)
     return f'[{", ".join(candidates)}, {{"result": null}}].filter(o, o != null)[0].result'
+
+
+_TYPES = ((bool, "boolean"), (int, "number"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"))
+
+
+def inputs(fields: Fields) -> dict[str, Mapping]:
+    """The inputs of ours: each of the type that its default has. What is null may be anything."""
+    return {input_name(key): _input(node) for key, node in (fields.get("workload") or {}).items()}
+
+
+def _input(node: Node) -> Mapping:
+    value = plain(node)
+    kind = next((name for of, name in _TYPES if isinstance(value, of)), "any")
+    return mapping({"type": kind, "default": node}, node)
+
+
+def workload_of(workload: dict[str, Any]) -> Any:
+    """What actions are told: the inputs under the names that the playbook has for them. None where there are none."""
+    if not workload:
+        return None
+    if all(input_name(key) == key for key in workload):
+        return "${inputs}"
+    return {key: f"${{inputs.{input_name(key)}}}" for key in workload}
+
+
+def derived(fields: Fields) -> dict[str, Node] | None:
+    """The defaults that are templates: the action fills them in, where a run does not say otherwise."""
+    found = {key: node for key, node in (fields.get("workload") or {}).items() if has_templates(node)}
+    return {key: foreign(node) for key, node in found.items()} or None
