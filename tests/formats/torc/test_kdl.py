@@ -206,13 +206,14 @@ REFUSALS = [
      '""" and """\n  1 | name """a"""\n    |      ^'),
     ('name """\n  a\n b\n  """', "error[language.kdl]: w.kdl:1:6: line 2 of the text that starts here is indented "
      'less than its closing quotes\n  1 | name """\n    |      ^'),
-    ('name """\n  a"""', "error[language.kdl]: w.kdl:1:6: the closing quotes of a text of several lines stand in a "
-     'line of their own\n  1 | name """\n    |      ^'),
+    ('name """\n  a"""', "error[language.kdl]: w.kdl:1:6: the closing quotes of a text of several lines must "
+     'stand on a separate line\n  1 | name """\n    |      ^'),
     ('name #"a"', "error[language.kdl]: w.kdl:1:6: the raw text that starts here is not closed by \"# in this line\n"
      '  1 | name #"a"\n    |      ^'),
     ("name #yes", "error[language.kdl]: w.kdl:1:6: '#yes' is unknown\n"
      "  1 | name #yes\n    |      ^^^^ there are #true, #false, #null, #inf, #-inf and #nan"),
-    ("name 1.2.3", "error[language.kdl]: w.kdl:1:6: '1.2.3' is not a number\n  1 | name 1.2.3\n    |      ^^^^^ quote it"),
+    ("name 1.2.3", "error[language.kdl]: w.kdl:1:6: '1.2.3' is not a number\n"
+     "  1 | name 1.2.3\n    |      ^^^^^ quote it"),
     (r'name "\q"', "error[language.kdl]: w.kdl:1:7: the escape '\\q' is unknown\n"
      "  1 | name \"\\q\"\n    |       ^^ write '\\\\' for a backslash, '\\u{e9}' for a character"),
     (r'name "\u{110000}"', "error[language.kdl]: w.kdl:1:7: the escape '\\u{110000}' is unknown\n"

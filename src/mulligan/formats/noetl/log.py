@@ -1,9 +1,9 @@
-"""The log of a run as NoETL would have written it: its event names, of both its eras, for tools that read those.
+"""Write the log of a run with NoETL's event names, for tools that read these.
 
     {"event": "step_failed", "event_type": "step.exit", "node_name": "load", "status": "FAILED", …}
 
-`event` is the name of the era of `end`, `event_type` the dotted one of today. A fact of ours that NoETL has no name for
-has no line; what it caused names the last line before it as its parent.
+`event` is NoETL's former name of the event, `event_type` the present one. A fact that NoETL has no name for is left out;
+its consequences name the last line before it as their parent.
 """
 
 from __future__ import annotations
@@ -17,37 +17,43 @@ from mulligan.core.keys import step_name
 
 Line: TypeAlias = dict[str, Any]
 
-# Of a run that failed at many steps its last event names these.
+# The last event of a failed run names at most so many failed steps.
 _NAMED_MAX = 3
 _ENVELOPE = frozenset({"result", "ctx", "next", "status"})
 
 
 def noetl_events(log: Iterable[e.Entry]) -> Iterator[Line]:
-    """The lines, in the order of the log."""
-    teller = _Teller()
+    """The events as NoETL names them, in the order of the log."""
+    writer = _Writer()
     for entry in log:
-        yield from teller.told(entry)
+        yield from writer.lines(entry)
 
 
-class _Teller:
-    """Tells one log. It remembers who failed, which steps are loops, and the last line that each fact led to."""
+class _Writer:
+    """Writes one log. Remembers which steps failed, which steps are loops, and the last line for each entry."""
 
     def __init__(self) -> None:
         self._run_id = 0
         self._failed: dict[str, None] = {}
         self._loops: set[str] = set()
-        # From the number of an entry to the line that stands for it: its own, or that of what caused it.
+        # The id of the line for each entry: its last line, or that of the entry that caused it.
         self._line_of: dict[int, str] = {}
 
-    def told(self, entry: e.Entry) -> Iterator[Line]:
+    def lines(self, entry: e.Entry) -> Iterator[Line]:
         self._remember(entry.fact)
-        parent, last = self._line_of.get(entry.caused_by), None
-        for number, said in enumerate(_said(entry.fact, self._loops, list(self._failed))):
-            last = f"{entry.seq}.{number}" if number else str(entry.seq)
-            yield self._line(last, parent, entry, said)
-            parent = last
-        if (shown := last or parent) is not None:
-            self._line_of[entry.seq] = shown
+        parent = self._line_of.get(entry.caused_by)
+        for number, line in enumerate(_lines_of(entry.fact, self._loops, list(self._failed))):
+            event_id = f"{entry.seq}.{number}" if number else str(entry.seq)
+            yield {
+                "event_id": event_id,
+                "parent_event_id": parent,
+                "execution_id": str(self._run_id),
+                "created_at": entry.at.isoformat().replace("+00:00", "Z"),
+                **line,
+            }
+            parent = event_id
+        if parent is not None:
+            self._line_of[entry.seq] = parent
 
     def _remember(self, fact: e.Fact) -> None:
         if isinstance(fact, e.RunStarted):
@@ -61,33 +67,25 @@ class _Teller:
         elif isinstance(fact, e.StepEntered):
             self._failed.pop(fact.step, None)
 
-    def _line(self, event_id: str, parent: str | None, entry: e.Entry, said: Line) -> Line:
-        return {
-            "event_id": event_id,
-            "parent_event_id": parent,
-            "execution_id": str(self._run_id),
-            "created_at": entry.at.isoformat().replace("+00:00", "Z"),
-            **said,
-        }
 
-
-def _said(fact: e.Fact, loops: set[str], failed: list[str]) -> Iterator[Line]:
-    """What one fact is in NoETL's words; nothing where it has none."""
+def _lines_of(fact: e.Fact, loops: set[str], failed: list[str]) -> Iterator[Line]:
+    """The events of NoETL that a fact stands for; none where NoETL has no name for it."""
     if isinstance(fact, e.RunCompleted | e.RunFailed | e.RunCancelled):
-        yield from _ended(fact, failed)
+        yield from _run_ended(fact, failed)
     elif isinstance(fact, e.StepCompleted | e.StepFailed) and fact.step in loops:
-        yield _line("iterator_completed", "loop.done", fact.step, _status_of(fact))
+        status = "FAILED" if isinstance(fact, e.StepFailed) else "COMPLETED"
+        yield _line("iterator_completed", "loop.done", fact.step, status)
         yield _OF_FACTS[type(fact)](fact)
     elif isinstance(fact, e.RunStarted):
         inputs = {"workload": fact.inputs, "workflow": fact.workflow}
         yield _line("playbook_initialized", "playbook.initialized", fact.workflow, "INITIALIZED", meta=inputs)
         yield _line("workflow_initialized", "workflow.initialized", "workflow", "INITIALIZED")
-    elif (tell := _OF_FACTS.get(type(fact))) is not None:
-        yield tell(fact)
+    elif (make_line := _OF_FACTS.get(type(fact))) is not None:
+        yield make_line(fact)
 
 
-def _ended(fact: e.RunCompleted | e.RunFailed | e.RunCancelled, failed: list[str]) -> Iterator[Line]:
-    """The two last events: of the workflow, and after it of the playbook."""
+def _run_ended(fact: e.RunCompleted | e.RunFailed | e.RunCancelled, failed: list[str]) -> Iterator[Line]:
+    """The last two events: the end of the workflow, then that of the playbook."""
     counts = (
         "total_steps",
         "failed_steps_count",
@@ -107,10 +105,6 @@ def _ended(fact: e.RunCompleted | e.RunFailed | e.RunCancelled, failed: list[str
         yield _line(f"{of}_{word}", f"{of}.{word}", of, word.upper(), meta=meta, error=error, result=result)
 
 
-def _status_of(fact: e.StepCompleted | e.StepFailed) -> str:
-    return "FAILED" if isinstance(fact, e.StepFailed) else "COMPLETED"
-
-
 def _step_failed(fact: Any) -> Line:
     meta = {"failed_at": fact.failure.at.isoformat().replace("+00:00", "Z") if fact.failure.at else None}
     meta |= {"failure_reason": fact.failure.code, "routed_to_end": fact.routed_to_end}
@@ -119,26 +113,25 @@ def _step_failed(fact: Any) -> Line:
 
 
 def _step(event: str, event_type: str, status: str, fact: Any) -> Line:
-    return _line(event, event_type, fact.step, status, result=_result(getattr(fact, "output", None)))
-
-
-def _result(output: Any) -> Any:
-    """What a step gave; of a step of NoETL's, what is in its envelope."""
-    return output["result"] if isinstance(output, dict) and output.keys() >= _ENVELOPE else output
+    output = getattr(fact, "output", None)
+    if isinstance(output, dict) and output.keys() >= _ENVELOPE:
+        output = output["result"]
+    return _line(event, event_type, fact.step, status, result=output)
 
 
 def _action(event: str, event_type: str, status: str, fact: Any) -> Line:
-    """What happens to an attempt of a step, or of something below it."""
+    """An event of an attempt of a step, or of a place below it."""
     meta = {"attempt": fact.attempt, **({} if fact.place == step_name(fact.place) else {"place": fact.place})}
-    failure = getattr(fact, "failure", None)
-    error = failure.message if failure is not None else None
-    return _line(event, event_type, step_name(fact.place), status, meta=meta, error=error)
+    return _line(event, event_type, step_name(fact.place), status, meta=meta, error=_error(fact))
 
 
 def _item(event: str, status: str, fact: Any) -> Line:
+    return _line(event, "loop.item", step_name(fact.place), status, meta={"index": fact.index}, error=_error(fact))
+
+
+def _error(fact: Any) -> str | None:
     failure = getattr(fact, "failure", None)
-    error = failure.message if failure is not None else None
-    return _line(event, "loop.item", step_name(fact.place), status, meta={"index": fact.index}, error=error)
+    return failure.message if failure is not None else None
 
 
 def _loop(fact: Any) -> Line:
@@ -147,8 +140,8 @@ def _loop(fact: Any) -> Line:
 
 
 def _line(event: str, event_type: str | None, node: str, status: str, **more: Any) -> Line:
-    said = {key: value for key, value in more.items() if value is not None and value != {}}
-    return {"event": event, "event_type": event_type, "node_name": node, "status": status, **said}
+    present = {key: value for key, value in more.items() if value is not None and value != {}}
+    return {"event": event, "event_type": event_type, "node_name": node, "status": status, **present}
 
 
 _OF_FACTS: dict[type[e.Fact], Callable[[Any], Line]] = {
