@@ -1,4 +1,4 @@
-"""A playbook that calls another: our `workflow` action, with inputs that are filled in before it."""
+"""Playbooks that call others: our `workflow` action. NoETL finds them in its catalog, we find them beside the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mulligan.language.words import did_you_mean
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
-    """Another playbook, what it is given, and which of its results is taken. `at` is where it is named."""
+    """A call of another playbook: its inputs, and the step whose result is used. `at` is where it is named."""
 
     child: Child
     at: Node
@@ -31,7 +31,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_rendered(self) -> bool:
-        """Whether something must be filled in before it can be called."""
+        """Whether its inputs contain templates, which must be rendered before the call."""
         return has_templates(self.given)
 
     @property
@@ -40,7 +40,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         return foreign(self.given)
 
     def action(self, rendered: str) -> dict[str, Any]:
-        """The `workflow` action. `rendered` is where the envelope with the inputs is, if they had to be filled in."""
+        """The `workflow` action. `rendered` is the expression for the envelope with the rendered inputs, or ""."""
         if self.given is None:
             return {"file": scalar(self.child.file, self.at)}
         inputs = Mapping(self.given.line, self.given.column)
@@ -51,20 +51,20 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         return {"file": scalar(self.child.file, self.at), "inputs": inputs}
 
     def result_in(self, output: str) -> str:
-        """The expression for its result, of the output of the child run."""
+        """The expression for its result; `output` is that for the output of the child run."""
         if self.child.steps is None:
             return output
         return entry(f"{output}.steps", self.return_step) if self.return_step else f"{output}.result"
 
 
 def read_call(tool: Tool, given: Node | None, source: Source) -> Call:
-    """What a step with the tool `playbook` calls. Refused where the file is not there."""
+    """Read a `playbook` tool. Refused where the file is missing."""
     node = tool.fields.node
     at = node.get("path") or node
     child = find_child(node.get("path"), node, source)
     inputs = merged(given, input_of(node))
     if inputs is not None and not isinstance(inputs, Mapping):
-        message = f"what a playbook is called with is {describe(inputs)}, a mapping is expected"
+        message = f"the input of a playbook is {describe(inputs)}, a mapping is expected"
         raise source.refuse("type", message, inputs)
     wanted = node.get("return_step")
     if isinstance(wanted, Scalar) and wanted.value is not None:
@@ -74,18 +74,18 @@ def read_call(tool: Tool, given: Node | None, source: Source) -> Call:
 
 
 _SUFFIXES = ("", ".yaml", ".yml")
-# A folder of thousands is no catalog.
+# Files in larger folders are not all searched.
 _FILES_MAX = 500
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A file that is called, relative to the one that calls it. `steps` are those of a playbook; None: it is none."""
+    """A called file, relative to the caller. `steps` are those of a playbook; None where it is not a playbook."""
 
     file: str
     steps: tuple[str, ...] | None = None
 
     def refuse_unknown_step(self, node: Scalar, source: Source) -> None:
-        # Every playbook has an `end`, whether it is written or not.
+        # Every playbook has an `end`, written or not.
         if self.steps is not None and node.text not in (*self.steps, END):
             hint = did_you_mean(node.text, self.steps)
             message = f"'{self.file}' has no step '{shorten(node.text)}'"
@@ -93,12 +93,12 @@ class Child(msgspec.Struct, frozen=True):
 
 
 def find_child(node: Node | None, tool: Mapping, source: Source) -> Child:
-    """The file that `path` names: as it is, with .yaml, or by what a file beside this one says that it is called."""
+    """The file that `path` names: as it is, with .yaml, or by the path or name in the metadata of a file beside it."""
     if node is None:
         raise source.refuse("missing_key", "the tool 'playbook' has no 'path'", tool, hint="add 'path: …'")
     if not isinstance(node, Scalar) or not isinstance(node.value, str) or "{{" in node.text:
         message = f"'path' is {describe(node)}, the name of a file is expected"
-        raise source.refuse("noetl", message, node, hint="which playbook it is must be known when the file is read")
+        raise source.refuse("noetl", message, node, hint="the playbook must be known when the file is read")
     folder, path = Path(source.file).parent, node.text.strip()
     for suffix in _SUFFIXES:
         if (folder / f"{path}{suffix}").is_file():
@@ -107,7 +107,7 @@ def find_child(node: Node | None, tool: Mapping, source: Source) -> Child:
         if path in _names(root):
             return Child(file, _steps(root))
     message = f"there is no playbook '{shorten(path)}'"
-    hint = f"looked for '{path}.yaml' beside this file, and for a file there whose 'metadata.path' or name is that"
+    hint = f"looked for '{path}.yaml' beside this file, and for a file there with this 'metadata.path' or name"
     raise source.refuse("noetl", message, node, hint=hint)
 
 
@@ -125,7 +125,7 @@ def _playbooks(folder: Path) -> Iterator[tuple[str, Mapping]]:
 
 
 def _tree(path: Path) -> Mapping | None:
-    """What a file says; None where nobody can read it, which is said when it is loaded."""
+    """The tree of a file; None where it cannot be read. Loading it reports the problem."""
     try:
         _, root = read_tree(file_bytes(path), path, parse)
     except LanguageError:

@@ -1,4 +1,7 @@
-"""Templates and code of a playbook are read when the file is: what is no template, or no Python, is refused there."""
+"""Refuse invalid templates and Python code, and programs that come from a step, when the file is read.
+
+Whether a value may stand in a program is otherwise known only with the value: a number may stand where a text may not.
+"""
 
 from __future__ import annotations
 
@@ -17,39 +20,39 @@ from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence, So
 
 _JINJA = Environment(extensions=["jinja2.ext.do"])
 _NO_TEMPLATES = frozenset({"code", "desc", "description", "name", "step"})
-# What tells the tool, in one dialect or another.
+# Keys that name the kind of a tool, in any dialect.
 _KINDS = ("kind", "type", "tool")
-_RAW = "what is no template stands between '{% raw %}' and '{% endraw %}'"
+_RAW = "write text that is not a template between '{% raw %}' and '{% endraw %}'"
 
 
-class _Wrong(NamedTuple):
-    """What is wrong with a text, and in which line of it."""
+class _Mistake(NamedTuple):
+    """What is wrong with a text, and in which line."""
 
     message: str
     line: int
 
 
 def refuse_unreadable(nodes: Iterable[Node], source: Source) -> None:
-    """Note each template in `nodes` that is none, and each code that is no Python."""
+    """Note each invalid template in `nodes`, and each code that is not Python."""
     for node in nodes:
         if isinstance(node, Mapping):
-            _look_into(node, source)
+            _check_mapping(node, source)
         elif isinstance(node, Sequence):
             refuse_unreadable(node.items, source)
         elif isinstance(node.value, str) and (wrong := _template(node.value)):
-            source.note(_refusal(node, wrong, f"this is no template: {wrong.message}", _RAW, source))
+            source.note(_refusal(node, wrong, f"this template is invalid: {wrong.message}", _RAW, source))
 
 
-def _look_into(node: Mapping, source: Source) -> None:
+def _check_mapping(node: Mapping, source: Source) -> None:
     code = node.get("code")
     is_python = any(is_word(node.get(key), "python") for key in _KINDS)
     if is_python and isinstance(code, Scalar) and (wrong := _python(code.text)):
-        source.note(_refusal(code, wrong, f"the code is no Python: {wrong.message}", "", source))
+        source.note(_refusal(code, wrong, f"this Python code is invalid: {wrong.message}", "", source))
     inner = (value for key, (_, value) in node.entries.items() if key not in _NO_TEMPLATES)
     refuse_unreadable(inner, source)
 
 
-def _refusal(node: Scalar, wrong: _Wrong, message: str, hint: str, source: Source) -> Refusal:
+def _refusal(node: Scalar, wrong: _Mistake, message: str, hint: str, source: Source) -> Refusal:
     lines = node.text.split("\n")
     if len(lines) < 2 or not 1 <= wrong.line <= len(lines):
         return source.refuse("noetl", message, node, hint=hint)
@@ -59,45 +62,45 @@ def _refusal(node: Scalar, wrong: _Wrong, message: str, hint: str, source: Sourc
 
 
 @lru_cache(maxsize=1024)
-def _template(text: str) -> _Wrong | None:
+def _template(text: str) -> _Mistake | None:
     if "{{" not in text and "{%" not in text:
         return None
     try:
         _JINJA.parse(text)
     except TemplateSyntaxError as wrong:
-        return _Wrong(_worded(wrong.message or "it cannot be read"), wrong.lineno)
+        return _Mistake(_in_our_style(wrong.message or "it cannot be read"), wrong.lineno)
     return None
 
 
 @lru_cache(maxsize=1024)
-def _python(code: str) -> _Wrong | None:
-    """A `return` outside of any function is none of its faults."""
+def _python(code: str) -> _Mistake | None:
+    """What is wrong with Python code. A `return` outside of functions is allowed."""
     try:
         ast.parse(code)
     except SyntaxError as wrong:
-        return _Wrong(_worded(wrong.msg), wrong.lineno or 0)
+        return _Mistake(_in_our_style(wrong.msg), wrong.lineno or 0)
     except ValueError as wrong:  # a NUL
-        return _Wrong(_worded(str(wrong)), 0)
+        return _Mistake(_in_our_style(str(wrong)), 0)
     return None
 
 
-def _worded(message: str) -> str:
-    """As we say things: no capital at the beginning, no full stop at the end."""
+def _in_our_style(message: str) -> str:
+    """The message in our style: no capital at the beginning, no full stop at the end."""
     return f"{message[:1].lower()}{message[1:]}".rstrip(".")
 
 
-# The keys of each tool under which its program stands.
+# The keys of each tool that hold its program.
 _TEXTS = {
     "shell": ("cmds", "cmd", "command"),
     "postgres": ("command", "commands", "query", "sql"),
     "duckdb": ("command", "commands", "query", "queries", "cmd", "cmds"),
 }
 _WHOLE = re.compile(r"\s*\{\{-?\s*([A-Za-z_]\w*)\s*(?:[.\[|][^{}]*)?-?\}\}\s*;?\s*")
-_HINT = "write it in the file, and templates for the values in it; --trust-templates takes it as it is"
+_HINT = "write it in the file, with templates for the values only; or use --trust-templates"
 
 
-def refuse_given_programs(steps: Iterable[Step], source: Source) -> None:
-    """Note each command and each query that is, as a whole, what a step gave."""
+def refuse_programs_from_steps(steps: Iterable[Step], source: Source) -> None:
+    """Note each command and each query whose whole text is the result of a step."""
     all_steps = [*steps]
     names = {name for step in all_steps for name in (step.name, step.name.replace("-", "_"))}
     for step in all_steps:
@@ -106,7 +109,7 @@ def refuse_given_programs(steps: Iterable[Step], source: Source) -> None:
                 found = _WHOLE.fullmatch(node.text)
                 if found and found[1] in names - _own_names(step, tool):
                     what = "a command" if tool.kind == "shell" else "a query"
-                    message = f"'{shorten(node.text.strip())}' is {what} as a whole, and its value comes from a step"
+                    message = f"'{shorten(node.text.strip())}' is the whole of {what}, and its value comes from a step"
                     source.note(source.refuse("noetl", message, node, hint=_HINT))
 
 
@@ -119,7 +122,7 @@ def _texts(tool: Tool) -> Iterator[Scalar]:
 
 
 def _own_names(step: Step, tool: Tool) -> set[str]:
-    """The names that mean something else in this step: what it is given, and its item."""
+    """The names that mean something else in this step: its input, and its item."""
     inputs: list[Node | None] = [step.input, input_of(tool.node)]
     given = {key.text for node in inputs if isinstance(node, Mapping) for key, _ in node.items()}
     return given | ({step.loop.iterator} if step.loop is not None else set())

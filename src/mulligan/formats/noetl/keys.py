@@ -1,4 +1,4 @@
-"""Every mapping that a file of NoETL's may have, in each of its dialects, and what becomes of its keys."""
+"""Every mapping of a NoETL file, in each dialect, and what becomes of its keys."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ CASE = Record(
     "case",
     {
         "when": Key(
-            ANY, "asked after the tool ('call.done', 'call.error', 'loop.done', 'step.exit')", is_required=True
+            ANY, "evaluated after the tool ('call.done', 'call.error', 'loop.done', 'step.exit')", is_required=True
         ),
         "then": Key(ANY, "what is done where it holds", is_required=True),
     },

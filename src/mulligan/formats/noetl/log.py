@@ -2,8 +2,8 @@
 
     {"event": "step_failed", "event_type": "step.exit", "node_name": "load", "status": "FAILED", …}
 
-`event` is NoETL's former name of the event, `event_type` the present one. A fact that NoETL has no name for is left out;
-its consequences name the last line before it as their parent.
+`event` is NoETL's former name of the event, `event_type` the present one. A fact that NoETL has no name for is left
+out; its consequences name the last line before it as their parent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""NoETL's playbooks into workflows of ours: the dialect with `case`, the one with arcs, and what is easy of the oldest.
+"""Translate NoETL playbooks: the dialect with `case`, the one with arcs, and most of the oldest one.
 
-A step becomes one of ours with the action `noetl`, which knows NoETL's templates and tools; arcs become edges, loops
-maps, called playbooks child runs. What a failure leads to is an edge: a failure can be handled here.
+A step becomes one of ours with the action `noetl`, which knows NoETL's templates and tools. Arcs become edges, loops
+become maps, called playbooks become child runs. Unlike in NoETL, a failure that an arc takes up is handled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from mulligan.core.workflow import END
 from mulligan.formats.expressions import output_of
-from mulligan.formats.noetl.checks import refuse_given_programs, refuse_unreadable
+from mulligan.formats.noetl.checks import refuse_programs_from_steps, refuse_unreadable
 from mulligan.formats.noetl.keys import RECORDS
 from mulligan.formats.noetl.plan import Plan
 from mulligan.formats.noetl.playbook import Playbook, read_playbook
@@ -25,18 +25,18 @@ _LAST_CHARS_MAX = 4000
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a playbook as the tree of a workflow of ours."""
+    """Make the tree of a workflow out of the tree of a playbook."""
     playbook = read_playbook(root, translation)
     if playbook is not None:
         for key in ("workflow", "workbook"):
             refuse_unreadable(playbook.fields.get(key, ()), translation.source)
         if not translation.trusts_templates:
             final = () if playbook.final is None else (playbook.final,)
-            refuse_given_programs((*playbook.steps, *final), translation.source)
+            refuse_programs_from_steps((*playbook.steps, *final), translation.source)
     if playbook is None or translation.source.problems:
         raise Enough
-    plan = Plan(playbook.steps, playbook.final, workload_of(playbook.workload), playbook.credentials, translation)
-    plan.derived = derived(playbook.fields)
+    plan = Plan(playbook.steps, playbook.final, _workload_value(playbook.workload), playbook.credentials, translation)
+    plan.derived = _template_defaults(playbook.fields)
     plan.defaults = playbook.fields.get("workload") or {}
     plan.must_match = bool(playbook.spec.get("no_next_is_error"))
     steps = plan.steps(playbook.entry)
@@ -44,33 +44,34 @@ def translate(root: Node, translation: Translation) -> Mapping:
     if translation.source.problems:
         raise Enough
     outputs = _outputs(plan, playbook, translation)
+    secrets = {name: {"env": variable} for name, variable in playbook.credentials.secrets.items()}
     return mapping(
-        {**_about(playbook), **_named_things(playbook), "steps": steps, "end": end, "outputs": outputs}, root
+        {
+            **_name_and_description(playbook.fields),
+            "inputs": _inputs(playbook.fields) or None,
+            "secrets": secrets or None,
+            "steps": steps,
+            "end": end,
+            "outputs": outputs,
+        },
+        root,
     )
 
 
-def _about(playbook: Playbook) -> dict[str, Any]:
-    metadata = playbook.fields.get("metadata")
-    said = {**playbook.fields.values, **(metadata.values if metadata is not None else {})}
-    description = metadata.node.get("description") if metadata is not None else playbook.fields.node.get("description")
-    return {"name": _text(said.get("name") or said.get("path")), "description": description}
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, Scalar):
-        return value.text or None
-    return None if value is None else str(value)
-
-
-def _named_things(playbook: Playbook) -> dict[str, Any]:
-    secrets = {name: {"env": named} for name, named in playbook.credentials.secrets.items()}
-    return {"inputs": inputs(playbook.fields) or None, "secrets": secrets or None}
+def _name_and_description(fields: Fields) -> dict[str, Any]:
+    metadata = fields.get("metadata")
+    values = {**fields.values, **(metadata.values if metadata is not None else {})}
+    name = values.get("name") or values.get("path")
+    if isinstance(name, Scalar):
+        name = name.text or None
+    description = (metadata if metadata is not None else fields).node.get("description")
+    return {"name": None if name is None else str(name), "description": description}
 
 
 def _outputs(plan: Plan, playbook: Playbook, translation: Translation) -> dict[str, Any]:
-    """The result; and what a playbook that calls this one may take in its place, where one does."""
+    """The result; and, where another playbook calls this one, the results of the steps, which it may ask for."""
     routes = {name: output_of(names.route) for name, names in plan.names.items()}
-    result = _last(plan, list(routes.values()))
+    result = _last_result(plan, list(routes.values()))
     end = output_of(END)
     if playbook.aggregates:
         result = f"{end} != null && {end}.result != null ? {end}.result : {result}"
@@ -81,14 +82,14 @@ def _outputs(plan: Plan, playbook: Playbook, translation: Translation) -> dict[s
     return {"result": f"${{{result}}}", "steps": {**last, **steps}}
 
 
-def _last(plan: Plan, outputs: list[str]) -> str:
-    """What the last step gave: of those from which no way leads on the one that ran, else one before them."""
-    leaves = {output_of(place.name) for place in plan.places if not place.links}
+def _last_result(plan: Plan, outputs: list[str]) -> str:
+    """The result of the last step: of a step without successors that ran, otherwise of one before it."""
+    leaves = {output_of(place.name) for place in plan.planned if not place.links}
     backwards = outputs[::-1]
     ordered = [*filter(leaves.__contains__, backwards), *(output for output in backwards if output not in leaves)]
     candidates = ordered[:1]
     for output in ordered[1:]:
-        # An expression has a length that is bounded. Nobody calls a playbook of hundreds of steps for its last one.
+        # The length of an expression is limited. A playbook of hundreds of steps is not called for the last of them.
         if sum(map(len, candidates)) + len(output) < _LAST_CHARS_MAX:
             candidates.append(output)
     return f'[{", ".join(candidates)}, {{"result": null}}].filter(o, o != null)[0].result'
@@ -97,8 +98,8 @@ def _last(plan: Plan, outputs: list[str]) -> str:
 _TYPES = ((bool, "boolean"), (int, "number"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"))
 
 
-def inputs(fields: Fields) -> dict[str, Mapping]:
-    """The inputs of ours: each of the type that its default has. What is null may be anything."""
+def _inputs(fields: Fields) -> dict[str, Mapping]:
+    """The workload as inputs, each with the type of its default. A null may be of any type."""
     return {input_name(key): _input(node) for key, node in (fields.get("workload") or {}).items()}
 
 
@@ -108,8 +109,8 @@ def _input(node: Node) -> Mapping:
     return mapping({"type": kind, "default": node}, node)
 
 
-def workload_of(workload: dict[str, Any]) -> Any:
-    """What actions are told: the inputs under the names that the playbook has for them. None where there are none."""
+def _workload_value(workload: dict[str, Any]) -> Any:
+    """The value of `workload` for actions: the inputs by their names in the playbook. None where there are none."""
     if not workload:
         return None
     if all(input_name(key) == key for key in workload):
@@ -117,7 +118,7 @@ def workload_of(workload: dict[str, Any]) -> Any:
     return {key: f"${{inputs.{input_name(key)}}}" for key in workload}
 
 
-def derived(fields: Fields) -> dict[str, Node] | None:
-    """The defaults that are templates: the action fills them in, where a run does not say otherwise."""
-    found = {key: node for key, node in (fields.get("workload") or {}).items() if has_templates(node)}
-    return {key: foreign(node) for key, node in found.items()} or None
+def _template_defaults(fields: Fields) -> dict[str, Node] | None:
+    """The defaults of the workload that are templates: the action renders those that the run does not override."""
+    workload = fields.get("workload") or {}
+    return {key: foreign(node) for key, node in workload.items() if has_templates(node)} or None
