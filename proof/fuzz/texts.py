@@ -128,7 +128,7 @@ def quantity(data: bytes) -> None:
 def template(data: bytes) -> None:
     """NoETL's templates, filled in and asked. What comes out is plain JSON, whatever was asked for."""
     text = data.decode("utf-8", "replace")
-    for fill in (templates.filled, templates.filled_text, templates.holds):
+    for fill in (templates.render_value, templates.render_text, templates.holds):
         with refusing(StepError):
             msgspec.json.encode(fill(text, NAMES))
 

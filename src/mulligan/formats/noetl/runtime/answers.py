@@ -1,4 +1,4 @@
-"""What a step or a tool gave, as templates read it: NoETL's users write `.data` and `.result` wherever they look."""
+"""Results of steps and tools as templates read them: playbooks write `.data` and `.result` in many places."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .file_texts import FileText
 
 MISSING = object()
 ITEMS_MAX = 100_000
-# Names that stand for the thing itself where it has nothing of that name.
+# Names that mean the value itself where it has no key of that name.
 _ITSELF = frozenset({"data", "result", "context", "_prev"})
 
 
 class Answer:
-    """Marks a value as what a step gave: see `looked_up`."""
+    """Marks a value as the result of a step: see `look_up`."""
 
 
 class AnswerMapping(Answer, dict[str, Any]):
@@ -46,25 +46,25 @@ _MARKED: dict[type, type] = {
     int: AnswerInteger,
     float: AnswerNumber,
 }
-# What Python says of a template that goes wrong speaks of them by the names that users know.
+# Error messages of Python about templates then have the names that users know.
 for _plain, _marked in _MARKED.items():
     _marked.__name__ = _plain.__name__
 
 
-def answer(value: Any) -> Any:
-    """The value, marked. What has no room for a mark (true, false, null) stays what it is."""
-    marked = _MARKED.get(type(value))
-    return marked(value) if marked else value
+def mark_answer(value: Any) -> Any:
+    """The value, marked as a result. Booleans and null cannot be marked and stay as they are."""
+    marker = _MARKED.get(type(value))
+    return marker(value) if marker else value
 
 
-def looked_up(value: Any, name: Any) -> Any:
-    """What is under `name`, or MISSING. Keys come before methods: `page.items` is what the page has under 'items'.
+def look_up(value: Any, name: Any) -> Any:
+    """The value under `name`, or MISSING. Keys come before methods: `page.items` is the key 'items'.
 
-    In an answer, what is not there is looked for in its `data`; and `data` or `result` that is not there is itself.
+    A name that a result does not have is looked up in its `data`; a missing `data` or `result` is the result itself.
     """
     if isinstance(value, dict) and name in value:
         found = value[name]
-        return answer(found) if isinstance(value, Answer) and name in _ITSELF else found
+        return mark_answer(found) if isinstance(value, Answer) and name in _ITSELF else found
     if not isinstance(value, Answer):
         return MISSING
     if isinstance(value, dict):
@@ -77,21 +77,21 @@ def looked_up(value: Any, name: Any) -> Any:
 
 
 def _row(value: dict[str, Any], number: int) -> Any:
-    """The rows of a query may be counted without naming them."""
+    """A number indexes the rows of a query result."""
     rows = value.get("rows")
     if not isinstance(rows, list) or not -len(rows) <= number < len(rows):
         return MISSING
     return rows[number]
 
 
-def plain(value: Any) -> Any:
-    """A value of a template as JSON has it: what is gone through is a list, what is no JSON is text."""
+def to_json(value: Any) -> Any:
+    """A value of a template as JSON: an iterable becomes a list, other values that JSON does not have become text."""
     if isinstance(value, FileText):
         return str(value)
     if isinstance(value, Answer | str) or value is None or isinstance(value, bool | int | float):
         return as_json(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): to_json(inner) for key, inner in value.items()}
     if hasattr(value, "__iter__") and not isinstance(value, bytes | bytearray):
-        return [plain(inner) for inner in islice(value, ITEMS_MAX)]
+        return [to_json(inner) for inner in islice(value, ITEMS_MAX)]
     return as_json(value)

@@ -1,4 +1,4 @@
-"""What a tool is called with."""
+"""The names and the input of a tool call."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from jinja2 import Undefined
 
 from .credentials import Credentials
-from .file_texts import FileText, of_file, unmarked
-from .template_reads import are_of_file, reads
-from .templates import Names, filled, filled_text, is_template
+from .file_texts import FileText, mark_file_texts, without_marks
+from .template_reads import are_from_file, paths_read
+from .templates import Names, is_template, render_text, render_value
 
 
 @dataclass(frozen=True)
 class Call:
-    """`names` is what its templates read, `given` what it is handed by name: both are its own.
+    """A call of a tool: `names` are what its templates read, `given` is its input.
 
-    `trusts_templates` says that any value may become part of a command or a query, as it does in NoETL.
+    `trusts_templates`: any value may become part of a command or a query, as in NoETL.
     """
 
     step: str
@@ -28,33 +28,33 @@ class Call:
 
     @property
     def known(self) -> dict[str, Any]:
-        """The names that there is something under, for code: it knows nothing of what is not there."""
-        return {name: unmarked(value) for name, value in self.names.items() if not isinstance(value, Undefined)}
+        """The names that are defined, for Python code."""
+        return {name: without_marks(value) for name, value in self.names.items() if not isinstance(value, Undefined)}
 
     def of(self, tool: dict[str, Any]) -> Call:
-        """The call of this tool: what its step was given, its `args`, its `input`; the later win."""
+        """The call for this tool: the input of its step, its `args`, its `input`; the later win."""
         given = dict(self.given)
         for key in ("args", "input"):
-            said = filled_with_marks(tool.get(key) or {}, self.names)
-            given = over(given, said if isinstance(said, dict) else {"input": said})
+            said = render_marked(tool.get(key) or {}, self.names)
+            given = merge_inputs(given, said if isinstance(said, dict) else {"input": said})
         return replace(self, given=given, names={**self.names, **given, "input": given, "args": given})
 
 
-def over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Both, of which the second wins. A null in it leaves room for what is handed over."""
+def merge_inputs(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Both mappings; the second wins, unless its value is null."""
     return {**below, **{name: value for name, value in above.items() if value is not None or name not in below}}
 
 
-def filled_with_marks(value: Any, names: Names) -> Any:
-    """A value of the file with all templates in it filled in; what is all the file's is marked as that."""
+def render_marked(value: Any, names: Names) -> Any:
+    """Render a value of the file. Texts that are made of texts of the file alone are marked as such."""
     if isinstance(value, dict):
-        texts = {key: filled_text(key, names) if isinstance(key, str) else key for key in value}
-        return {texts[key]: filled_with_marks(inner, names) for key, inner in value.items()}
+        texts = {key: render_text(key, names) if isinstance(key, str) else key for key in value}
+        return {texts[key]: render_marked(inner, names) for key, inner in value.items()}
     if isinstance(value, list):
-        return [filled_with_marks(inner, names) for inner in value]
+        return [render_marked(inner, names) for inner in value]
     if not isinstance(value, str):
         return value
     if not is_template(value):
         return FileText(value)
-    found = filled(value, names)
-    return of_file(found) if are_of_file(reads(value), names) else found
+    found = render_value(value, names)
+    return mark_file_texts(found) if are_from_file(paths_read(value), names) else found

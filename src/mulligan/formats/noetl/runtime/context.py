@@ -1,4 +1,4 @@
-"""What the templates of a step read: the workload, what steps gave and set, the item, and what has just happened."""
+"""The names that templates of a step read: the workload, results and settings of steps, the item, the last event."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from mulligan import StepError
 
 from . import versions
-from .answers import answer
-from .call import filled_with_marks, over
+from .answers import mark_answer
+from .call import merge_inputs, render_marked
 from .credentials import Credentials
-from .file_texts import FileText, of_file
+from .file_texts import FileText, mark_file_texts
 from .sandbox import Absent, Nothing
-from .templates import Names, filled
+from .templates import Names, render_value
 from .tools import SECRET
 from .versions import ARGS, CTX, VARS, Settings
 
@@ -25,7 +25,7 @@ _PREFIXES = {"ctx": CTX, "workload": CTX, "step": CTX, "vars": VARS}
 
 
 class Context:
-    """The names of one step, as they are now: what is set is seen by the next template."""
+    """The names of one step. The next template sees what is set."""
 
     def __init__(
         self,
@@ -43,24 +43,24 @@ class Context:
         self.step = name or os.environ.get("MULLIGAN_STEP", "")
         self.credentials = Credentials(auth or {})
         self.trusts_templates = trust_templates
-        self._workload = self._with_derived(_marked(workload or {}, defaults or {}), derived or {})
+        self._workload = self._with_derived(_mark_defaults(workload or {}, defaults or {}), derived or {})
         self._seen = seen or {}
-        self._item = _marked_item(item or {}, defaults or {})
-        before = versions.merged(_entries(envelope) for envelope in self._seen.values())
+        self._item = _mark_item(item or {}, defaults or {})
+        before = versions.merge_entries(_entries(envelope) for envelope in self._seen.values())
         self._settings = Settings(before, self.step, self._item.get("index", 0))
         self._iter = self._of_item()
         self._own: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
         handed = versions.values(before, ARGS).get(self.step, {})
-        self.given = over(handed, filled_with_marks(input or {}, self.names()))
+        self.given = merge_inputs(handed, render_marked(input or {}, self.names()))
 
     @property
     def set_here(self) -> versions.Entries:
-        """What this step has set, for its envelope."""
+        """The values that this step set, for its envelope."""
         return self._settings.own
 
     def names(self, **now: Any) -> dict[str, Any]:
-        """All names; `now` is what is known at this moment only."""
+        """All names; `now` are those of this moment only."""
         ctx = {**self._workload, **versions.values(self._settings.all, CTX)}
         seen = {name: self._result(name, envelope) for name, envelope in self._seen.items()}
         steps = {**seen, **self._own}
@@ -83,12 +83,12 @@ class Context:
         }
 
     def know(self, result: Any) -> None:
-        """What the step gave: from now on it is read by the step's own name, as by those that follow."""
-        self._own = {self.step: answer(result)}
+        """Make the result available under the name of the step, as for the steps that follow."""
+        self._own = {self.step: mark_answer(result)}
 
     def set(self, said: Any, names: Names) -> None:
-        """Fill in and keep what is to be set: `ctx.x`, `vars.x`, `iter.x`; a bare name is of ctx."""
-        for key, value in _flat(filled(said or {}, names)):
+        """Render and set values: `ctx.x`, `vars.x`, `iter.x`; a bare name is in ctx."""
+        for key, value in _flat(render_value(said or {}, names)):
             prefix, dot, name = key.partition(".")
             if prefix == "iter" and dot:
                 self._iter[name] = value
@@ -98,32 +98,32 @@ class Context:
                 self._settings.put(CTX, key, value)
 
     def put(self, name: str, value: Any) -> None:
-        """Set `ctx.name` to a value that is no template."""
+        """Set `ctx.name` to a value that is not a template."""
         self._settings.put(CTX, name, value)
 
     def hand(self, step: str, args: dict[str, Any]) -> None:
-        """Give arguments to a step that follows."""
+        """Set the arguments of a step that follows."""
         self._settings.put(ARGS, step, args)
 
     def take_over(self, outputs: list[Any]) -> None:
-        """What the items of a loop have set is set by the loop."""
-        self._settings.take_over(versions.merged(_entries(output) for output in outputs))
+        """Set for the loop what its items have set."""
+        self._settings.take_over(versions.merge_entries(_entries(output) for output in outputs))
 
     def event(self, name: str, payload: Any) -> dict[str, Any]:
         at = datetime.now(UTC).isoformat()
         return {"name": name, "payload": payload, "step": self.step, "timestamp": at}
 
     def _with_derived(self, workload: dict[str, Any], derived: dict[str, Any]) -> dict[str, Any]:
-        """The workload with its own templates filled in: only those of the file, never a value that a run was given.
+        """The workload with its default templates rendered; values that the run was given are not templates.
 
-        One that cannot be filled in is not there: who reads it says so.
+        A default that cannot be rendered is left out: a template that reads it fails with its name.
         """
         found = dict(workload)
         for key in [key for key, template in derived.items() if workload.get(key) == template]:
             names = {**self._of_run(), **found, "workload": found, "ctx": found, "payload": found}
             del found[key]
             try:
-                found[key] = filled_with_marks(derived[key], names)
+                found[key] = render_marked(derived[key], names)
             except StepError:
                 continue
         return found
@@ -135,8 +135,8 @@ class Context:
         result = result_of(envelope)
         if isinstance(result, dict) and result.keys() == {SECRET}:
             value = self.credentials.of(result[SECRET])
-            return answer({"value": value, "secret_value": value, "data": value})
-        return answer(result)
+            return mark_answer({"value": value, "secret_value": value, "data": value})
+        return mark_answer(result)
 
     def _of_item(self) -> dict[str, Any]:
         if not self._item:
@@ -162,17 +162,17 @@ class Context:
         return {"execution_id": run_id, "job": job, "catalog_id": os.environ.get("MULLIGAN_WORKFLOW", "")}
 
 
-def _marked(workload: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """The workload; what the run does not override is marked as the file's."""
+def _mark_defaults(workload: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The workload; defaults that the run does not override are marked as text of the file."""
     are_same = {key for key, value in defaults.items() if key in workload and _is_same(workload[key], value)}
-    return {key: of_file(value) if key in are_same else value for key, value in workload.items()}
+    return {key: mark_file_texts(value) if key in are_same else value for key, value in workload.items()}
 
 
-def _marked_item(item: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """The item of a loop; marked, where the file has the list, or the workload of the file."""
+def _mark_item(item: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The item of a loop; marked where its list is in the file, or a default of the workload."""
     value, listed = item.get("value"), defaults.get(item.get("of", ""))
-    is_of_file = item.get("is_written") or (isinstance(listed, list) and any(_is_same(value, one) for one in listed))
-    return {**item, "value": of_file(value)} if is_of_file else item
+    is_from_file = item.get("is_written") or (isinstance(listed, list) and any(_is_same(value, one) for one in listed))
+    return {**item, "value": mark_file_texts(value)} if is_from_file else item
 
 
 def _is_same(value: Any, default: Any) -> bool:
@@ -180,7 +180,7 @@ def _is_same(value: Any, default: Any) -> bool:
 
 
 def _flat(said: Any) -> Iterator[tuple[str, Any]]:
-    """What is to be set, by its whole name: `ctx: {x: …}` is `ctx.x`, a list of {name, value} is of vars."""
+    """The values to set, by full name: `ctx: {x: …}` is `ctx.x`, a list of {name, value} is in vars."""
     if isinstance(said, list):
         yield from ((f"vars.{one['name']}", one.get("value")) for one in said)
         return
@@ -192,7 +192,7 @@ def _flat(said: Any) -> Iterator[tuple[str, Any]]:
 
 
 def result_of(output: Any) -> Any:
-    """What a step gave: what is in its envelope, or all of it where it has none, as of a playbook that was called."""
+    """The result in an envelope; the whole output where it has none, as that of a called playbook."""
     return output["result"] if _is_envelope(output) else output
 
 

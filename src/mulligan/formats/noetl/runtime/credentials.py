@@ -1,4 +1,4 @@
-"""Credentials by name: what the step was handed for them, as the tools need it. None of it is ever shown."""
+"""Credentials by name, in the forms that tools need. They are never shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USERS = ("username", "user", "login")
 
 
 class Credentials:
-    """What `auth` of the action holds: a JSON object, an address of a database, or a token, each by its name."""
+    """The credentials in `auth` of the action: JSON objects, addresses of databases, or tokens, by name."""
 
     def __init__(self, said: dict[str, Any]) -> None:
         self._said = said
@@ -23,14 +23,14 @@ class Credentials:
         return {name: self.of(name) for name in self._said}
 
     def of(self, name: str) -> Any:
-        """The fields of a credential, or its text. INPUT_INVALID where the step was handed none of that name."""
+        """The fields of a credential, or its text. INPUT_INVALID where the step has none of that name."""
         if name not in self._said:
-            raise refused(f"there is no credential '{name}' for this step")
+            raise invalid_input(f"there is no credential '{name}' for this step")
         value = self._said[name]
         fields = _object(value)
         if fields is None:
             return value
-        # As NoETL keeps it: what it is called and what kind it is, around the fields themselves.
+        # As NoETL stores it: with its name and type around the fields.
         inner = fields.get("data")
         return {"type": fields.get("type"), **inner} if isinstance(inner, dict) else fields
 
@@ -44,12 +44,12 @@ def _object(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def named(auth: Any, credentials: Credentials) -> Any:
-    """What an `auth` of a tool stands for: a name, or a mapping that has one beside other fields."""
+def find_credential(auth: Any, credentials: Credentials) -> Any:
+    """The credential for `auth` of a tool, which is a name, or a mapping that has one among other fields."""
     if isinstance(auth, str):
         return credentials.of(auth)
     if not isinstance(auth, dict):
-        raise refused("'auth' is the name of a credential, or a mapping")
+        raise invalid_input("'auth' must be the name of a credential, or a mapping")
     inner = next((auth[key] for key in ("credential", "key", "name", "secret") if isinstance(auth.get(key), str)), None)
     if inner is None:
         return auth
@@ -59,7 +59,7 @@ def named(auth: Any, credentials: Credentials) -> Any:
 
 
 def authorization(found: Any) -> dict[str, str]:
-    """The header that a request gets. A plain text is a token."""
+    """The header for a request. A plain text is a token."""
     if isinstance(found, str):
         return {"authorization": f"Bearer {found}"}
     fields = dict(found)
@@ -69,11 +69,11 @@ def authorization(found: Any) -> dict[str, str]:
         return {"authorization": f"Bearer {token}"}
     if api_key := fields.get("api_key"):
         return {"x-api-key": str(api_key)}
-    raise refused("the credential has neither a token nor a user")
+    raise invalid_input("the credential has neither a token nor a user")
 
 
-def basic(found: Any) -> dict[str, str] | None:
-    """The user and the password, where that is what the credential is."""
+def basic_auth(found: Any) -> dict[str, str] | None:
+    """The user and the password, if the credential has a user and no token."""
     if not isinstance(found, dict) or _first(found, *_TOKENS):
         return None
     user = _first(found, *_USERS)
@@ -81,7 +81,7 @@ def basic(found: Any) -> dict[str, str] | None:
 
 
 def database_address(found: Any) -> str:
-    """The address of a PostgreSQL server, from its fields or as it was given."""
+    """The address of a PostgreSQL server, made of its fields if it is not given."""
     if isinstance(found, str):
         return found
     if address := _first(found, "dsn", "connection_string", "url", "uri"):
@@ -99,5 +99,5 @@ def _first(fields: dict[str, Any], *names: str) -> str:
     return next((str(fields[name]) for name in names if fields.get(name) not in (None, "")), "")
 
 
-def refused(message: str) -> StepError:
+def invalid_input(message: str) -> StepError:
     return StepError("INPUT_INVALID", message, retryable=False)

@@ -1,4 +1,4 @@
-"""What went wrong in a tool, as NoETL's users read it: one of 17 kinds, and what is known beside it."""
+"""Failures of tools as NoETL shows them: one of 17 kinds, and details."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from mulligan import StepError
 
-# By the code of the failure, where nothing says more.
+# By the code of the failure, where there are no details.
 _BY_CODE = {
     "CONNECTION": "connection",
     "TIMEOUT": "timeout",
@@ -63,7 +63,7 @@ _RETRYABLE_CODES = frozenset({"CONNECTION", "TIMEOUT", "HTTP_5XX", "HTTP_429", "
 
 
 def of_tool(error: StepError, source: str) -> StepError:
-    """The failure of a tool of that kind, with what NoETL's users ask it for among its details."""
+    """The failure of a tool, with the fields that playbooks read among its details."""
     code, retryable = error.code, error.retryable
     if retryable is None:
         retryable = code in _RETRYABLE_CODES
@@ -73,7 +73,7 @@ def of_tool(error: StepError, source: str) -> StepError:
 
 
 def of_exception(error: BaseException, source: str) -> StepError:
-    """What code of the playbook raised, with the way that led there."""
+    """The failure for an exception of the playbook's code, with its traceback."""
     name = type(error).__name__
     text = _shown(error)
     details = {"exception_type": name, "kind": _kind_of_exception(error)}
@@ -102,8 +102,8 @@ def _view(error: StepError, source: str) -> dict[str, Any]:
 
 def _kind(error: StepError, source: str) -> str:
     state = str(error.details.get("sqlstate") or "")
-    if named := next((_BY_STATE[state[:size]] for size in (5, 2) if state[:size] in _BY_STATE), ""):
-        return named
+    if kind := next((_BY_STATE[state[:size]] for size in (5, 2) if state[:size] in _BY_STATE), ""):
+        return kind
     if source in _DATABASES and error.code in _OF_DATABASES:
         return _OF_DATABASES[error.code]
     if "duckdb" in error.details:
@@ -116,7 +116,7 @@ def _kind(error: StepError, source: str) -> str:
 def _shown(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # it is the playbook's own class, and may do anything
+    except Exception:  # a class of the playbook may do anything
         return "it cannot be shown"
 
 

@@ -1,7 +1,7 @@
-"""Texts that the playbook's file says itself: no others may become part of a command or a query.
+"""Mark texts that come from the playbook file: only these may become part of a command or a query.
 
-They are marked where a step begins: a default of the workload that the run does not override, a constant of an `input`.
-A mark is lost with every change of a text, and no mark leaves the step. So what has none may be anybody's.
+They are marked when a step begins: defaults of the workload that the run does not override, constants of an `input`.
+A mark is lost when a text changes, and no mark leaves the step. So a text without a mark may come from anywhere.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ from typing import Any
 
 
 class FileText(str):
-    """A text as the file has it."""
+    """A text from the file."""
 
     __slots__ = ()
 
 
-# What Python says of a template that goes wrong speaks of it by the name that users know.
+# Error messages of Python about templates then have the name that users know.
 FileText.__name__ = "str"
 
 
-def of_file(value: Any) -> Any:
-    """A JSON value, with all texts in it marked as the file's. What is marked otherwise stays what it is."""
+def mark_file_texts(value: Any) -> Any:
+    """A JSON value with all its texts marked. Values with other marks stay as they are."""
     if type(value) is str:
         return FileText(value)
     if type(value) is dict:
-        return {of_file(key): of_file(inner) for key, inner in value.items()}
-    return [of_file(inner) for inner in value] if type(value) is list else value
+        return {mark_file_texts(key): mark_file_texts(inner) for key, inner in value.items()}
+    return [mark_file_texts(inner) for inner in value] if type(value) is list else value
 
 
-def is_of_file(value: Any) -> bool:
-    """Whether all texts in a value are the file's. Numbers, truths and null are harmless, whoever gave them."""
+def is_from_file(value: Any) -> bool:
+    """Whether all texts in a value come from the file. Numbers, booleans and null are harmless anyway."""
     if isinstance(value, str):
         return isinstance(value, FileText) or not value
     if isinstance(value, dict):
-        return all(is_of_file(key) and is_of_file(inner) for key, inner in value.items())
+        return all(is_from_file(key) and is_from_file(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
-        return all(map(is_of_file, value))
+        return all(map(is_from_file, value))
     return value is None or isinstance(value, int | float)
 
 
-def unmarked(value: Any) -> Any:
-    """A value without marks, for code of the playbook's: it meets plain texts. What a step gave has no marks."""
+def without_marks(value: Any) -> Any:
+    """A value without marks, for code of the playbook, which gets plain texts."""
     if isinstance(value, FileText):
         return str(value)
     if type(value) is dict:
-        return {unmarked(key): unmarked(inner) for key, inner in value.items()}
-    return [unmarked(inner) for inner in value] if type(value) is list else value
+        return {without_marks(key): without_marks(inner) for key, inner in value.items()}
+    return [without_marks(inner) for inner in value] if type(value) is list else value

@@ -1,4 +1,4 @@
-"""`http`: one request, by the action of that name. Its result is {status, data, headers}."""
+"""`http`: send one request with our action `http`. The result is {status, data, headers}."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 from mulligan.worker.actions import http
 
 from .call import Call
-from .credentials import authorization, basic, named, refused
+from .credentials import authorization, basic_auth, find_credential, invalid_input
 from .policy import time_limit
-from .templates import filled, filled_text
+from .templates import render_text, render_value
 
 _FORM = "application/x-www-form-urlencoded"
 _WITHOUT_BODY = ("GET", "HEAD")
-# Their word, and ours.
+# NoETL's key, and ours.
 _FLAGS = {"verify": "verify", "verify_ssl": "verify", "follow_redirects": "follow_redirects"}
 
 
 def run(tool: dict[str, Any], call: Call) -> Any:
-    """What the server answered. StepError as the action `http` raises it."""
+    """Send the request. StepError as the action `http` raises it."""
     names = call.names
-    method = filled_text(str(tool.get("method") or "GET"), names).upper()
-    headers = {str(name).lower(): value for name, value in filled(tool.get("headers") or {}, names).items()}
+    method = render_text(str(tool.get("method") or "GET"), names).upper()
+    headers = {str(name).lower(): value for name, value in render_value(tool.get("headers") or {}, names).items()}
     query, body = _sent(tool, method, call)
-    said = {**_body(body, headers), **_authorized(tool, headers, call), **_limits(filled(_how(tool), names))}
+    said = {**_body(body, headers), **_authorized(tool, headers, call), **_limits(render_value(_how(tool), names))}
     found = http.run(url=_url(tool, call), method=method, headers=headers, params=query, **said)
     return {
         "status": found["status"],
@@ -37,15 +37,15 @@ def run(tool: dict[str, Any], call: Call) -> Any:
 def _url(tool: dict[str, Any], call: Call) -> str:
     said = tool.get("url") or tool.get("endpoint")
     if not isinstance(said, str):
-        raise refused("the tool 'http' has no 'url'")
-    return filled_text(said, call.names)
+        raise invalid_input("the tool 'http' has no 'url'")
+    return render_text(said, call.names)
 
 
 def _sent(tool: dict[str, Any], method: str, call: Call) -> tuple[dict[str, Any], Any]:
-    """What goes into the address, and what goes as the body. `data` is one of them, or has both."""
-    query = dict(filled(tool.get("params") or {}, call.names))
-    body = next((filled(tool[key], call.names) for key in ("body", "payload", "json") if key in tool), None)
-    data = filled(tool.get("data"), call.names)
+    """The query and the body. `data` is one of them, or holds both."""
+    query = dict(render_value(tool.get("params") or {}, call.names))
+    body = next((render_value(tool[key], call.names) for key in ("body", "payload", "json") if key in tool), None)
+    data = render_value(tool.get("data"), call.names)
     if isinstance(data, dict) and data and data.keys() <= {"query", "body"}:
         query |= data.get("query") or {}
         return query, data.get("body") if body is None else body
@@ -63,11 +63,11 @@ def _body(body: Any, headers: dict[str, Any]) -> dict[str, Any]:
 
 
 def _authorized(tool: dict[str, Any], headers: dict[str, Any], call: Call) -> dict[str, Any]:
-    auth = filled(tool.get("auth"), call.names)
+    auth = render_value(tool.get("auth"), call.names)
     if not auth:
         return {}
-    found = named(auth, call.credentials)
-    if user := basic(found):
+    found = find_credential(auth, call.credentials)
+    if user := basic_auth(found):
         return {"auth": user}
     headers.update(authorization(found))
     return {}
@@ -78,7 +78,7 @@ def _how(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(how: dict[str, Any]) -> dict[str, Any]:
-    # A playbook has one key for both limits: a name of ours would lead nowhere.
+    # A playbook has one key for both limits, so messages do not name ours.
     said: dict[str, Any] = {"names_limits": False}
     if how.get("timeout") is not None:
         seconds = time_limit(how["timeout"], "timeout")
@@ -91,5 +91,5 @@ def _limits(how: dict[str, Any]) -> dict[str, Any]:
 
 def _flag(value: Any, key: str) -> bool:
     if not isinstance(value, bool):
-        raise refused(f"'{key}' is {value!r}, and true or false is expected")
+        raise invalid_input(f"'{key}' is {value!r}, true or false is expected")
     return value

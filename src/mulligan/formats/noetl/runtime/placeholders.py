@@ -1,8 +1,7 @@
-"""The text of a program with a mark in the place of each value that is not the file's.
+"""Render the text of a program with a mark in place of each value that does not come from the file.
 
-Each `{{ … }}` of a command or a query is a placeholder. What the file itself says is filled in as text, and so are
-numbers. Of everything else only a mark is put into the text: so it is known where a value stands in the program before
-any of it is there.
+Each `{{ … }}` of a command or a query is a placeholder. Values from the file itself are filled in as text, and so are
+numbers. All other values become marks, so that their places in the program are known before any of them is in it.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from jinja2 import Template, nodes
 
 from mulligan import StepError
 
-from .credentials import refused
+from .credentials import invalid_input
 from .sandbox import VALUES
-from .template_reads import Locals, Path, are_given_empty, are_of_file
-from .templates import Names, carefully, compiled, is_template, joined, shown
+from .template_reads import Locals, Path, are_from_file, are_run_values
+from .templates import Names, compile_template, evaluate, excerpt, is_template, join_bounded
 
-# Private characters of Unicode: no program and no value in a text has a meaning for them.
+# Private characters of Unicode, which have no meaning in programs and values.
 _OPEN, _CLOSE = "\U000f0000", "\U000f0001"
 MARK = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 # A redirection, before which a number would be its descriptor.
@@ -31,19 +30,18 @@ _FUNCTION = "mulligan_placeholder"
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _ONE_NUMBER = re.compile(_NUMBER, re.ASCII)
 _NUMBERS = re.compile(rf"{_NUMBER}(?:[, ]+{_NUMBER})*", re.ASCII)
-# What a text may be made of. The others mix text of the file and values in ways that leave no place for a mark.
+# The statements that a program text may have. Others mix text of the file and values so that no mark can be placed.
 _STATEMENTS = (
     *(nodes.Output, nodes.If, nodes.For, nodes.Assign, nodes.AssignBlock, nodes.With, nodes.Macro, nodes.ExprStmt),
 )
 
 
-class Written(NamedTuple):
-    """One `{{ … }}` as it stands in the text. `separator` is what it joins a list by, where it does.
+class Expression(NamedTuple):
+    """One `{{ … }}` of the text. `separator` is the one that it joins a list with, if it does.
 
-    `is_repeated` says that it stands in a `{% for %}`, once for each of several values; `quotes` are the constants in
-    it that have single quotes. In a query `is_doubled` says that its last filter is `replace("'", "''")`, which is left
-    out of the value: quotes are doubled where it becomes part of a literal. `may_be_nothing` says that it is a choice
-    between something and nothing: `'-v' if x else ''`.
+    `is_repeated`: it is in a `{% for %}`. `quotes`: the constants in it that have single quotes. `is_doubled`, in a
+    query: its last filter is `replace("'", "''")`, which is left out of the value, because quotes are doubled where it
+    becomes part of a literal. `may_be_nothing`: it is a choice between something and nothing, `'-v' if x else ''`.
     """
 
     source: str
@@ -56,20 +54,20 @@ class Written(NamedTuple):
 
 
 class Placeholder(NamedTuple):
-    """One `{{ … }}` with its value, which is not the file's. `is_harmless`: it may be put in anywhere as a word."""
+    """A `{{ … }}` with a value that does not come from the file. `is_harmless`: it may stand anywhere as text."""
 
-    written: Written
+    written: Expression
     value: Any
     text: str
     is_harmless: bool
 
-    def refused(self, reason: str, way: str) -> StepError:
-        """The failure of a step that would make program text of the value."""
-        source = f"'{shown(self.written.source)}'"
-        return refused(f"{source} {reason}, and its value comes from an input or a step: {way}, or {TRUST}")
+    def refusal(self, reason: str, way: str) -> StepError:
+        """The failure of a step in which the value would become program text. `way` is what to do instead."""
+        source = f"'{excerpt(self.written.source)}'"
+        return invalid_input(f"{source} {reason}, and its value comes from an input or a step: {way}, or {TRUST}")
 
 
-class Marked(NamedTuple):
+class MarkedText(NamedTuple):
     """A text with marks, and the placeholder of each mark."""
 
     text: str
@@ -83,20 +81,22 @@ class Command(NamedTuple):
     variables: dict[str, str]
 
 
-def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False, is_command: bool = False) -> Marked:
-    """The text with all filled in that is harmless, and a mark for each other value. Marks are counted from `first`.
+def mark_values(
+    text: str, names: Names, *, first: int = 0, is_query: bool = False, is_command: bool = False
+) -> MarkedText:
+    """Render the text with harmless values filled in, and a mark for each other value. Marks count from `first`.
 
-    In a query there is a mark for null as well, which is written otherwise there, and for what begins with '-': after
-    another one it would begin a comment. In a command there is one for an empty text, which would take its word away,
-    and for a number before a redirection, which would be its descriptor.
+    In a query there is also a mark for null, which is written differently there, and for a value that begins with '-',
+    which would begin a comment after another '-'. In a command there is also one for an empty text, which would remove
+    its word, and for a number before a redirection, which would be a descriptor.
     """
     _refuse_marks(text)
     if not is_template(text):
-        return Marked(text, {})
-    template, written = _prepared(text, is_query)
+        return MarkedText(text, {})
+    template, written = _prepare(text, is_query)
     found: dict[int, Placeholder] = {}
-    # Asked once for each that stands in a loop: what is read does not change meanwhile.
-    is_of_file = cache(lambda number: are_of_file(written[number].paths, names))
+    # Cached for expressions in loops: what they read does not change meanwhile.
+    is_from_file = cache(lambda number: are_from_file(written[number].paths, names))
 
     def put(number: int, value: Any) -> str:
         said, shows = written[number], str(value)
@@ -104,8 +104,8 @@ def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False, i
         is_marked = is_query and is_harmless and (value is None or shows.startswith("-"))
         is_word = is_command and is_harmless and said.separator is None
         if is_word and not shows:
-            is_word = not said.may_be_nothing and are_given_empty(said.paths, names)
-        if (is_harmless or is_of_file(number)) and not (is_marked or is_word):
+            is_word = not said.may_be_nothing and are_run_values(said.paths, names)
+        if (is_harmless or is_from_file(number)) and not (is_marked or is_word):
             _refuse_marks(shows)
             return shows.replace("'", "''") if said.is_doubled else shows
         mark = first + len(found)
@@ -113,11 +113,11 @@ def marked(text: str, names: Names, *, first: int = 0, is_query: bool = False, i
         return f"{_OPEN}{mark}{_CLOSE}"
 
     with_names = {**names, _FUNCTION: put}
-    filled = carefully(text, lambda: joined(template.generate(with_names)))
-    return _with_numbers(Marked(filled, found)) if is_command else Marked(filled, found)
+    text_with_marks = evaluate(text, lambda: join_bounded(template.generate(with_names)))
+    return _with_numbers(MarkedText(text_with_marks, found)) if is_command else MarkedText(text_with_marks, found)
 
 
-def _with_numbers(command: Marked) -> Marked:
+def _with_numbers(command: MarkedText) -> MarkedText:
     """The command with its numbers filled in, except directly before a redirection."""
     kept: dict[int, Placeholder] = {}
 
@@ -129,39 +129,39 @@ def _with_numbers(command: Marked) -> Marked:
         kept[int(mark[1])] = placeholder
         return mark[0]
 
-    return Marked(MARK.sub(put, command.text), kept)
+    return MarkedText(MARK.sub(put, command.text), kept)
 
 
 def _refuse_marks(text: str) -> None:
     if _OPEN in text or _CLOSE in text:
-        raise refused(f"'{shown(text)}' has a character that is reserved (U+F0000 or U+F0001)")
+        raise invalid_input(f"'{excerpt(text)}' has a character that is reserved (U+F0000 or U+F0001)")
 
 
-def _is_harmless(value: Any, shows: str, written: Written) -> bool:
-    """Whether it is a number, nothing, or the list of numbers that the file asks for: they say the same anywhere."""
+def _is_harmless(value: Any, shows: str, written: Expression) -> bool:
+    """Whether it is a number, empty, or a joined list of numbers: these mean the same anywhere."""
     if not shows or value is None or isinstance(value, int | float):
         return True
     is_number = _ONE_NUMBER if written.separator is None else _NUMBERS
     return isinstance(value, str) and is_number.fullmatch(shows) is not None
 
 
-# -- the template, prepared
+# -- the template with calls in place of expressions
 
 
 @lru_cache(maxsize=1024)
-def _prepared(text: str, is_query: bool) -> tuple[Template, tuple[Written, ...]]:
-    tree = compiled(text, lambda: VALUES.parse(text))
-    _refuse_others(tree, text)
+def _prepare(text: str, is_query: bool) -> tuple[Template, tuple[Expression, ...]]:
+    tree = compile_template(text, lambda: VALUES.parse(text))
+    _refuse_other_statements(tree, text)
     local, sources = Locals(tree), [*_sources(text)]
     numbered = dict(zip(map(id, _expressions(tree)), range(len(sources)), strict=True))
-    written = [Written(source) for source in sources]
+    written = [Expression(source) for source in sources]
     for output, is_repeated in _outputs(tree.body):
         for at, expression in enumerate(output.nodes):
             if id(expression) in numbered:
                 number = numbered[id(expression)]
-                inner = _undoubled(expression) if is_query else None
+                inner = _without_doubling(expression) if is_query else None
                 value = inner or expression
-                written[number] = Written(
+                written[number] = Expression(
                     source=sources[number],
                     paths=local.paths(value),
                     separator=_separator(value),
@@ -172,21 +172,21 @@ def _prepared(text: str, is_query: bool) -> tuple[Template, tuple[Written, ...]]
                 )
                 output.nodes[at] = _call(number, value)
     tree.set_environment(VALUES)
-    return compiled(text, lambda: VALUES.from_string(tree)), tuple(written)
+    return compile_template(text, lambda: VALUES.from_string(tree)), tuple(written)
 
 
-def _refuse_others(tree: nodes.Template, text: str) -> None:
+def _refuse_other_statements(tree: nodes.Template, text: str) -> None:
     for node in tree.find_all(nodes.Stmt):
         is_recursive = isinstance(node, nodes.For) and node.recursive
         if not isinstance(node, _STATEMENTS) or is_recursive:
-            raise refused(
-                f"'{shown(text)}' is the text of a program, and has a statement that is not for such a text: "
+            raise invalid_input(
+                f"'{excerpt(text)}' is a command or a query, and has a statement that is not allowed there: "
                 f"use 'if', 'for' (not recursive), 'set', 'with' and 'macro', or {TRUST}"
             )
 
 
 def _outputs(body: Iterable[nodes.Node], is_repeated: bool = False) -> Iterator[tuple[nodes.Output, bool]]:
-    """What goes into the text itself, not into the value of a macro or a `set`; and whether it is repeated."""
+    """The outputs of the text itself, not those of a macro or a `set`; and whether each is in a loop."""
     for node in body:
         if isinstance(node, nodes.Output):
             yield node, is_repeated
@@ -195,7 +195,7 @@ def _outputs(body: Iterable[nodes.Node], is_repeated: bool = False) -> Iterator[
 
 
 def _expressions(tree: nodes.Template) -> Iterator[nodes.Expr]:
-    """Each `{{ … }}` of the text, in order, wherever it stands."""
+    """Each `{{ … }}` of the text, in order."""
     for output in tree.find_all(nodes.Output):
         yield from (node for node in output.nodes if not isinstance(node, nodes.TemplateData))
 
@@ -218,7 +218,7 @@ def _call(number: int, expression: nodes.Expr) -> nodes.Call:
 
 
 def _separator(expression: nodes.Node | None) -> str | None:
-    """What a list is joined by, where that is what the expression does in the end."""
+    """The separator of a final `join`; None where there is none."""
     while isinstance(expression, nodes.Filter):
         if expression.name == "join":
             said = expression.args[0] if expression.args else None
@@ -227,8 +227,8 @@ def _separator(expression: nodes.Node | None) -> str | None:
     return None
 
 
-def _undoubled(expression: nodes.Expr) -> nodes.Expr | None:
-    """What quotes are doubled in, where that is what the expression does in the end; else None."""
+def _without_doubling(expression: nodes.Expr) -> nodes.Expr | None:
+    """The expression inside of a final `replace("'", "''")`; None where there is none."""
     if isinstance(expression, nodes.Filter) and expression.name == "replace":
         inner = expression.node
     elif isinstance(expression, nodes.Call) and isinstance(expression.node, nodes.Getattr):

@@ -1,4 +1,4 @@
-"""`spec.policy.rules` of a tool: which rule holds after a call, and what it says is to be done."""
+"""`spec.policy.rules` of a tool: find the rule that holds after a call, and what it decides."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from mulligan import StepError
 
-from .credentials import refused
-from .templates import Misspelled, Names, filled, holds
+from .credentials import invalid_input
+from .templates import InvalidTemplate, Names, holds, render_value
 
 WAIT_SECONDS_MAX = 300.0
 _ATTEMPTS = 3
 _FACTOR = 2.0
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|)\s*")
-DEEDS = ("continue", "retry", "break", "jump", "fail")
+DECISIONS = ("continue", "retry", "break", "jump", "fail")
 
 
 @dataclass(frozen=True)
-class Deed:
-    """What is to be done after a call. `attempts` counts all calls, the first among them."""
+class Decision:
+    """What to do after a call. `attempts` counts all calls, including the first."""
 
     do: str
     attempts: int = _ATTEMPTS
@@ -33,7 +33,7 @@ class Deed:
     sets: dict[str, Any] = field(default_factory=dict)
 
     def wait(self, retries: int) -> float:
-        """How many seconds before the n-th retry. `none` with a delay waits that long each time, as is documented."""
+        """The delay before the n-th retry, in seconds. `none` with a delay is constant."""
         wait = self.delay
         if self.backoff == "linear":
             wait *= retries
@@ -42,7 +42,7 @@ class Deed:
         return wait if self.max_delay is None else min(wait, self.max_delay)
 
 
-CONTINUE, FAIL = Deed("continue"), Deed("fail")
+CONTINUE, FAIL = Decision("continue"), Decision("fail")
 
 
 def rules_of(tool: dict[str, Any]) -> list[dict[str, Any]]:
@@ -50,28 +50,28 @@ def rules_of(tool: dict[str, Any]) -> list[dict[str, Any]]:
     return policy.get("rules") or []
 
 
-def is_in_place(tool: dict[str, Any]) -> bool:
-    """Whether its retries cannot be attempts of the step: what such a rule sets would be gone by the next."""
+def must_retry_in_place(tool: dict[str, Any]) -> bool:
+    """Whether its retries must run within the attempt: what such a rule sets would be lost in another attempt."""
     thens = [_then(rule) for rule in rules_of(tool)]
     return any(then.get("do") == "jump" or (then.get("do") == "retry" and then.get("set")) for then in thens)
 
 
-def judged(tool: dict[str, Any], names: Names, is_well: bool) -> Deed:
-    """The deed of the first rule that holds. Without any, what went well goes on and what did not fails."""
+def decide(tool: dict[str, Any], names: Names, is_success: bool) -> Decision:
+    """The decision of the first rule that holds. Without one a success continues, and a failure fails."""
     for rule in rules_of(tool):
         if _holds(rule, names):
-            return deed(_then(rule), names)
-    return CONTINUE if is_well else FAIL
+            return read_decision(_then(rule), names)
+    return CONTINUE if is_success else FAIL
 
 
-def deed(then: dict[str, Any], names: Names) -> Deed:
-    """What a `then` says, in numbers."""
-    said = filled({key: value for key, value in then.items() if key != "set"}, names)
+def read_decision(then: dict[str, Any], names: Names) -> Decision:
+    """Read a `then`."""
+    said = render_value({key: value for key, value in then.items() if key != "set"}, names)
     do = said.get("do", "continue")
-    if do not in DEEDS:
-        raise refused(f"a rule says 'do: {do}', and there are {', '.join(DEEDS)}")
+    if do not in DECISIONS:
+        raise invalid_input(f"'do: {do}' of a rule is unknown: use one of {', '.join(DECISIONS)}")
     most = said.get("max_delay")
-    return Deed(
+    return Decision(
         do,
         attempts=int(_number(said.get("attempts", _ATTEMPTS), "attempts")),
         backoff=str(said.get("backoff", "none")),
@@ -84,35 +84,35 @@ def deed(then: dict[str, Any], names: Names) -> Deed:
 
 
 def seconds(value: Any) -> float:
-    """A number of seconds, or a text such as '500ms'."""
+    """Read a delay: a number of seconds, or a text such as '500ms'."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
         return float(value)
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise refused(f"'{value}' is no delay such as 5 or '500ms'")
+        raise invalid_input(f"'{value}' is not a delay such as 5 or '500ms'")
     return float(found[1]) * _UNITS[found[2]]
 
 
 def time_limit(value: Any, key: str) -> float:
-    """How long something may take, in seconds."""
+    """Read a time limit in seconds."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-        raise refused(f"'{key}' is {value!r}, and a number of seconds is expected")
+        raise invalid_input(f"'{key}' is {value!r}, a number of seconds is expected")
     return float(value)
 
 
 def _number(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refused(f"'{key}' of a rule is '{value}', and a number is expected")
+        raise invalid_input(f"'{key}' of a rule is '{value}', a number is expected")
     return float(value)
 
 
 def _holds(rule: dict[str, Any], names: Names) -> bool:
-    """A condition that cannot be told, such as one about the answer when there was none, does not hold."""
+    """A condition that cannot be evaluated, such as one about a missing response, does not hold."""
     if "when" not in rule:
         return True  # `else`
     try:
         return holds(rule["when"], names)
-    except Misspelled:
+    except InvalidTemplate:
         raise
     except StepError:
         return False

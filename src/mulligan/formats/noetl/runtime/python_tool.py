@@ -1,6 +1,6 @@
-"""`python`: code of the playbook, in any of the four ways in which it is written.
+"""`python`: run code of the playbook, in any of its four forms.
 
-`result = …`, `def main(…)`, a `return` outside of any function, and all of these with `input_data`, which is the input.
+`result = …`, `def main(…)`, a `return` outside of functions, and all of these with `input_data`, which is the input.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from mulligan import StepError
 from mulligan.worker.complaint import exit_status
 
 from . import failures
-from .answers import plain
+from .answers import to_json
 from .call import Call
-from .credentials import named, refused
-from .file_texts import unmarked
-from .scripts import decoded, script_text
-from .templates import filled, parsed
+from .credentials import find_credential, invalid_input
+from .file_texts import without_marks
+from .scripts import decode_base64, script_text
+from .templates import parse_literal, render_value
 
 _WRAPPER = "__step__"
 _STUB = {"status": "success"}
-# NoETL's word for a failure that is returned, and where its reason stands.
+# The statuses with which code reports a failure, and the keys that hold the reason.
 _FAILED = frozenset({"error", "failed"})
 _REASONS = ("error", "message", "reason")
-_OF_CLOUDS = {
+_CLOUD_VARIABLES = {
     "access_key_id": "AWS_ACCESS_KEY_ID",
     "secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "region": "AWS_DEFAULT_REGION",
@@ -44,20 +44,23 @@ _OF_CLOUDS = {
 
 
 def run(tool: dict[str, Any], call: Call) -> Any:
-    """What the code gives, as JSON. EXCEPTION where it raises, or returns a status 'error' or 'failed'."""
-    given = {name: parsed(value) if isinstance(value, str) else value for name, value in unmarked(call.given).items()}
+    """Run the code; its result as JSON. EXCEPTION where it raises, or returns a status 'error' or 'failed'."""
+    given = {
+        name: parse_literal(value) if isinstance(value, str) else value
+        for name, value in without_marks(call.given).items()
+    }
     code = _code(tool, call)
     program, is_wrapped = _program(code, _filename(call, code), given)
     names = {**_known(call), **_libraries(tool), "input_data": given, **_identifiers(given)}
     os.environ.update(_variables(tool, call))
     try:
-        return _checked(plain(_result(program, is_wrapped, names, given, call)))
+        return _refuse_failed_status(to_json(_result(program, is_wrapped, names, given, call)))
     except StepError:
         raise
     except SystemExit as error:
         if type(error) is not SystemExit:
-            raise  # it is the step that is to end
-        return _left(error)
+            raise  # a subclass of ours: the step itself must end
+        return _exit_result(error)
     except Exception as error:  # whatever the code raises is its failure
         raise failures.of_exception(error, "python") from None
 
@@ -65,26 +68,26 @@ def run(tool: dict[str, Any], call: Call) -> Any:
 def _result(program: CodeType, is_wrapped: bool, names: dict[str, Any], given: dict[str, Any], call: Call) -> Any:
     exec(program, names)
     if is_wrapped:
-        return _awaited(names[_WRAPPER](**_identifiers(given)))
+        return _await(names[_WRAPPER](**_identifiers(given)))
     main = names.get("main")
     if callable(main):
-        return _awaited(main(**_keywords(main, given, call)))
+        return _await(main(**_keywords(main, given, call)))
     return names.get("result", _STUB)
 
 
-def _awaited(value: Any) -> Any:
+def _await(value: Any) -> Any:
     return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
-def _left(error: SystemExit) -> Any:
-    """`sys.exit()` ends the code, and with it the step: well, or with a status."""
+def _exit_result(error: SystemExit) -> Any:
+    """`sys.exit()` ends the code, and with it the step: with success, or with a status."""
     status = exit_status(error.code)
     if not status:
         return _STUB
     raise StepError("EXIT_NONZERO", f"exit code {status}", details={"exit_code": status})
 
 
-def _checked(result: Any) -> Any:
+def _refuse_failed_status(result: Any) -> Any:
     if not isinstance(result, dict) or str(result.get("status", "")).lower() not in _FAILED:
         return result
     reason = next((result[name] for name in _REASONS if result.get(name)), "")
@@ -98,38 +101,38 @@ def _checked(result: Any) -> Any:
 def _code(tool: dict[str, Any], call: Call) -> str:
     for key in ("code_b64", "code_base64"):
         if key in tool:
-            return decoded(tool[key], key)
+            return decode_base64(tool[key], key)
     if "script" in tool:
         return script_text(tool["script"], call)
     code = tool.get("code")
     if not isinstance(code, str) or not code.strip():
-        raise refused("the tool 'python' has no code")
+        raise invalid_input("the tool 'python' has no code")
     return code
 
 
 def _filename(call: Call, code: str) -> str:
-    """What it is called in a traceback, which shows its lines although they are in no file."""
+    """The name of the code in tracebacks, which show its lines although there is no file."""
     name = f"<step {call.step}>"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     return name
 
 
 def _program(code: str, filename: str, given: dict[str, Any]) -> tuple[CodeType, bool]:
-    """The code compiled, and whether it became a function, since it has a `return` of its own."""
+    """The compiled code, and whether it was made a function because it has a `return` outside of functions."""
     try:
         tree = ast.parse(code, filename)
         is_wrapped = any(_returns(tree.body))
         if is_wrapped:
-            tree = _wrapped(tree, given)
+            tree = _wrap(tree, given)
         return compile(tree, filename, "exec", dont_inherit=True), is_wrapped
     except (SyntaxError, ValueError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise refused(f"the code is no Python{line}: {reason}") from None
+        raise invalid_input(f"the Python code is invalid{line}: {reason}") from None
 
 
-def _wrapped(tree: ast.Module, given: dict[str, Any]) -> ast.Module:
-    """Its input as parameters: a name that the code sets anew may be read before."""
+def _wrap(tree: ast.Module, given: dict[str, Any]) -> ast.Module:
+    """A function with the code. Its input are parameters, so that code may read a name before it sets it."""
     wrapper = ast.parse(f"def {_WRAPPER}({', '.join(_identifiers(given))}): pass")
     function = wrapper.body[0]
     assert isinstance(function, ast.FunctionDef)
@@ -148,7 +151,7 @@ def _returns(body: list[ast.stmt]) -> Iterator[bool]:
                 yield from _returns(part.body)
 
 
-# -- what it finds
+# -- the names that code may use
 
 
 def _known(call: Call) -> dict[str, Any]:
@@ -162,7 +165,7 @@ def _known(call: Call) -> dict[str, Any]:
         "deep_merge": _deep_merge,
         "format_iso8601": _format_iso8601,
         "get_val": _get_val,
-        "make_serializable": plain,
+        "make_serializable": to_json,
         "now_utc": _now_utc,
     }
 
@@ -172,19 +175,19 @@ def _identifiers(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _libraries(tool: dict[str, Any]) -> dict[str, Any]:
-    """`libs`: an alias for a module, or for a name that is in one."""
+    """The modules, or names in modules, that `libs` asks for, by their aliases."""
     found = {}
     for alias, said in (tool.get("libs") or {}).items():
         module, name = (said.get("from", ""), said.get("import", "")) if isinstance(said, dict) else (said, "")
         try:
-            found[alias] = _imported(str(module), str(name))
+            found[alias] = _import(str(module), str(name))
         except (ImportError, AttributeError, ValueError):
             where = f"'{name}' of '{module}'" if name else f"'{module}'"
-            raise refused(f"the code needs {where}, and this worker does not have it") from None
+            raise invalid_input(f"the code needs {where}, which this worker does not have") from None
     return found
 
 
-def _imported(module: str, name: str) -> Any:
+def _import(module: str, name: str) -> Any:
     found = importlib.import_module(module)
     if not name:
         return found
@@ -192,21 +195,21 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _variables(tool: dict[str, Any], call: Call) -> dict[str, str]:
-    """`auth`: what the libraries of clouds look for in the environment. The child puts it back when the step ends."""
-    auth = filled(tool.get("auth"), call.names)
+    """The environment variables for `auth` that cloud libraries read. The child restores them when the step ends."""
+    auth = render_value(tool.get("auth"), call.names)
     if not auth:
         return {}
-    found = named(auth, call.credentials)
+    found = find_credential(auth, call.credentials)
     fields = found if isinstance(found, dict) else {}
-    variables = {variable: str(fields[name]) for name, variable in _OF_CLOUDS.items() if fields.get(name)}
+    variables = {variable: str(fields[name]) for name, variable in _CLOUD_VARIABLES.items() if fields.get(name)}
     if not variables:
-        reason = "the credential of a 'python' tool has nothing that becomes an environment variable"
-        raise refused(f"{reason}: hand it over under 'input', as {{{{ keychain.NAME }}}}")
+        reason = "the credential of a 'python' tool has no field that becomes an environment variable"
+        raise invalid_input(f"{reason}: pass it in 'input', as {{{{ keychain.NAME }}}}")
     return variables
 
 
 def _keywords(main: Any, given: dict[str, Any], call: Call) -> dict[str, Any]:
-    """What its parameters get, by their names: of the input, else of what templates read."""
+    """The arguments of `main` by name: from the input, otherwise from the names that templates read."""
     known = call.known
     special = {"context": known, "input_data": given}
     found: dict[str, Any] = {}
@@ -214,14 +217,14 @@ def _keywords(main: Any, given: dict[str, Any], call: Call) -> dict[str, Any]:
     for parameter in parameters:
         name = parameter.name
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            raise refused(f"main(…) has '*{name}', and values come by name here")
+            raise invalid_input(f"main(…) has '*{name}', but values are passed by name")
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
         source = next((source for source in (given, special, known) if name in source), None)
         if source is not None:
             found[name] = source[name]
         elif parameter.default is inspect.Parameter.empty:
-            raise refused(f"main(…) asks for '{name}', and neither its input nor the context has it")
+            raise invalid_input(f"main(…) has a parameter '{name}' that is neither in its input nor in the context")
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         found |= {name: value for name, value in given.items() if name not in found}
     return found

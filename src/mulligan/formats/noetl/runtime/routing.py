@@ -1,4 +1,4 @@
-"""Where a step goes on: G2's `case`, then the arcs of `next`."""
+"""Decide which steps follow: by the cases, then by the arcs of `next`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from mulligan import StepError
 
 from .call import Call
 from .context import Context
-from .credentials import refused
-from .paging import CHANGEABLE, into_of, with_collected
-from .policy import Deed, seconds
-from .sinks import put
-from .templates import filled, filled_text, holds
+from .credentials import invalid_input
+from .paging import CHANGEABLE, collect_into, collection_name
+from .policy import Decision, seconds
+from .sinks import write_sinks
+from .templates import holds, render_text, render_value
 
-# What happens after a call, in this order. What comes first and leads somewhere counts.
+# The events after a call, in this order. The first that leads to a step counts.
 AFTER_SUCCESS = ("call.done", "step.exit")
 AFTER_LOOP = ("loop.done", "call.done", "step.exit")
 AFTER_FAILURE = ("call.error", "call.done", "step.exit")
-# What a step is handed by what leads to it, in the words of all dialects.
+# The keys of an arc with arguments for its target, in the words of all dialects.
 _ARGUMENTS = ("args", "input", "data")
 
 
 class Routes:
-    """The cases and arcs of one step, asked once it is known how it went."""
+    """The cases and arcs of one step, evaluated when its outcome is known."""
 
     def __init__(self, context: Context, cases: list[dict[str, Any]] | None, following: dict[str, Any] | None) -> None:
         self._context = context
@@ -32,73 +32,73 @@ class Routes:
         self._next = following or {}
         self._walks_pages = any("next_call" in _page_rule(case) for case in self._cases)
 
-    def taken(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False) -> list[str]:
+    def follow(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool = False) -> list[str]:
         """The steps that follow, each once."""
         found = self._of_cases(events, now, is_failure) or self._of_arcs(events[0], now, is_failure)
         return list(dict.fromkeys(found))
 
     @property
     def decide_retries(self) -> bool:
-        """Whether it is for the cases to say what is tried again: then nothing else is."""
+        """Whether the cases decide about retries: then nothing else does."""
         return any(_retries(case) for case in self._cases)
 
-    def retry(self, events: tuple[str, ...], now: dict[str, Any]) -> Deed | None:
-        """What a case says of trying again, where the first that holds for an event says so."""
+    def retry(self, events: tuple[str, ...], now: dict[str, Any]) -> Decision | None:
+        """The retry that the first matching case of an event asks for; None where it asks for none."""
         for event in events:
             names = self._names(event, now)
             case = next((case for case in self._cases if holds(case.get("when", True), names)), {})
             if said := _retries(case):
-                return _deed(said[0], names)
+                return _retry_decision(said[0], names)
         return None
 
     def with_pages(self, tool: Any) -> Any:
-        """The tool, which walks its pages by itself where cases say that it is called again, and how."""
+        """The tool, with rules for pages where cases say how it is called again."""
         if not self._walks_pages:
             return tool
         if isinstance(tool, list):
-            raise refused("a list of tools has no pages: let a rule of the last one jump back")
+            raise invalid_input("a list of tools cannot have pages: use a rule of the last tool that jumps back")
         rules = [rule for case in self._cases if (rule := _page_rule(case))]
         return {**tool, "pages": rules, "are_of_cases": True}
 
-    def gathered(self, result: Any) -> tuple[Any, dict[str, Any]]:
-        """What the step gives once its pages are gathered, and these by the names that cases have for them."""
-        deeds = [deed for case in self._cases for deed in _deeds(case)]
-        into = [into_of(deed["collect"]) for deed in deeds if "collect" in deed]
+    def collected(self, result: Any) -> tuple[Any, dict[str, Any]]:
+        """The result of the step after its pages were collected, and the collected values by name."""
+        deeds = [action for case in self._cases for action in _case_actions(case)]
+        into = [collection_name(action["collect"]) for action in deeds if "collect" in action]
         names = {name: result[name] for name in into if isinstance(result, dict) and name in result}
-        wanted = next((deed["result"].get("from") for deed in deeds if isinstance(deed.get("result"), dict)), "")
+        wanted = next((action["result"].get("from") for action in deeds if isinstance(action.get("result"), dict)), "")
         return names.get(str(wanted), result), names
 
     def _of_cases(self, events: tuple[str, ...], now: dict[str, Any], is_failure: bool) -> list[str]:
-        """The first event for which a case leads somewhere. A case acts once, whatever else happens."""
+        """The steps that the cases lead to, for the first event with any. Each case acts once."""
         done: set[int] = set()
         for event in events:
             at = next((at for at in range(len(self._cases)) if self._holds(at, event, now, is_failure)), None)
             if at is None or at in done or "next_call" in _page_rule(self._cases[at]):
-                continue  # what is said of a page was done when it was there
+                continue  # rules for pages were applied when the page was there
             done.add(at)
-            if found := [name for deed in _deeds(self._cases[at]) for name in self._act(deed, event, now)]:
+            if found := [name for action in _case_actions(self._cases[at]) for name in self._act(action, event, now)]:
                 return found
         return []
 
     def _holds(self, at: int, event: str, now: dict[str, Any], is_failure: bool) -> bool:
-        """After a failure a case of another event than that counts only if it would not hold without one."""
+        """After a failure, a case for another event counts only if it would not hold without the failure."""
         when = self._cases[at].get("when", True)
         if not holds(when, self._names(event, now)):
             return False
         return not is_failure or event == AFTER_FAILURE[0] or not holds(when, self._names(event, {}))
 
-    def _act(self, deed: dict[str, Any], event: str, now: dict[str, Any]) -> Iterator[str]:
+    def _act(self, action: dict[str, Any], event: str, now: dict[str, Any]) -> Iterator[str]:
         names = self._names(event, now)
-        self._context.set(deed.get("set"), names)
-        self._context.set({f"vars.{name}": value for name, value in (deed.get("vars") or {}).items()}, names)
-        if "collect" in deed and not self._walks_pages:
-            self._collect(deed["collect"], self._names(event, now))
+        self._context.set(action.get("set"), names)
+        self._context.set({f"vars.{name}": value for name, value in (action.get("vars") or {}).items()}, names)
+        if "collect" in action and not self._walks_pages:
+            self._collect(action["collect"], self._names(event, now))
         names = self._names(event, now)
-        if "sink" in deed:
-            put(deed["sink"], self._call(names))
-        if "fail" in deed:
-            raise _refusal(deed["fail"], names)
-        for arc in _arcs(deed.get("next")):
+        if "sink" in action:
+            write_sinks(action["sink"], self._call(names))
+        if "fail" in action:
+            raise _refusal(action["fail"], names)
+        for arc in _arcs(action.get("next")):
             yield self._follow(arc, names)
 
     def _call(self, names: dict[str, Any]) -> Call:
@@ -106,12 +106,12 @@ class Routes:
         return Call(context.step, names, context.credentials, trusts_templates=context.trusts_templates)
 
     def _collect(self, collect: dict[str, Any], names: dict[str, Any]) -> None:
-        """Without pages: gathered over all that runs, as `ctx` under that name."""
-        into = into_of(collect)
-        self._context.put(into, with_collected(names["ctx"].get(into), collect, names.get("result")))
+        """Without pages: collect over all steps, in `ctx`."""
+        into = collection_name(collect)
+        self._context.put(into, collect_into(names["ctx"].get(into), collect, names.get("result")))
 
     def _of_arcs(self, event: str, now: dict[str, Any], is_failure: bool) -> Iterator[str]:
-        """An arc without a condition is for what went well."""
+        """The steps of the arcs that hold. An arc without a condition holds only after a success."""
         is_first = self._next.get("mode", "exclusive") == "exclusive"
         for arc in self._next.get("arcs") or []:
             if is_failure and arc.get("when") is None:
@@ -123,10 +123,10 @@ class Routes:
                     return
 
     def _follow(self, arc: dict[str, Any], names: dict[str, Any]) -> str:
-        step = filled_text(str(arc["step"]), names)
+        step = render_text(str(arc["step"]), names)
         self._context.set(arc.get("set"), names)
         for args in (arc[key] for key in _ARGUMENTS if arc.get(key)):
-            self._context.hand(step, filled(args, names))
+            self._context.hand(step, render_value(args, names))
         return step
 
     def _names(self, event: str, now: dict[str, Any]) -> dict[str, Any]:
@@ -134,14 +134,14 @@ class Routes:
         return self._context.names(**{**now, "event": self._context.event(event, payload)})
 
 
-def _deeds(case: dict[str, Any]) -> list[dict[str, Any]]:
+def _case_actions(case: dict[str, Any]) -> list[dict[str, Any]]:
     then = case.get("then") or []
     return then if isinstance(then, list) else [then]
 
 
 def _retries(case: dict[str, Any]) -> list[Any]:
-    """What a case says of trying again; one that changes something of the tool is its next page."""
-    said = [deed["retry"] for deed in _deeds(case) if "retry" in deed]
+    """The retries of a case. A `retry` that changes the call is not one: it asks for the next page."""
+    said = [action["retry"] for action in _case_actions(case) if "retry" in action]
     return [one for one in said if not _changes(one)]
 
 
@@ -150,8 +150,8 @@ def _changes(retry: Any) -> dict[str, Any]:
 
 
 def _page_rule(case: dict[str, Any]) -> dict[str, Any]:
-    """What a case says of pages: a `call` of no other step, or a `retry` with something changed, is the next one."""
-    together = {key: value for deed in _deeds(case) for key, value in deed.items()}
+    """The rule for pages of a case: a `call` without a step, or a `retry` that changes the call."""
+    together = {key: value for action in _case_actions(case) for key, value in action.items()}
     found = {"when": case.get("when", True)}
     if "collect" in together:
         found["collect"] = together["collect"]
@@ -171,24 +171,24 @@ def _arcs(said: Any) -> list[dict[str, Any]]:
 
 
 def _refusal(said: Any, names: dict[str, Any]) -> StepError:
-    told = filled(said, names)
+    told = render_value(said, names)
     message = told.get("message") if isinstance(told, dict) else told
-    return StepError("VALIDATION_FAILED", str(message or "a case of the step says that it failed"), retryable=False)
+    return StepError("VALIDATION_FAILED", str(message or "a case of the step failed it"), retryable=False)
 
 
-# As of a tool's own `retry` (`formats.noetl.retries`, which no worker loads).
+# The same as in `formats.noetl.retries`, which workers do not load.
 DELAY_DEFAULT, FACTOR_DEFAULT = 1, 2
 
 
-def _deed(said: Any, names: dict[str, Any]) -> Deed:
-    """G2's words for a retry: `max_attempts` counts all calls; short forms are a number, or true."""
-    told = filled(said, names)
+def _retry_decision(said: Any, names: dict[str, Any]) -> Decision:
+    """A retry of a case: `max_attempts` counts all calls; short forms are a number, or true."""
+    told = render_value(said, names)
     if not isinstance(told, dict):
         told = {"max_attempts": 3 if isinstance(told, bool) or told is None else told}
     delay = told.get("initial_delay", told.get("delay", DELAY_DEFAULT))
     factor = told.get("backoff_multiplier", told.get("backoff", FACTOR_DEFAULT))
     most = told.get("max_delay")
-    return Deed(
+    return Decision(
         "retry",
         attempts=int(told.get("max_attempts", 3)),
         backoff="exponential",

@@ -1,4 +1,4 @@
-"""The sandbox in which templates are evaluated: what is undefined, what is looked up where, and what is too large."""
+"""The Jinja2 sandbox of templates: undefined names, lookups, and limits of size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.utils import missing
 
-from .answers import MISSING, looked_up, plain
+from .answers import MISSING, look_up, to_json
 
 TEXT_CHARS_MAX = 16 * 1024 * 1024
 _POWER_MAX = 10_000
@@ -24,11 +24,11 @@ _NUMBER_BITS_MAX = 100_000
 
 
 class UnknownName(UndefinedError):
-    """A name that nobody knows: the template is wrong, whatever there is."""
+    """A name that does not exist at all: the template is wrong for all values."""
 
 
 class Undefinable(Undefined):
-    """A name that is not there: it may be asked about and defaulted, at any depth, and nothing else."""
+    """An undefined name: only `is defined` and `default` work on it, at any depth."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class Undefinable(Undefined):
 
 
 class Absent(Undefinable):
-    """In a condition: a part that is not there equals nothing and is not true. A name that nobody knows is an error."""
+    """An undefined part of a condition: it equals null and is false. A name that does not exist is an error."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class Absent(Undefinable):
         bool(self)
         return iter(())
 
-    # Neither more nor less than anything.
+    # All comparisons are false.
     __lt__: Any = __contains__
     __le__: Any = __contains__
     __gt__: Any = __contains__
@@ -101,7 +101,7 @@ class Absent(Undefinable):
 
 
 class Nothing(Absent):
-    """What a step gave that did not run, for `end`, which runs whatever happened: null, and nothing in a text."""
+    """The result, in `end`, of a step that did not run: null, and empty in a text."""
 
     __slots__ = ()
 
@@ -113,16 +113,16 @@ class Nothing(Absent):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Keys before methods, and no text or number that fills the memory."""
+    """Looks up keys before methods, and refuses huge texts and numbers."""
 
     intercepted_binops = frozenset({"*", "**", "%"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        found = looked_up(obj, attribute)
+        found = look_up(obj, attribute)
         return super().getattr(obj, attribute) if found is MISSING else found
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        found = looked_up(obj, argument) if isinstance(argument, str | int) else MISSING
+        found = look_up(obj, argument) if isinstance(argument, str | int) else MISSING
         return super().getitem(obj, argument) if found is MISSING else found
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -145,13 +145,13 @@ def _refuse_bomb(operator: str, left: Any, right: Any) -> None:
 
 
 def _refuse_digits(bits: int) -> None:
-    """A power of a power takes longer than anybody waits, and none of it can be shown."""
+    """Refuse huge numbers: a power of a power could take hours."""
     if bits > _NUMBER_BITS_MAX:
         raise SecurityError("the number is too large")
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(plain(value), ensure_ascii=False, indent=indent)
+    return json.dumps(to_json(value), ensure_ascii=False, indent=indent)
 
 
 def _from_json(text: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Texts that stand elsewhere: in a file, or in base64."""
+"""Read scripts from files, and texts from base64."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import binascii
 from typing import Any
 
 from .call import Call
-from .credentials import refused
-from .placeholders import marked
-from .templates import filled_text
+from .credentials import invalid_input
+from .placeholders import mark_values
+from .templates import render_text
 
 
-def decoded(text: Any, key: str) -> str:
-    """A text that was written in base64."""
+def decode_base64(text: Any, key: str) -> str:
+    """Decode a text. INPUT_INVALID where it is not base64, or not text."""
     try:
         return base64.b64decode(str(text), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise refused(f"'{key}' is no text in base64") from None
+        raise invalid_input(f"'{key}' is not text in base64") from None
 
 
 def script_text(script: Any, call: Call) -> str:
-    """The text of a script: inline, or in a file, relative to where the run was called."""
+    """The text of a script: inline, or from a file relative to the folder that the run was started in."""
     said = script if isinstance(script, dict) else {"uri": script}
     source = said.get("source") or {}
     if source.get("type") == "inline" or "code" in source:
         return str(source.get("code", ""))
     uri = str(said.get("uri") or source.get("uri") or "")
     if not call.trusts_templates:
-        for placeholder in marked(uri, call.names).placeholders.values():
-            raise placeholder.refused("names a script", "write its name in the file")
-    path = filled_text(uri, call.names).removeprefix("file://")
+        for placeholder in mark_values(uri, call.names).placeholders.values():
+            raise placeholder.refusal("names a script", "write its name in the file")
+    path = render_text(uri, call.names).removeprefix("file://")
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise refused(f"the script '{path}' cannot be read: {reason.lower()}") from None
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise invalid_input(f"the script '{path}' cannot be read: {reason.lower()}") from None

@@ -1,4 +1,4 @@
-"""`shell`: commands for `sh`, one after the other, up to the first that does not end well."""
+"""`shell`: run commands with `sh`, one after the other, up to the first that fails."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import IO, Any
 from mulligan import StepError
 
 from .call import Call
-from .credentials import refused
-from .placeholders import Command, marked
+from .credentials import invalid_input
+from .placeholders import Command, mark_values
 from .policy import time_limit
-from .templates import filled, filled_text, is_template
+from .templates import is_template, render_text, render_value
 
 TIMEOUT_SECONDS = 600.0
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
-_TOLD_CHARS = 2000
-# Variables that name a file which a shell runs, or that hold what it evaluates.
+_REPORTED_CHARS = 2000
+# Variables whose value a shell evaluates, or runs as a file.
 _EVALUATED = frozenset("BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS3 PS4".split())
 
 
 def run(tool: dict[str, Any], call: Call) -> Any:
-    """What all of them printed. EXIT_NONZERO, SIGNALED or TIMEOUT where one of them fails."""
+    """Run the commands and return their output. EXIT_NONZERO, SIGNALED or TIMEOUT where one of them fails."""
     said = next((tool[key] for key in ("cmds", "cmd", "command") if tool.get(key)), None)
     if said is None:
-        raise refused("the tool 'shell' has no 'cmds'")
+        raise invalid_input("the tool 'shell' has no 'cmds'")
     commands = [_command(str(text), call) for text in (said if isinstance(said, list) else [said])]
-    limit = filled(tool.get("timeout_seconds", TIMEOUT_SECONDS), call.names)
+    limit = render_value(tool.get("timeout_seconds", TIMEOUT_SECONDS), call.names)
     until = time.monotonic() + time_limit(limit, "timeout_seconds")
-    environment, folder = _environment(tool, call), filled_text(str(tool.get("cwd") or "."), call.names)
+    environment, folder = _environment(tool, call), render_text(str(tool.get("cwd") or "."), call.names)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         for command in commands:
             status = _status(command.text, {**environment, **command.variables}, folder, out, err, until)
@@ -46,14 +46,14 @@ def run(tool: dict[str, Any], call: Call) -> Any:
 
 
 def _command(text: str, call: Call) -> Command:
-    """The command with its values in variables; where templates are trusted, in its text."""
+    """The command with its values in variables, or in its text where templates are trusted."""
     if call.trusts_templates or not is_template(text):
-        return Command(filled_text(text, call.names), {})
-    found = marked(text, call.names, is_command=True)
+        return Command(render_text(text, call.names), {})
+    found = mark_values(text, call.names, is_command=True)
     if not found.placeholders:
         return Command(found.text, {})
-    # What reads a command costs a while to load, and most need none of it.
-    command: Command = importlib.import_module(f"{__package__}.shell_text").bound(found)
+    # Imported on demand: the scanner takes a while to load, and most commands do not need it.
+    command: Command = importlib.import_module(f"{__package__}.shell_text").bind_command(found)
     return command
 
 
@@ -61,30 +61,30 @@ def _environment(tool: dict[str, Any], call: Call) -> dict[str, str]:
     env = tool.get("env") or {}
     if not call.trusts_templates:
         _refuse_names(env, call)
-    said = filled(env, call.names) or {}
+    said = render_value(env, call.names) or {}
     if not isinstance(said, dict):
-        raise refused("'env' is not a mapping of names to values")
+        raise invalid_input("'env' is not a mapping of names to values")
     return {**os.environ, **{str(name): "" if value is None else str(value) for name, value in said.items()}}
 
 
 def _refuse_names(said: Any, call: Call) -> None:
-    """Refuse values that would name a variable, or that a shell evaluates for the name of theirs."""
+    """Refuse values that would name a variable, or be in a variable that a shell evaluates."""
     if not isinstance(said, dict):
-        for placeholder in marked(str(said), call.names).placeholders.values():
-            raise placeholder.refused("names environment variables", "write their names in the file")
+        for placeholder in mark_values(str(said), call.names).placeholders.values():
+            raise placeholder.refusal("names environment variables", "write their names in the file")
         return
     for name, value in said.items():
-        for placeholder in marked(str(name), call.names).placeholders.values():
-            raise placeholder.refused("names an environment variable", "write its name in the file")
+        for placeholder in mark_values(str(name), call.names).placeholders.values():
+            raise placeholder.refusal("names an environment variable", "write its name in the file")
         if name in _EVALUATED and isinstance(value, str):
-            for placeholder in marked(value, call.names).placeholders.values():
-                raise placeholder.refused(f"is the value of '{name}', which a shell evaluates", "use another variable")
+            for placeholder in mark_values(value, call.names).placeholders.values():
+                raise placeholder.refusal(f"is the value of '{name}', which a shell evaluates", "use another variable")
 
 
 def _status(
     command: str, environment: dict[str, str], folder: str, out: IO[bytes], err: IO[bytes], until: float
 ) -> int | None:
-    """How it ended; None: it did not, and was made to, with all that it has started."""
+    """Run one command; its exit status, or None where the time was up and it was killed with its children."""
     try:
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
@@ -97,7 +97,7 @@ def _status(
         )
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise refused(f"the command cannot be started in '{folder}': {reason}") from None
+        raise invalid_input(f"the command cannot be started in '{folder}': {reason}") from None
     try:
         return process.wait(max(0.0, until - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -110,25 +110,25 @@ def _status(
 
 def _failure(status: int | None, printed: str, complained: str) -> StepError:
     _repeat(printed, complained)
-    details: dict[str, Any] = {"stdout": printed[-_TOLD_CHARS:], "stderr": complained[-_TOLD_CHARS:]}
+    details: dict[str, Any] = {"stdout": printed[-_REPORTED_CHARS:], "stderr": complained[-_REPORTED_CHARS:]}
     if status is None:
         return StepError("TIMEOUT", "the commands took longer than 'timeout_seconds'", details=details)
     if status < 0:
         return StepError("SIGNALED", f"killed by signal {-status}", details={**details, "exit_code": 128 - status})
-    message = complained.strip()[-_TOLD_CHARS:] or f"exit code {status}"
+    message = complained.strip()[-_REPORTED_CHARS:] or f"exit code {status}"
     return StepError("EXIT_NONZERO", message, details={**details, "exit_code": status})
 
 
 def _read(file: IO[bytes]) -> str:
-    """What was printed so far. OUTPUT_INVALID where that is too much for a result."""
+    """The output so far. OUTPUT_INVALID where it is too large for a result."""
     size = os.fstat(file.fileno()).st_size
     if size > OUTPUT_BYTES_MAX:
-        message = f"the commands printed {size} bytes, and {OUTPUT_BYTES_MAX} are the most"
+        message = f"the commands printed {size} bytes; the limit is {OUTPUT_BYTES_MAX}"
         raise StepError("OUTPUT_INVALID", message, retryable=False)
     return os.pread(file.fileno(), size, 0).decode("utf-8", "replace")
 
 
 def _repeat(printed: str, complained: str) -> None:
-    """Whoever reads the log of the step finds it there."""
+    """Print the output of the commands, for the log of the step."""
     print(printed, end="")
     print(complained, end="", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Queries in which no value becomes text of the query.
+"""Bind the values of a query, so that none of them becomes text of the query.
 
-A value within a string literal stays within it: its quotes are doubled. A value that stands by itself, in the place of
-a value, is a bound parameter. Anywhere else (as a name, as a whole statement) it is refused.
+A value within a string literal stays within it: its quotes are doubled. A value by itself, where the query has a value,
+becomes a bound parameter. Anywhere else (as a name, as a whole statement) it is refused.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 
 from mulligan.worker.databases.statements import TOKENS, Dialect, token_end
 
-from .answers import plain
-from .credentials import refused
-from .placeholders import MARK, Marked, Placeholder
-from .templates import shown
+from .answers import to_json
+from .credentials import invalid_input
+from .placeholders import MARK, MarkedText, Placeholder
+from .templates import excerpt
 
 _PARAMETER = "mulligan_template_"
 _QUOTES = "write '{{ … }}' in quotes if it is a value, or its text in the file if it is part of the query"
 _OWN_QUOTES = "write '{{ … }}' in quotes of the query, with the value alone"
 _NAMES = "write the name in the file, in the query or as a default of the workload that no run overrides"
 _LIST = "write IN ({% for x in … %}'{{ x }}'{{ ', ' if not loop.last }}{% endfor %}) for a list"
-# Before a value that stands by itself: a sign of these, or a word of those.
+# The signs and words that may stand before a value.
 _SIGNS = frozenset("=<>~|@#?&+-/%^[{:")
 _WORDS = frozenset("LIMIT OFFSET LIKE ILIKE BETWEEN ESCAPE WHEN THEN ELSE".split())
-# What follows such a word is a name.
+# Words that are followed by a name.
 _NAMING = frozenset("FROM JOIN INTO UPDATE TABLE VIEW INDEX SCHEMA DATABASE COLUMN ONLY BY AS USE EXISTS".split())
-# In parentheses after such a word stand values; in those with such a word within, or shortly before, stand names.
+# Parentheses after these words hold values; those with, or shortly after, the following words hold names.
 _LISTS = frozenset("VALUES IN ANY ALL SOME".split())
 _NAMED_WITHIN = frozenset("SELECT FROM BY DISTINCT RETURNING".split())
 _NAMED_AFTER = frozenset("CONFLICT USING BY OVER KEY REFERENCES UNIQUE".split())
@@ -35,7 +35,7 @@ _SHORTLY = 3
 # Statements in which a text between dollars is a literal. In others (do, create function) it may be a program.
 _WITH_LITERALS = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES")
 _BETWEEN_WORDS = 4
-# What makes one token of a value and what stands beside it.
+# Characters that would make one token of a value and its neighbour.
 _BOUND_BEFORE = re.compile(r"(?:[\w$.'\"\]\U000f0001]|::)\Z")
 _BOUND_AFTER = re.compile(r"[\w$.'\"(\U000f0000]")
 _UNICODE = re.compile(r"(?<![\w$])[uU]&\Z")
@@ -48,21 +48,21 @@ class Query(NamedTuple):
     values: dict[str, Any]
 
 
-def bound(marked: Marked, dialect: Dialect) -> Query:
-    """The query with a parameter, or a part of a literal, for each mark. INPUT_INVALID where a value has no place."""
-    if not marked.placeholders:
-        return Query(marked.text, {})
-    for placeholder in marked.placeholders.values():
+def bind_query(marked_text: MarkedText, dialect: Dialect) -> Query:
+    """Put a parameter, or part of a literal, in place of each mark. INPUT_INVALID where no value may stand."""
+    if not marked_text.placeholders:
+        return Query(marked_text.text, {})
+    for placeholder in marked_text.placeholders.values():
         _refuse_unwritable(placeholder)
-    return _Binder(marked, dialect).query()
+    return _Binder(marked_text, dialect).query()
 
 
 class _Binder:
-    """Goes through the tokens of a query, and puts values into it where they may stand."""
+    """Reads the tokens of a query, and puts values in where they may stand."""
 
-    def __init__(self, marked: Marked, dialect: Dialect) -> None:
-        self._text = marked.text
-        self._placeholders = marked.placeholders
+    def __init__(self, marked_text: MarkedText, dialect: Dialect) -> None:
+        self._text = marked_text.text
+        self._placeholders = marked_text.placeholders
         self._dialect = dialect
         self._written: list[str] = []
         self._values: dict[str, Any] = {}
@@ -93,7 +93,7 @@ class _Binder:
     # -- outside of quotes
 
     def _pass_over(self, text: str) -> None:
-        """What stands between tokens: signs."""
+        """Read the signs between tokens."""
         self._written.append(text)
         for sign in text:
             if sign in "[{":
@@ -130,13 +130,13 @@ class _Binder:
             self._open.pop()
 
     def _are_values(self) -> bool:
-        """Whether values stand in the parentheses that open here."""
+        """Whether the parentheses that open here hold values."""
         if self._words and self._words[-1] in _LISTS:
             return True  # also those after the first: values (1), (2)
         return self._last not in _NAMED_AFTER and _NAMED_SHORTLY_AFTER.isdisjoint(self._words[-_SHORTLY:])
 
     def _value(self, mark: re.Match[str]) -> str:
-        """A parameter in the place of a mark that stands by itself."""
+        """A parameter in place of a mark outside of quotes."""
         placeholder = self._placeholders[int(mark[1])]
         if placeholder.is_harmless:
             is_null = placeholder.value is None and self._is_for_value()
@@ -145,20 +145,20 @@ class _Binder:
         before = self._text[max(0, mark.start() - 2) : mark.start()]
         after = self._text[mark.end() : mark.end() + 1]
         if not self._last:
-            raise placeholder.refused("is a statement or its beginning", "write the query in the file")
+            raise placeholder.refusal("is a statement, or the beginning of one", "write the query in the file")
         if self._last in _NAMING:
-            raise placeholder.refused("stands for a name", _NAMES)
+            raise placeholder.refusal("stands for a name", _NAMES)
         if _BOUND_BEFORE.search(before) or _BOUND_AFTER.match(after):
-            raise placeholder.refused("is a part of a name or a word of the query", _NAMES)
+            raise placeholder.refusal("is a part of a name or a word of the query", _NAMES)
         if not self._is_for_value():
-            raise placeholder.refused("stands where the query has its own text", _QUOTES)
+            raise placeholder.refusal("stands where the query has no value", _QUOTES)
         if placeholder.written.separator is not None:
-            raise placeholder.refused("is a list that was joined to one text", _LIST)
+            raise placeholder.refusal("is a list joined to one text", _LIST)
         if placeholder.written.quotes:
-            raise placeholder.refused("writes quotes itself", _OWN_QUOTES)
+            raise placeholder.refusal("writes quotes itself", _OWN_QUOTES)
         self._last = "'"
         name = f"{_PARAMETER}{mark[1]}"
-        self._values[name] = plain(placeholder.value)
+        self._values[name] = to_json(placeholder.value)
         return f" :{name} "
 
     def _is_for_value(self) -> bool:
@@ -179,30 +179,30 @@ class _Binder:
             text = self._undollared(text, found[0])
         is_escaped = text[0] in "eE"
         if not is_escaped and text[0] != "'":
-            raise found[0].refused("is part of a name", _NAMES)
+            raise found[0].refusal("is part of a name", _NAMES)
         if _UNICODE.search(self._text[max(0, start - 3) : start]):
-            raise found[0].refused("is part of a literal with escapes of its own", "write it without U&")
+            raise found[0].refusal("is part of a literal with Unicode escapes", "write it without U&")
         for placeholder in found:
             if "'" in (placeholder.written.separator or ""):
-                raise placeholder.refused("is a list that was joined to one text", _LIST)
+                raise placeholder.refusal("is a list joined to one text", _LIST)
             if "''" in placeholder.written.quotes:
-                raise placeholder.refused("doubles quotes itself, which is done for it", "leave out the 'replace'")
+                raise placeholder.refusal("doubles quotes, which is done automatically", "leave out the 'replace'")
         return self._literal(text, is_escaped)
 
     def _undollared(self, text: str, placeholder: Placeholder) -> str:
-        """A text between dollars as a literal with quotes, which no value can end."""
+        """A dollar-quoted text as a literal with quotes, which no value can end."""
         tag = text[: text.index("$", 1) + 1]
         is_whole = len(text) >= 2 * len(tag) and text.endswith(tag)
         if not is_whole or self._words[:1] not in ([word] for word in _WITH_LITERALS):
-            raise placeholder.refused(
+            raise placeholder.refusal(
                 "is part of a program between dollars", "use single quotes, or write it in the file"
             )
         return "'" + text[len(tag) : -len(tag)].replace("'", "''") + "'"
 
     def _literal(self, text: str, is_escaped: bool) -> str:
-        """The literal with each value in it as it is: its quotes doubled, its backslashes where they mean something.
+        """The literal with its values: quotes are doubled, and backslashes too where they are escapes.
 
-        In PostgreSQL a setting of the server says whether they do. An E-literal does not depend on it.
+        In PostgreSQL that depends on a setting of the server. An E-literal does not depend on it.
         """
         pieces = MARK.split(text)
         own, values = pieces[::2], [self._placeholders[int(number)] for number in pieces[1::2]]
@@ -217,7 +217,7 @@ class _Binder:
 
 
 def _with_backslashes(text: str) -> str:
-    """A text as an E-literal has it."""
+    """A text for an E-literal."""
     return text.replace("\\", "\\\\")
 
 
@@ -225,14 +225,14 @@ def _refuse_escaped(own: list[str], values: list[Placeholder]) -> None:
     """Refuse a value whose first character the text before it would escape."""
     for before, placeholder in zip(own, values, strict=False):
         if (len(before) - len(before.rstrip("\\"))) % 2:
-            raise placeholder.refused("follows a '\\', which changes what it means", "leave that out")
+            raise placeholder.refusal("follows a '\\', which changes what it means", "leave that out")
 
 
 def _refuse_unwritable(placeholder: Placeholder) -> None:
-    source = shown(placeholder.written.source)
+    source = excerpt(placeholder.written.source)
     if "\0" in placeholder.text:
-        raise refused(f"the value of '{source}' has a NUL, which no query can hold")
+        raise invalid_input(f"the value of '{source}' contains a NUL, which a query cannot hold")
     try:
         placeholder.text.encode()
     except UnicodeEncodeError:
-        raise refused(f"the value of '{source}' is no text: half of a character is in it") from None
+        raise invalid_input(f"the value of '{source}' is not valid text: it contains half of a character") from None

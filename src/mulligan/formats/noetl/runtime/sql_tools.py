@@ -1,4 +1,4 @@
-"""`postgres` and `duckdb`: the statements of a tool as one transaction. Its result is {rows, row_count, columns}."""
+"""`postgres` and `duckdb`: run statements as one transaction. The result is {rows, row_count, columns}."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from mulligan.worker.databases.statements import Dialect, Statement, statements
 
 from . import credentials
 from .call import Call
-from .credentials import database_address, refused
-from .placeholders import marked
-from .scripts import decoded, script_text
-from .sql_text import Query, bound
-from .templates import filled, filled_text
+from .credentials import database_address, invalid_input
+from .placeholders import mark_values
+from .scripts import decode_base64, script_text
+from .sql_text import Query, bind_query
+from .templates import render_text, render_value
 
 _TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
-# Where a playbook says nothing, its steps share a file, as in NoETL.
+# Without `database` the steps of a run share this file, as in NoETL.
 _SHARED_FILE = "noetl.duckdb"
 
 
 def run(tool: dict[str, Any], call: Call) -> Any:
-    """What the last statement gave, and the others beside it. StepError where one of them fails."""
-    return ran(tool, call, _query(tool, call), filled(tool.get("params"), call.names))
+    """The result of the last statement, and those of all. StepError where one of them fails."""
+    return run_query(tool, call, _query(tool, call), render_value(tool.get("params"), call.names))
 
 
-def ran(tool: dict[str, Any], call: Call, query: Query, params: Any) -> Any:
-    """The same for a query that is ready, at the database of the tool."""
+def run_query(tool: dict[str, Any], call: Call, query: Query, params: Any) -> Any:
+    """Run a query whose templates are rendered, at the database of the tool."""
     address = read_address(_ADDRESSES[tool["kind"]](tool, call))
     try:
-        with _turn(address.place):
-            return _result(_executed(address, query, params))
+        with _locked(address.place):
+            return _result(_execute(address, query, params))
     except StepError as error:
         veiled = sql.veiled(error, address)
         print(veiled.message, file=sys.stderr)
@@ -47,19 +47,21 @@ def ran(tool: dict[str, Any], call: Call, query: Query, params: Any) -> Any:
 
 
 def _postgres(tool: dict[str, Any], call: Call) -> str:
-    auth = filled(tool.get("auth"), call.names)
+    auth = render_value(tool.get("auth"), call.names)
     if not auth:
-        raise refused("the tool 'postgres' has no 'auth', which names the credential of its database")
-    address = database_address(credentials.named(auth, call.credentials))
+        raise invalid_input("the tool 'postgres' has no 'auth', which names the credential of its database")
+    address = database_address(credentials.find_credential(auth, call.credentials))
     if not address.startswith(("postgresql://", "postgres://")):
-        raise refused("the credential of a 'postgres' tool is an address such as postgresql://…, or its fields")
+        raise invalid_input(
+            "the credential of a 'postgres' tool must be an address such as postgresql://…, or its fields"
+        )
     return address
 
 
 def _duckdb(tool: dict[str, Any], call: Call) -> str:
     if tool.get("auth") or tool.get("credentials"):
-        raise refused("the tool 'duckdb' attaches nothing by itself: write 'attach' in its command")
-    said = filled_text(str(tool.get("database") or ""), call.names)
+        raise invalid_input("the tool 'duckdb' does not use credentials: write 'attach' in its command")
+    said = render_text(str(tool.get("database") or ""), call.names)
     place = said or os.path.join(os.environ.get("MULLIGAN_OUTPUT_DIR", "."), _SHARED_FILE)
     return f"duckdb:///{place}"
 
@@ -69,8 +71,8 @@ _ADDRESSES = {"postgres": _postgres, "duckdb": _duckdb}
 
 
 @contextmanager
-def _turn(place: str) -> Iterator[None]:
-    """The shared file is one process's at a time: steps that run side by side take turns. Whoever dies is done."""
+def _locked(place: str) -> Iterator[None]:
+    """Lock the shared file: DuckDB allows one process at a time. The lock ends with its process."""
     if os.path.basename(place) != _SHARED_FILE:
         yield
         return
@@ -80,16 +82,16 @@ def _turn(place: str) -> Iterator[None]:
 
 
 def _query(tool: dict[str, Any], call: Call) -> Query:
-    """All commands as one query. No value of its templates is text of it."""
+    """All commands as one query, with the values of templates bound."""
     texts = _texts(tool, call)
     if call.trusts_templates:
-        return Query(";\n".join(filled_text(text, call.names) for text in texts), {})
+        return Query(";\n".join(render_text(text, call.names) for text in texts), {})
     found: list[Query] = []
     count = 0
     for text in texts:
-        with_marks = marked(text, call.names, first=count, is_query=True)
+        with_marks = mark_values(text, call.names, first=count, is_query=True)
         count += len(with_marks.placeholders)
-        found.append(bound(with_marks, _DIALECTS[tool["kind"]]))
+        found.append(bind_query(with_marks, _DIALECTS[tool["kind"]]))
     values = {name: value for query in found for name, value in query.values.items()}
     return Query(";\n".join(query.text for query in found), values)
 
@@ -99,33 +101,33 @@ def _texts(tool: dict[str, Any], call: Call) -> list[str]:
         return [script_text(tool["script"], call)]
     for key in _TEXTS:
         if f"{key}_b64" in tool:
-            return [decoded(tool[f"{key}_b64"], f"{key}_b64")]
+            return [decode_base64(tool[f"{key}_b64"], f"{key}_b64")]
         if key in tool:
             said = tool[key] if isinstance(tool[key], list) else [tool[key]]
             return [str(text).strip().rstrip(";") for text in said]
-    raise refused(f"the tool '{tool.get('kind')}' has no 'command'")
+    raise invalid_input(f"the tool '{tool.get('kind')}' has no 'command'")
 
 
-def _executed(address: Address, query: Query, params: Any) -> list[dict[str, Any]]:
-    """What each statement gave. All of it is kept, or nothing. Only `params` and values of templates are bound."""
+def _execute(address: Address, query: Query, params: Any) -> list[dict[str, Any]]:
+    """Run all statements in one transaction. Only `params` and values of templates are bound."""
     database = sql.database_of(address.kind)
     found = statements(query.text, database.DIALECT)
     sql.refuse_odd(found)
     own = [[spot for spot in statement.spots if spot.name in query.values] for statement in found]
     for statement in found:
-        # Without `params` a ':name' is the query's own.
+        # Without `params` a ':name' is text of the query.
         others = [spot for spot in statement.spots if spot.name not in query.values]
         statement.spots = [] if params is None else others
     values = {**named(found, params, database.DIALECT), **query.values}
     for statement, spots in zip(found, own, strict=True):
         statement.spots = sorted([*statement.spots, *spots], key=lambda spot: spot.start)
     with database.opened(address.place, False) as session:
-        given = [_given(session, statement, values) for statement in found]
+        given = [_run_statement(session, statement, values) for statement in found]
         session.commit()
     return given
 
 
-def _given(session: sql.Session, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
+def _run_statement(session: sql.Session, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
     before = session.changed
     rows = session.execute(statement, values, True)
     if rows is None:
@@ -136,5 +138,5 @@ def _given(session: sql.Session, statement: Statement, values: dict[str, Any]) -
 
 
 def _result(given: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last one, and beside it all of them as NoETL numbers them: code looks for its rows here and there."""
+    """The last result, and all of them as NoETL numbers them: playbooks read both."""
     return {**given[-1], **{f"command_{at}": found for at, found in enumerate(given)}}

@@ -1,4 +1,4 @@
-"""A step from its first template to its envelope."""
+"""Run one step: from its first template to its envelope."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from typing import Any
 from mulligan import StepError
 
 from . import failures
-from .calling import again, beside, carried_out, final, outcome_names, tries_before, unsatisfied
 from .context import Context, result_of
-from .policy import Deed
+from .pipeline import (
+    failed_attempts,
+    final_failure,
+    outcome_names,
+    rejected_result,
+    retryable_failure,
+    run_tools,
+    with_route_problem,
+)
+from .policy import Decision
 from .routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
-from .templates import filled
+from .templates import render_value
 
 _NOTHING = {"kind": "noop"}
 _ABSENT = object()
@@ -29,56 +37,56 @@ def run(
     failure: dict[str, Any] | None = None,
     **known: Any,
 ) -> dict[str, Any]:
-    """The envelope {result, ctx, next, status} of the step. StepError where it fails."""
+    """Run the step; returns the envelope {result, ctx, next, status}. StepError where it fails."""
     context = Context(**known)
     routes = Routes(context, cases, next)
     if failure is not None:
-        return _routed(failure, context, routes)
+        return _route_failure(failure, context, routes)
     if loop is not None:
-        result = _gathered(loop, context)
+        result = _collect_results(loop, context)
     elif render is not _ABSENT:
-        result = filled(render, context.names())
+        result = render_value(render, context.names())
     if result is not _ABSENT:
         now, events = outcome_names(result, None, 1), AFTER_LOOP if loop is not None else AFTER_SUCCESS
         now |= {} if loop is None else {"loop": {"done": True, "length": len(result["results"])}}
     else:
-        (result, now), events = _done(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
+        (result, now), events = _run_tool(_NOTHING if tool is None else tool, context, routes), AFTER_SUCCESS
     context.know(result)
     context.set(set, context.names(**now, event=context.event(events[0], now["output"])))
-    return _envelope(result, context, routes.taken(events, now))
+    return _envelope(result, context, routes.follow(events, now))
 
 
-def _done(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, Any]]:
-    """What the tool gave, and the names that tell of it. A case may want it called again, however it went."""
-    tries = tries_before()
+def _run_tool(tool: Any, context: Context, routes: Routes) -> tuple[Any, dict[str, Any]]:
+    """The result of the tool, and the names for its outcome. A case may ask for a retry after any outcome."""
+    tries = failed_attempts()
     try:
-        result, output = carried_out(routes.with_pages(tool), context)
+        result, output = run_tools(routes.with_pages(tool), context)
     except StepError as error:
-        deed = _retry_after(error, routes, tries)
-        if deed is None and routes.decide_retries:
-            raise final(error) from None
-        raise again(error, deed, tries) if deed else error from None
-    given, gathered = routes.gathered(result)
-    now = {**gathered, **outcome_names(result, None, tries + 1), "output": output}
-    if deed := routes.retry(AFTER_SUCCESS[:1], now):
-        raise again(unsatisfied(context), deed, tries)
+        decision = _retry_after(error, routes, tries)
+        if decision is None and routes.decide_retries:
+            raise final_failure(error) from None
+        raise retryable_failure(error, decision, tries) if decision else error from None
+    given, collected = routes.collected(result)
+    now = {**collected, **outcome_names(result, None, tries + 1), "output": output}
+    if decision := routes.retry(AFTER_SUCCESS[:1], now):
+        raise retryable_failure(rejected_result(context), decision, tries)
     return given, now
 
 
-def _retry_after(error: StepError, routes: Routes, tries: int) -> Deed | None:
-    """What the cases say of trying again. Cases that cannot be asked do not stand in the place of the failure."""
+def _retry_after(error: StepError, routes: Routes, tries: int) -> Decision | None:
+    """The retry that the cases ask for. An error in a case is reported beside the failure, not instead of it."""
     try:
         return routes.retry(AFTER_FAILURE, outcome_names(None, failures.view(error), tries + 1))
-    except StepError as unasked:
-        raise beside(error, unasked) from None
+    except StepError as problem:
+        raise with_route_problem(error, problem) from None
 
 
 def _envelope(result: Any, context: Context, following: list[str], status: str = "ok") -> dict[str, Any]:
     return {"result": result, "ctx": context.set_here, "next": following, "status": status}
 
 
-def _routed(failure: dict[str, Any], context: Context, routes: Routes) -> dict[str, Any]:
-    """Where a failure leads. One that nothing takes up fails this step as well, and stays unhandled."""
+def _route_failure(failure: dict[str, Any], context: Context, routes: Routes) -> dict[str, Any]:
+    """Route a failure. If no arc or case takes it up, this step fails as well, and it stays unhandled."""
     error = StepError(
         str(failure.get("code") or "EXCEPTION"),
         str(failure.get("message") or ""),
@@ -88,16 +96,16 @@ def _routed(failure: dict[str, Any], context: Context, routes: Routes) -> dict[s
     view = failures.view(error)
     context.know({"status": "error", "error": view})
     try:
-        following = routes.taken(AFTER_FAILURE, outcome_names(None, view, 1), is_failure=True)
-    except StepError as unasked:
-        raise beside(error, unasked) from None
+        following = routes.follow(AFTER_FAILURE, outcome_names(None, view, 1), is_failure=True)
+    except StepError as problem:
+        raise with_route_problem(error, problem) from None
     if not following:
         raise error
     return _envelope({"status": "error", "error": view}, context, following, "error")
 
 
-def _gathered(loop: dict[str, Any], context: Context) -> dict[str, Any]:
-    """What the items of a loop gave, in their order, and how many went well."""
+def _collect_results(loop: dict[str, Any], context: Context) -> dict[str, Any]:
+    """The results of the items of a loop, in order, and how many succeeded."""
     outputs = loop.get("results") or []
     context.take_over(outputs)
     stats = {"total": loop.get("total", len(outputs)), "success": loop.get("succeeded"), "failed": loop.get("failed")}

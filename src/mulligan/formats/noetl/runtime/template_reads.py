@@ -1,4 +1,4 @@
-"""What a template reads: the names and paths that its value is made of, so that one can say where that comes from."""
+"""Find the names and paths that the value of a template is made of, to know where it comes from."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 
 from jinja2 import nodes
 
-from .answers import MISSING, looked_up
-from .file_texts import FileText, is_of_file
+from .answers import MISSING, look_up
+from .file_texts import FileText, is_from_file
 from .sandbox import VALUES
 
 
 class Path(NamedTuple):
-    """A name, and the keys that follow it as far as they are written out: `workload.tables[0]`."""
+    """A name, and the constant keys that follow it: `workload.tables[0]`."""
 
     root: str
     keys: tuple[Any, ...] = ()
 
 
 class Locals:
-    """The names that a template gives values itself, by `set`, `for`, `with` and `macro`: what they are made of.
+    """The names that a template defines itself, by `set`, `for`, `with` and `macro`, and what they are made of.
 
-    A name is taken for all that the template ever gives it: which of these it holds where it is read is not asked.
+    A name counts as made of all values that the template ever gives it.
     """
 
     def __init__(self, tree: nodes.Template) -> None:
@@ -32,7 +32,7 @@ class Locals:
             self._note(node)
 
     def paths(self, node: nodes.Node) -> frozenset[Path]:
-        """All that the value of an expression is made of. What it only depends on, as on a condition, is not."""
+        """All that the value of an expression is made of. A condition that only selects is not included."""
         found: set[Path] = set()
         waiting, done = [*_paths(node)], set[str]()
         while waiting:
@@ -45,20 +45,20 @@ class Locals:
 
     def _note(self, node: nodes.Node) -> None:
         if isinstance(node, nodes.Assign):
-            self._give(node.target, node.node)
+            self._define(node.target, node.node)
         elif isinstance(node, nodes.AssignBlock):
-            self._give(node.target, *node.body, *([node.filter] if node.filter else []))
+            self._define(node.target, *node.body, *([node.filter] if node.filter else []))
         elif isinstance(node, nodes.For):
-            self._give(node.target, node.iter)
+            self._define(node.target, node.iter)
             self._sources.setdefault("loop", []).append(node.iter)
         elif isinstance(node, nodes.With):
             for target, value in zip(node.targets, node.values, strict=True):
-                self._give(target, value)
+                self._define(target, value)
         elif isinstance(node, nodes.Macro):
-            # What it is called with is read where it is called.
+            # Its arguments are read where it is called.
             self._sources.setdefault(node.name, []).extend([*node.body, *node.defaults])
 
-    def _give(self, target: nodes.Node, *sources: nodes.Node) -> None:
+    def _define(self, target: nodes.Node, *sources: nodes.Node) -> None:
         for name in [target, *target.find_all((nodes.Name, nodes.NSRef))]:
             if isinstance(name, nodes.Name | nodes.NSRef):
                 self._sources.setdefault(name.name, []).extend(sources)
@@ -80,7 +80,7 @@ def _paths(node: nodes.Node | None) -> Iterator[Path]:
 
 
 def _chain(node: nodes.Getattr | nodes.Getitem) -> Iterator[Path]:
-    """A path as far as it is written out, and what is read on the way."""
+    """A path with its constant keys, and the paths read in other keys."""
     links: list[nodes.Node] = [node]
     while isinstance(links[-1], nodes.Getattr | nodes.Getitem):
         links.append(links[-1].node)
@@ -101,39 +101,39 @@ def _chain(node: nodes.Getattr | nodes.Getitem) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=1024)
-def reads(text: str) -> frozenset[Path]:
-    """All that a template reads anywhere in it."""
+def paths_read(text: str) -> frozenset[Path]:
+    """All paths that a template reads."""
     tree = VALUES.parse(text)
     return Locals(tree).paths(tree)
 
 
-def are_of_file(paths: frozenset[Path], names: Mapping[str, Any]) -> bool:
-    """Whether all that is read is the file's own: then so is whatever a template makes of it."""
-    return all(is_of_file(_found(path, names)) for path in paths if path.root in names)
+def are_from_file(paths: frozenset[Path], names: Mapping[str, Any]) -> bool:
+    """Whether all values that are read come from the file: then so does what a template makes of them."""
+    return all(is_from_file(_value_at(path, names)) for path in paths if path.root in names)
 
 
-def are_given_empty(paths: frozenset[Path], names: Mapping[str, Any]) -> bool:
-    """Whether a text that is read is not the file's: an empty one, too, which is harmless elsewhere."""
-    read = [_found(path, names) for path in paths if path.root in names and not _leads_nowhere(path, names)]
-    return any((value == "" and not isinstance(value, FileText)) or not is_of_file(value) for value in read)
+def are_run_values(paths: frozenset[Path], names: Mapping[str, Any]) -> bool:
+    """Whether a text that is read does not come from the file, also an empty one, which is harmless elsewhere."""
+    read = [_value_at(path, names) for path in paths if path.root in names and not _is_missing(path, names)]
+    return any((value == "" and not isinstance(value, FileText)) or not is_from_file(value) for value in read)
 
 
-def _leads_nowhere(path: Path, names: Mapping[str, Any]) -> bool:
-    """Whether a mapping on the way does not have the key: what stands there then is a default of the template."""
+def _is_missing(path: Path, names: Mapping[str, Any]) -> bool:
+    """Whether a mapping on the path does not have the key, so that a default of the template is used."""
     value = names[path.root]
     for key in path.keys:
-        inner = looked_up(value, key) if isinstance(key, str | int) else MISSING
+        inner = look_up(value, key) if isinstance(key, str | int) else MISSING
         if inner is MISSING:
             return isinstance(value, Mapping)
         value = inner
     return False
 
 
-def _found(path: Path, names: Mapping[str, Any]) -> Any:
-    """What is at the path; where it leads nowhere, or to a method, what that would be of."""
+def _value_at(path: Path, names: Mapping[str, Any]) -> Any:
+    """The value at the path; where a key is missing, or is a method, the last value before it."""
     value = names[path.root]
     for key in path.keys:
-        inner = looked_up(value, key) if isinstance(key, str | int) else MISSING
+        inner = look_up(value, key) if isinstance(key, str | int) else MISSING
         if inner is MISSING and type(value) is list and type(key) is int and -len(value) <= key < len(value):
             inner = value[key]
         if inner is MISSING:

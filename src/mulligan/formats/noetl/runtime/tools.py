@@ -1,4 +1,4 @@
-"""The tools that a step may call, by their kinds; whatever they do, what comes out is a value or a StepError."""
+"""Call a tool by its kind: the result is a value or a StepError."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from mulligan import StepError
 
 from . import failures
 from .call import Call
-from .credentials import refused
-from .templates import filled_text
+from .credentials import invalid_input
+from .templates import render_text
 
-# Imported by who needs them: a step of code does not wait for what sends requests.
+# Imported on demand: a step with code does not load what sends requests.
 _TOOLS = {
     "duckdb": "sql_tools:run",
     "http": "http_tool:run",
@@ -22,15 +22,15 @@ _TOOLS = {
     "secrets": "tools:secret",
     "shell": "shell_tool:run",
 }
-# Stands for a secret in what a step gives: the value itself would be hidden there, and lost.
+# Stands for a secret in a result: the value itself would be redacted there, and lost.
 SECRET = "$secret"
 
 
 def call_tool(tool: dict[str, Any], call: Call) -> Any:
-    """What the tool gives. StepError, with NoETL's view of it in its details, where it fails."""
+    """Call the tool. StepError, with NoETL's fields in its details, where it fails."""
     kind = tool.get("kind", "noop")
     if kind not in _TOOLS:
-        raise refused(f"there is no tool '{kind}' here")
+        raise invalid_input(f"the tool '{kind}' does not exist")
     module, _, function = _TOOLS[kind].partition(":")
     run = getattr(importlib.import_module(f"{__package__}.{module}"), function)
     try:
@@ -44,7 +44,7 @@ def noop(tool: dict[str, Any], call: Call) -> Any:
 
 
 def secret(tool: dict[str, Any], call: Call) -> Any:
-    """A word for the secret: whoever reads it later is handed the value anew."""
-    name = filled_text(str(tool.get("secret_name") or tool.get("name") or ""), call.names)
+    """A reference to the secret: each step that reads it gets the value again."""
+    name = render_text(str(tool.get("secret_name") or tool.get("name") or ""), call.names)
     call.credentials.of(name)
     return {SECRET: name}

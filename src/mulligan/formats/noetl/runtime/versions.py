@@ -1,7 +1,7 @@
-"""What steps have set, `ctx` and `vars`: each value with a number, so that of two the later counts, whoever is asked.
+"""Values that steps set in `ctx` and `vars`, each with a version, so that every reader sees the same one.
 
-A value that is set gets one more than the highest number that its step has seen. Of values that were set side by side,
-in branches or items, the one of the later name or item counts: the same for every reader, whatever ended first.
+A value gets one more than the highest version that its step has read. Of values that were set in parallel branches or
+items, the one of the step or item that sorts last counts, whichever ended first.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-# Of what is set: for all, as `ctx.x`; as `vars.x`; for one step, which is reached with arguments.
+# The groups: `ctx.x`, `vars.x`, and arguments for one step.
 CTX, VARS, ARGS = "ctx", "vars", "args"
 Entries = dict[str, list[Any]]
 
 
-def merged(all_entries: Iterable[Entries]) -> Entries:
-    """Of every name the entry that counts: [number, value, step, item]."""
+def merge_entries(all_entries: Iterable[Entries]) -> Entries:
+    """The entry that counts for each name: [version, value, step, item]."""
     found: Entries = {}
     for entries in all_entries:
         for key, entry in entries.items():
@@ -35,7 +35,7 @@ def values(entries: Entries, group: str) -> dict[str, Any]:
 
 
 class Settings:
-    """What this step sets, over what was set before it."""
+    """The values that this step sets, and those that were set before."""
 
     def __init__(self, before: Entries, step: str, item: int) -> None:
         self.own: Entries = {}
@@ -52,12 +52,12 @@ class Settings:
         self._number += 1
 
     def take_over(self, entries: Entries) -> None:
-        """What items have set, as if it were set here."""
+        """Set what the items of a loop have set."""
         for key, entry in entries.items():
-            self.put(*_parted(key), entry[1])
+            self.put(*_split(key), entry[1])
 
 
-def _parted(key: str) -> tuple[str, str]:
+def _split(key: str) -> tuple[str, str]:
     group, _, name = key.partition(".")
     return group, name
 
