@@ -135,8 +135,8 @@ def _tree(path: Path) -> Mapping | None:
 
 def _names(root: Mapping) -> set[str]:
     metadata = root.get("metadata")
-    said = [of.get(key) for of in (root, metadata) if isinstance(of, Mapping) for key in ("path", "name")]
-    return {node.text for node in said if isinstance(node, Scalar)}
+    nodes = [of.get(key) for of in (root, metadata) if isinstance(of, Mapping) for key in ("path", "name")]
+    return {node.text for node in nodes if isinstance(node, Scalar)}
 
 
 def _steps(root: Mapping) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ WORKLOAD: Shape = Either("a mapping", mapping=MapOf(ANY, r"(?s:.+)"), empty=Noth
 PLAYBOOK = Dialect(
     "playbook",
     {
-        "apiVersion": Key(TEXT, "tells the file; 'noetl.io/v1' is the oldest dialect"),
+        "apiVersion": Key(TEXT, "marks the file as NoETL's; 'noetl.io/v1' is the oldest dialect"),
         "kind": Key(Choice(("Playbook", "playbook")), "what the file is"),
         "metadata": Key(METADATA, "name, description and comments"),
         "name": Key(NAME, "the workflow's 'name', in the oldest dialect"),
@@ -238,8 +238,8 @@ STEP = Dialect(
         "retry": "write it as a rule of 'tool.spec.policy'",
         "result": "the result of a step is read by its name",
         "outcome": "the outcome of a step is read as 'output'",
-        "sink": "write it as a step of its own",
-        "save": "write it as a step of its own",
+        "sink": "write it as a separate step",
+        "save": "write it as a separate step",
         **dict.fromkeys(("needs", "depends_on"), "write it as an arc: in 'next' of the step that comes before"),
     },
 )
@@ -295,7 +295,7 @@ SAVE = Open(
         "storage": Key(ANY, "the same; 'event_log' needs no doing: results are in the log"),
         "table": Key(ANY, "the table"),
         "mode": Key(Choice(("insert", "append", "upsert", "replace")), "default insert"),
-        "key": Key(ANY, "of 'upsert': what tells two rows apart"),
+        "key": Key(ANY, "for 'upsert': the columns that identify a row"),
         "data": Key(ANY, "a row, or a list of them (default: the result)"),
         "args": Key(ANY, "the same"),
         "auth": Key(ANY, "the name of a credential"),

@@ -185,7 +185,7 @@ _COMMON = {
 
 
 def _tool(kind: str, about: dict[str, str], *unused: str) -> Dialect:
-    keys = {**_COMMON, **{key: Key(ANY, said) for key, said in about.items()}}
+    keys = {**_COMMON, **{key: Key(ANY, text) for key, text in about.items()}}
     return Dialect(f"tool_{kind}", {key: known for key, known in keys.items() if key not in unused}, elsewhere=_GONE)
 
 

@@ -35,8 +35,8 @@ class Call:
         """The call for this tool: the input of its step, its `args`, its `input`; the later win."""
         given = dict(self.given)
         for key in ("args", "input"):
-            said = render_marked(tool.get(key) or {}, self.names)
-            given = merge_inputs(given, said if isinstance(said, dict) else {"input": said})
+            value = render_marked(tool.get(key) or {}, self.names)
+            given = merge_inputs(given, value if isinstance(value, dict) else {"input": value})
         return replace(self, given=given, names={**self.names, **given, "input": given, "args": given})
 
 

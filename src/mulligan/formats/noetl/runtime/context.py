@@ -86,9 +86,9 @@ class Context:
         """Make the result available under the name of the step, as for the steps that follow."""
         self._own = {self.step: mark_answer(result)}
 
-    def set(self, said: Any, names: Names) -> None:
+    def set(self, values: Any, names: Names) -> None:
         """Render and set values: `ctx.x`, `vars.x`, `iter.x`; a bare name is in ctx."""
-        for key, value in _flat(render_value(said or {}, names)):
+        for key, value in _flat(render_value(values or {}, names)):
             prefix, dot, name = key.partition(".")
             if prefix == "iter" and dot:
                 self._iter[name] = value
@@ -179,12 +179,12 @@ def _is_same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
-def _flat(said: Any) -> Iterator[tuple[str, Any]]:
+def _flat(values: Any) -> Iterator[tuple[str, Any]]:
     """The values to set, by full name: `ctx: {x: …}` is `ctx.x`, a list of {name, value} is in vars."""
-    if isinstance(said, list):
-        yield from ((f"vars.{one['name']}", one.get("value")) for one in said)
+    if isinstance(values, list):
+        yield from ((f"vars.{one['name']}", one.get("value")) for one in values)
         return
-    for key, value in said.items():
+    for key, value in values.items():
         if key in ("iter", *_PREFIXES) and isinstance(value, dict):
             yield from ((f"{key}.{name}", inner) for name, inner in value.items())
         else:

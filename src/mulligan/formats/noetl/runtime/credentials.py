@@ -15,18 +15,18 @@ _USERS = ("username", "user", "login")
 class Credentials:
     """The credentials in `auth` of the action: JSON objects, addresses of databases, or tokens, by name."""
 
-    def __init__(self, said: dict[str, Any]) -> None:
-        self._said = said
+    def __init__(self, auth: dict[str, Any]) -> None:
+        self._auth = auth
 
     def by_name(self) -> dict[str, Any]:
         """All of them, as `keychain` in templates."""
-        return {name: self.of(name) for name in self._said}
+        return {name: self.of(name) for name in self._auth}
 
     def of(self, name: str) -> Any:
         """The fields of a credential, or its text. INPUT_INVALID where the step has none of that name."""
-        if name not in self._said:
+        if name not in self._auth:
             raise invalid_input(f"there is no credential '{name}' for this step")
-        value = self._said[name]
+        value = self._auth[name]
         fields = _object(value)
         if fields is None:
             return value

@@ -23,8 +23,8 @@ def run(tool: dict[str, Any], call: Call) -> Any:
     method = render_text(str(tool.get("method") or "GET"), names).upper()
     headers = {str(name).lower(): value for name, value in render_value(tool.get("headers") or {}, names).items()}
     query, body = _sent(tool, method, call)
-    said = {**_body(body, headers), **_authorized(tool, headers, call), **_limits(render_value(_how(tool), names))}
-    found = http.run(url=_url(tool, call), method=method, headers=headers, params=query, **said)
+    options = {**_body(body, headers), **_authorized(tool, headers, call), **_limits(render_value(_how(tool), names))}
+    found = http.run(url=_url(tool, call), method=method, headers=headers, params=query, **options)
     return {
         "status": found["status"],
         "status_code": found["status"],
@@ -35,10 +35,10 @@ def run(tool: dict[str, Any], call: Call) -> Any:
 
 
 def _url(tool: dict[str, Any], call: Call) -> str:
-    said = tool.get("url") or tool.get("endpoint")
-    if not isinstance(said, str):
+    url = tool.get("url") or tool.get("endpoint")
+    if not isinstance(url, str):
         raise invalid_input("the tool 'http' has no 'url'")
-    return render_text(said, call.names)
+    return render_text(url, call.names)
 
 
 def _sent(tool: dict[str, Any], method: str, call: Call) -> tuple[dict[str, Any], Any]:
@@ -79,14 +79,14 @@ def _how(tool: dict[str, Any]) -> dict[str, Any]:
 
 def _limits(how: dict[str, Any]) -> dict[str, Any]:
     # A playbook has one key for both limits, so messages do not name ours.
-    said: dict[str, Any] = {"names_limits": False}
+    options: dict[str, Any] = {"names_limits": False}
     if how.get("timeout") is not None:
         seconds = time_limit(how["timeout"], "timeout")
-        said |= {"read_timeout": seconds, "connect_timeout": min(seconds, http.CONNECT_SECONDS)}
+        options |= {"read_timeout": seconds, "connect_timeout": min(seconds, http.CONNECT_SECONDS)}
     for key, ours in _FLAGS.items():
         if how.get(key) is not None:
-            said[ours] = _flag(how[key], key)
-    return said
+            options[ours] = _flag(how[key], key)
+    return options
 
 
 def _flag(value: Any, key: str) -> bool:

@@ -72,12 +72,12 @@ def outcome_names(result: Any, error: dict[str, Any] | None, attempt: int) -> di
     """The names for the outcome of a call. `response` is there after a success only."""
     output = output_view(result, error, attempt)
     # `outcome` is the former name of `output`.
-    told = {"output": output, "outcome": output, "_attempt": attempt}
+    names = {"output": output, "outcome": output, "_attempt": attempt}
     if error is not None:
-        return {**told, "error": error}
+        return {**names, "error": error}
     found = mark_answer(dict(result) if isinstance(result, Paged) else result)
     response = mark_answer(result.last) if isinstance(result, Paged) else found
-    return {**told, "response": response, "result": found, "this": found}
+    return {**names, "response": response, "result": found, "this": found}
 
 
 def rejected_result(context: Context) -> StepError:

@@ -99,17 +99,17 @@ def mark_values(
     is_from_file = cache(lambda number: are_from_file(written[number].paths, names))
 
     def put(number: int, value: Any) -> str:
-        said, shows = written[number], str(value)
-        is_harmless = _is_harmless(value, shows, said)
+        expression, shows = written[number], str(value)
+        is_harmless = _is_harmless(value, shows, expression)
         is_marked = is_query and is_harmless and (value is None or shows.startswith("-"))
-        is_word = is_command and is_harmless and said.separator is None
+        is_word = is_command and is_harmless and expression.separator is None
         if is_word and not shows:
-            is_word = not said.may_be_nothing and are_run_values(said.paths, names)
+            is_word = not expression.may_be_nothing and are_run_values(expression.paths, names)
         if (is_harmless or is_from_file(number)) and not (is_marked or is_word):
             _refuse_marks(shows)
-            return shows.replace("'", "''") if said.is_doubled else shows
+            return shows.replace("'", "''") if expression.is_doubled else shows
         mark = first + len(found)
-        found[mark] = Placeholder(said, value, shows, is_harmless)
+        found[mark] = Placeholder(expression, value, shows, is_harmless)
         return f"{_OPEN}{mark}{_CLOSE}"
 
     with_names = {**names, _FUNCTION: put}
@@ -221,8 +221,8 @@ def _separator(expression: nodes.Node | None) -> str | None:
     """The separator of a final `join`; None where there is none."""
     while isinstance(expression, nodes.Filter):
         if expression.name == "join":
-            said = expression.args[0] if expression.args else None
-            return str(said.value) if isinstance(said, nodes.Const) else ""
+            separator = expression.args[0] if expression.args else None
+            return str(separator.value) if isinstance(separator, nodes.Const) else ""
         expression = expression.node
     return None
 
@@ -235,8 +235,8 @@ def _without_doubling(expression: nodes.Expr) -> nodes.Expr | None:
         inner = expression.node.node if expression.node.attr == "replace" else None
     else:
         return None
-    said = [argument.value for argument in expression.args if isinstance(argument, nodes.Const)]
-    return inner if said == ["'", "''"] else None
+    constants = [argument.value for argument in expression.args if isinstance(argument, nodes.Const)]
+    return inner if constants == ["'", "''"] else None
 
 
 def _may_be_nothing(expression: nodes.Expr) -> bool:

@@ -66,19 +66,19 @@ def decide(tool: dict[str, Any], names: Names, is_success: bool) -> Decision:
 
 def read_decision(then: dict[str, Any], names: Names) -> Decision:
     """Read a `then`."""
-    said = render_value({key: value for key, value in then.items() if key != "set"}, names)
-    do = said.get("do", "continue")
+    fields = render_value({key: value for key, value in then.items() if key != "set"}, names)
+    do = fields.get("do", "continue")
     if do not in DECISIONS:
         raise invalid_input(f"'do: {do}' of a rule is unknown: use one of {', '.join(DECISIONS)}")
-    most = said.get("max_delay")
+    most = fields.get("max_delay")
     return Decision(
         do,
-        attempts=int(_number(said.get("attempts", _ATTEMPTS), "attempts")),
-        backoff=str(said.get("backoff", "none")),
-        delay=seconds(said.get("delay", 0)),
-        factor=_number(said.get("factor", _FACTOR), "factor"),
+        attempts=int(_number(fields.get("attempts", _ATTEMPTS), "attempts")),
+        backoff=str(fields.get("backoff", "none")),
+        delay=seconds(fields.get("delay", 0)),
+        factor=_number(fields.get("factor", _FACTOR), "factor"),
         max_delay=None if most is None else seconds(most),
-        to=str(said.get("to", "")),
+        to=str(fields.get("to", "")),
         sets=then.get("set") or {},
     )
 

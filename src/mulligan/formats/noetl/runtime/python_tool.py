@@ -177,8 +177,10 @@ def _identifiers(given: dict[str, Any]) -> dict[str, Any]:
 def _libraries(tool: dict[str, Any]) -> dict[str, Any]:
     """The modules, or names in modules, that `libs` asks for, by their aliases."""
     found = {}
-    for alias, said in (tool.get("libs") or {}).items():
-        module, name = (said.get("from", ""), said.get("import", "")) if isinstance(said, dict) else (said, "")
+    for alias, library in (tool.get("libs") or {}).items():
+        module, name = (
+            (library.get("from", ""), library.get("import", "")) if isinstance(library, dict) else (library, "")
+        )
         try:
             found[alias] = _import(str(module), str(name))
         except (ImportError, AttributeError, ValueError):

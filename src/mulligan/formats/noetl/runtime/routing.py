@@ -47,8 +47,8 @@ class Routes:
         for event in events:
             names = self._names(event, now)
             case = next((case for case in self._cases if holds(case.get("when", True), names)), {})
-            if said := _retries(case):
-                return _retry_decision(said[0], names)
+            if retries := _retries(case):
+                return _retry_decision(retries[0], names)
         return None
 
     def with_pages(self, tool: Any) -> Any:
@@ -141,8 +141,8 @@ def _case_actions(case: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _retries(case: dict[str, Any]) -> list[Any]:
     """The retries of a case. A `retry` that changes the call is not one: it asks for the next page."""
-    said = [action["retry"] for action in _case_actions(case) if "retry" in action]
-    return [one for one in said if not _changes(one)]
+    retries = [action["retry"] for action in _case_actions(case) if "retry" in action]
+    return [one for one in retries if not _changes(one)]
 
 
 def _changes(retry: Any) -> dict[str, Any]:
@@ -165,14 +165,14 @@ def _page_rule(case: dict[str, Any]) -> dict[str, Any]:
     return found if len(found) > 1 else {}
 
 
-def _arcs(said: Any) -> list[dict[str, Any]]:
-    entries = said if isinstance(said, list) else [said] if said else []
+def _arcs(value: Any) -> list[dict[str, Any]]:
+    entries = value if isinstance(value, list) else [value] if value else []
     return [entry if isinstance(entry, dict) else {"step": entry} for entry in entries]
 
 
-def _refusal(said: Any, names: dict[str, Any]) -> StepError:
-    told = render_value(said, names)
-    message = told.get("message") if isinstance(told, dict) else told
+def _refusal(fail: Any, names: dict[str, Any]) -> StepError:
+    rendered = render_value(fail, names)
+    message = rendered.get("message") if isinstance(rendered, dict) else rendered
     return StepError("VALIDATION_FAILED", str(message or "a case of the step failed it"), retryable=False)
 
 
@@ -180,17 +180,17 @@ def _refusal(said: Any, names: dict[str, Any]) -> StepError:
 DELAY_DEFAULT, FACTOR_DEFAULT = 1, 2
 
 
-def _retry_decision(said: Any, names: dict[str, Any]) -> Decision:
+def _retry_decision(retry: Any, names: dict[str, Any]) -> Decision:
     """A retry of a case: `max_attempts` counts all calls; short forms are a number, or true."""
-    told = render_value(said, names)
-    if not isinstance(told, dict):
-        told = {"max_attempts": 3 if isinstance(told, bool) or told is None else told}
-    delay = told.get("initial_delay", told.get("delay", DELAY_DEFAULT))
-    factor = told.get("backoff_multiplier", told.get("backoff", FACTOR_DEFAULT))
-    most = told.get("max_delay")
+    fields = render_value(retry, names)
+    if not isinstance(fields, dict):
+        fields = {"max_attempts": 3 if isinstance(fields, bool) or fields is None else fields}
+    delay = fields.get("initial_delay", fields.get("delay", DELAY_DEFAULT))
+    factor = fields.get("backoff_multiplier", fields.get("backoff", FACTOR_DEFAULT))
+    most = fields.get("max_delay")
     return Decision(
         "retry",
-        attempts=int(told.get("max_attempts", 3)),
+        attempts=int(fields.get("max_attempts", 3)),
         backoff="exponential",
         delay=seconds(delay),
         factor=float(factor) if isinstance(factor, int | float) else 2.0,

@@ -22,11 +22,11 @@ def decode_base64(text: Any, key: str) -> str:
 
 def script_text(script: Any, call: Call) -> str:
     """The text of a script: inline, or from a file relative to the folder that the run was started in."""
-    said = script if isinstance(script, dict) else {"uri": script}
-    source = said.get("source") or {}
+    fields = script if isinstance(script, dict) else {"uri": script}
+    source = fields.get("source") or {}
     if source.get("type") == "inline" or "code" in source:
         return str(source.get("code", ""))
-    uri = str(said.get("uri") or source.get("uri") or "")
+    uri = str(fields.get("uri") or source.get("uri") or "")
     if not call.trusts_templates:
         for placeholder in mark_values(uri, call.names).placeholders.values():
             raise placeholder.refusal("names a script", "write its name in the file")

@@ -28,10 +28,10 @@ _EVALUATED = frozenset("BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS3 PS4".split()
 
 def run(tool: dict[str, Any], call: Call) -> Any:
     """Run the commands and return their output. EXIT_NONZERO, SIGNALED or TIMEOUT where one of them fails."""
-    said = next((tool[key] for key in ("cmds", "cmd", "command") if tool.get(key)), None)
-    if said is None:
+    texts = next((tool[key] for key in ("cmds", "cmd", "command") if tool.get(key)), None)
+    if texts is None:
         raise invalid_input("the tool 'shell' has no 'cmds'")
-    commands = [_command(str(text), call) for text in (said if isinstance(said, list) else [said])]
+    commands = [_command(str(text), call) for text in (texts if isinstance(texts, list) else [texts])]
     limit = render_value(tool.get("timeout_seconds", TIMEOUT_SECONDS), call.names)
     until = time.monotonic() + time_limit(limit, "timeout_seconds")
     environment, folder = _environment(tool, call), render_text(str(tool.get("cwd") or "."), call.names)
@@ -61,19 +61,19 @@ def _environment(tool: dict[str, Any], call: Call) -> dict[str, str]:
     env = tool.get("env") or {}
     if not call.trusts_templates:
         _refuse_names(env, call)
-    said = render_value(env, call.names) or {}
-    if not isinstance(said, dict):
+    variables = render_value(env, call.names) or {}
+    if not isinstance(variables, dict):
         raise invalid_input("'env' is not a mapping of names to values")
-    return {**os.environ, **{str(name): "" if value is None else str(value) for name, value in said.items()}}
+    return {**os.environ, **{str(name): "" if value is None else str(value) for name, value in variables.items()}}
 
 
-def _refuse_names(said: Any, call: Call) -> None:
+def _refuse_names(env: Any, call: Call) -> None:
     """Refuse values that would name a variable, or be in a variable that a shell evaluates."""
-    if not isinstance(said, dict):
-        for placeholder in mark_values(str(said), call.names).placeholders.values():
+    if not isinstance(env, dict):
+        for placeholder in mark_values(str(env), call.names).placeholders.values():
             raise placeholder.refusal("names environment variables", "write their names in the file")
         return
-    for name, value in said.items():
+    for name, value in env.items():
         for placeholder in mark_values(str(name), call.names).placeholders.values():
             raise placeholder.refusal("names an environment variable", "write its name in the file")
         if name in _EVALUATED and isinstance(value, str):

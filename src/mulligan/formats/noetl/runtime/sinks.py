@@ -16,9 +16,9 @@ _TABLES = ("postgres", "duckdb")
 _MODES = ("insert", "append", "upsert", "replace")
 
 
-def write_sinks(said: Any, call: Call) -> None:
+def write_sinks(sinks: Any, call: Call) -> None:
     """Write to each sink. StepError where one fails, and with it the step."""
-    for sink in said if isinstance(said, list) else [said]:
+    for sink in sinks if isinstance(sinks, list) else [sinks]:
         _write_sink(_tool(sink), call)
 
 
@@ -35,9 +35,9 @@ def _write_sink(tool: dict[str, Any], call: Call) -> None:
 
 def _tool(sink: dict[str, Any]) -> dict[str, Any]:
     """The tool of a sink, in any of its forms."""
-    said = sink.get("tool")
-    inner = dict(said) if isinstance(said, dict) else {}
-    kind = inner.get("kind") or (said if isinstance(said, str) else None) or sink.get("kind") or sink.get("backend")
+    tool = sink.get("tool")
+    inner = dict(tool) if isinstance(tool, dict) else {}
+    kind = inner.get("kind") or (tool if isinstance(tool, str) else None) or sink.get("kind") or sink.get("backend")
     if not isinstance(kind, str):
         raise invalid_input("the sink has no 'tool'")
     outer = {key: value for key, value in sink.items() if key not in ("tool", "backend")}
@@ -45,8 +45,8 @@ def _tool(sink: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(tool: dict[str, Any], call: Call) -> list[dict[str, Any]]:
-    said = next((tool[key] for key in ("data", "args", "input") if tool.get(key) is not None), "{{ result }}")
-    found = render_value(said, call.names)
+    data = next((tool[key] for key in ("data", "args", "input") if tool.get(key) is not None), "{{ result }}")
+    found = render_value(data, call.names)
     rows = found if isinstance(found, list) else [found]
     if not all(isinstance(row, dict) and row for row in rows):
         raise invalid_input("the data for a table must be a mapping of columns to values, or a list of such mappings")
@@ -55,11 +55,11 @@ def _rows(tool: dict[str, Any], call: Call) -> list[dict[str, Any]]:
 
 def _table(tool: dict[str, Any], call: Call) -> str:
     """The name of the table, which must come from the file."""
-    said = str(tool["table"])
+    table = str(tool["table"])
     if not call.trusts_templates:
-        for placeholder in mark_values(said, call.names).placeholders.values():
+        for placeholder in mark_values(table, call.names).placeholders.values():
             raise placeholder.refusal("names a table", "write its name in the file")
-    return render_text(said, call.names)
+    return render_text(table, call.names)
 
 
 def _statements(tool: dict[str, Any], rows: list[dict[str, Any]], call: Call) -> tuple[Query, dict[str, Any]]:
@@ -79,8 +79,8 @@ def _statements(tool: dict[str, Any], rows: list[dict[str, Any]], call: Call) ->
 
 
 def _keys(tool: dict[str, Any], mode: str) -> list[str]:
-    said = tool.get("key") or []
-    keys = [said] if isinstance(said, str) else list(said)
+    key = tool.get("key") or []
+    keys = [key] if isinstance(key, str) else list(key)
     if mode == "upsert" and not keys:
         raise invalid_input("a sink with 'mode: upsert' has no 'key'")
     return keys if mode == "upsert" else []

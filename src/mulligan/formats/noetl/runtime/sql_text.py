@@ -79,7 +79,7 @@ class _Binder:
             token = TOKENS[self._dialect].search(self._text, at)
             if mark is not None and mark.start() < at:
                 mark = MARK.search(self._text, at)
-            # There is a number in a mark, which is no token of the query.
+            # A mark holds a number, which is not a token of the query.
             is_mark = mark is not None and (token is None or mark.start() < token.start())
             found = mark if is_mark else token
             if found is None:
@@ -206,14 +206,14 @@ class _Binder:
         """
         pieces = MARK.split(text)
         own, values = pieces[::2], [self._placeholders[int(number)] for number in pieces[1::2]]
-        said = [value.text.replace("'", "''") for value in values]
+        escaped = [value.text.replace("'", "''") for value in values]
         if is_escaped:
             _refuse_escaped(own, values)
-            said = [*map(_with_backslashes, said)]
-        elif self._dialect is Dialect.POSTGRES and any("\\" in piece for piece in (*own, *said)):
-            own, said = [*map(_with_backslashes, own)], [*map(_with_backslashes, said)]
+            escaped = [*map(_with_backslashes, escaped)]
+        elif self._dialect is Dialect.POSTGRES and any("\\" in piece for piece in (*own, *escaped)):
+            own, escaped = [*map(_with_backslashes, own)], [*map(_with_backslashes, escaped)]
             own[0] = f" E{own[0]}"
-        return own[0] + "".join(value + after for value, after in zip(said, own[1:], strict=True))
+        return own[0] + "".join(value + after for value, after in zip(escaped, own[1:], strict=True))
 
 
 def _with_backslashes(text: str) -> str:

@@ -61,8 +61,8 @@ def _postgres(tool: dict[str, Any], call: Call) -> str:
 def _duckdb(tool: dict[str, Any], call: Call) -> str:
     if tool.get("auth") or tool.get("credentials"):
         raise invalid_input("the tool 'duckdb' does not use credentials: write 'attach' in its command")
-    said = render_text(str(tool.get("database") or ""), call.names)
-    place = said or os.path.join(os.environ.get("MULLIGAN_OUTPUT_DIR", "."), _SHARED_FILE)
+    database = render_text(str(tool.get("database") or ""), call.names)
+    place = database or os.path.join(os.environ.get("MULLIGAN_OUTPUT_DIR", "."), _SHARED_FILE)
     return f"duckdb:///{place}"
 
 
@@ -103,8 +103,8 @@ def _texts(tool: dict[str, Any], call: Call) -> list[str]:
         if f"{key}_b64" in tool:
             return [decode_base64(tool[f"{key}_b64"], f"{key}_b64")]
         if key in tool:
-            said = tool[key] if isinstance(tool[key], list) else [tool[key]]
-            return [str(text).strip().rstrip(";") for text in said]
+            texts = tool[key] if isinstance(tool[key], list) else [tool[key]]
+            return [str(text).strip().rstrip(";") for text in texts]
     raise invalid_input(f"the tool '{tool.get('kind')}' has no 'command'")
 
 
