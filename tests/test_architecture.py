@@ -20,7 +20,8 @@ SRC = Path(__file__).parent.parent / "src"
 
 # Top to bottom: a part knows only what stands above it.
 PARTS = (
-    *("errors", "core", "plugins", "language", "formats", "ports", "store", "engine", "worker", "runtime", "service"),
+    *("errors", "core", "history", "plugins", "language", "formats", "ports", "store", "engine", "worker", "runtime"),
+    "service",
     # `python -m mulligan` stands at the very bottom: it calls the command line, and nobody calls it.
     *("api", "cli", "dashboard", "mcp", "testing", "app", "__main__"),
 )
@@ -35,9 +36,12 @@ NAME_ANY = frozenset({"mulligan/__init__.py", "mulligan/plugins.py"})
 FACES = frozenset({"api", "cli", "dashboard", "mcp"})
 STRANGERS = frozenset({"store", "engine", "worker"})
 FACES_KNOW = frozenset({"errors", "service"})
+# Inside `core`, from the bottom up: data, one run's state, what a fact changes, what is decided, what is asked for.
+CORE_LAYERS = ("model", "state", "evolve", "deciding", "effects", "turn")
+PURE_PARTS = frozenset({"core", "history"})
 # What the package says itself, and anybody may know.
 OF_THE_PACKAGE = frozenset({"__version__", "StepError"})
-TESTING_KNOWS = frozenset({"errors", "core", "language", "ports", "store", "engine"})
+TESTING_KNOWS = frozenset({"errors", "core", "history", "language", "ports", "store", "engine"})
 
 PURE_MODULES = frozenset(
     {
@@ -170,8 +174,19 @@ def arrows_in_texts_go_one_way(module: Source) -> Iterator[str]:
                 yield f"{module.path}:{node.lineno}: '{module.part}' may not name '{node.value}'"
 
 
+def layers_of_the_core_go_one_way(module: Source) -> Iterator[str]:
+    """A layer of the core imports itself and those below it."""
+    if module.part != "core" or module.name == "mulligan.core":
+        return
+    layer = CORE_LAYERS.index(module.name.split(".")[2])
+    for line, name in imported_modules(module):
+        names = name.split(".")
+        if names[:2] == ["mulligan", "core"] and len(names) > 2 and CORE_LAYERS.index(names[2]) > layer:
+            yield f"{module.path}:{line}: 'core.{CORE_LAYERS[layer]}' may not know 'core.{names[2]}'"
+
+
 def the_core_is_pure(module: Source) -> Iterator[str]:
-    if module.part != "core":
+    if module.part not in PURE_PARTS:
         return
     for line, name in imported_modules(module):
         if name.split(".")[0] not in PURE_MODULES | {"mulligan"}:
@@ -223,6 +238,7 @@ Law = Callable[[Source], Iterator[str]]
 LAWS: tuple[Law, ...] = (
     arrows_go_one_way,
     arrows_in_texts_go_one_way,
+    layers_of_the_core_go_one_way,
     the_core_is_pure,
     imports_stand_at_the_top,
     nothing_is_imported_by_star,
@@ -271,25 +287,28 @@ def test_no_module_leads_back_to_itself() -> None:
 @pytest.mark.parametrize(
     ("there", "back"),
     [
-        ("from mulligan.core.turn import follow", "from .state import State"),
-        ("from . import turn", "import mulligan.core.state"),
+        ("from mulligan.core.turn import follow", "from .state.state import State"),
+        ("from .. import turn", "import mulligan.core.state.state"),
         # put off is not avoided
-        ("def f(): return import_module('mulligan.core.turn')", "from . import state"),
-        ("def f(): return importlib.import_module('mulligan.core.turn')", "if TYPE_CHECKING:\n    from . import state"),
+        ("def f(): return import_module('mulligan.core.turn')", "from .state import state"),
+        (
+            "def f(): return importlib.import_module('mulligan.core.turn')",
+            "if TYPE_CHECKING:\n    from .state import state",
+        ),
     ],
 )
 def test_a_circle_is_found(there: str, back: str) -> None:
-    modules = [source("mulligan/core/state.py", there), source("mulligan/core/turn.py", back)]
+    modules = [source("mulligan/core/state/state.py", there), source("mulligan/core/turn.py", back)]
 
-    assert sorted(set(a_circle_among(modules))) == ["mulligan.core.state", "mulligan.core.turn"]
+    assert sorted(set(a_circle_among(modules))) == ["mulligan.core.state.state", "mulligan.core.turn"]
 
 
 def test_the_arrows_of_the_design_are_lawful() -> None:
     assert known_parts("core") == {"core", "errors"}
-    assert known_parts("language") == {"language", "plugins", "core", "errors"}
-    assert known_parts("engine") == {"engine", "errors", "core", "plugins", "language", "formats", "ports"}
-    assert known_parts("runtime") == set(PARTS[:10])
-    assert known_parts("service") == {*PARTS[:9], "service"}
+    assert known_parts("language") == {"language", "plugins", "history", "core", "errors"}
+    assert known_parts("engine") == {"engine", "errors", "core", "history", "plugins", "language", "formats", "ports"}
+    assert known_parts("runtime") == set(PARTS[:11])
+    assert known_parts("service") == {*PARTS[:10], "service"}
     assert known_parts("api") == {"api", "errors", "service"}
     assert known_parts("app") == set(PARTS) - {"__main__", "runtime"}
 
@@ -311,7 +330,7 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
         # for types only is still knowing
         (
             "mulligan/errors.py",
-            "if TYPE_CHECKING:\n    from mulligan.core.state import State",
+            "if TYPE_CHECKING:\n    from mulligan.core.state.state import State",
             "mulligan/errors.py:2: 'errors' may not know 'core'",
         ),
         # strangers to each other, although one stands above the other
@@ -330,9 +349,9 @@ def test_the_arrows_of_the_design_are_lawful() -> None:
         ("mulligan/api/routes.py", "import mulligan.core.turn", "mulligan/api/routes.py:1: 'api' may not know 'core'"),
         # the simulated world has the real engine and the real stores, and no process
         (
-            "mulligan/testing/world.py",
-            "import mulligan.worker.hands",
-            "mulligan/testing/world.py:1: 'testing' may not know 'worker'",
+            "mulligan/testing/simulated_cluster.py",
+            "import mulligan.worker.local_executor",
+            "mulligan/testing/simulated_cluster.py:1: 'testing' may not know 'worker'",
         ),
         # what runs the steps of a system is called by name, and imported by nothing
         (

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from mulligan import StepError
-from mulligan.cli.dispatch import in_order
+from mulligan.cli.dispatch import call_for
 from mulligan.cli.run import given_inputs
-from mulligan.core.credentials import HIDDEN, hide_credentials
-from mulligan.core.durations import duration, moment, wait_seconds
-from mulligan.core.searching import is_found
+from mulligan.core.deciding.bounded_regex import is_found
+from mulligan.core.model.credentials import HIDDEN, hide_credentials
+from mulligan.core.model.durations import duration, moment, wait_seconds
 from mulligan.formats.noetl.runtime import templates
 from mulligan.language import cel, cel_process, expressions, load_text, quantities, scalars
 from mulligan.language.cel import CelFailed, CelRefused
@@ -163,10 +163,10 @@ def _letters(text: str) -> str:
 
 
 def command_line(data: bytes) -> None:
-    """Words of a command line, one a line: a call, or for Typer. Inputs, errors and decisions as they are given."""
+    """Words of a command line, one a line: a call, or a refusal. Inputs, errors and decisions as they are given."""
     words = _text(data).replace("\0", "").split("\n")
     with refusing():
-        in_order(words)
+        call_for(words)
     with refusing():
         given = given_inputs(words)
         refuse_references(given)

@@ -161,7 +161,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 def core() -> Project:
     """The core and the tests that speak of nothing else."""
     root = Path(__file__).parents[2]
-    return Project(root, "mulligan.core", TESTS, Path(__file__).with_name("judged.toml"))
+    return Project(root, ("mulligan.core", "mulligan.history"), TESTS, Path(__file__).with_name("judged.toml"))
 
 
 def main(words: Sequence[str] | None = None, project: Project | None = None) -> int:
@@ -169,7 +169,7 @@ def main(words: Sequence[str] | None = None, project: Project | None = None) -> 
     project = project or core()
     unknown = [module for module in options.modules if module not in project.sources]
     if unknown:
-        _say(f"no module of {project.package}: {', '.join(unknown)}")
+        _say(f"no module of {' or '.join(project.packages)}: {', '.join(unknown)}")
         return 2
     search = Search(project, options.modules or sorted(project.sources), options)
     began = time.monotonic()

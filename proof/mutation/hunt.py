@@ -200,7 +200,7 @@ def _import_and_try(say: Say, project: Project, quarry: Quarry, likeliest: _Like
     silence()
     confine()
     source = project.sources[quarry.mutant.module]
-    sys.meta_path.insert(0, _Changed(f"{project.package}.{source.module}", source, quarry.mutant))
+    sys.meta_path.insert(0, _Changed(project.import_name(source.module), source, quarry.mutant))
     killers = likeliest.sorted(quarry)
     attempt = _Attempt(killers, quarry.patience)
     for files in _helpings(killers):

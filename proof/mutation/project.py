@@ -11,20 +11,26 @@ from .mutants import Source
 
 
 class Project:
-    """A package whose mutants are hunted, and the tests that hunt them."""
+    """Packages whose mutants are hunted, and the tests that hunt them."""
 
-    def __init__(self, root: Path, package: str, tests: tuple[str, ...], judged: Path) -> None:
+    def __init__(self, root: Path, packages: tuple[str, ...], tests: tuple[str, ...], judged: Path) -> None:
         self.root = root
-        self.package = package
+        self.packages = packages
         self.tests = tests
         self.judged = judged
         self.kept = root / ".mutants"
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """The modules of the package by their short names."""
-        folder = self.root / "src" / self.package.replace(".", "/")
-        return {path.stem: Source(path, path.stem) for path in sorted(folder.glob("*.py"))}
+        """The modules of the packages by their short names, which are unique."""
+        folders = [self.root / "src" / package.replace(".", "/") for package in self.packages]
+        paths = [path for folder in folders for path in sorted(folder.rglob("*.py")) if path.stem != "__init__"]
+        assert len({path.stem for path in paths}) == len(paths), "two modules have the same short name"
+        return {path.stem: Source(path, path.stem) for path in paths}
+
+    def import_name(self, module: str) -> str:
+        """The dotted name of a module that is known by its short name."""
+        return ".".join(self.sources[module].path.relative_to(self.root / "src").with_suffix("").parts)
 
     @cached_property
     def digests(self) -> dict[str, str]:

@@ -59,7 +59,7 @@ class Touched:
     def of(self, mutant: Mutant) -> list[Killer]:
         """The tests that meet a change."""
         killers = self._mentioned(mutant) if mutant.unit.is_fixed else self._run(mutant)
-        module = f"{self.project.package}.{mutant.module} import"
+        module = f"{self.project.import_name(mutant.module)} import"
         near = {name for name, text in self.speaks_of.items() if module in text}
         return [_nearer(killer) if killer.file in near else killer for killer in killers]
 

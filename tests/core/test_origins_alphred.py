@@ -1,11 +1,11 @@
-"""Alphred's failure routes to remediation steps. The numbers are those of docs/origins.md."""
+"""Alphred's failure routes to remediation steps. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 
 import re
 
-from mulligan.core import events as e
-from mulligan.core.events import Passed, Route
+from mulligan.core.model import events as e
+from mulligan.core.model.events import Passed, Route
 from mulligan.testing.history import History
 
 from .writing import commands, refusal, run_of, written

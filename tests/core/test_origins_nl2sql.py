@@ -1,10 +1,10 @@
-"""NL2SQL's failures and recovery, and the gaps its own document names. The numbers are those of docs/origins.md."""
+"""NL2SQL's failures and recovery, and the gaps that its own document names (numbers: docs/project/origins.md)."""
 
 from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.core.turn import fold
 from mulligan.testing.history import History
 

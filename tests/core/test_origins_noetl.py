@@ -1,4 +1,4 @@
-"""NoETL's failure handling: every path converges at `end`. The numbers are those of docs/origins.md."""
+"""NoETL's failure handling: every path converges at `end`. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.core import events as e
+from mulligan.core.model import events as e
 from mulligan.language import load
 from mulligan.testing.history import History
 

@@ -1,11 +1,11 @@
-"""Prodigy's step-level on_failure handlers, as people write them. The numbers are those of docs/origins.md."""
+"""Prodigy's step-level on_failure handlers, as people write them. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core.workflow import Handler
+from mulligan.core.model import events as e
+from mulligan.core.model.workflow import Handler
 from mulligan.testing.history import History
 
 from .writing import commands, run_of, written

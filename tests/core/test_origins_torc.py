@@ -1,12 +1,12 @@
-"""Torc's failure handlers: rules, recovery scripts, triage. The numbers are those of docs/origins.md."""
+"""Torc's failure handlers: rules, recovery scripts, triage. The numbers are those of docs/project/origins.md."""
 
 from __future__ import annotations
 
 import pytest
 
-from mulligan.core import events as e
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
+from mulligan.core.model import events as e
+from mulligan.core.model import reports as r
+from mulligan.core.model.outcome import Outcome
 from mulligan.testing.history import T0
 
 from .writing import commands, refusal, run_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mulligan.core import reports as r
-from mulligan.core.classify import Outcome
+from mulligan.core.model import reports as r
+from mulligan.core.model.outcome import Outcome
 from mulligan.errors import StoreUnavailable
 from mulligan.ports import Lease, Offer, WorkerRecord
 

@@ -204,7 +204,7 @@ def test_a_graph_is_told_each_of_them_once(words: tuple[str, str]) -> None:
     assert said == (
         2,
         "",
-        f"error[usage]: '{words[0]}' and '{words[1]}' cannot both be\n  leave one of them out\n",
+        f"error[usage]: --format cannot be both '{words[0]}' and '{words[1]}'\n  leave one of them out\n",
     )
 
 

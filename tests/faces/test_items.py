@@ -117,8 +117,7 @@ def test_a_map_of_which_nothing_failed_says_so():
         (("end",), "error[refused]: step 'end' of run 1 is no map: it has no items\n"),
         (
             ("check", "--item", "x"),
-            "error[usage]: invalid value for '--item': 'x' is not a whole number\n"
-            "  how it is used: mulligan items --help\n",
+            "error[usage]: --item must be a whole number, not 'x'\n  see: mulligan items --help\n",
         ),
         (
             ("check", "--item", 3),

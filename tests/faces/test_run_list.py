@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from mulligan.cli.screen import Screen
-from mulligan.core import reports as r
-from mulligan.core.breaker import Guard
-from mulligan.core.effects import SetTimer
-from mulligan.core.events import Entry, RunPaused
-from mulligan.core.failure import Failure
-from mulligan.core.run_lists import unanswered
-from mulligan.core.state import FailureRecord
-from mulligan.core.tasks import Task
-from mulligan.core.workflow import Breaker
+from mulligan.cli.full_screen import Screen
+from mulligan.core.deciding.breaker import Guard
+from mulligan.core.effects.effects import SetTimer
+from mulligan.core.effects.run_lists import unanswered
+from mulligan.core.effects.tasks import Task
+from mulligan.core.model import reports as r
+from mulligan.core.model.events import Entry, RunPaused
+from mulligan.core.model.failure import Failure
+from mulligan.core.model.workflow import Breaker
+from mulligan.core.state.state import FailureRecord
 from mulligan.errors import InputInvalid
 from mulligan.ports import Commit, Counted, NewRun, Offer, Turn, WorkerRecord
 from mulligan.service.definitions import point_in_time
@@ -308,7 +308,7 @@ def test_a_fork_keeps_the_labels_of_its_run(folder: Path):
     ("words", "message"),
     [
         (("list", "--since", "yesterday"), "error[input.invalid]: 'yesterday' is neither a time nor how long ago"),
-        (("list", "--input", "region"), "error[usage]: 'region' is no input"),
+        (("list", "--input", "region"), "error[usage]: 'region' is not a valid input"),
         (("list", "--label", "a=1", "--label", "a=2"), "error[usage]: label 'a' is given twice"),
         (("list", "--watch"), "error[usage]: --watch needs a terminal"),
         (("list", "--watch", "--json"), "error[usage]: --watch is for people, and --json for programs"),

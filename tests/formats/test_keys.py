@@ -55,7 +55,7 @@ def test_a_reader_says_which_mappings_it_knows(system: str) -> None:
 
 @each_system
 def test_every_key_is_on_the_page_of_its_system(system: str) -> None:
-    page = (ROOT / f"docs/formats/{system}.md").read_text(encoding="utf-8")
+    page = (ROOT / f"docs/other-systems/{system}.md").read_text(encoding="utf-8")
 
     said = set(re.findall(r"`([A-Za-z_][\w.-]*)`", page))
 

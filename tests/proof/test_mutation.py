@@ -159,7 +159,7 @@ from proof.mutation.__main__ import main
 from proof.mutation.project import Project
 
 here = Path.cwd()
-sys.exit(main(sys.argv[1:], Project(here, "toy.core", ("tests",), here / "judged.toml")))
+sys.exit(main(sys.argv[1:], Project(here, ("toy.core",), ("tests",), here / "judged.toml")))
 """
 MEASURE = """
 from pathlib import Path
@@ -167,7 +167,7 @@ from proof.mutation.project import Project
 from proof.mutation.touched import measure
 
 here = Path.cwd()
-measure(Project(here, "toy.core", ("tests",), here / "judged.toml"), False, print)
+measure(Project(here, ("toy.core",), ("tests",), here / "judged.toml"), False, print)
 """
 # What no test says: what a night costs, and that less than an hour is owed for as well.
 SURVIVORS = """\
@@ -287,7 +287,7 @@ def test_a_test_that_looks_at_a_table_itself_is_asked_about_it(toy: Path):
     (toy / "tests/test_rates.py").write_text(
         "from toy.core.bill import RATES\n\n\ndef test_night():\n    assert RATES\n"
     )
-    project = Project(toy, "toy.core", ("tests",), toy / "judged.toml")
+    project = Project(toy, ("toy.core",), ("tests",), toy / "judged.toml")
     mutant = next(mutant for mutant in project.sources["bill"].mutants() if mutant.unit.name == "RATES")
 
     measured(toy)

@@ -24,7 +24,7 @@ def convert(
         bool, Option("--json", help="Print one JSON object: the text, and what was warned about.")
     ] = False,
 ) -> None:
-    """Write another system's workflow as one of ours.
+    """Convert a workflow of another system to a Mulligan workflow.
 
     What `mulligan run FILE` would run is what is written, with comments where something has no equal. The other file
     stays as it is. Files that it includes are looked for beside OUT.

@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
+from mulligan.cli.console_style import Paper
 from mulligan.cli.display import Display
 from mulligan.cli.options import service_at
-from mulligan.cli.paper import Paper
 from mulligan.cli.parameters import Option
 from mulligan.service.definitions import load
 from mulligan.service.driver import machine
@@ -38,7 +38,7 @@ _COUNTED = {
 def main(
     keep: Annotated[bool, Option("--keep", help="Leave the run where it is, to look around in it.")] = False,
 ) -> int:
-    """Watch a run break on every rung of the ladder, and end well.
+    """Watch a run fail on every rung of the ladder, and recover.
 
     It is a durable run like any other, on SQLite, in a folder of its own that is removed in the end.
     """

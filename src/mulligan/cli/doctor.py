@@ -12,7 +12,7 @@ from mulligan.service.home import find_home
 
 
 def doctor(home: HomeFolder = None, as_json: AsJson = False) -> int:
-    """Check this machine and the store, and say what to do.
+    """Check this machine and the store, and suggest what to fix.
 
     The exit code is 1 if there is a problem; a warning is none.
     """

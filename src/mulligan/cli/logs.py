@@ -15,7 +15,7 @@ from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, sho
 from mulligan.service.definitions import FORMATS, log_writer
 from mulligan.service.log_following import LogPiece, Wanted, follow_logs
 from mulligan.service.logs import event_lines, step_logs
-from mulligan.service.reading import AttemptLog
+from mulligan.service.run_reader import AttemptLog
 from mulligan.service.verbs import Service
 
 _LOG_SYSTEMS = ", ".join(name for name, system in FORMATS.items() if system.log)
@@ -56,7 +56,7 @@ def logs(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print what the attempts of a step wrote, also while they run.
+    """Print what the attempts of a step wrote, even while they run.
 
     Stdout goes to stdout, stderr to stderr. STEP may also be a part of a step, such as 'build.undo@1'. With --follow
     it ends when the step, or the run, has ended.
@@ -148,7 +148,7 @@ def events(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the events of a run, one a line.
+    """Print the events of a run, one per line.
 
     With --json they come as they are kept.
     """

@@ -25,7 +25,7 @@ def report(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run as one HTML page: failures, graph, timeline, logs.
+    """Write a report of a run in HTML: failures, graph, timeline, logs.
 
     It needs nothing but itself, and can be sent to somebody. A run that still goes on is shown as it stands.
     With --json, what is in it as one JSON object.

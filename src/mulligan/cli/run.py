@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from mulligan.cli.background_start import Detach, Key, start
+from mulligan.cli.dry_run import DryRun, foretell
 from mulligan.cli.options import AsJson, HomeFolder, Inputs, System, TrustTemplates, pairs, service_at
 from mulligan.cli.parameters import Argument, Option
-from mulligan.cli.previewing import DryRun, foretell
-from mulligan.cli.starting import Detach, Key, start
 from mulligan.cli.terminal import UsageRefused, complain
 from mulligan.service.definitions import duration, examine
 from mulligan.service.verbs import prepare, reusing
@@ -47,7 +47,7 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a workflow to its end, here, and show how it goes.
+    """Run a workflow to its end in this process, and show its progress.
 
     Files of Torc, Prodigy, NoETL and Alphred run as they are. The kind is recognised, or given by --format.
     The exit code is 0 if the run completed, 1 if it failed, 2 if it was refused, 3 if it was cancelled, 4 if it waits

@@ -28,7 +28,7 @@ def show_stats(
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what retries, handlers, triage and routes were good for.
+    """Show how often retries, handlers, triage and routes helped.
 
     Per step, how often each was tried, how often it worked, how long it took on average: of one run, or over all.
     """

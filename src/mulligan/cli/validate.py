@@ -20,7 +20,7 @@ def validate(
     trust_templates: TrustTemplates = False,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object, or an array for several files.")] = False,
 ) -> int:
-    """Check workflow files and say what is wrong, and where.
+    """Check workflow files, and show what is wrong and where.
 
     Nothing is run. Files of Torc, Prodigy, NoETL and Alphred are checked as they are.
     The exit code is 0 if all files are good, warnings or not, and 2 if any is refused.

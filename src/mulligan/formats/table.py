@@ -14,7 +14,7 @@ from mulligan.plugins import FORMATS as GROUP
 from mulligan.plugins import FormatPlugin, PluginError, load_object, load_plugin, offered
 
 if TYPE_CHECKING:
-    from mulligan.core.events import Entry
+    from mulligan.core.model.events import Entry
 
 # What to do about a package that cannot be used.
 BROKEN_PACKAGE = "update or remove the package"

@@ -1,6 +1,6 @@
 """The reference of the language as Markdown, made from the same keys that the reader reads.
 
-    python -m mulligan.language.reference          writes docs/reference.md
+    python -m mulligan.language.reference          writes docs/reference/reference.md
 
 A test holds the page to what this module makes of the keys, so that it cannot fall behind.
 """
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mulligan.core.failure import ENGINE_CODES, RETRYABLE, SEVERITY
+from mulligan.core.model.failure import ENGINE_CODES, RETRYABLE, SEVERITY
 from mulligan.language.keys import COMMAND, RULE, WORKFLOW
 from mulligan.language.plugins import find
 from mulligan.language.shapes import (
@@ -33,7 +33,7 @@ from mulligan.language.shapes import (
 from mulligan.language.words import joined
 from mulligan.plugins import ACTIONS, BUILT_IN
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reference.md"
 
 HEAD = """\
 # Reference

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from mulligan.core.reports import TaskEnded
+from mulligan.core.model.reports import TaskEnded
 from mulligan.formats.noetl.runtime.credentials import database_address
 
 from ..web import as_json, reset, response, serving

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.context import head_tail
-from mulligan.core.failure import MESSAGE_CHARS_MAX
+from mulligan.core.model.failure import MESSAGE_CHARS_MAX
+from mulligan.core.model.failure_context import head_tail
 from mulligan.formats.alphred.keys import HANDLER_INPUT_CHARS_DEFAULT
 from mulligan.formats.alphred.tree import TreeNode
 from mulligan.formats.translation import literal, made

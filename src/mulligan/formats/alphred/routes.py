@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.formats.alphred import contracts
 from mulligan.formats.alphred.guards import Guard, read_guard
 from mulligan.formats.alphred.tree import TreeEdge, TreeNode

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.errors import LanguageError
 from mulligan.formats.expressions import entry
 from mulligan.formats.noetl.texts import foreign, has_templates, input_name

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mulligan.core.workflow import END
+from mulligan.core.model.workflow import END
 from mulligan.formats.noetl.credentials import Credentials, refuse_plain_credentials, variable
 from mulligan.formats.noetl.keys import LOOP, OLDER_LOOP, PLAYBOOK
 from mulligan.formats.noetl.steps import Reader, Step

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mulligan.core.paths import beginning
-from mulligan.core.workflow import Template
+from mulligan.core.model.paths import beginning
+from mulligan.core.model.workflow import Template
 from mulligan.formats.prodigy.places import Place
 from mulligan.formats.prodigy.shell_text import script
 from mulligan.formats.prodigy.variables import text

@@ -10,8 +10,8 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from mulligan import StepError
-from mulligan.core import paths
-from mulligan.core.paths import fault_of, folder_of
+from mulligan.core.model import paths
+from mulligan.core.model.paths import fault_of, folder_of
 
 
 def write(

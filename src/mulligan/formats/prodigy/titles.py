@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 
 _WORDS_MAX = 3
 # What a script begins with before it does anything.
-_PREPARING = pattern(r"(?:\s*(?:set\s+[-+][^\n;&]*|cd\s+[^\n;&]+)\s*(?:&&|;|\n))*\s*")
-_PROGRAM = pattern(r"(?:[\w.-]*/)*(?P<name>[A-Za-z][\w-]*)(?:\.\w+)?(?![^\s;|&])")
+_PREPARING = lazy_regex(r"(?:\s*(?:set\s+[-+][^\n;&]*|cd\s+[^\n;&]+)\s*(?:&&|;|\n))*\s*")
+_PROGRAM = lazy_regex(r"(?:[\w.-]*/)*(?P<name>[A-Za-z][\w-]*)(?:\.\w+)?(?![^\s;|&])")
 # Further words that are words: no option, no variable, nothing in quotes.
-_WORD = pattern(r"[ \t]+(?P<name>[A-Za-z][\w-]*)(?![^\s;|&])")
+_WORD = lazy_regex(r"[ \t]+(?P<name>[A-Za-z][\w-]*)(?![^\s;|&])")
 _KEYWORDS = frozenset("if for while until case function exec eval export".split())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.job import Job, Thing
 from mulligan.formats.torc.matching import Known
 from mulligan.formats.translation import scalar
@@ -13,10 +13,10 @@ from mulligan.language.shell_dangers import QUOTED_DOCUMENT, SINGLE_QUOTES
 from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
 from mulligan.language.shell_scan import scan
 
-_LIKE_OURS = pattern(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
+_LIKE_OURS = lazy_regex(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
 # Where the shell expands nothing.
 _UNEXPANDED = (SINGLE_QUOTES, QUOTED_DOCUMENT)
-_NAMED = pattern(r"\$\{(files|user_data)\.(input|output)\.([^{}]*)\}")
+_NAMED = lazy_regex(r"\$\{(files|user_data)\.(input|output)\.([^{}]*)\}")
 
 
 def add_named(job: Job, files: Known[Thing], user_data: Known[Thing]) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic, TypeVar
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.rust_expressions import NotUnderstood, as_python
 from mulligan.language.beginnings import Beginnings, plain_beginning
 from mulligan.language.nodes import Node, Scalar, Source, shorten
@@ -19,7 +19,7 @@ from mulligan.language.words import did_you_mean
 Thing = TypeVar("Thing")
 
 # What matches within one line whatever stands in the others: no group, and no class that has a line break in it.
-_WITHIN_LINES = pattern(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
+_WITHIN_LINES = lazy_regex(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
 
 
 class _Lines:

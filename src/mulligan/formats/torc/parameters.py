@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 from mulligan.formats.torc.records import PARAMETER_VALUE
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node, Scalar, Sequence, Source, describe, plain, refuse_not_json, shorten
@@ -28,16 +28,16 @@ Values: TypeAlias = dict[str, Any]
 Render: TypeAlias = Callable[[Values], str]
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_WHOLE = pattern(r"[+-]?\d+")
-_ANY_NUMBER = pattern(_NUMBER)
-_RANGE = pattern(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
+_WHOLE = lazy_regex(r"[+-]?\d+")
+_ANY_NUMBER = lazy_regex(_NUMBER)
+_RANGE = lazy_regex(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
 # How one begins, or a list.
-_LIKE_SEVERAL = pattern(rf"\[|{_NUMBER}\s*:")
+_LIKE_SEVERAL = lazy_regex(rf"\[|{_NUMBER}\s*:")
 # An item of a list: in quotes, in which a comma is a comma, or up to the next comma.
-_ITEM = pattern(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
-_HOLE = pattern(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
-_PADDED = pattern(r"0(\d{1,2})d")
-_ROUNDED = pattern(r"\.(\d{1,2})f")
+_ITEM = lazy_regex(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
+_HOLE = lazy_regex(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
+_PADDED = lazy_regex(r"0(\d{1,2})d")
+_ROUNDED = lazy_regex(r"\.(\d{1,2})f")
 
 
 def combinations(form: Fields, shared: Mapping | None, translation: Translation) -> list[Values]:

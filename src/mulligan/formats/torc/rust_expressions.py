@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mulligan.core.patterns import pattern
+from mulligan.core.model.lazy_regex import lazy_regex
 
-_PART = pattern(
+_PART = lazy_regex(
     r"""
       (?P<end>\\z)
     | \\[xuU]\{(?P<character>[0-9A-Fa-f]{1,8})\}
@@ -23,7 +23,7 @@ _PART = pattern(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_IN_CLASS = pattern(
+_IN_CLASS = lazy_regex(
     r"""
       \\[xuU]\{(?P<character>[0-9A-Fa-f]{1,8})\}
     | (?P<unknown>\\[pP](?:\{[^}]*\}|.)? | && | -- | ~~)

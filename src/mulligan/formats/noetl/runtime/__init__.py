@@ -7,7 +7,7 @@ shared between workflows, as with any plugin.
 from mulligan import StepError
 
 try:
-    from .step import run
+    from mulligan.formats.noetl.runtime.step import run
 except ModuleNotFoundError as error:
     if error.name != "jinja2":
         raise

@@ -7,10 +7,10 @@ from typing import Any
 
 from jinja2 import Undefined
 
-from .credentials import Credentials
-from .file_texts import FileText, mark_file_texts, without_marks
-from .template_reads import are_from_file, paths_read
-from .templates import Names, is_template, render_text, render_value
+from mulligan.formats.noetl.runtime.credentials import Credentials
+from mulligan.formats.noetl.runtime.file_texts import FileText, mark_file_texts, without_marks
+from mulligan.formats.noetl.runtime.template_reads import are_from_file, paths_read
+from mulligan.formats.noetl.runtime.templates import Names, is_template, render_text, render_value
 
 
 @dataclass(frozen=True)

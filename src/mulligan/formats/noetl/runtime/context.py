@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mulligan import StepError
-
-from . import versions
-from .answers import mark_answer
-from .call import merge_inputs, render_marked
-from .credentials import Credentials
-from .file_texts import FileText, mark_file_texts
-from .sandbox import Absent, Nothing
-from .templates import Names, render_value
-from .tools import SECRET
-from .versions import ARGS, CTX, VARS, Settings
+from mulligan.formats.noetl.runtime import versions
+from mulligan.formats.noetl.runtime.answers import mark_answer
+from mulligan.formats.noetl.runtime.call import merge_inputs, render_marked
+from mulligan.formats.noetl.runtime.credentials import Credentials
+from mulligan.formats.noetl.runtime.file_texts import FileText, mark_file_texts
+from mulligan.formats.noetl.runtime.sandbox import Absent, Nothing
+from mulligan.formats.noetl.runtime.templates import Names, render_value
+from mulligan.formats.noetl.runtime.tools import SECRET
+from mulligan.formats.noetl.runtime.versions import ARGS, CTX, VARS, Settings
 
 _ENVELOPE = frozenset({"result", "ctx", "next", "status"})
 _END = "end"

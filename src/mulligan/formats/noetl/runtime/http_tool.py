@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.credentials import authorization, basic_auth, find_credential, invalid_input
+from mulligan.formats.noetl.runtime.policy import time_limit
+from mulligan.formats.noetl.runtime.templates import render_text, render_value
 from mulligan.worker.actions import http
-
-from .call import Call
-from .credentials import authorization, basic_auth, find_credential, invalid_input
-from .policy import time_limit
-from .templates import render_text, render_value
 
 _FORM = "application/x-www-form-urlencoded"
 _WITHOUT_BODY = ("GET", "HEAD")

@@ -10,13 +10,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from .answers import MISSING, look_up, mark_answer
-from .call import Call
-from .context import Context
-from .credentials import invalid_input
-from .sinks import write_sinks
-from .templates import holds
-from .tools import call_tool
+from mulligan.formats.noetl.runtime.answers import MISSING, look_up, mark_answer
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.context import Context
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.sinks import write_sinks
+from mulligan.formats.noetl.runtime.templates import holds
+from mulligan.formats.noetl.runtime.tools import call_tool
 
 # As in NoETL, whatever the playbook says.
 PAGES_MAX = 100

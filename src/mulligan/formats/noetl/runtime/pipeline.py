@@ -7,15 +7,21 @@ import time
 from typing import Any
 
 from mulligan import StepError
-
-from . import failures
-from .answers import mark_answer
-from .call import Call
-from .context import Context
-from .credentials import invalid_input
-from .paging import Paged, call_all_pages
-from .policy import FAIL, WAIT_SECONDS_MAX, Decision, decide, must_retry_in_place, rules_of
-from .tools import call_tool
+from mulligan.formats.noetl.runtime import failures
+from mulligan.formats.noetl.runtime.answers import mark_answer
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.context import Context
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.paging import Paged, call_all_pages
+from mulligan.formats.noetl.runtime.policy import (
+    FAIL,
+    WAIT_SECONDS_MAX,
+    Decision,
+    decide,
+    must_retry_in_place,
+    rules_of,
+)
+from mulligan.formats.noetl.runtime.tools import call_tool
 
 # The limit for one pipeline: a rule may jump back without end.
 CALLS_MAX = 10_000

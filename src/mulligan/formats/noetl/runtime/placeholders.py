@@ -14,11 +14,17 @@ from typing import Any, NamedTuple
 from jinja2 import Template, nodes
 
 from mulligan import StepError
-
-from .credentials import invalid_input
-from .sandbox import VALUES
-from .template_reads import Locals, Path, are_from_file, are_run_values
-from .templates import Names, compile_template, evaluate, excerpt, is_template, join_bounded
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.sandbox import VALUES
+from mulligan.formats.noetl.runtime.template_reads import Locals, Path, are_from_file, are_run_values
+from mulligan.formats.noetl.runtime.templates import (
+    Names,
+    compile_template,
+    evaluate,
+    excerpt,
+    is_template,
+    join_bounded,
+)
 
 # Private characters of Unicode, which have no meaning in programs and values.
 _OPEN, _CLOSE = "\U000f0000", "\U000f0001"

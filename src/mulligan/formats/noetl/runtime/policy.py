@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mulligan import StepError
-
-from .credentials import invalid_input
-from .templates import InvalidTemplate, Names, holds, render_value
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.templates import InvalidTemplate, Names, holds, render_value
 
 WAIT_SECONDS_MAX = 300.0
 _ATTEMPTS = 3

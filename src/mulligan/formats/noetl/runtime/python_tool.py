@@ -20,15 +20,14 @@ from types import CodeType
 from typing import Any
 
 from mulligan import StepError
+from mulligan.formats.noetl.runtime import failures
+from mulligan.formats.noetl.runtime.answers import to_json
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.credentials import find_credential, invalid_input
+from mulligan.formats.noetl.runtime.file_texts import without_marks
+from mulligan.formats.noetl.runtime.scripts import decode_base64, script_text
+from mulligan.formats.noetl.runtime.templates import parse_literal, render_value
 from mulligan.worker.complaint import exit_status
-
-from . import failures
-from .answers import to_json
-from .call import Call
-from .credentials import find_credential, invalid_input
-from .file_texts import without_marks
-from .scripts import decode_base64, script_text
-from .templates import parse_literal, render_value
 
 _WRAPPER = "__step__"
 _STUB = {"status": "success"}

@@ -6,10 +6,10 @@ import base64
 import binascii
 from typing import Any
 
-from .call import Call
-from .credentials import invalid_input
-from .placeholders import mark_values
-from .templates import render_text
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.templates import render_text
 
 
 def decode_base64(text: Any, key: str) -> str:

@@ -6,15 +6,14 @@ A value is refused where the shell would evaluate it again or run what it names;
 from __future__ import annotations
 
 from mulligan.errors import InputInvalid
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.placeholders import MARK, Command, MarkedText, Placeholder
+from mulligan.formats.noetl.runtime.templates import excerpt
 from mulligan.language import shell_dangers as dangers
 from mulligan.language.shell import ShellRefused, environment_value, rewrite
 from mulligan.language.shell_holes import Names as Reserved
 from mulligan.language.shell_scan import scan
 from mulligan.language.shell_spots import Spot
-
-from .credentials import invalid_input
-from .placeholders import MARK, Command, MarkedText, Placeholder
-from .templates import excerpt
 
 # The scanner sees a mark as a field of this name, like a field of `inputs` in a workflow of ours.
 _ROOT = "template"

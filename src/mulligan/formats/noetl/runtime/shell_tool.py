@@ -12,12 +12,11 @@ import time
 from typing import IO, Any
 
 from mulligan import StepError
-
-from .call import Call
-from .credentials import invalid_input
-from .placeholders import Command, mark_values
-from .policy import time_limit
-from .templates import is_template, render_text, render_value
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.placeholders import Command, mark_values
+from mulligan.formats.noetl.runtime.policy import time_limit
+from mulligan.formats.noetl.runtime.templates import is_template, render_text, render_value
 
 TIMEOUT_SECONDS = 600.0
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import sql_tools
-from .call import Call
-from .credentials import invalid_input
-from .placeholders import mark_values
-from .sql_text import Query
-from .templates import render_text, render_value
-from .tools import call_tool
+from mulligan.formats.noetl.runtime import sql_tools
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.sql_text import Query
+from mulligan.formats.noetl.runtime.templates import render_text, render_value
+from mulligan.formats.noetl.runtime.tools import call_tool
 
 _TABLES = ("postgres", "duckdb")
 _MODES = ("insert", "append", "upsert", "replace")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from mulligan.formats.noetl.runtime.answers import to_json
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.placeholders import MARK, MarkedText, Placeholder
+from mulligan.formats.noetl.runtime.templates import excerpt
 from mulligan.worker.databases.statements import TOKENS, Dialect, token_end
-
-from .answers import to_json
-from .credentials import invalid_input
-from .placeholders import MARK, MarkedText, Placeholder
-from .templates import excerpt
 
 _PARAMETER = "mulligan_template_"
 _QUOTES = "write '{{ … }}' in quotes if it is a value, or its text in the file if it is part of the query"

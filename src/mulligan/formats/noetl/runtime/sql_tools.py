@@ -11,18 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from mulligan import StepError
+from mulligan.formats.noetl.runtime import credentials
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.credentials import database_address, invalid_input
+from mulligan.formats.noetl.runtime.placeholders import mark_values
+from mulligan.formats.noetl.runtime.scripts import decode_base64, script_text
+from mulligan.formats.noetl.runtime.sql_text import Query, bind_query
+from mulligan.formats.noetl.runtime.templates import render_text, render_value
 from mulligan.worker.actions import sql
 from mulligan.worker.databases.address import Address, read_address
 from mulligan.worker.databases.parameters import named
 from mulligan.worker.databases.statements import Dialect, Statement, statements
-
-from . import credentials
-from .call import Call
-from .credentials import database_address, invalid_input
-from .placeholders import mark_values
-from .scripts import decode_base64, script_text
-from .sql_text import Query, bind_query
-from .templates import render_text, render_value
 
 _TEXTS = ("command", "commands", "query", "queries", "sql", "cmd", "cmds")
 # Without `database` the steps of a run share this file, as in NoETL.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mulligan import StepError
-
-from . import failures
-from .context import Context, result_of
-from .pipeline import (
+from mulligan.formats.noetl.runtime import failures
+from mulligan.formats.noetl.runtime.context import Context, result_of
+from mulligan.formats.noetl.runtime.pipeline import (
     failed_attempts,
     final_failure,
     outcome_names,
@@ -17,9 +16,9 @@ from .pipeline import (
     run_tools,
     with_route_problem,
 )
-from .policy import Decision
-from .routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
-from .templates import render_value
+from mulligan.formats.noetl.runtime.policy import Decision
+from mulligan.formats.noetl.runtime.routing import AFTER_FAILURE, AFTER_LOOP, AFTER_SUCCESS, Routes
+from mulligan.formats.noetl.runtime.templates import render_value
 
 _NOTHING = {"kind": "noop"}
 _ABSENT = object()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from jinja2 import nodes
 
-from .answers import MISSING, look_up
-from .file_texts import FileText, is_from_file
-from .sandbox import VALUES
+from mulligan.formats.noetl.runtime.answers import MISSING, look_up
+from mulligan.formats.noetl.runtime.file_texts import FileText, is_from_file
+from mulligan.formats.noetl.runtime.sandbox import VALUES
 
 
 class Path(NamedTuple):

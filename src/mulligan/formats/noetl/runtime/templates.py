@@ -15,9 +15,8 @@ from jinja2.runtime import Undefined
 from jinja2.sandbox import SecurityError
 
 from mulligan import StepError
-
-from .answers import to_json
-from .sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, Nothing, UnknownName
+from mulligan.formats.noetl.runtime.answers import to_json
+from mulligan.formats.noetl.runtime.sandbox import CONDITIONS, TEXT_CHARS_MAX, VALUES, Absent, Nothing, UnknownName
 
 Names: TypeAlias = Mapping[str, Any]
 

@@ -6,11 +6,10 @@ import importlib
 from typing import Any
 
 from mulligan import StepError
-
-from . import failures
-from .call import Call
-from .credentials import invalid_input
-from .templates import render_text
+from mulligan.formats.noetl.runtime import failures
+from mulligan.formats.noetl.runtime.call import Call
+from mulligan.formats.noetl.runtime.credentials import invalid_input
+from mulligan.formats.noetl.runtime.templates import render_text
 
 # Imported on demand: a step with code does not load what sends requests.
 _TOOLS = {

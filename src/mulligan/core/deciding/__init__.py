@@ -1,0 +1,1 @@
+"""What follows from a fact or a report: retries, routes, items, undo, the end of a round."""

@@ -1,0 +1,1 @@
+"""What each fact changes in the state. A replay of a log runs this package alone."""

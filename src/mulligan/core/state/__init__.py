@@ -1,0 +1,1 @@
+"""One run in memory: its places, the table of allowed transitions, and what expressions may read of it."""
