@@ -14,7 +14,6 @@ from mulligan.cli.tables import cut
 from mulligan.cli.terminal import INTERRUPTED, UsageRefused, complain, show, show_json, show_written
 from mulligan.service import AttemptLog, LogPiece, LogSelection, Service, log_lines_to_json, to_json
 
-_NOETL = "noetl"
 _DETAIL_CHARS_MAX = 60
 # A large run has a million events: each is not worth a write of its own.
 _LINES_AT_ONCE = 1000
@@ -125,7 +124,8 @@ def _silence(log: AttemptLog, called: Mapping[tuple[str, int], int], place: str)
 def events(
     run: NewestRun = LATEST,
     named_as: Annotated[
-        str | None, Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl.")
+        str | None,
+        Option("--as", metavar="SYSTEM", help="As JSON lines with the names of that system: noetl."),
     ] = None,
     home: HomeFolder = None,
     as_json: AsJson = False,
@@ -134,12 +134,10 @@ def events(
 
     With --json they come as they are kept.
     """
-    if named_as not in (None, _NOETL):
-        raise UsageRefused(f"events have no names of '{named_as}'", hint=f"there is '{_NOETL}'")
     with service_at(home) as service:
         run_id = service.find_run(run)
-        if named_as:
-            lines = (json.dumps(line, ensure_ascii=False) for line in service.noetl_events(run_id))
+        if named_as is not None:
+            lines = (json.dumps(line, ensure_ascii=False) for line in service.foreign_events(run_id, named_as))
         else:
             lines = (line.decode() if as_json else _told(json.loads(line)) for line in service.event_lines(run_id))
         while some := list(islice(lines, _LINES_AT_ONCE)):
