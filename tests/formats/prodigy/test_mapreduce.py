@@ -41,7 +41,7 @@ def test_a_list_of_steps_beside_the_map_is_its_setup(word: str) -> None:
 
 
 def test_an_item_opens_its_worktree_first_and_is_merged_last() -> None:
-    calls = "mulligan.formats.prodigy.worktrees"
+    calls = "mulligan.formats.prodigy.runtime"
 
     assert mapped()["do"] == [
         {
@@ -64,7 +64,7 @@ def test_the_list_is_made_by_prodigys_own_rules() -> None:
 
     assert found == {
         "over": {
-            "python": {"call": "mulligan.formats.prodigy.listing:items"},
+            "python": {"call": "mulligan.formats.prodigy.runtime:list_items"},
             "args": {
                 "input": "items.json",
                 "origin": "${steps.worktree.output.checkout}",

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mulligan import StepError
-from mulligan.formats.prodigy.worktrees import (
+from mulligan.formats.prodigy.runtime.worktrees import (
     close_run,
     merge_item,
     merge_run,
     open_item,
     open_run,
-    say_where,
+    report_worktree,
 )
 
 from .repository import Repository, repository
@@ -428,7 +428,7 @@ def test_what_they_did_not_merge_stays(repository: Repository, is_committed: boo
 def test_a_run_that_failed_says_where_its_work_is(repository: Repository) -> None:
     run = open_run(1)
 
-    assert say_where(run, FAILED) == {
+    assert report_worktree(run, FAILED) == {
         "status": "failed",
         "reason": f"its work is in {run['worktree']}, on the branch 'mulligan/run-1': a retry goes on there",
     }
@@ -437,13 +437,13 @@ def test_a_run_that_failed_says_where_its_work_is(repository: Repository) -> Non
 def test_any_other_run_says_nothing(repository: Repository, tmp_path: Path) -> None:
     run = open_run(1)
 
-    assert say_where(run, []) is None
-    assert say_where(run, [{**FAILED[0], "handled": True}]) is None
-    assert say_where(run, FAILED, "cancelled") is None
-    assert say_where(None, FAILED) is None
-    assert say_where(in_place(tmp_path), FAILED) is None
+    assert report_worktree(run, []) is None
+    assert report_worktree(run, [{**FAILED[0], "handled": True}]) is None
+    assert report_worktree(run, FAILED, "cancelled") is None
+    assert report_worktree(None, FAILED) is None
+    assert report_worktree(in_place(tmp_path), FAILED) is None
     merge_run(run)
-    assert say_where(run, FAILED) is None
+    assert report_worktree(run, FAILED) is None
 
 
 # -- killed in the middle --------------------------------------------------------------------------------------------

@@ -1,35 +1,131 @@
-"""Reading something of the file, all of it or not at all."""
+"""Reading parts of a file: records, texts with a grammar, lists of steps, and titles for steps without a name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from mulligan.formats.prodigy.grammar import GrammarRefused
-from mulligan.formats.translation import Translation
-from mulligan.language.nodes import Node, Refusal, Scalar
+from mulligan.core.patterns import pattern
+from mulligan.formats.prodigy.runtime.queries import GrammarError
+from mulligan.formats.translation import Translation, made, mapping
+from mulligan.language.nodes import Mapping, Node, Refusal, Scalar, Sequence
 from mulligan.language.shapes import Fields, Record
 
 Read = TypeVar("Read")
 
 
-def sound(record: Record, node: Node, label: str, translation: Translation) -> Fields:
+def read_record(record: Record, node: Node, label: str, translation: Translation) -> Fields:
     """What a mapping says. All that is wrong with it is noted, and then the reader stops."""
     form = record.read(node, label, translation.source)
-    require(form, *form.node.entries, *record.required, translation=translation)
+    require_keys(form, *form.node.entries, *record.required, translation=translation)
     return form
 
 
-def require(form: Fields, *words: str, translation: Translation) -> None:
+def require_keys(form: Fields, *words: str, translation: Translation) -> None:
     """Stop where what one of these keys says was refused, or is not there: that is noted already."""
     if not all(word in form for word in words):
         raise Refusal(translation.source.problems[-1])
 
 
-def understood(node: Scalar, read: Callable[[str], Read], translation: Translation, *, hint: str = "") -> Read:
+def parse_text(node: Scalar, read: Callable[[str], Read], translation: Translation, *, hint: str = "") -> Read:
     """What a text comes to that has a grammar of its own. Refused where it has another one."""
     try:
         return read(node.text)
-    except GrammarRefused as refused:
+    except GrammarError as refused:
         source = translation.source
         raise source.refuse_in("prodigy", refused.message, node, refused.offset, refused.length, hint=hint) from None
+
+
+# -- lists of steps --------------------------------------------------------------------------------------------------
+
+
+# What belongs to the step before it, where it stands alone in the list.
+_BELONG_TO_PREVIOUS = ("on_failure", "validate", "on_success", "step_validate")
+
+
+def join_steps(steps: Sequence, translation: Translation, *, is_handlers: bool = False) -> list[Node]:
+    """The steps of a list, each with what stands behind it and belongs to it."""
+    found: list[Node] = []
+    for step in steps.items:
+        with translation.source.noting:
+            if isinstance(step, Mapping) and step.entries and all(word in _BELONG_TO_PREVIOUS for word in step.entries):
+                _attach(step, found, translation, is_handlers)
+            else:
+                found.append(step)
+    return found
+
+
+def _attach(step: Mapping, found: list[Node], translation: Translation, is_handlers: bool) -> None:
+    word = next(iter(step.entries))
+    if not found:
+        message = f"'{word}' stands alone, and there is no step before it that it belongs to"
+        raise translation.source.refuse("prodigy", message, step.key(word))
+    if not is_step(found[-1]):
+        return  # It is refused for itself, when it is read.
+    owner = as_mapping(found[-1], is_handlers=is_handlers)
+    for word, entry in step.entries.items():
+        if word in owner.entries:
+            message = f"the step before it has '{word}' already"
+            raise translation.source.refuse("prodigy", message, entry[0])
+    joint = Mapping(owner.line, owner.column)
+    joint.entries = {**owner.entries, **step.entries}
+    found[-1] = joint
+
+
+def is_prompt(node: Scalar) -> bool:
+    """A command that begins with a slash is one of Claude's."""
+    return node.text.lstrip().startswith("/")
+
+
+def is_step(node: Node) -> bool:
+    """Whether it has the form of a step: a mapping, or words."""
+    return isinstance(node, Mapping) or (
+        isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip() != ""
+    )
+
+
+def as_mapping(step: Node, *, is_handlers: bool = False) -> Mapping:
+    """A step that is a text, in the form that can have keys. In a handler it is the shell's, unless it has a slash."""
+    if isinstance(step, Mapping):
+        return step
+    assert isinstance(step, Scalar)
+    if is_handlers and not is_prompt(step):
+        return mapping({"shell": step}, step)
+    return mapping({"claude": made(with_slash(step.text), step)}, step)
+
+
+def with_slash(words: str) -> str:
+    """A command of Claude's as Claude knows it."""
+    return words if words.lstrip().startswith("/") else f"/{words.lstrip()}"
+
+
+# -- titles of steps -------------------------------------------------------------------------------------------------
+
+
+_TITLE_WORDS_MAX = 3
+# What a script begins with before it does anything.
+_PREAMBLE = pattern(r"(?:\s*(?:set\s+[-+][^\n;&]*|cd\s+[^\n;&]+)\s*(?:&&|;|\n))*\s*")
+_PROGRAM = pattern(r"(?:[\w.-]*/)*(?P<name>[A-Za-z][\w-]*)(?:\.\w+)?(?![^\s;|&])")
+# Further words that are words: no option, no variable, nothing in quotes.
+_WORD = pattern(r"[ \t]+(?P<name>[A-Za-z][\w-]*)(?![^\s;|&])")
+_KEYWORDS = frozenset("if for while until case function exec eval export".split())
+
+
+def prompt_title(prompt: str) -> str:
+    """`/review` of a command of the agent's; just the agent of anything that is said to it."""
+    word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
+    return word.lstrip("/") if word.startswith("/") or " " not in prompt.strip() else "claude"
+
+
+def script_title(script: str) -> str:
+    """The program and what it is to do, `npm_run_build`; `shell` where it does not begin with a plain program."""
+    prepared = _PREAMBLE.match(script)
+    offset = prepared.end() if prepared else 0
+    found = _PROGRAM.match(script, offset)
+    if found is None or found["name"] in _KEYWORDS:
+        return "shell"
+    words = [found["name"]]
+    while len(words) < _TITLE_WORDS_MAX and (word := _WORD.match(script, found.end())):
+        words.append(word["name"])
+        found = word
+    return "_".join(words)

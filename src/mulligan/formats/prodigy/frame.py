@@ -1,57 +1,63 @@
-"""What stands around the steps of every workflow of Prodigy's: its environment, its worktree, the merge at its end."""
+"""What surrounds the steps of every workflow: its environment, its worktree, and the merge at the end."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from mulligan.formats.prodigy.durations import spelled
+from mulligan.formats.prodigy.context import Context, StepSlots
 from mulligan.formats.prodigy.environment import Environment
-from mulligan.formats.prodigy.isolation import Opened, closed, merged, opened, told
-from mulligan.formats.prodigy.places import Place
-from mulligan.formats.prodigy.steps import Translated, commands
-from mulligan.formats.translation import Translation
+from mulligan.formats.prodigy.keys import format_seconds
+from mulligan.formats.prodigy.repository import Worktree, close_run, merge_run, open_run_worktree, report_worktree
+from mulligan.formats.prodigy.steps import TranslatedSteps, translate_steps
+from mulligan.formats.prodigy.variables import ARGUMENTS, mentions
+from mulligan.formats.translation import Translation, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence
 from mulligan.language.shapes import Fields
 
 SHELL = "sh"
+_ARGUMENTS = re.compile(re.escape(ARGUMENTS))
 
 
-def framed(
+def wrap_steps(
     form: Fields | None,
     at: Node,
-    place: Place,
+    context: Context,
     surroundings: Environment,
-    body: Callable[[Opened], Translated],
+    body: Callable[[Worktree], TranslatedSteps],
     translation: Translation,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What the environment puts at the top of our file, and all steps: `body` makes the workflow's own."""
-    run = opened(msgspec.structs.replace(place, env=surroundings.expressions), at, translation)
+    run = open_run_worktree(msgspec.structs.replace(context, env=surroundings.expressions), at, translation)
     done = body(run)
-    steps = [run.command, *done.commands, *_merging(form, at, run, done.place, translation)]
+    steps = [run.command, *done.commands, *_merge_steps(form, at, run, done.context, translation)]
     head = {
         "inputs": surroundings.inputs,
         "secrets": surroundings.secrets or None,
         "defaults": {"shell": SHELL, "strict": False, "env": surroundings.env or None},
-        "end": told(run, at, translation),
+        "end": report_worktree(run, at, translation),
     }
     return head, steps
 
 
-def _merging(
-    form: Fields | None, at: Node, run: Opened, place: Place, translation: Translation
+def _merge_steps(
+    form: Fields | None, at: Node, run: Worktree, context: Context, translation: Translation
 ) -> list[dict[str, Any]]:
     """Our own step, or those of the file in its place: they work where the run did."""
     if form is None or "merge" not in form:
-        return [merged(run, at, translation)]
+        return [merge_run(run, at, translation)]
     node = form.at("merge")
-    own = timed(commands(step_list(node, "merge", translation), place, translation).commands, _limit(form["merge"]))
-    return [*own, closed(run, node, translation)]
+    own = with_timeout(
+        translate_steps(step_list(node, "merge", translation), context, translation).commands,
+        _merge_timeout(form["merge"]),
+    )
+    return [*own, close_run(run, node, translation)]
 
 
-def _limit(merge: Any) -> float | None:
+def _merge_timeout(merge: Any) -> float | None:
     limit: float | None = merge.get("timeout") if isinstance(merge, Fields) else None
     return limit
 
@@ -65,8 +71,51 @@ def step_list(node: Node, key: str, translation: Translation) -> Sequence:
     raise translation.source.refuse("type", message, inner or node)
 
 
-def timed(steps: list[dict[str, Any]], seconds: float | None) -> list[dict[str, Any]]:
+def with_timeout(steps: list[dict[str, Any]], seconds: float | None) -> list[dict[str, Any]]:
     """The steps, each with this time unless it says so itself."""
     if seconds is None:
         return steps
-    return [step if "timeout" in step or "map" in step else {**step, "timeout": spelled(seconds)} for step in steps]
+    return [
+        step if "timeout" in step or "map" in step else {**step, "timeout": format_seconds(seconds)} for step in steps
+    ]
+
+
+def build_workflow(head: dict[str, Any], steps: list[dict[str, Any]], context: Context, at: Node) -> Mapping:
+    """The workflow of ours: `head` at its top, the steps in their order, and what only an edge leads to behind them."""
+    assert isinstance(context.slots, StepSlots)
+    inputs = head.get("inputs") or {}
+    tree = {"name": None, "description": None, **head, "inputs": None}
+    end = tree.pop("end")
+    in_order = [*add_needs(steps), *context.slots.edge_targets]
+    tree |= {"order": "sequential", "steps": [mapping(step, first_node(step, at)) for step in in_order], "end": end}
+    whole = mapping(tree, at)
+    if mentions(whole, _ARGUMENTS):
+        inputs = {**inputs, "args": {"default": "", "description": "what Prodigy calls --args"}}
+    return mapping({**tree, "inputs": inputs or None}, at)
+
+
+def add_needs(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps, of which those behind a condition need more than the one before them.
+
+    One that is skipped holds nobody up. But so it is where a step before it failed: that one is needed as well.
+    """
+    certain: list[Any] = []
+    doubtful: list[Any] = []
+    found = []
+    for step in steps:
+        found.append({**step, "needs": [*certain, *doubtful]} if doubtful and "needs" not in step else step)
+        if "when" in step:
+            doubtful.append({"step": step["step"], "on": "success_or_skipped"})
+        else:
+            certain, doubtful = [step["step"]], []
+    return found
+
+
+def first_node(step: dict[str, Any], otherwise: Node) -> Node:
+    """Where a step of ours stands: at the first thing of the file that is in it."""
+    for value in step.values():
+        if isinstance(value, dict):
+            return first_node(value, otherwise)
+        if not isinstance(value, str | bool | int | float | list | None):
+            return value
+    return otherwise

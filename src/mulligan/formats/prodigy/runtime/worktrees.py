@@ -15,16 +15,61 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan import StepError
-from mulligan.formats.prodigy.git import Alone, Git, alone_in, is_installed
-from mulligan.formats.prodigy.submodules import bring_in, take_home
+from mulligan.formats.prodigy.runtime.git import Git, RepositoryLock, is_installed, lock_repository
+
+# -- submodules ------------------------------------------------------------------------------------------------------
+
+
+class _Submodule(NamedTuple):
+    """Its name, its folder below the worktree, and the repository that the user's checkout has of it."""
+
+    name: str
+    path: str
+    home: Path
+
+
+def init_submodules(worktree: Path, checkout: Git) -> None:
+    """Make the submodules that the checkout has, out of what the checkout has: nobody else is asked."""
+    found = list(_submodules(worktree, checkout))
+    if found:
+        homes = [word for one in found for word in ("-c", f"submodule.{one.name}.url={one.home}")]
+        paths = [one.path for one in found]
+        Git(worktree)(
+            "-c", "protocol.file.allow=always", *homes, "submodule", "--quiet", "update", "--init", "--", *paths
+        )
+
+
+def save_submodules(worktree: Path, checkout: Git, session: str) -> bool:
+    """Bring what was committed in submodules to the checkout's own. False where something is not committed."""
+    found = [one for one in _submodules(worktree, checkout) if (worktree / one.path / ".git").exists()]
+    for one in found:
+        Git(one.home)("fetch", "--quiet", str(worktree / one.path), f"+HEAD:refs/mulligan/{session}")
+    return not any(Git(worktree / one.path)("status", "--porcelain") for one in found)
+
+
+def _submodules(worktree: Path, checkout: Git) -> Iterator[_Submodule]:
+    if not (worktree / ".gitmodules").is_file():
+        return
+    common = Path(checkout.folder, checkout("rev-parse", "--git-common-dir"))
+    listed = Git(worktree).query("config", "--null", "--file", ".gitmodules", "--get-regexp", r"\.path$") or ""
+    for entry in filter(None, listed.split("\0")):
+        key, _, path = entry.partition("\n")
+        name = key.removeprefix("submodule.").removesuffix(".path")
+        if (common / "modules" / name).is_dir():
+            yield _Submodule(name, path, common / "modules" / name)
+
+
+# -- runs and items --------------------------------------------------------------------------------------------------
+
 
 # In what Git keeps of a worktree: it was made whole, by us. Gone with it.
-_MARK = "mulligan.json"
-_FORWARD_TRIES_MAX = 3
+_MARKER = "mulligan.json"
+_FAST_FORWARD_TRIES_MAX = 3
 Work = dict[str, Any]
 
 
@@ -43,8 +88,8 @@ def open_run(run: int) -> Work:
         "checkout": checkout.folder,
         "target": checkout.branch,
     }
-    with alone_in(checkout):
-        return _opened(work, f"mulligan/{session}", checkout("rev-parse", "HEAD"))
+    with lock_repository(checkout):
+        return _open(work, f"mulligan/{session}", checkout("rev-parse", "HEAD"))
 
 
 def open_item(run: Work, index: int) -> Work:
@@ -52,26 +97,26 @@ def open_item(run: Work, index: int) -> Work:
     if not run["branch"]:
         return run
     session = f"{run['session']}-item-{index}"
-    with alone_in(Git(run["checkout"])):
-        of_run = _made_again(run)
+    with lock_repository(Git(run["checkout"])):
+        of_run = _restore(run)
         _commit_leftovers(of_run, run)
         work = {**run, "worktree": str(_worktrees() / session), "target": run["branch"], "session": session}
-        return _opened(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
+        return _open(work, f"mulligan/{session}", of_run("rev-parse", "HEAD"))
 
 
 def merge_item(run: Work, item: Work, result: Any = None) -> Any:
     """Merge an item into its run, and give its `result`. Items come one at a time."""
     if not item["branch"]:
         return result
-    with alone_in(Git(run["checkout"])) as alone:
-        of_run = _made_again(run)
+    with lock_repository(Git(run["checkout"])) as lock:
+        of_run = _restore(run)
         if _has_branch(item):
-            _made_again(item)
+            _restore(item)
             _commit_leftovers(of_run, run)
-            again = f"mulligan items {_number(run)} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
-            _take_up(item, run["branch"], again, later=run["target"])
+            again = f"mulligan items {_run_number(run)} {os.environ.get('MULLIGAN_STEP', 'map')} --retry"
+            _merge_from(item, run["branch"], again, later=run["target"])
             of_run("merge", "--quiet", "--ff-only", item["branch"])
-        _remove(item, alone)
+        _remove(item, lock)
     return result
 
 
@@ -80,14 +125,14 @@ def merge_run(run: Work) -> Work:
     if not run["branch"]:
         return {"merged_into": "", "commits": 0, "kept": []}
     checkout = Git(run["checkout"])
-    with alone_in(checkout) as alone:
-        before = _count(checkout, run["target"] or "HEAD")
+    with lock_repository(checkout) as lock:
+        before = _count_commits(checkout, run["target"] or "HEAD")
         if _has_branch(run):
-            _made_again(run)
-            _forward(checkout, run, alone)
-        _remove(run, alone)
-    after = _count(checkout, run["target"] or "HEAD")
-    return {"merged_into": run["target"], "commits": after - before, "kept": _kept(run)}
+            _restore(run)
+            _fast_forward(checkout, run, lock)
+        _remove(run, lock)
+    after = _count_commits(checkout, run["target"] or "HEAD")
+    return {"merged_into": run["target"], "commits": after - before, "kept": _remaining_worktrees(run)}
 
 
 def close_run(run: Work) -> Work:
@@ -96,16 +141,16 @@ def close_run(run: Work) -> Work:
         return {"merged_into": "", "kept": []}
     checkout = Git(run["checkout"])
     target = run["target"] or "HEAD"
-    with alone_in(checkout) as alone:
-        is_there = _mark(Path(run["worktree"])) is not None
+    with lock_repository(checkout) as lock:
+        is_there = _read_marker(Path(run["worktree"])) is not None
         is_dirty = is_there and bool(Git(run["worktree"])("status", "--porcelain"))
-        is_merged = not is_dirty and checkout.holds("merge-base", "--is-ancestor", run["branch"], target)
+        is_merged = not is_dirty and checkout.succeeds("merge-base", "--is-ancestor", run["branch"], target)
         if is_merged or not _has_branch(run):
-            _remove(run, alone)
-    return {"merged_into": target if is_merged else "", "kept": _kept(run)}
+            _remove(run, lock)
+    return {"merged_into": target if is_merged else "", "kept": _remaining_worktrees(run)}
 
 
-def say_where(run: Work | None, failures: list[Work], stopping: str | None = None) -> Work | None:
+def report_worktree(run: Work | None, failures: list[Work], stopping: str | None = None) -> Work | None:
     """What is said at the end of a run that failed: where its work is. Nothing of any other run."""
     is_failed = any(not (one["handled"] or one["recovered"] or one["allowed"]) for one in failures)
     if not is_failed or stopping == "cancelled" or not run or not run["branch"] or not Path(run["worktree"]).exists():
@@ -119,8 +164,8 @@ def say_where(run: Work | None, failures: list[Work], stopping: str | None = Non
 
 def _is_tracked(git: Git) -> bool:
     """In a checkout that has a commit to start from, in a folder that is part of it."""
-    is_checkout = git.asks("rev-parse", "--is-inside-work-tree") == "true"
-    return is_checkout and git.holds("rev-parse", "--verify", "HEAD") and not git.holds("check-ignore", ".")
+    is_checkout = git.query("rev-parse", "--is-inside-work-tree") == "true"
+    return is_checkout and git.succeeds("rev-parse", "--verify", "HEAD") and not git.succeeds("check-ignore", ".")
 
 
 def _worktrees() -> Path:
@@ -128,35 +173,35 @@ def _worktrees() -> Path:
     return Path(os.environ["MULLIGAN_OUTPUT_DIR"]).parents[2] / "worktrees"
 
 
-def _opened(work: Work, branch: str, start: str) -> Work:
+def _open(work: Work, branch: str, start: str) -> Work:
     """The worktree as it is, if it was made whole; else made anew. Nothing has worked in one that was not."""
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
-    found = _mark(worktree)
+    found = _read_marker(worktree)
     if found is not None:
         return found
     _clear(worktree, checkout)
-    checkout.asks("branch", "--delete", branch)  # refused where there is work on it
-    branch = _free(checkout, branch)
+    checkout.query("branch", "--delete", branch)  # refused where there is work on it
+    branch = _free_branch_name(checkout, branch)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
-    bring_in(worktree, checkout)
+    init_submodules(worktree, checkout)
     folder = worktree / work["prefix"]
     folder.mkdir(parents=True, exist_ok=True)
     work = {**work, "branch": branch, "folder": str(folder)}
-    _write_mark(worktree, work)
+    _write_marker(worktree, work)
     return work
 
 
-def _mark(worktree: Path) -> Work | None:
-    if not worktree.is_dir() or Git(worktree).asks("rev-parse", "--show-toplevel") != str(worktree.resolve()):
+def _read_marker(worktree: Path) -> Work | None:
+    if not worktree.is_dir() or Git(worktree).query("rev-parse", "--show-toplevel") != str(worktree.resolve()):
         return None
-    mark = Git(worktree).own_folder / _MARK
+    mark = Git(worktree).git_folder / _MARKER
     found: Work | None = json.loads(mark.read_text()) if mark.exists() else None
     return found
 
 
-def _write_mark(worktree: Path, work: Work) -> None:
-    mark = Git(worktree).own_folder / _MARK
+def _write_marker(worktree: Path, work: Work) -> None:
+    mark = Git(worktree).git_folder / _MARKER
     new = mark.with_suffix(".new")
     new.write_text(json.dumps(work))
     new.replace(mark)
@@ -165,12 +210,12 @@ def _write_mark(worktree: Path, work: Work) -> None:
 def _clear(worktree: Path, checkout: Git) -> None:
     """Remove what is left of a worktree that was being made or removed when its process died."""
     if worktree.exists():
-        checkout.asks("worktree", "remove", "--force", "--force", str(worktree))
+        checkout.query("worktree", "remove", "--force", "--force", str(worktree))
         shutil.rmtree(worktree, ignore_errors=True)
     checkout("worktree", "prune")
 
 
-def _free(checkout: Git, branch: str) -> str:
+def _free_branch_name(checkout: Git, branch: str) -> str:
     """A name that no branch has. One that is there may hold work of a run of another home."""
     names = set(checkout("for-each-ref", "--format=%(refname:short)", "refs/heads/").splitlines())
     name, count = branch, 1
@@ -180,24 +225,24 @@ def _free(checkout: Git, branch: str) -> str:
     return name
 
 
-def _made_again(work: Work) -> Git:
+def _restore(work: Work) -> Git:
     """Git in a worktree that was there before. It is made again where it is not whole: a worker died while it removed
     it, the user has, or the run was merged and goes on in another round."""
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
-    if _mark(worktree) is not None:
+    if _read_marker(worktree) is not None:
         _unlock(worktree)
     else:
         _clear(worktree, checkout)
         what = (work["branch"],) if _has_branch(work) else (work["target"] or "HEAD", "-b", work["branch"])
         checkout("worktree", "add", "--quiet", str(worktree), *what)
         Path(work["folder"]).mkdir(parents=True, exist_ok=True)
-        _write_mark(worktree, work)
+        _write_marker(worktree, work)
     return Git(worktree)
 
 
 def _has_branch(work: Work) -> bool:
     """Whether there is something to merge: a branch goes last, when it is merged."""
-    return Git(work["checkout"]).holds("rev-parse", "--verify", "--quiet", f"refs/heads/{work['branch']}")
+    return Git(work["checkout"]).succeeds("rev-parse", "--verify", "--quiet", f"refs/heads/{work['branch']}")
 
 
 # -- merging ---------------------------------------------------------------------------------------------------------
@@ -215,7 +260,7 @@ def _commit_leftovers(git: Git, work: Work) -> None:
     git.commit_all(f"What {work['session']} left uncommitted")
 
 
-def _take_up(work: Work, base: str, then: str, later: str = "") -> None:
+def _merge_from(work: Work, base: str, then: str, later: str = "") -> None:
     """Bring what is in `base` into the branch. A conflict is a failure, and the branch stays as it was.
 
     `later` is the branch to name when `base` is gone, since it was merged into that one.
@@ -227,11 +272,14 @@ def _take_up(work: Work, base: str, then: str, later: str = "") -> None:
     conflicts = unsolved or git.merge(base)
     if conflicts:
         raise StepError(
-            "MERGE_CONFLICT", _conflict(work, base, conflicts, then, later), retryable=False, details=_place(work)
+            "MERGE_CONFLICT",
+            _conflict_message(work, base, conflicts, then, later),
+            retryable=False,
+            details=_location(work),
         )
 
 
-def _conflict(work: Work, base: str, conflicts: list[str], then: str, later: str) -> str:
+def _conflict_message(work: Work, base: str, conflicts: list[str], then: str, later: str) -> str:
     files = ", ".join(f"'{path}'" for path in conflicts[:5]) + (" and others" if len(conflicts) > 5 else "")
     instead = f" (or '{later}', when the run is merged)" if later else ""
     return (
@@ -240,20 +288,20 @@ def _conflict(work: Work, base: str, conflicts: list[str], then: str, later: str
     )
 
 
-def _place(work: Work) -> Work:
+def _location(work: Work) -> Work:
     return {"worktree": work["worktree"], "branch": work["branch"]}
 
 
-def _number(run: Work) -> str:
+def _run_number(run: Work) -> str:
     return str(run["session"]).removeprefix("run-")
 
 
-def _forward(checkout: Git, run: Work, alone: Alone) -> None:
+def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock) -> None:
     """The branch that was checked out goes forward to the run's, wherever the user is by now."""
-    for tried in range(_FORWARD_TRIES_MAX):
-        _take_up(run, run["target"] or checkout("rev-parse", "HEAD"), f"mulligan retry {_number(run)}")
+    for tried in range(_FAST_FORWARD_TRIES_MAX):
+        _merge_from(run, run["target"] or checkout("rev-parse", "HEAD"), f"mulligan retry {_run_number(run)}")
         try:
-            with alone.locking(*_locks_of_a_checkout(checkout), _lock_of_a_branch(run["target"], alone)):
+            with lock.locking(*_locks_of_a_checkout(checkout), _lock_of_a_branch(run["target"], lock)):
                 if checkout.branch == run["target"]:
                     checkout("merge", "--quiet", "--ff-only", run["branch"])
                 else:
@@ -261,61 +309,61 @@ def _forward(checkout: Git, run: Work, alone: Alone) -> None:
             return
         except StepError as refused:
             # Somebody else may have committed meanwhile: then there is more to take up.
-            is_last = tried == _FORWARD_TRIES_MAX - 1
+            is_last = tried == _FAST_FORWARD_TRIES_MAX - 1
             if is_last or "overwritten" in refused.message or "fast-forward" not in refused.message:
-                raise _blocked(run, refused) from None
+                raise _blocked_error(run, refused) from None
 
 
 def _target_of(run: Work) -> str:
     if not run["target"]:
         message = f"no branch was checked out when the run started, and one is now: its work is on '{run['branch']}'"
-        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_place(run))
+        raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
     return str(run["target"])
 
 
-def _blocked(run: Work, refused: StepError) -> StepError:
+def _blocked_error(run: Work, refused: StepError) -> StepError:
     """Files of the user's stand in the way: they are named, and stay as they are."""
     files = [f"'{line.strip()}'" for line in refused.message.splitlines() if line.startswith("\t")]
     why = f"{', '.join(files)} would be overwritten" if files else " ".join(refused.message.split())
     message = (
         f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}', {why}: "
-        f"commit or put away what is there, then: mulligan retry {_number(run)}"
+        f"commit or put away what is there, then: mulligan retry {_run_number(run)}"
     )
-    return StepError("MERGE_BLOCKED", message, retryable=False, details=_place(run))
+    return StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
 
 
 # -- removing --------------------------------------------------------------------------------------------------------
 
 
-def _remove(work: Work, alone: Alone) -> None:
+def _remove(work: Work, lock: RepositoryLock) -> None:
     """Remove a worktree and its branch, which is merged. One with work in a submodule stays: only that one has it."""
     checkout, worktree = Git(work["checkout"]), Path(work["worktree"])
-    if worktree.is_dir() and not take_home(worktree, checkout, work["session"]):
+    if worktree.is_dir() and not save_submodules(worktree, checkout, work["session"]):
         return
     _clear(worktree, checkout)
-    shared = (alone.common / name for name in ("packed-refs.lock", "packed-refs.new", "config.lock"))
-    with alone.locking(*shared, _lock_of_a_branch(work["branch"], alone)):
-        checkout.asks("branch", "--delete", "--force", work["branch"])
+    shared = (lock.common / name for name in ("packed-refs.lock", "packed-refs.new", "config.lock"))
+    with lock.locking(*shared, _lock_of_a_branch(work["branch"], lock)):
+        checkout.query("branch", "--delete", "--force", work["branch"])
 
 
 def _locks_of_a_checkout(checkout: Git) -> tuple[Path, ...]:
-    folder = checkout.own_folder
+    folder = checkout.git_folder
     return tuple(folder / name for name in ("index.lock", "HEAD.lock", "ORIG_HEAD.lock"))
 
 
-def _lock_of_a_branch(branch: str, alone: Alone) -> Path:
-    return alone.common / "refs" / "heads" / f"{branch}.lock"
+def _lock_of_a_branch(branch: str, lock: RepositoryLock) -> Path:
+    return lock.common / "refs" / "heads" / f"{branch}.lock"
 
 
-def _kept(run: Work) -> list[str]:
+def _remaining_worktrees(run: Work) -> list[str]:
     """The worktrees of the run that are still there: of items that failed, of a branch that is not merged."""
     stem = Path(run["worktree"])
-    return sorted(str(path) for path in stem.parent.glob(f"{stem.name}*") if _is_of(path.name, stem.name))
+    return sorted(str(path) for path in stem.parent.glob(f"{stem.name}*") if _belongs_to(path.name, stem.name))
 
 
-def _is_of(name: str, session: str) -> bool:
+def _belongs_to(name: str, session: str) -> bool:
     return name == session or name.startswith(f"{session}-item-")
 
 
-def _count(checkout: Git, branch: str) -> int:
+def _count_commits(checkout: Git, branch: str) -> int:
     return int(checkout("rev-list", "--count", branch))
