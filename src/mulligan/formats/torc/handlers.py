@@ -1,4 +1,4 @@
-"""Failure handlers: retry policies, whose rules bound the attempts of the job and not their own."""
+"""Failure handlers as retry policies. Their rules limit the attempts of the job, not the retries of one rule."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 from mulligan.formats.names import Names
 from mulligan.formats.torc.commands import script_text
-from mulligan.formats.torc.environment import RECOVERY_ENV
-from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.records import HANDLER, MAX_RETRIES_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Scalar, Sequence, Source
 from mulligan.language.shapes import Fields
@@ -18,9 +17,11 @@ from mulligan.language.words import did_you_mean
 # Torc waits for a script without end.
 SCRIPT_TIMEOUT = "1h"
 # How Torc says that a job died by a signal, whichever it was.
-_BY_SIGNAL = -1
+_SIGNALED = -1
 # What Torc makes of a job that exits well and leaves out a file.
 _MISSING_OUTPUT = 1
+# What recovery scripts find beside what their job finds. To Torc, who leaves out a file has exited with 1.
+RECOVERY_ENV: dict[str, Any] = {"TORC_RETURN_CODE": "${error.code == 'OUTPUT_MISSING' ? 1 : error.exit_code}"}
 
 
 class Handler:
@@ -37,7 +38,7 @@ def read_handlers(workflow: Fields, translation: Translation) -> dict[str, Handl
     source = translation.source
     names = Names.of_policies()
     found: dict[str, Handler] = {}
-    for item in entries(workflow, "failure_handlers"):
+    for item in entries_of(workflow, "failure_handlers"):
         with source.noting:
             form: Fields = HANDLER.read(item, "a failure handler", source)
             if "name" not in form:
@@ -58,7 +59,7 @@ def _policy(form: Fields, translation: Translation) -> Mapping | None:
 
 def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
     """The rules of ours that one of Torc's is: each matches by one thing, and all have the same bound."""
-    bounds = _bounds(rule)
+    bounds = _rule_limits(rule)
     exit_codes, codes = _codes(rule, translation)
     if codes:
         yield {"codes": codes, **bounds}
@@ -71,7 +72,7 @@ def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
         translation.warn("rule", "the rule matches no failure, and is left out", rule.node, hint=hint)
 
 
-def _bounds(rule: Fields) -> dict[str, Any]:
+def _rule_limits(rule: Fields) -> dict[str, Any]:
     """Torc asks before each retry whether the job has had as many attempts as `max_retries` says, by whatever rule."""
     said = rule.get("max_retries")
     attempts = max(1, MAX_RETRIES_DEFAULT if said is None else said)
@@ -92,7 +93,7 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
     codes: list[str] = []
     for item in node.items:
         value = item.value if isinstance(item, Scalar) else None
-        if value == _BY_SIGNAL:
+        if value == _SIGNALED:
             codes += ["SIGNALED", "OUT_OF_MEMORY"]
         elif value == 0:
             translation.warn("rule", "a job that exits with 0 has not failed", item)
@@ -103,7 +104,7 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
     return exit_codes if exit_codes.items else None, list(dict.fromkeys(codes))
 
 
-def of_job(job: Job, known: dict[str, Handler], source: Source) -> Any:
+def retry_of(job: Job, known: dict[str, Handler], source: Source) -> Any:
     """The step's `retry`; None where the job has no handler."""
     name = job.texts.get("failure_handler")
     if name is None:

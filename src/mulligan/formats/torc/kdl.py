@@ -1,7 +1,7 @@
-"""A file of Torc's in KDL as the tree that its YAML gives: `job`, `file` and the others go into lists.
+"""A Torc file in KDL as the tree that its YAML would have: `job`, `file` and similar nodes become lists.
 
 Torc ignores every node that it does not know, and so loses what its own examples say: `depends_on_job`, plural words,
-the second regular expression of a line. Here each of them counts, and what nobody knows is refused.
+the second regular expression of a line. Here each of them counts, and an unknown node is refused.
 """
 
 from __future__ import annotations
@@ -112,20 +112,20 @@ def parse(source: Source) -> Node:
 def _fill(mapping: Mapping, nodes: list[KdlNode], block: _Block, label: str, source: Source) -> None:
     for node in nodes:
         with source.noting:
-            _add(mapping, node, block, label, source)
+            _add_node(mapping, node, block, label, source)
 
 
-def _add(mapping: Mapping, node: KdlNode, block: _Block, label: str, source: Source) -> None:
+def _add_node(mapping: Mapping, node: KdlNode, block: _Block, label: str, source: Source) -> None:
     word = node.name.text
     if word in block.blocks:
         key, inner = block.blocks[word]
         _entries(mapping, key, node.name).append(_block(node, inner, source))
     elif word in block.lists:
-        _entries(mapping, block.lists[word], node.name).extend(_several(node, source))
+        _entries(mapping, block.lists[word], node.name).extend(_all_values(node, source))
     elif word in block.maps:
         put(mapping, node.name, _map(node, source), source)
     elif word in block.words:
-        put(mapping, node.name, _one(node, source, is_json=word in block.json), source)
+        put(mapping, node.name, _single_value(node, source, is_json=word in block.json), source)
     else:
         hint = did_you_mean(word, block.words)
         raise source.refuse("unknown_key", f"'{shorten(word)}' is not a node of {label}", node.name, hint=hint)
@@ -147,11 +147,11 @@ def _block(node: KdlNode, block: _Block, source: Source) -> Mapping:
     for argument in node.arguments[len(found.entries) :]:
         message = f"'{shorten(argument.text)}' is one value too many for {label}"
         source.note(source.refuse("kdl", message, argument, hint="write what it is for: key=value"))
-    _fill(found, [*_as_nodes(node), *node.children], block, label, source)
+    _fill(found, [*_property_nodes(node), *node.children], block, label, source)
     return found
 
 
-def _as_nodes(node: KdlNode) -> list[KdlNode]:
+def _property_nodes(node: KdlNode) -> list[KdlNode]:
     """`path="p"` says what `path "p"` in the braces would."""
     found = []
     for key, value in node.properties:
@@ -167,13 +167,13 @@ def _map(node: KdlNode, source: Source) -> Mapping:
     for argument in node.arguments:
         message = f"'{shorten(argument.text)}' has no name in '{node.name.text}'"
         raise source.refuse("kdl", message, argument, hint=f"write it as {node.name.text} {{ name value }}")
-    for child in (*_as_nodes(node), *node.children):
+    for child in (*_property_nodes(node), *node.children):
         with source.noting:
-            put(found, child.name, _one(child, source), source)
+            put(found, child.name, _single_value(child, source), source)
     return found
 
 
-def _several(node: KdlNode, source: Source) -> list[Scalar]:
+def _all_values(node: KdlNode, source: Source) -> list[Scalar]:
     """`depends_on "a" "b"`."""
     _refuse_more(node, source)
     if not node.arguments:
@@ -181,7 +181,7 @@ def _several(node: KdlNode, source: Source) -> list[Scalar]:
     return node.arguments
 
 
-def _one(node: KdlNode, source: Source, *, is_json: bool = False) -> Node:
+def _single_value(node: KdlNode, source: Source, *, is_json: bool = False) -> Node:
     """`command "make"`."""
     _refuse_more(node, source)
     if not node.arguments:

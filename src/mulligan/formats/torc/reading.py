@@ -1,22 +1,21 @@
-"""A file of Torc's that was read: its jobs, files and user data, and who waits for whom."""
+"""A Torc file that was read: its jobs, files, user data and dependencies."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mulligan.formats.names import Names
-from mulligan.formats.torc.commands import add_named, refuse_valueless
-from mulligan.formats.torc.expansion import Expansion
-from mulligan.formats.torc.jobs import link, read_jobs
-from mulligan.formats.torc.matching import Known
-from mulligan.formats.torc.things import read_files, read_user_data
+from mulligan.formats.torc.commands import fill_in_references, refuse_missing_values
+from mulligan.formats.torc.jobs import link_jobs, read_files, read_jobs, read_user_data
+from mulligan.formats.torc.matching import NameIndex
+from mulligan.formats.torc.parameters import Expansion
 from mulligan.formats.translation import Translation
 from mulligan.language.nodes import Mapping, Node
 from mulligan.language.shapes import Fields
 from mulligan.language.words import listed
 
 
-class Torc:
+class TorcFile:
     """A file of Torc's that was read, and the parts of ours that grow from it.
 
     `environment` and `actions` add to it: to `defaults`, to the entries and needs of jobs, and steps of their own
@@ -31,9 +30,11 @@ class Torc:
         expansion = Expansion(_mapping(form, "parameters"), translation)
         files, user_data = read_files(form, expansion), read_user_data(form, expansion)
         jobs = read_jobs(form, self.names, expansion)
-        self.files = Known("file", files, self.source, is_whole="file" not in expansion.broken)
-        self.user_data = Known("user data", user_data, self.source, is_whole="user data" not in expansion.broken)
-        self.jobs = Known("job", jobs, self.source, is_whole="job" not in expansion.broken)
+        self.files = NameIndex("file", files, self.source, is_complete="file" not in expansion.unnamed)
+        self.user_data = NameIndex(
+            "user data", user_data, self.source, is_complete="user data" not in expansion.unnamed
+        )
+        self.jobs = NameIndex("job", jobs, self.source, is_complete="job" not in expansion.unnamed)
         self.defaults: dict[str, Any] = {}
         self.inputs: dict[str, Any] = {}
         # Steps after those of the jobs, which so have Torc's numbers.
@@ -46,15 +47,15 @@ class Torc:
 
     def link(self) -> None:
         """Find what the jobs name: each other, files, user data."""
-        for job in self.jobs.things.values():
-            add_named(job, self.files, self.user_data)
-        link(self.jobs, self.files, self.user_data)
-        refuse_valueless(self.jobs, self.source)
+        for job in self.jobs.by_name.values():
+            fill_in_references(job, self.files, self.user_data)
+        link_jobs(self.jobs, self.files, self.user_data)
+        refuse_missing_values(self.jobs, self.source)
         self._warn_of_written_user_data()
         self._keep_user_data()
 
     def _warn_of_written_user_data(self) -> None:
-        written = next((thing for thing in self.user_data.things.values() if thing.writers), None)
+        written = next((item for item in self.user_data.by_name.values() if item.writers), None)
         if written is not None:
             job = written.writers[0]
             message = f"nobody can write user data here: that '{job.name}' writes '{written.name}' says only who waits"
@@ -64,11 +65,11 @@ class Torc:
 
     def _keep_user_data(self) -> None:
         """Keep what no command has in it: a job of Torc's may ask the server for its value, and here is none."""
-        found = [each for each in self.user_data.things.values() if not each.is_in_command and not each.writers]
-        self.kept_user_data += [thing.node for thing in found]
+        found = [each for each in self.user_data.by_name.values() if not each.is_in_command and not each.writers]
+        self.kept_user_data += [item.node for item in found]
         if found:
             verb = "is" if len(found) == 1 else "are"
-            names = listed([thing.name for thing in found], "and")
+            names = listed([item.name for item in found], "and")
             hint = f"write ${{user_data.input.{found[0].name}}} where its value belongs"
             message = f"user data {names} {verb} in no command: kept, and not used"
             self.translation.warn("user_data", message, found[0].name_node, hint=hint)

@@ -1,4 +1,4 @@
-"""Every key of Torc's files, once: what may stand there, and what becomes of it.
+"""Every key of Torc's files, with what becomes of it.
 
 Torc refuses unknown keys everywhere but in `resource_monitor` and `slurm_defaults`. An optional key may be null.
 """
@@ -55,7 +55,7 @@ class Entries(Shape, frozen=True):
         return {"type": "array", "items": self.of.schema(definitions)}
 
 
-class Renamed(Record, frozen=True, dict=True):
+class RenamedKeysRecord(Record, frozen=True, dict=True):
     """A mapping some of whose keys had other names in earlier versions of Torc, which it no longer takes."""
 
     earlier: tuple[tuple[str, str], ...] = ()
@@ -89,7 +89,7 @@ _EXPANSION = {
     "use_parameters": optional(_TEXTS, "which parameters of the workflow it takes, where it has none of its own"),
 }
 
-_EARLIER = {
+_FORMER_KEYS = {
     "blocked_by": "depends_on",
     "blocked_by_regexes": "depends_on_regexes",
     "blocked_by_job_names": "depends_on",
@@ -104,7 +104,7 @@ _EARLIER = {
     "output_data_names": "output_user_data",
     "output_user_data_names": "output_user_data",
 }
-JOB: Record = Renamed(
+JOB: Record = RenamedKeysRecord(
     "torc_job",
     {
         "name": Key(TEXT, "the name of the step", is_required=True),
@@ -127,7 +127,7 @@ JOB: Record = Renamed(
         "output_user_data_regexes": optional(_PATTERNS, "all user data whose name matches"),
         **_EXPANSION,
     },
-    earlier=tuple(_EARLIER.items()),
+    earlier=tuple(_FORMER_KEYS.items()),
 )
 
 FILE = Record(
@@ -256,7 +256,7 @@ WORKFLOW = Record(
 )
 
 
-def entries(form: Fields, key: str) -> list[Node]:
+def entries_of(form: Fields, key: str) -> list[Node]:
     """The entries of a list; none where there is no list."""
     node: Sequence | None = form.get(key)
     return node.items if node is not None else []

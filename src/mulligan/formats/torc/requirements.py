@@ -1,4 +1,4 @@
-"""Resource requirements: what steps ask for, and which job goes first."""
+"""Resource requirements: the `resources` of steps, and the order of jobs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from mulligan.core.durations import duration
 from mulligan.core.patterns import pattern
-from mulligan.formats.torc.job import Job
-from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries
+from mulligan.formats.torc.jobs import Job
+from mulligan.formats.torc.records import REQUIREMENTS, RUNTIME_DEFAULT, entries_of
 from mulligan.formats.translation import Translation, made
 from mulligan.language.nodes import Node, Scalar, Source, describe, plain
 from mulligan.language.shapes import Fields
@@ -19,7 +19,7 @@ DEFAULT = "default"
 MEMORY_BYTES_MIN = 32 * 1024 * 1024
 _MEMORY = pattern(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[iI]?[bB]?\s*")
 _UNITS = {"": "B", "k": "KiB", "m": "MiB", "g": "GiB", "t": "TiB"}
-_CPUS_LEAST = 0.001
+_CPUS_MIN = 0.001
 
 
 class Requirements:
@@ -54,7 +54,7 @@ class Requirements:
         """The step's `resources`, each where it was said."""
         form = self.form
         asked = {
-            "cpus": ("num_cpus", form.get("num_cpus") or _CPUS_LEAST),
+            "cpus": ("num_cpus", form.get("num_cpus") or _CPUS_MIN),
             "memory": ("memory", self.memory or None),
             "gpus": ("num_gpus", self.gpus or None),
         }
@@ -90,7 +90,7 @@ def read_requirements(workflow: Fields, translation: Translation) -> dict[str, R
     """All of them by their names."""
     source = translation.source
     found: dict[str, Requirements] = {}
-    for item in entries(workflow, "resource_requirements"):
+    for item in entries_of(workflow, "resource_requirements"):
         with source.noting:
             form: Fields = REQUIREMENTS.read(item, "an entry of 'resource_requirements'", source)
             if "name" in form:
@@ -110,7 +110,7 @@ def _add(form: Fields, found: dict[str, Requirements], translation: Translation)
     found[name] = Requirements(form, translation)
 
 
-def of_job(job: Job, known: dict[str, Requirements], source: Source) -> dict[str, Any] | None:
+def resources_of(job: Job, known: dict[str, Requirements], source: Source) -> dict[str, Any] | None:
     """The step's `resources`; None where a job asks for what every one gets."""
     name = job.texts.get("resource_requirements", DEFAULT)
     if name == DEFAULT:
@@ -123,7 +123,7 @@ def of_job(job: Job, known: dict[str, Requirements], source: Source) -> dict[str
     raise source.refuse("unknown_requirements", message, job.at("resource_requirements"), hint=hint)
 
 
-def tell(known: dict[str, Requirements], steps: Node, translation: Translation) -> None:
+def report_unused(known: dict[str, Requirements], steps: Node, translation: Translation) -> None:
     """Say what is made of none of them, and above the steps what their runtimes are not."""
     for name, each in known.items():
         if not each.is_used:
@@ -136,7 +136,7 @@ def tell(known: dict[str, Requirements], steps: Node, translation: Translation) 
             translation.remark(steps, text)
 
 
-def order(jobs: list[Job], known: dict[str, Requirements], method: str | None) -> list[Job]:
+def sort_jobs(jobs: list[Job], known: dict[str, Requirements], method: str | None) -> list[Job]:
     """The jobs in the order in which Torc takes those that are ready: the largest first, if that was asked for."""
     if method in (None, "none"):
         return jobs
