@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 import mulligan
-from mulligan.formats.alphred.subtasks import PREVIEW_CHARS_MAX, ROWS_CHARS_MAX, check, listed, told
+from mulligan.formats.alphred.subtasks import (
+    PREVIEW_CHARS_MAX,
+    ROWS_CHARS_MAX,
+    check_answer,
+    list_subtasks,
+    summarize_subtasks,
+)
 
 from .reading import edge, failing, node, ours, steps
 
@@ -41,7 +47,7 @@ def test_a_spawner_is_told_how_to_list_its_subtasks_and_its_answer_is_checked():
     assert "\nIt has from 0 to 3 subtasks, " in found["agent"]["prompt"]
     assert found["agent"]["answer"] == "json"
     assert found["validate"] == {
-        "python": {"call": "mulligan.formats.alphred.subtasks:check"},
+        "python": {"call": "mulligan.formats.alphred.subtasks:check_answer"},
         "args": {"answer": "${output.json}", "most": 3, "taken": ["split", "merge", "fix"]},
     }
 
@@ -132,7 +138,7 @@ def answer(*subtasks: Any, **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_list_of_subtasks_is_an_answer(said: Any):
-    check(said, 3, ["split"])
+    check_answer(said, 3, ["split"])
 
 
 @pytest.mark.parametrize(
@@ -159,7 +165,7 @@ def test_a_list_of_subtasks_is_an_answer(said: Any):
 )
 def test_what_is_wrong_with_an_answer_is_said(said: Any, problem: str):
     with pytest.raises(mulligan.StepError) as refused:
-        check(said, 3, ["split"])
+        check_answer(said, 3, ["split"])
 
     assert (refused.value.code, refused.value.message) == (
         "SPAWNER_OUTPUT_INVALID",
@@ -168,7 +174,7 @@ def test_what_is_wrong_with_an_answer_is_said(said: Any, problem: str):
 
 
 def test_what_a_subtask_does_not_say_is_the_spawner_s():
-    found = listed(answer(TASK, {**TASK, "nodeKey": "x", "model": "small"}), "split", 2, "codex", "big")
+    found = list_subtasks(answer(TASK, {**TASK, "nodeKey": "x", "model": "small"}), "split", 2, "codex", "big")
 
     assert [(one["nodeKey"], one["provider"], one["model"]) for one in found] == [
         ("split__2__1", "codex", "big"),
@@ -177,7 +183,7 @@ def test_what_a_subtask_does_not_say_is_the_spawner_s():
 
 
 def test_the_model_of_the_spawner_is_none_of_another_provider():
-    [found] = listed(answer({**TASK, "provider": "claude"}), "split", 1, "codex", "big")
+    [found] = list_subtasks(answer({**TASK, "provider": "claude"}), "split", 1, "codex", "big")
 
     assert (found["provider"], found["model"]) == ("claude", "")
 
@@ -202,7 +208,7 @@ def outcome(*results: str | None) -> dict[str, Any]:
 
 
 def told_of(*results: str | None) -> str:
-    return told(answer(*[TASK] * len(results)), "split", 1, outcome(*results))
+    return summarize_subtasks(answer(*[TASK] * len(results)), "split", 1, outcome(*results))
 
 
 def test_the_join_is_told_of_each_subtask_and_what_it_said_those_that_failed_first():

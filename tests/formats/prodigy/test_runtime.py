@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from mulligan.formats.prodigy.runtime import git, items, outputs, worktrees
         ("worktrees:say_where", worktrees.report_worktree),
     ],
 )
-def test_a_former_name_still_leads_to_its_function(former: str, function: object) -> None:
+def test_a_former_name_still_leads_to_its_function(former: str, function: Any) -> None:
     module, _, name = former.partition(":")
 
     found = getattr(import_module(f"mulligan.formats.prodigy.{module}"), name)

@@ -1,4 +1,4 @@
-"""Every key of Alphred's files, once: what may stand there, and what becomes of it. An optional key may be null."""
+"""Every key of Alphred's files, with what becomes of it. An optional key may be null."""
 
 from __future__ import annotations
 

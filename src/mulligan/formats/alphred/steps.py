@@ -1,25 +1,70 @@
-"""Nodes into steps: an agent, a person's approval, or the three steps that a spawner with its subtasks comes to."""
+"""Nodes as steps: an agent, an approval by a person, or the three steps of a spawner with its subtasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
 from typing import Any
 
-from mulligan.formats.alphred import contracts
-from mulligan.formats.alphred.recovery import retry
-from mulligan.formats.alphred.routes import Routes, routes
+from mulligan.core.context import head_tail
+from mulligan.core.failure import MESSAGE_CHARS_MAX
+from mulligan.formats.alphred.keys import HANDLER_INPUT_CHARS_DEFAULT
+from mulligan.formats.alphred.routes import JSON_CONTRACT, Routes, spawner_contract, translate_routes
 from mulligan.formats.alphred.tree import Tree, TreeEdge, TreeNode
 from mulligan.formats.expressions import step_path
 from mulligan.formats.translation import Translation, literal, made, mapping, scalar
-from mulligan.language.nodes import Mapping, Source
+from mulligan.language.nodes import Mapping, Node, Source
 from mulligan.language.shapes import Fields
+
+# -- retries ---------------------------------------------------------------------------------------------------------
+
+
+SUMMARY_PROMPT = (
+    "An agent has failed at its task, and will try again. Say what went wrong, what it had tried, and what it should "
+    "do differently. Be brief: your answer is handed to it."
+)
+# The models that Alphred asks where the node says nothing; of any other provider, that of the node.
+_SUMMARY_MODELS = {"codex": "gpt-5-codex-mini", "claude": "claude-3-5-haiku-latest"}
+
+
+def translate_retry(node: TreeNode, prompt: str = "") -> Node | None:
+    """The `retry` of a node's step; None where it has no retries. `prompt`: what its subtasks are asked instead."""
+    retries = node.fields.get("maxRetries") or 0
+    if not retries:
+        return None
+    config: Fields | None = node.fields.get("error_handler_config")
+    mode = (config.get("mode") if config else None) or "default"
+    rule: dict[str, Any] = {"max_retries": retries}
+    if mode != "disabled":
+        rule["recovery_script"] = {"agent": _summary_agent(node, config if mode == "custom" else None, prompt)}
+    at: Node = node.fields.at("maxRetries")
+    return made(rule if len(rule) > 1 else retries, at)
+
+
+def _summary_agent(node: TreeNode, custom: Fields | None, prompt: str) -> dict[str, Any]:
+    """The agent that is told the failure, and the prompt of the node, within its bounds."""
+    said = custom.get if custom else (lambda key: None)
+    provider = said("provider") or node.fields.get("provider")
+    model = said("model") or _SUMMARY_MODELS.get(provider, node.fields.get("model"))
+    room = max(0, (said("maxInputChars") or HANDLER_INPUT_CHARS_DEFAULT) - MESSAGE_CHARS_MAX)
+    shown = prompt or literal(head_tail(node.prompt, room)[0])
+    return {
+        "provider": provider,
+        "model": literal(model) if model else None,
+        "prompt": literal(said("prompt") or SUMMARY_PROMPT),
+        "context": {"node_key": literal(node.key), "node_prompt": shown} if shown else None,
+        "upstream": False,
+    }
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
 
 # As often as Alphred takes any step of a run at all: no loop that ended there ends earlier with us.
 VISITS_MAX = 1_000
-_CALLS = "mulligan.formats.alphred.subtasks"
+_SUBTASKS_MODULE = "mulligan.formats.alphred.subtasks"
 _SUBTASK = "subtask"
 
-_VARIABLES = {
+_PERMISSION_VARIABLES = {
     "approvalPolicy": "ALPHRED_APPROVAL_POLICY",
     "sandboxMode": "ALPHRED_SANDBOX_MODE",
     "networkAccessEnabled": "ALPHRED_NETWORK_ACCESS",
@@ -28,7 +73,7 @@ _VARIABLES = {
 }
 
 
-class Steps:
+class StepBuilder:
     """The steps of one tree, in its order. `revisited` are the nodes that a loop may lead to again."""
 
     def __init__(self, tree: Tree, starts: set[str], revisited: set[str], translation: Translation) -> None:
@@ -43,26 +88,26 @@ class Steps:
             for node in tree.nodes.values()
             if node.role == "spawner"
         }
-        self._arrivals = tree.arrivals()
+        self._incoming = tree.incoming_edges()
         self._has_warned = False
 
-    def all(self) -> list[Mapping]:
+    def build(self) -> list[Mapping]:
         found: list[Mapping] = []
         for node in self._tree.nodes.values():
             with self._source.noting:
-                found += self._of_node(node)
+                found += self._node_steps(node)
         return found
 
-    def _of_node(self, node: TreeNode) -> list[Mapping]:
+    def _node_steps(self, node: TreeNode) -> list[Mapping]:
         if node.kind == "tool":
             message = f"node '{node.key}' is a tool, and Alphred has not said yet what one does"
             hint = "make it an agent; converted, the file may have a shell, http or python step in its place"
             raise self._source.refuse("tool", message, node.fields.at(_type_key(node)), hint=hint)
         self._check_role(node)
         if node.kind == "human":
-            return [self._approval(node)]
+            return [self._approval_step(node)]
         self._check_agent(node)
-        return self._spawning(node) if node.role == "spawner" else [self._agent(node)]
+        return self._spawner_steps(node) if node.role == "spawner" else [self._agent_step(node)]
 
     def _check_role(self, node: TreeNode) -> None:
         if node.kind == "agent":
@@ -87,38 +132,40 @@ class Steps:
 
     # -- the kinds of steps
 
-    def _approval(self, node: TreeNode) -> Mapping:
+    def _approval_step(self, node: TreeNode) -> Mapping:
         message = literal(node.prompt.strip() or node.title or node.key)
         return self._step(node, {"approve": {"message": message}}, self._routes(node, is_json=False))
 
-    def _agent(self, node: TreeNode) -> Mapping:
+    def _agent_step(self, node: TreeNode) -> Mapping:
         is_json = node.fields.get("reportArtifactContentType") == "json"
         following = self._routes(node, is_json=is_json)
-        asked = [node.prompt, contracts.json_answer() if is_json else "", following.contract]
-        agent = self._asking(node, asked, answer="json" if is_json else None, **self._told(node))
-        return self._step(node, {"agent": agent, "retry": retry(node), "env": self._env(node)}, following)
+        asked = [node.prompt, JSON_CONTRACT if is_json else "", following.contract]
+        agent = self._agent_action(node, asked, answer="json" if is_json else None, **self._join_context(node))
+        return self._step(node, {"agent": agent, "retry": translate_retry(node), "env": self._env(node)}, following)
 
-    def _spawning(self, node: TreeNode) -> list[Mapping]:
+    def _spawner_steps(self, node: TreeNode) -> list[Mapping]:
         """The spawner, its subtasks one after the other, and what the join is told of them."""
         self._check_spawner(node)
         subtasks, told = self._batches[node.key]
-        asked = [node.prompt, contracts.spawner(node.max_children)]
-        agent = self._asking(node, asked, answer="json", **self._told(node))
+        asked = [node.prompt, spawner_contract(node.max_children)]
+        agent = self._agent_action(node, asked, answer="json", **self._join_context(node))
         step = {
             "agent": agent,
-            "validate": self._call(node, "check", answer="${output.json}", most=node.max_children, taken=self._keys()),
-            "retry": retry(node),
+            "validate": self._call(
+                node, "check_answer", answer="${output.json}", most=node.max_children, taken=self._node_keys()
+            ),
+            "retry": translate_retry(node),
             "env": self._env(node),
         }
         return [
             self._step(node, step, self._routes(node, is_json=True)),
-            self._subtasks(node, subtasks, told),
-            self._telling(node, subtasks, told),
+            self._subtasks_step(node, subtasks, told),
+            self._summary_step(node, subtasks, told),
         ]
 
-    def _subtasks(self, node: TreeNode, name: str, told: str) -> Mapping:
+    def _subtasks_step(self, node: TreeNode, name: str, told: str) -> Mapping:
         own = {"provider": node.fields.get("provider"), "model": _literal_or_none(node.fields.get("model"))}
-        over = self._call(node, "listed", **self._batch(node), **own)
+        over = self._call(node, "list_subtasks", **self._batch_args(node), **own)
         child = {
             "provider": f"${{{_SUBTASK}.provider}}",
             "model": f"${{{_SUBTASK}.model}}",
@@ -127,25 +174,25 @@ class Steps:
         step = {
             "step": name,
             "map": {"over": over, "as": _SUBTASK, "max_parallel": 1, "on_item_failure": "collect"},
-            "do": [{"agent": child, "retry": retry(node, f"${{{_SUBTASK}.prompt}}"), "env": self._env(node)}],
+            "do": [{"agent": child, "retry": translate_retry(node, f"${{{_SUBTASK}.prompt}}"), "env": self._env(node)}],
             "max_visits": self._max_visits(node),
             "next": told,
         }
         return mapping(step, node.fields.node)
 
-    def _telling(self, node: TreeNode, subtasks: str, told: str) -> Mapping:
-        batch = {**self._batch(node), "outcome": f"${{{step_path(subtasks)}.output}}"}
-        [join] = node.leaving("success")
+    def _summary_step(self, node: TreeNode, subtasks: str, told: str) -> Mapping:
+        batch = {**self._batch_args(node), "outcome": f"${{{step_path(subtasks)}.output}}"}
+        [join] = node.edges_on("success")
         step = {
             "step": told,
-            **self._call(node, "told", **batch),
+            **self._call(node, "summarize_subtasks", **batch),
             "max_visits": self._max_visits(node),
             "next": scalar(self._tree.nodes[join.target].step, join.at),
         }
         return mapping(step, node.fields.node)
 
     def _check_spawner(self, node: TreeNode) -> None:
-        edges = node.leaving("success")
+        edges = node.edges_on("success")
         if len(edges) != 1:
             message = f"spawner '{node.key}' has {len(edges)} success edges, and one, to its join, is expected"
             at = edges[1].at if len(edges) > 1 else node.key_at
@@ -173,7 +220,7 @@ class Steps:
         return node.key if node.key != node.step else None
 
     def _routes(self, node: TreeNode, *, is_json: bool) -> Routes:
-        return routes(node, lambda edge: self._target(node, edge), self._source, is_json=is_json)
+        return translate_routes(node, lambda edge: self._target(node, edge), self._source, is_json=is_json)
 
     def _target(self, node: TreeNode, edge: TreeEdge) -> str:
         """Where an edge leads: from a spawner to its join by way of the subtasks."""
@@ -181,7 +228,7 @@ class Steps:
             return self._batches[node.key][0]
         return self._tree.nodes[edge.target].step
 
-    def _asking(self, node: TreeNode, parts: list[str], **others: Any) -> Mapping:
+    def _agent_action(self, node: TreeNode, parts: list[str], **others: Any) -> Mapping:
         prompt = "\n\n".join(part.strip("\n") for part in parts if part)
         model = node.fields.get("model")
         said = {
@@ -192,38 +239,38 @@ class Steps:
         }
         return mapping(said, node.fields.node)
 
-    def _told(self, node: TreeNode) -> dict[str, Any]:
+    def _join_context(self, node: TreeNode) -> dict[str, Any]:
         """Of a join: what it is told of the subtasks, in the place of what the steps before it gave.
 
         One that other nodes lead to as well is told what all of them gave.
         """
-        before = [other for other, edge in self._arrivals[node.key] if edge.on == "success"]
+        before = [other for other, edge in self._incoming[node.key] if edge.on == "success"]
         if not before or any(other.role != "spawner" for other in before):
             return {}
         texts = [f"${{{step_path(self._batches[other.key][1])}.output}}" for other in before]
         return {"context": "\n\n".join(texts), "upstream": False}
 
-    def _batch(self, node: TreeNode) -> dict[str, Any]:
+    def _batch_args(self, node: TreeNode) -> dict[str, Any]:
         own = step_path(node.step)
         return {"answer": f"${{{own}.output.json}}", "spawner": literal(node.key), "visit": f"${{{own}.visits}}"}
 
-    def _keys(self) -> list[str]:
+    def _node_keys(self) -> list[str]:
         return [literal(key) for key in self._tree.nodes]
 
     def _call(self, node: TreeNode, function: str, **args: Any) -> dict[str, Any]:
-        return {"python": {"call": f"{_CALLS}:{function}"}, "args": made(args, node.fields.node)}
+        return {"python": {"call": f"{_SUBTASKS_MODULE}:{function}"}, "args": made(args, node.fields.node)}
 
     def _max_visits(self, node: TreeNode) -> int | None:
         """Many for what a loop may lead to. For what only failures lead to, as few as for any step of ours.
 
         Alphred goes no way back from a remediation: what cannot be mended must not be tried a thousand times.
         """
-        is_remediation = all(edge.on == "failure" for _, edge in self._arrivals[node.key]) and self._arrivals[node.key]
+        is_remediation = all(edge.on == "failure" for _, edge in self._incoming[node.key]) and self._incoming[node.key]
         return VISITS_MAX if node.key in self._revisited and not is_remediation else None
 
     def _env(self, node: TreeNode) -> Mapping | None:
         said: Fields | None = node.fields.get("executionPermissions")
-        values = {name: _as_variable(said.get(key)) for key, name in _VARIABLES.items()} if said else {}
+        values = {name: _variable_value(said.get(key)) for key, name in _PERMISSION_VARIABLES.items()} if said else {}
         env = mapping(values, node.fields.at("executionPermissions")) if any(values.values()) else None
         if env is not None and not self._has_warned:
             self._has_warned = True
@@ -252,7 +299,7 @@ def _literal_or_none(text: str | None) -> str | None:
     return literal(text) if text else None
 
 
-def _as_variable(value: Any) -> str | None:
+def _variable_value(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

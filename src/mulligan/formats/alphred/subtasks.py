@@ -1,7 +1,4 @@
-"""Subtasks: what a spawner's answer has to be, what becomes of it, and what its join is told of them.
-
-Called by workers, from the steps that a spawner becomes.
-"""
+"""Subtasks, in a worker: check a spawner's answer, list its subtasks, and summarize their results for the join."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ PREVIEW_CHARS_MAX = 160
 
 _TEXTS = ("title", "prompt")
 _OPTIONAL_TEXTS = ("nodeKey", "provider", "model")
-_KNOWN = {*_TEXTS, *_OPTIONAL_TEXTS, "metadata"}
+_SUBTASK_KEYS = {*_TEXTS, *_OPTIONAL_TEXTS, "metadata"}
 
 
-# -- the spawner's check ---------------------------------------------------------------------------------------------
+# -- checking the answer ---------------------------------------------------------------------------------------------
 
 
-def check(answer: Any, most: int, taken: Sequence[str]) -> None:
+def check_answer(answer: Any, most: int, taken: Sequence[str]) -> None:
     """Raise what is wrong with a spawner's answer, if anything is. `taken` are the keys of the workflow's nodes."""
     problem = next(_problems(answer, most, taken), "")
     if problem:
@@ -48,11 +45,11 @@ def _problems(answer: Any, most: int, taken: Sequence[str]) -> Iterator[str]:
     if len(subtasks) > most:
         yield f"there are {len(subtasks)} subtasks, and {most} are the most"
     for number, subtask in enumerate(subtasks, start=1):
-        yield from _problems_of_one(subtask, f"subtask {number}")
-    yield from _clashes(subtasks, taken)
+        yield from _subtask_problems(subtask, f"subtask {number}")
+    yield from _key_clashes(subtasks, taken)
 
 
-def _problems_of_one(subtask: Any, label: str) -> Iterator[str]:
+def _subtask_problems(subtask: Any, label: str) -> Iterator[str]:
     if not isinstance(subtask, dict):
         yield f"{label} is no object"
         return
@@ -62,12 +59,12 @@ def _problems_of_one(subtask: Any, label: str) -> Iterator[str]:
     for key in _OPTIONAL_TEXTS:
         if subtask.get(key) is not None and (not isinstance(subtask[key], str) or not subtask[key].strip()):
             yield f"'{key}' of {label} is no text"
-    unknown = sorted(set(subtask) - _KNOWN)
+    unknown = sorted(set(subtask) - _SUBTASK_KEYS)
     if unknown:
         yield f"{label} has '{unknown[0]}', which is no key of a subtask"
 
 
-def _clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
+def _key_clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
     seen = set(taken)
     for subtask in subtasks:
         key = subtask.get("nodeKey") if isinstance(subtask, dict) else None
@@ -77,10 +74,10 @@ def _clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
             seen.add(key)
 
 
-# -- the list of the map ---------------------------------------------------------------------------------------------
+# -- listing ---------------------------------------------------------------------------------------------------------
 
 
-def listed(
+def list_subtasks(
     answer: dict[str, Any], spawner: str, visit: int, provider: str | None = None, model: str | None = None
 ) -> list[dict[str, Any]]:
     """The subtasks of a checked answer, each with all that it needs: what it does not say is the spawner's."""
@@ -98,25 +95,25 @@ def listed(
     ]
 
 
-# -- what the join is told -------------------------------------------------------------------------------------------
+# -- summarizing -----------------------------------------------------------------------------------------------------
 
 
-def told(answer: dict[str, Any], spawner: str, visit: int, outcome: dict[str, Any]) -> str:
+def summarize_subtasks(answer: dict[str, Any], spawner: str, visit: int, outcome: dict[str, Any]) -> str:
     """A row for each subtask, then what they said: of four at most, those that failed first, then the newest."""
-    subtasks = listed(answer, spawner, visit)
+    subtasks = list_subtasks(answer, spawner, visit)
     failed = {failure["index"]: failure for failure in outcome["failures"]}
-    ended = [_ended(one, failed.get(index), outcome["results"][index]) for index, one in enumerate(subtasks)]
+    ended = [_outcome_of(one, failed.get(index), outcome["results"][index]) for index, one in enumerate(subtasks)]
     rows, _ = head_tail("\n".join(map(_row, ended)), ROWS_CHARS_MAX)
-    head = [f"subtasks.{key}: {count}" for key, count in _counts(outcome).items()]
+    head = [f"subtasks.{key}: {count}" for key, count in _outcome_counts(outcome).items()]
     return "\n".join([*head, "subtask_rows:", rows, *_reports(ended)])
 
 
-def _counts(outcome: dict[str, Any]) -> dict[str, int]:
+def _outcome_counts(outcome: dict[str, Any]) -> dict[str, int]:
     total, succeeded, failed = outcome["total"], outcome["succeeded"], outcome["failed"]
     return {"total": total, "terminal": succeeded + failed, "succeeded": succeeded, "failed": failed}
 
 
-def _ended(subtask: dict[str, Any], failure: dict[str, Any] | None, result: Any) -> dict[str, str]:
+def _outcome_of(subtask: dict[str, Any], failure: dict[str, Any] | None, result: Any) -> dict[str, str]:
     if failure is not None:
         return {"key": subtask["nodeKey"], "status": "failed", "said": f"{failure['code']}: {failure['message']}"}
     said = result.get("content") if isinstance(result, dict) else None
@@ -136,3 +133,7 @@ def _reports(ended: list[dict[str, str]]) -> Iterator[str]:
         if one["said"] and room >= min(len(one["said"]), SHARE_CHARS_MIN):
             room -= cut.included_chars
             yield f"\nreport of {one['key']} ({one['status']}):\n{text}"
+
+
+# Converted files and stored runs may call these functions by their former names.
+check, listed, told = check_answer, list_subtasks, summarize_subtasks

@@ -1,4 +1,4 @@
-"""A file of Alphred's, read and checked: its nodes in their order, each with the edges that leave it."""
+"""A checked Alphred file: its nodes in order, each with the edges that leave it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TreeNode:
     step: str = ""
     edges: list[TreeEdge] = field(default_factory=list)
 
-    def leaving(self, on: str) -> list[TreeEdge]:
+    def edges_on(self, on: str) -> list[TreeEdge]:
         """Its edges of one kind, in the order in which they are looked at; those without a priority come last."""
         found = [edge for edge in self.edges if edge.on == on]
         return sorted(found, key=lambda edge: (edge.priority is None, edge.priority or 0))
@@ -55,7 +55,7 @@ class Tree:
     nodes: dict[str, TreeNode]
     names: Names
 
-    def arrivals(self) -> dict[str, list[tuple[TreeNode, TreeEdge]]]:
+    def incoming_edges(self) -> dict[str, list[tuple[TreeNode, TreeEdge]]]:
         """The edges that lead to each node."""
         found: dict[str, list[tuple[TreeNode, TreeEdge]]] = {key: [] for key in self.nodes}
         for node in self.nodes.values():
@@ -68,7 +68,7 @@ def read_tree(root: Node, source: Source) -> Tree:
     """The file, with everything that is wrong with it noted."""
     is_old = isinstance(root, Mapping) and "phases" in root.entries and "nodes" not in root.entries
     tree = _read_phases(root, source) if is_old else _read_draft(root, source)
-    _drop_lost_edges(tree, source)
+    _drop_dangling_edges(tree, source)
     for node in tree.nodes.values():
         _note_equal_priorities(node, source)
     return tree
@@ -79,16 +79,16 @@ def read_tree(root: Node, source: Source) -> Tree:
 
 def _read_draft(root: Node, source: Source) -> Tree:
     fields: Fields = DRAFT.read(root, "the workflow", source)
-    read = [_node(said) for said in _records(fields, "nodes", NODE, "a node", source)]
+    read = [_read_node(said) for said in _read_records(fields, "nodes", NODE, "a node", source)]
     _note_equal_indexes(read, source)
-    tree = _tree(fields, sorted(read, key=_order), source)
-    for said in _records(fields, "edges", EDGE, "an edge", source):
+    tree = _build_tree(fields, sorted(read, key=_sort_key), source)
+    for said in _read_records(fields, "edges", EDGE, "an edge", source):
         with source.noting:
             _add_edge(tree, said, source)
     return tree
 
 
-def _records(fields: Fields, key: str, record: Record, label: str, source: Source) -> list[Fields]:
+def _read_records(fields: Fields, key: str, record: Record, label: str, source: Source) -> list[Fields]:
     """The entries of a list that have what they must; of the others it was noted what is missing."""
     found: list[Fields] = []
     for entry in fields.get(key) or ():
@@ -97,7 +97,7 @@ def _records(fields: Fields, key: str, record: Record, label: str, source: Sourc
     return [said for said in found if all(word in said for word in record.required)]
 
 
-def _node(said: Fields) -> TreeNode:
+def _read_node(said: Fields) -> TreeNode:
     template = said.get("promptTemplate")
     return TreeNode(
         key=said["nodeKey"],
@@ -108,15 +108,15 @@ def _node(said: Fields) -> TreeNode:
         prompt_at=template.at("content") if template and "content" in template else said.node,
         title=said.get("displayName") or "",
         role=said.get("nodeRole") or "standard",
-        max_children=_or(said.get("maxChildren"), MAX_CHILDREN_DEFAULT),
+        max_children=_with_default(said.get("maxChildren"), MAX_CHILDREN_DEFAULT),
     )
 
 
-def _or(value: int | None, default: int) -> int:
+def _with_default(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def _order(node: TreeNode) -> tuple[bool, int, str]:
+def _sort_key(node: TreeNode) -> tuple[bool, int, str]:
     """As Alphred chooses the next node. One without an index has no claim to come before any other."""
     index = node.fields.get("sequenceIndex")
     return index is None, index or 0, node.key if index is not None else ""
@@ -133,7 +133,7 @@ def _note_equal_indexes(nodes: list[TreeNode], source: Source) -> None:
             source.note(source.refuse("sequence_index", message, node.fields.at("sequenceIndex"), hint=hint))
 
 
-def _tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
+def _build_tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
     tree = Tree(fields, {}, Names.of_steps())
     for node in nodes:
         if node.key in tree.nodes:
@@ -152,7 +152,7 @@ def _add_edge(tree: Tree, said: Fields, source: Source) -> None:
         raise source.refuse("edge", message, said.at("edgeKind"), hint="remove it")
     owner = tree.nodes.get(said["sourceNodeKey"])
     if owner is None:
-        raise _no_node(said["sourceNodeKey"], said.at("sourceNodeKey"), tree, source)
+        raise _unknown_node(said["sourceNodeKey"], said.at("sourceNodeKey"), tree, source)
     _append_edge(owner, said, "targetNodeKey", "guardExpression", source)
 
 
@@ -189,17 +189,17 @@ def _check_edge(owner: TreeNode, edge: TreeEdge, guard: str, source: Source) -> 
         raise source.refuse("edge", message, edge.fields.at("auto"), hint=f"add '{guard}', or write true")
 
 
-def _no_node(key: str, at: Node, tree: Tree, source: Source) -> Refusal:
+def _unknown_node(key: str, at: Node, tree: Tree, source: Source) -> Refusal:
     return source.refuse("unknown_step", f"there is no node '{key}'", at, hint=did_you_mean(key, tree.nodes))
 
 
-def _drop_lost_edges(tree: Tree, source: Source) -> None:
+def _drop_dangling_edges(tree: Tree, source: Source) -> None:
     """Note edges that lead nowhere. What comes after may count on the others."""
     for node in tree.nodes.values():
         for edge in node.edges:
             with source.noting:
                 if edge.target not in tree.nodes:
-                    raise _no_node(edge.target, edge.at, tree, source)
+                    raise _unknown_node(edge.target, edge.at, tree, source)
         node.edges = [edge for edge in node.edges if edge.target in tree.nodes]
 
 
@@ -220,22 +220,24 @@ def _note_equal_priorities(node: TreeNode, source: Source) -> None:
 
 def _read_phases(root: Node, source: Source) -> Tree:
     fields: Fields = PHASES.read(root, "the workflow", source)
-    tree = _tree(fields, [_phase(said) for said in _records(fields, "phases", PHASE, "a phase", source)], source)
+    tree = _build_tree(
+        fields, [_read_phase(said) for said in _read_records(fields, "phases", PHASE, "a phase", source)], source
+    )
     for node in tree.nodes.values():
-        for said in _records(node.fields, "transitions", TRANSITION, "a transition", source):
+        for said in _read_records(node.fields, "transitions", TRANSITION, "a transition", source):
             with source.noting:
                 _append_edge(node, said, "target", "when", source)
     if not any("transitions" in node.fields for node in tree.nodes.values()):
-        _chain(list(tree.nodes.values()))
+        _chain_phases(list(tree.nodes.values()))
     return tree
 
 
-def _phase(said: Fields) -> TreeNode:
+def _read_phase(said: Fields) -> TreeNode:
     at = said.at("prompt") if "prompt" in said else said.node
     return TreeNode(said["name"], said.at("name"), said, said.get("type") or "agent", said.get("prompt") or "", at)
 
 
-def _chain(nodes: list[TreeNode]) -> None:
+def _chain_phases(nodes: list[TreeNode]) -> None:
     """Phases of which none says what follows, follow each other."""
     for node, after in pairwise(nodes):
         node.edges.append(TreeEdge(after.key, node.key_at, node.fields, None))

@@ -1,10 +1,10 @@
-"""A file of Alphred's as one of ours: what is said of the whole, where it starts, and which nodes are visited again."""
+"""A whole Alphred file as a workflow: its name and description, where it starts, and which nodes loop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mulligan.formats.alphred.steps import Steps
+from mulligan.formats.alphred.steps import StepBuilder
 from mulligan.formats.alphred.tree import Tree, TreeNode, read_tree
 from mulligan.formats.translation import Translation, made, mapping
 from mulligan.language.nodes import Mapping, Node, Sequence, Source, shorten
@@ -15,9 +15,9 @@ def translate(root: Node, translation: Translation) -> Mapping:
     """The tree of a file of Alphred's as the tree of one of ours."""
     source = translation.source
     tree = read_tree(root, source)
-    roots = {key for key, edges in tree.arrivals().items() if not edges}
-    starts = _starts(tree, roots, source)
-    steps = made(Steps(tree, starts, _revisited(tree), translation).all(), root)
+    roots = {key for key, edges in tree.incoming_edges().items() if not edges}
+    starts = _explicit_starts(tree, roots, source)
+    steps = made(StepBuilder(tree, starts, _revisited_nodes(tree), translation).build(), root)
     for remark in _remarks(tree):
         translation.remark(steps, remark)
     whole = {
@@ -43,7 +43,7 @@ def _description(tree: Tree) -> str | None:
 
 def _remarks(tree: Tree) -> Iterator[str]:
     """What is said of the file and means nothing for a run."""
-    said = [f"{word} {tree.fields[key]}" for key, word in _OF_THE_FILE.items() if tree.fields.get(key) is not None]
+    said = [f"{word} {tree.fields[key]}" for key, word in _FILE_FACTS.items() if tree.fields.get(key) is not None]
     if said:
         yield f"Alphred: {', '.join(said)}"
     notes = tree.fields.get("versionNotes")
@@ -51,27 +51,27 @@ def _remarks(tree: Tree) -> Iterator[str]:
         yield f"version notes: {' '.join(notes.split())}"
 
 
-_OF_THE_FILE = {"version": "version", "status": "status", "draftRevision": "revision"}
+_FILE_FACTS = {"version": "version", "status": "status", "draftRevision": "revision"}
 
 
 # -- where it starts -------------------------------------------------------------------------------------------------
 
 
-def _starts(tree: Tree, roots: set[str], source: Source) -> set[str]:
+def _explicit_starts(tree: Tree, roots: set[str], source: Source) -> set[str]:
     """The nodes that have to be told that they start: in loops that no edge leads into, the one that the file names,
     else the first. Alphred has no way to start there, and waits for ever."""
     named = [key for key in _named_starts(tree, source) if key not in roots]
-    reached = _reached(tree, roots)
+    reached = _reachable(tree, roots)
     for key in named:
         if key in reached:
             message = f"'{key}' does not start at once: it waits for the edges that lead to it"
             source.warn("start", message, tree.fields.at("initialRunnableNodeKeys"))
     found = {key for key in named if key not in reached}
-    reached |= _reached(tree, found)
+    reached |= _reachable(tree, found)
     for key in tree.nodes:
         if key not in reached:
             found.add(key)
-            reached |= _reached(tree, [key])
+            reached |= _reachable(tree, [key])
     return found
 
 
@@ -86,7 +86,7 @@ def _named_starts(tree: Tree, source: Source) -> list[str]:
     return [key for key in keys if key in tree.nodes]
 
 
-def _reached(tree: Tree, keys: Iterable[str]) -> set[str]:
+def _reachable(tree: Tree, keys: Iterable[str]) -> set[str]:
     """These nodes and all that edges lead to from them."""
     found = set(keys)
     todo = list(found)
@@ -101,12 +101,12 @@ def _reached(tree: Tree, keys: Iterable[str]) -> set[str]:
 # -- loops -----------------------------------------------------------------------------------------------------------
 
 
-def _revisited(tree: Tree) -> set[str]:
+def _revisited_nodes(tree: Tree) -> set[str]:
     """The nodes that may be visited more than once: what is reached from where an edge leads back to."""
-    return _reached(tree, _led_back_to(tree))
+    return _reachable(tree, _loop_targets(tree))
 
 
-def _led_back_to(tree: Tree) -> set[str]:
+def _loop_targets(tree: Tree) -> set[str]:
     """The targets of edges that close a loop, found by walking down every path once."""
     found: set[str] = set()
     done: set[str] = set()
