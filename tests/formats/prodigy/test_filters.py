@@ -101,13 +101,13 @@ REFUSED = {
     "upper(name) == 'X'": ("there is no function 'upper' in filters", 0, 5),
     "score == 1 score": ("'score' is not expected in a filter here", 11, 5),
     "(score == 1": ("the filter ends too early", 10, 1),
-    "contains(tags)": ("'contains' takes 2 arguments, and here it has 1", 0, 8),
-    "is_null()": ("'is_null' takes 1 argument, and here it has 0", 0, 7),
+    "contains(tags)": ("'contains' takes 2 arguments, but has 1", 0, 8),
+    "is_null()": ("'is_null' takes 1 argument, but has 0", 0, 7),
     "score in 5": ("'5' is not expected in a filter here", 9, 1),
     "name matches other": ("'other' is not expected in a filter here", 13, 5),
-    "name matches '('": ("'(' is no pattern: missing ), unterminated subpattern at position 0", 13, 3),
-    f"{'(' * 51}a{')' * 51}": ("more than 50 conditions inside each other", 50, 1),
-    f"{'!' * 51}a": ("more than 50 conditions inside each other", 50, 1),
+    "name matches '('": ("'(' is not a regular expression: missing ), unterminated subpattern at position 0", 13, 3),
+    f"{'(' * 51}a{')' * 51}": ("conditions are nested more than 50 levels deep", 50, 1),
+    f"{'!' * 51}a": ("conditions are nested more than 50 levels deep", 50, 1),
     "name == 'open": ("''' is not expected in a filter", 8, 1),
 }
 

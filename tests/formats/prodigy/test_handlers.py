@@ -192,7 +192,7 @@ def test_a_handler_that_must_commit_is_asked_for_it() -> None:
     before, agent, check = found["on_failure"]["commands"]
     assert agent == AGENT
     assert before["shell"].endswith('> "$(git rev-parse --git-dir)/prodigy-head-1-29"')
-    assert check["shell"].endswith("{ echo 'no commit was made by the handler' >&2; exit 1; }")
+    assert check["shell"].endswith("{ echo 'the handler made no commit' >&2; exit 1; }")
 
 
 def test_a_handler_reads_what_the_step_would_have_captured() -> None:

@@ -76,7 +76,7 @@ def test_a_command_that_fails_says_how() -> None:
     with pytest.raises(StepError) as caught:
         list_items("echo no such thing >&2; exit 3")
 
-    said = "'echo no such thing >&2; exit 3' is no file, and as a command it ended with 3: no such thing"
+    said = "'echo no such thing >&2; exit 3' is not a file, and as a command it exited with 3: no such thing"
     assert (caught.value.code, caught.value.message) == ("INPUT_FAILED", said)
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_should_be_json_and_is_not_says_so() -> None:
     with pytest.raises(StepError) as caught:
         list_items("bad.json")
 
-    assert caught.value.message.startswith("'bad.json' is no JSON: ")
+    assert caught.value.message.startswith("'bad.json' is not JSON: ")
     assert caught.value.retryable is False
 
 
@@ -121,4 +121,4 @@ def test_a_variable_that_is_nowhere_to_be_found_fails() -> None:
     with pytest.raises(StepError) as caught:
         capture_variables({"x": "nothing"}, {"x": {"command_index": 2, "pattern": "y"}})
 
-    assert caught.value.message == "nothing was found for 'x' in what command 2 printed"
+    assert caught.value.message == "'x' was not found in the output of command 2"

@@ -234,7 +234,7 @@ def test_a_commit_that_is_required_is_told_from_what_was_there_before() -> None:
     }
     assert work["validate"]["shell"] == (
         f'{inside}[ "$(git rev-parse -q --verify HEAD)" != "$(cat {kept})" ] || '
-        "{ echo 'no commit was made by work' >&2; exit 1; }"
+        "{ echo 'work made no commit' >&2; exit 1; }"
     )
 
 

@@ -11,7 +11,7 @@ from mulligan import StepError
 from mulligan.formats.prodigy.runtime.outputs import judge_completion, run_checks, write_file
 
 PASSED: list[tuple[Any, dict[str, Any]]] = [
-    # what is no JSON has passed: its command did not fail
+    # a result that is not JSON has passed: its command did not fail
     ("all is well", {}),
     ("", {}),
     ("[1, 2]", {}),
@@ -35,30 +35,30 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (
         '{"completion_percentage": 40, "missing": ["tests", "docs"]}',
         {},
-        "the work is complete to 40 %, and 100 % are asked for; missing: tests, docs",
+        "the work is 40 % complete, but 100 % are required; missing: tests, docs",
     ),
-    ('{"status": "incomplete"}', {"threshold": 50}, "the work is complete to 0 %, and 50 % are asked for"),
-    ('{"missing": "docs"}', {}, "the work is complete to 0 %, and 100 % are asked for; missing: docs"),
-    ("x", {"result_file": "nowhere.json"}, "the check has not written 'nowhere.json'"),
+    ('{"status": "incomplete"}', {"threshold": 50}, "the work is 0 % complete, but 50 % are required"),
+    ('{"missing": "docs"}', {}, "the work is 0 % complete, but 100 % are required; missing: docs"),
+    ("x", {"result_file": "nowhere.json"}, "the check did not write 'nowhere.json'"),
     (
         "x",
         {"expected_schema": {"type": "object"}},
-        "the result of the check is no object, which 'expected_schema' asks for",
+        "the result of the check is not of type object, which 'expected_schema' requires",
     ),
     (
         '{"a": [1]}',
         {"expected_schema": {"properties": {"a": {"items": {"type": "string"}}}}},
-        "an entry of 'a' in the result of the check is no string, which 'expected_schema' asks for",
+        "an entry of 'a' in the result of the check is not of type string, which 'expected_schema' requires",
     ),
     (
         "{}",
         {"expected_schema": {"required": ["n"]}},
-        "the result of the check has no 'n', which 'expected_schema' asks for",
+        "the result of the check has no 'n', which 'expected_schema' requires",
     ),
     (
         '{"n": true}',
         {"expected_schema": {"properties": {"n": {"type": "number"}}}},
-        "'n' in the result of the check is no number, which 'expected_schema' asks for",
+        "'n' in the result of the check is not of type number, which 'expected_schema' requires",
     ),
 ]
 
@@ -92,14 +92,14 @@ def test_a_result_file_that_is_no_json_is_a_failure(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text("{")
 
-    with pytest.raises(StepError, match="is no JSON"):
+    with pytest.raises(StepError, match="wrote invalid JSON"):
         judge_completion("", result_file=str(path))
 
 
 def test_checks_say_what_is_wrong_with_those_that_did_not_pass() -> None:
     checks = [{"command": "echo 3 passed", "expect_output": r"\d passed"}, {"command": "exit 2"}]
 
-    assert run_checks(checks, 1) == ["'exit 2' ended with 2, 0 is expected"]
+    assert run_checks(checks, 1) == ["'exit 2' exited with 2, expected 0"]
 
 
 def test_too_few_checks_are_a_failure() -> None:
@@ -108,7 +108,10 @@ def test_too_few_checks_are_a_failure() -> None:
     with pytest.raises(StepError) as caught:
         run_checks(checks, 2)
 
-    assert caught.value.message == r"1 of 2 checks passed, 2 must: the output of 'echo none' does not match '\d passed'"
+    assert (
+        caught.value.message
+        == r"1 of 2 checks passed, 2 required: the output of 'echo none' does not match '\d passed'"
+    )
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -135,7 +138,7 @@ def test_what_is_not_in_its_format_leaves_the_file_as_it_was(tmp_path: Path, for
     path = tmp_path / "a"
     path.write_text("before")
 
-    with pytest.raises(StepError, match=f"is no {format.upper()}"):
+    with pytest.raises(StepError, match=f"is not {format.upper()}"):
         write_file(str(path), "{a: [", format)
 
     assert path.read_text() == "before"
@@ -149,7 +152,7 @@ def test_a_folder_that_is_missing_is_made_only_where_that_is_said(tmp_path: Path
         write_file(str(path), "x")
     write_file(str(path), "x", create_dirs=True)
 
-    assert caught.value.message == f"'{path.parent}' is no folder: write 'create_dirs: true' to have it made"
+    assert caught.value.message == f"'{path.parent}' is not a folder: write 'create_dirs: true' to create it"
     assert path.read_text() == "x"
 
 
@@ -157,7 +160,7 @@ def test_a_path_that_leads_out_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StepError) as caught:
         write_file("../a", "x")
 
-    assert (caught.value.message, caught.value.retryable) == ("'../a' leads out with '..'", False)
+    assert (caught.value.message, caught.value.retryable) == ("'../a' contains '..'", False)
 
 
 def test_where_it_cannot_be_written_nothing_is_left(tmp_path: Path) -> None:

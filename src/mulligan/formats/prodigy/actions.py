@@ -42,7 +42,7 @@ from mulligan.language.words import did_you_mean
 
 
 _QUOTED_WORD = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", re.S)
-# What would end a word, or make one look like an assignment, if it did not stand in quotes.
+# Characters that would end a word or look like an assignment if they were not quoted.
 _HIDDEN_IN_QUOTES = str.maketrans(dict.fromkeys(" \t\r\n;&|()=`", "_"))
 _COMMAND_START = r"(?:^|[;&|({`]|\b(?:do|then|else|if|elif|while|until|export|local|readonly|declare)\b)[ \t]*"
 _ASSIGNMENT = re.compile(rf"{_COMMAND_START}((?:[A-Za-z_]\w*=[^\s;&|]*[ \t]*)+)([^\n;]*)", re.M | re.A)
@@ -52,7 +52,10 @@ _READ_COMMAND = re.compile(rf"{_COMMAND_START}(?:IFS=\S*\s+)?read\s+((?:-\w+\s+)
 
 
 def assigned_variables(script: str) -> frozenset[str]:
-    """Their names. In `v=${v}` the value comes from outside, so `v` is none; `echo v=${v}` gives nothing a value."""
+    """The variables that a script sets itself: a captured variable of the same name is not meant there.
+
+    In `v=${v}` the value comes from outside, so `v` does not count. `echo v=${v}` sets nothing.
+    """
     bare = _QUOTED_WORD.sub(lambda quoted: quoted.group().translate(_HIDDEN_IN_QUOTES), script)
     names = dict.fromkeys(_FOR_LOOP.findall(bare) + " ".join(_READ_COMMAND.findall(bare)).split(), True)
     for found in _ASSIGNMENT.finditer(bare):
@@ -66,45 +69,43 @@ def assigned_variables(script: str) -> frozenset[str]:
 
 SCRIPT_VARIABLE = "PRODIGY_SCRIPT"
 ARGUMENTS_VARIABLE = "PRODIGY_ARGS"
-EVALUATED_REMARK = (
-    "values in this script are read as script, as Prodigy does: let nobody choose them whom you do not trust"
-)
+EVALUATED_REMARK = "values become part of this script and are executed, as in Prodigy: use trusted values only"
 _PLAIN_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[(?:\d+|\"[^\"]*\")\])*", re.A)
 _POSITIONAL = re.compile(r"\$\{?[1-9]")
 _SINGLE_QUOTED = re.compile(r"'[^']*'")
-# `$1` is an argument of the script's own where it has functions, or sets its arguments.
+# `$1` belongs to the script itself if it has functions or sets its arguments.
 _HAS_ARGUMENTS = re.compile(r"\(\s*\)|\bset\s+--|\bshift\b|\bfunction\s")
 
 
 class Script(NamedTuple):
-    """A script of ours, and what must be in its environment."""
+    """A translated script, and the environment variables that it needs."""
 
     text: str
     env: dict[str, str]
 
 
 def translate_script(node: Scalar, context: Context, translation: Translation) -> Script:
-    """The text of a shell step."""
+    """Translate the script of a shell step. Refuse variables that are not known."""
     refuse_unavailable(node, context, translation)
     try:
         return shell_text(node.text, context)
     except UnknownName as unknown:
         shown = f"${{{unknown.source}}}"
-        message, hint = f"'{shown}' is not known here", _hint_for(unknown.source, context)
+        message, hint = f"'{shown}' is not a known variable here", _hint_for(unknown.source, context)
         offset = max(0, node.text.find(shown))
         raise translation.source.refuse_in("prodigy", message, node, offset, len(shown), hint=hint) from None
 
 
 def _hint_for(path: str, context: Context) -> str:
-    """The variable that was meant, in Prodigy's words."""
+    """A hint about an unknown variable."""
     if path in ("shell.output", "claude.output", "last.output"):
-        return "no step before it gives that"
+        return "no previous step sets it"
     roots = {variable.partition(".")[0] for variable in context.variables}
     return did_you_mean(path, context.variables) or did_you_mean(path.partition(".")[0], roots)
 
 
 def shell_text(template: str, context: Context) -> Script:
-    """Shell text with what is known as expressions of ours; what is not known is the shell's."""
+    """Replace known variables by expressions; leave all others to the shell."""
     own = assigned_variables(template)
     naive = replace_references(template, str, lambda match: _replace_in_shell(match, context, own))
     env = {ARGUMENTS_VARIABLE: f"${{{ARGUMENTS}}}"} if _reads_arguments(template) else {}
@@ -113,14 +114,14 @@ def shell_text(template: str, context: Context) -> Script:
     except UnknownName:
         raise
     except ShellRefused:
-        text = naive  # the language says what is wrong with it
+        text = naive  # the language reports what is wrong
     if text is None:
         text, env[SCRIPT_VARIABLE] = f'eval "${SCRIPT_VARIABLE}"', fill_in(template, context)
     return Script(f"set -- ${ARGUMENTS_VARIABLE}\n{text}" if ARGUMENTS_VARIABLE in env else text, env)
 
 
 def _reads_arguments(template: str) -> bool:
-    """Whether it reads `$1` and so on, and not for awk, which has its own."""
+    """Whether the script reads `$1` and so on. Those in single quotes are for awk."""
     return _POSITIONAL.search(_SINGLE_QUOTED.sub("", template)) is not None and not _HAS_ARGUMENTS.search(template)
 
 
@@ -141,7 +142,7 @@ def _replace_in_shell(match: re.Match[str], context: Context, own: frozenset[str
 
 
 def _leave_to_shell(match: re.Match[str], context: Context) -> str:
-    """What is the shell's. A name that is also one of ours loses its braces: so nobody takes it for ours."""
+    """Leave a reference to the shell. Remove its braces if an expression could have the same name."""
     path = match["path"]
     if path in context.names and match["default"] is None:
         return f'${path}""' if match.string[match.end() : match.end() + 1].isalnum() else f"${path}"
@@ -149,7 +150,7 @@ def _leave_to_shell(match: re.Match[str], context: Context) -> str:
 
 
 def _close_single_quotes(naive: str, context: Context) -> str | None:
-    """The text with single quotes closed around values; None where a value is meant as script, or has no safe place."""
+    """Close single quotes around values; None if a value is meant as code or cannot be passed safely."""
     names = Names(context.names, ROOTS)
     pieces, position = [], 0
     for slot in scan(naive, names).spots:
@@ -157,7 +158,7 @@ def _close_single_quotes(naive: str, context: Context) -> str | None:
         if _is_command(slot, naive, end):
             return None
         if slot.danger == SINGLE_QUOTES:
-            # Next to the quote of the file's the two would stand around nothing.
+            # Directly after or before a quote of the file, a pair of quotes would be empty.
             is_first, is_last = naive[start - 1] == "'", naive[end : end + 1] == "'"
             pieces += [naive[position : start - is_first], '"' if is_first else "'\"", naive[start:end]]
             pieces.append('"' if is_last else "\"'")
@@ -167,7 +168,7 @@ def _close_single_quotes(naive: str, context: Context) -> str | None:
 
 
 def _is_command(slot: Spot, text: str, end: int) -> bool:
-    """Whether the value is a whole word where a command begins."""
+    """Whether the value is a whole word in the position of a command."""
     before, after = text[slot.ours.offset - 1 : slot.ours.offset], text[end : end + 1]
     return (
         slot.quoting == "bare"
@@ -187,19 +188,19 @@ WRITE = "mulligan.formats.prodigy.runtime:write_file"
 def agent_action(
     node: Scalar, context: Context, translation: Translation, words: str = "", *, has_to_answer_json: bool = False
 ) -> dict[str, Any]:
-    """A prompt for the agent; `words` are put behind it."""
+    """A prompt for the agent, followed by `words`."""
     prompt = node_for(translate_text(node, context, translation) + words, node)
     answer = "json" if has_to_answer_json else None
     return {"agent": made({"provider": "claude", "prompt": prompt, "answer": answer}, node)}
 
 
 def node_for(words: str, node: Scalar) -> Node:
-    """A text of ours; the file's own where it is the same, so that a refusal points into it."""
+    """A text node; the file's own node if the text is the same, so that errors point into the file."""
     return node if words == node.value else made(words, node)
 
 
 def shell_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
-    """A script for the shell, with what must be in its environment."""
+    """A shell script with the environment variables that it needs."""
     found = translate_script(node, context, translation)
     action: dict[str, Any] = {"shell": node_for(found.text, node)}
     if found.env:
@@ -208,16 +209,16 @@ def shell_action(node: Scalar, context: Context, translation: Translation) -> di
 
 
 def command_action(node: Scalar, context: Context, translation: Translation) -> dict[str, Any]:
-    """A command that does not say whose it is."""
+    """A command that is a prompt or a shell script, by its first character."""
     return agent_action(node, context, translation) if is_prompt(node) else shell_action(node, context, translation)
 
 
 def write_action(form: Fields, context: Context, translation: Translation) -> dict[str, Any]:
-    """A file that is written whole or not at all."""
+    """Write a file atomically."""
     path, content = form["path"], form["content"]
     assert isinstance(path, Scalar) and isinstance(content, Scalar)
     if ".." in path.text.split("/"):
-        raise translation.source.refuse("prodigy", f"'path' is {describe(path)}, which leads out with '..'", path)
+        raise translation.source.refuse("prodigy", f"'path' is {describe(path)}, which contains '..'", path)
     args: dict[str, Any] = {
         "path": made(translate_text(path, context, translation), path),
         "content": made(translate_text(content, context, translation), content),
@@ -230,7 +231,7 @@ def write_action(form: Fields, context: Context, translation: Translation) -> di
 
 
 def path_prefix(path: Node) -> dict[str, Node]:
-    """The argument that says what stands before the first value of the run in a path, where there is one."""
+    """The argument `below`: the literal start of a path, if a value of the run follows it."""
     assert isinstance(path, Scalar)
     for part in find_holes(path.text):
         if isinstance(part, Hole) and beginning(Template((check(part.source),))) is not None:

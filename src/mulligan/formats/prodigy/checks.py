@@ -36,9 +36,9 @@ INCOMPLETE_ATTEMPTS = 2
 
 
 def validation_variables(depth: int) -> dict[str, str]:
-    """What is known of work that is not complete: the judge said it `depth` causes below what its handler is told.
+    """The variables about incomplete work: details of the failure `depth` causes below the handler's `error`.
 
-    A check that failed by itself says nothing.
+    If the check itself failed, there are no details, and the variables have defaults.
     """
     causes = [f"error{'.cause[0]' * level}.cause" for level in range(depth)]
     details = f"error{'.cause[0]' * depth}.details"
@@ -60,7 +60,7 @@ def validation_variables(depth: int) -> dict[str, str]:
 def translate_checks(
     form: Fields, kind: str, title: str, context: Context, translation: Translation, translate: TranslateStep
 ) -> dict[str, Any] | None:
-    """The chain of checks of a step; None where nothing is asked."""
+    """The chain of checks of a step; None if it has none."""
     after = msgspec.structs.replace(context, slots=HandlerSlots(), names=context.names | {"output"})
     commands: list[dict[str, Any]] = []
     if "output_file" in form:
@@ -78,7 +78,7 @@ def translate_checks(
 
 
 def chain(commands: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Commands one after the other, as the check of a step."""
+    """Chain commands into one check."""
     whole: dict[str, Any] | None = None
     for command in reversed(commands):
         whole = {**command, "validate": whole} if whole else command
@@ -86,7 +86,7 @@ def chain(commands: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _with_limits(commands: list[dict[str, Any]], form: Fields) -> list[dict[str, Any]]:
-    """With what the step says about all of its checks."""
+    """Add what the step sets for all of its checks: a timeout, and whether a failure is ignored."""
     said: dict[str, Any] = {}
     if "validation_timeout" in form:
         said["timeout"] = format_seconds(form["validation_timeout"])
@@ -103,7 +103,7 @@ def _write_output_file(node: Node, kind: str, after: Context, translation: Trans
 
 
 def _output_expression(kind: str) -> str:
-    """What a command gave, for the check behind it."""
+    """The output of a command, for the check after it."""
     return "${output.content}" if kind == "claude" else "${output}"
 
 
@@ -126,7 +126,7 @@ def _commit_checks(form: Fields, title: str, after: Context, translation: Transl
 def translate_validate(
     node: Node, context: Context, translation: Translation, translate: TranslateStep
 ) -> dict[str, Any]:
-    """Prodigy's `validate` as one check."""
+    """Translate `validate` to one check."""
     if isinstance(node, Mapping) and not _is_step(node):
         return _judged_check(read_record(VALIDATE, node, "'validate'", translation), context, translation, translate)
     if isinstance(node, Scalar) and not isinstance(node.value, str):
@@ -139,14 +139,14 @@ def translate_validate(
 
 
 def _is_step(node: Mapping) -> bool:
-    """A step like any other, whose own keys say more than those of `validate`."""
+    """Whether the mapping is an ordinary step, with keys that `validate` does not have."""
     return not all(word in VALIDATE.keys for word in node.entries) and any(
         word in node.entries for word in ("shell", "claude")
     )
 
 
 def _judged_check(form: Fields, context: Context, translation: Translation, translate: TranslateStep) -> dict[str, Any]:
-    """A check whose result is read: how complete the work is, in percent."""
+    """A check whose result says how complete the work is, in percent."""
     commands = _check_commands(form, context, translation, translate)
     last = commands[-1]
     last = {**last, "validate": {"python": {"call": JUDGE}, "args": _judge_args(form, last, context, translation)}}
@@ -165,13 +165,13 @@ def _check_commands(
 ) -> list[dict[str, Any]]:
     kinds = [kind for kind in ("shell", "command", "claude") if kind in form]
     if kinds and "commands" in form:
-        message = f"'{kinds[0]}' stands beside 'commands', and belongs to them"
+        message = f"'{kinds[0]}' cannot be combined with 'commands'"
         raise translation.source.refuse("prodigy", message, form.key(kinds[0]), hint="move it into 'commands'")
     found = [_check_command(form[kind], kind, context, translation) for kind in kinds]
     if "commands" in form:
         found = translate_commands(form.at("commands"), context, translation, translate)
     if not found:
-        message, hint = "'validate' has nothing that checks", "add 'shell', 'claude' or 'commands'"
+        message, hint = "'validate' has no command", "add 'shell', 'claude' or 'commands'"
         raise translation.source.refuse("prodigy", message, form.node, hint=hint)
     return found
 
@@ -207,7 +207,7 @@ def _percent(node: Node, translation: Translation) -> Node:
 
 
 def _on_incomplete(node: Node, inner: Context, translation: Translation, translate: TranslateStep) -> dict[str, Any]:
-    """What runs when the work is not complete, before it is checked again."""
+    """What runs if the work is incomplete, before it is checked again."""
     if not isinstance(node, Mapping):
         commands = translate_commands(node, inner, translation, translate)
         return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
@@ -241,7 +241,7 @@ def _completing_commands(
 
 
 def translate_step_validate(node: Node, context: Context, translation: Translation) -> list[dict[str, Any]]:
-    """Checks after a step: commands that must all succeed, unless a mapping says otherwise."""
+    """Translate `step_validate`: all commands must succeed, unless a mapping says otherwise."""
     if isinstance(node, Mapping):
         return [_counted_checks(read_record(STEP_VALIDATE, node, "'step_validate'", translation), context, translation)]
     nodes = node.items if isinstance(node, Sequence) else [node]
@@ -255,8 +255,8 @@ def translate_step_validate(node: Node, context: Context, translation: Translati
 
 
 def _counted_checks(form: Fields, context: Context, translation: Translation) -> dict[str, Any]:
-    """Checks of which some must pass, each with what it is expected to give."""
-    # One without its command is refused already.
+    """Checks of which a number must pass, each with its expectations."""
+    # A check without a command is refused already.
     asked = [each for each in form.get("commands", ()) if not isinstance(each, Fields) or "command" in each]
     listed = [_expectation(each, context, translation) for each in asked]
     criteria = form.get("success_criteria", "all")
@@ -279,8 +279,8 @@ def _expectation(check: Node | Fields, context: Context, translation: Translatio
     assert isinstance(node, Scalar)
     is_claude = isinstance(check, Fields) and check.get("command_type") == "claude"
     if is_claude or is_prompt(node):
-        message = f"{describe(node)} is for the agent, and checks that are counted run in the shell"
-        hint = "make it a 'validate: {claude: …}'"
+        message = f"{describe(node)} is a prompt, but checks with criteria run in the shell"
+        hint = "use 'validate: {claude: …}'"
         raise translation.source.refuse("prodigy", message, node, hint=hint)
     said: dict[str, Any] = {"command": made(translate_text(node, context, translation), node)}
     if isinstance(check, Fields):
@@ -296,6 +296,6 @@ def _pattern(check: Fields, translation: Translation) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        message = f"'expect_output' is '{pattern}', which is no regular expression: {error}"
+        message = f"'expect_output' is '{pattern}', which is not a regular expression: {error}"
         raise translation.source.refuse("type", message, check.at("expect_output")) from None
     return pattern

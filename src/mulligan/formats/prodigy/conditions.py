@@ -27,19 +27,19 @@ _CONDITION_TOKEN = re.compile(
     )""",
     re.X | re.A,
 )
-_CONDITION_HINT = "a condition compares, as in ${count} > 5 && ${branch} == 'main'"
+_CONDITION_HINT = "write a comparison such as ${count} > 5 && ${branch} == 'main'"
 _COMPARISONS = frozenset("== != < <= > >=".split())
 
 
 class _Operand(NamedTuple):
-    """One side of a comparison. `kind` is what it says it is: a variable says nothing."""
+    """One side of a comparison. `kind` is "number", "text", "condition", or "variable" if its type is not known."""
 
     expression: str
     kind: str
 
 
 def translate_condition(node: Node, context: Context, translation: Translation) -> str:
-    """The expression of a `when`."""
+    """Translate a `when` to an expression."""
     assert isinstance(node, Scalar)
     if isinstance(node.value, bool):
         return str(node.value).lower()
@@ -47,14 +47,13 @@ def translate_condition(node: Node, context: Context, translation: Translation) 
 
 
 class _ConditionParser:
-    """Reads a condition from left to right; `!` binds closest, then `&&`, then `||`."""
+    """A parser of conditions: `!` binds tightest, then `&&`, then `||`."""
 
     def __init__(self, text: str, context: Context) -> None:
         self._place = context
         self._tokens = Tokens(text, _CONDITION_TOKEN, "a condition", WORDS)
 
     def whole(self) -> str:
-        """All of it."""
         found = self._alternatives()
         self._tokens.expect_end()
         return found
@@ -120,7 +119,7 @@ class _ConditionParser:
         path, has_default, default = path.replace("|default:", ":-").partition(":-")
         found = find_variable(path, self._place) or find_env_variable(path, self._place)
         if found is None:
-            # Nobody has set it: Prodigy compares with nothing.
+            # Not set: Prodigy compares with an empty text.
             return _Operand(quoted(default), "variable")
         if is_condition(found.expression):
             return _Operand(found.expression, "condition")
@@ -132,7 +131,7 @@ def _is_true(operand: _Operand) -> str:
 
 
 def _compare(left: _Operand, operator: str, right: _Operand) -> str:
-    """As text where a side is one, or where two variables are the same or not; else as numbers."""
+    """Compare as text if one side is text, or if two variables are compared for equality; otherwise as numbers."""
     if left.kind == "condition" and right.expression in ("'true'", "'false'") and operator in ("==", "!="):
         holds = (right.expression == "'true'") == (operator == "==")
         return left.expression if holds else f"!{left.expression}"
@@ -147,7 +146,7 @@ def _number(operand: _Operand) -> str:
 
 
 def _text(operand: _Operand) -> str:
-    """As text, of which nothing is an empty one."""
+    """The operand as text; null becomes an empty text."""
     if operand.kind == "text" or (operand.kind == "variable" and operand.expression.startswith("'")):
         return operand.expression
     if operand.kind in ("number", "condition"):

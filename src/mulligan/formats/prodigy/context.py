@@ -15,14 +15,14 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS_MAX = 60
 
 
-# What `do` of a map binds.
+# The names that `do` of a map binds.
 ITEM_NAMES = frozenset({"item", "index", "output", "outputs"})
 
 
 class Slot(NamedTuple):
-    """The place of one command in its list: its name, where it has one, and the expression of what it gives.
+    """A command's position in its list: its step name ("" without one) and the expression of its output.
 
-    `output` is "" where nobody can read what it gives.
+    `output` is "" if no other command can read it.
     """
 
     name: str
@@ -30,19 +30,19 @@ class Slot(NamedTuple):
 
 
 class Slots:
-    """The list that commands go into. It numbers them, so each command takes its spot once."""
+    """The list that commands are added to. It numbers them, so each command takes one slot, once."""
 
     def take(self, title: str) -> Slot:
-        """The next spot, for a command of that title."""
+        """Take the next slot, for a command with this title."""
         raise NotImplementedError
 
 
 class StepSlots(Slots):
-    """The steps of the workflow: each has a name of its own."""
+    """The steps of the workflow, each with a unique name."""
 
     def __init__(self) -> None:
         self._names = Names.of_steps()
-        # Steps that stand behind all others, since only an edge leads to them.
+        # Steps that only an edge leads to: they are written after all others.
         self.edge_targets: list[dict[str, object]] = []
 
     def take(self, title: str) -> Slot:
@@ -51,7 +51,7 @@ class StepSlots(Slots):
 
 
 class ItemSlots(Slots):
-    """The commands of an item: what they give stands in `outputs`, in their order."""
+    """The commands of an item. Their outputs are in `outputs`, in order."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -62,21 +62,21 @@ class ItemSlots(Slots):
 
 
 class HandlerSlots(Slots):
-    """The commands of a handler: nobody reads what they give."""
+    """The commands of a handler. No other command can read their outputs."""
 
     def take(self, title: str) -> Slot:
         return Slot("", "")
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What holds where a command stands. Each command hands on what the next one knows.
+    """What applies to a command: its list, and the variables that it can read.
 
-    `variables`: a variable of Prodigy's (`shell.output`, `item`, `version`) → the expression of ours that is its value.
-    `env`: the variables of the workflow's environment, likewise. In shell text they are the shell's own.
-    `cwd`: the folder, as a text of ours; None is where the run was started.
-    `is_regular`: in a list of a regular workflow, where a Claude handler without more means three attempts.
-    `tracks_changes`: the step behind this one asks what this one has changed.
-    `names`: names of ours that hold here without a field (`item`, `index`, `output`); see ITEM_NAMES.
+    `variables`: a Prodigy variable (`shell.output`, `item`, `version`) → the expression of its value.
+    `env`: likewise for the environment of the workflow. In shell scripts these are plain shell variables.
+    `cwd`: the working folder, as a template; None is where the run was started.
+    `is_regular`: in a regular workflow, where a plain Claude handler means three attempts.
+    `tracks_changes`: the next step asks what this step changed.
+    `names`: names that an expression may use here without a field (`item`, `index`, `output`); see ITEM_NAMES.
     """
 
     slots: Slots
@@ -88,7 +88,7 @@ class Context(msgspec.Struct, frozen=True):
     tracks_changes: bool = False
 
     def with_variables(self, variables: Dict[str, str]) -> Context:
-        """The same place once more is known."""
+        """The same context with more variables."""
         return msgspec.structs.replace(self, variables={**self.variables, **variables})
 
     @property
@@ -97,5 +97,5 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def step_name_of(title: str) -> str:
-    """A title as the name of a step."""
+    """Turn a title into a step name."""
     return _NOT_IN_NAMES.sub("_", title.strip()).strip("_-")[:_NAME_CHARS_MAX].rstrip("_-") or "step"

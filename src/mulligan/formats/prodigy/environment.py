@@ -22,16 +22,16 @@ PROFILE_INPUT = "profile"
 _FROM_ENV = re.compile(r"\$\{env:([A-Za-z_]\w*)\}", re.A)
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.A)
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)", re.A)
-# The names by which Prodigy knows what to hide.
+# Prodigy hides variables with such names.
 _SECRET_NAME = re.compile(r"passw|token|api_?key|secret|auth|private_?key|credential", re.I)
-# A text as an expression, with nothing in it but what stands for itself.
+# An expression that is one text literal.
 _LITERAL_TEXT = re.compile(r"'((?:[^'\\]|\\['\\])*)'")
 _ESCAPED = re.compile(r"\\(['\\])")
 _DESCRIPTION = "description"
 
 
 class Environment(NamedTuple):
-    """What goes into our file: inputs, secrets, variables; and each variable as an expression."""
+    """The translated environment: inputs, secrets and variables; and each variable as an expression."""
 
     inputs: dict[str, Any]
     secrets: dict[str, Any]
@@ -43,14 +43,14 @@ EMPTY_ENVIRONMENT = Environment({}, {}, {}, {})
 
 
 class _EnvVariable(NamedTuple):
-    """`expression` is its value; `at` the place that says so."""
+    """The expression of a variable, and the node that sets it."""
 
     expression: str
     at: Node
 
 
 class _EnvironmentReader:
-    """The variables of a file, as far as they are read."""
+    """The variables of a file that have been read so far."""
 
     def __init__(self, translation: Translation, overrides: dict[str, dict[str, Scalar]]) -> None:
         self.translation = translation
@@ -59,22 +59,22 @@ class _EnvironmentReader:
         self.secrets: dict[str, Any] = {}
 
     def set(self, name: str, expression: str, at: Node) -> None:
-        """What a variable is: in each profile that sets it that, and else this."""
+        """Set a variable: to the value of the chosen profile, or to `expression` if the profile does not set it."""
         for profile, node in reversed(self.overrides.get(name, {}).items()):
             value = self.expression("" if node.value is None else node.text)
             expression = f"(inputs.{PROFILE_INPUT} == {quoted(profile)} ? {value} : {expression})"
         self.variables[name] = _EnvVariable(expression, at)
 
     def hide(self, name: str, where: dict[str, str], at: Node) -> None:
-        """A secret under the variable's own name."""
+        """Declare a secret with the name of the variable."""
         for node in self.overrides.pop(name, {}).values():
-            message = f"'{name}' is a secret, and a profile would show it"
+            message = f"'{name}' is a secret, and the value in a profile would be readable"
             self.translation.source.note(self.translation.source.refuse("secret", message, node))
         self.secrets[name] = made(where, at)
         self.set(name, f"secrets.{name}", at)
 
     def expression(self, text: str) -> str:
-        """A value in which variables that were set before may stand. What nobody set stays as written."""
+        """The expression of a value that may refer to variables set before. Unknown references stay as written."""
         parts, position = [], 0
         for match in _REFERENCE.finditer(text):
             known = self.variables.get(match[1] or match[2])
@@ -86,7 +86,7 @@ class _EnvironmentReader:
 
 
 def translate_environment(fields: Fields, translation: Translation) -> Environment:
-    """What the keys of the environment come to."""
+    """Translate the keys of the environment."""
     reading = _EnvironmentReader(translation, _overrides(fields))
     _read_files(fields, reading)
     _read_secrets(fields, reading)
@@ -103,7 +103,7 @@ def translate_environment(fields: Fields, translation: Translation) -> Environme
 
 
 def _env_text(expression: str) -> str:
-    """The value of a variable as our file writes it: a text that is one by itself."""
+    """The value of a variable as a template; a literal is written as plain text."""
     written = _LITERAL_TEXT.fullmatch(expression)
     return literal(_ESCAPED.sub(r"\1", written[1])) if written else f"${{{expression}}}"
 
@@ -122,7 +122,7 @@ def _read_files(fields: Fields, reading: _EnvironmentReader) -> None:
 
 
 def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
-    """A file of variables. Those whose names say so are secrets: workers read them, and our file does not hold them."""
+    """Read a file of variables. Variables with secret names are not copied: workers read them from the file."""
     path = _find_file(entry, reading)
     for name, value in _assignments(path, entry, reading):
         if _SECRET_NAME.search(name):
@@ -133,18 +133,18 @@ def _read_file(entry: Scalar, reading: _EnvironmentReader) -> None:
 
 
 def _find_file(entry: Scalar, reading: _EnvironmentReader) -> str:
-    """Where the file is: from where the command was called, or beside the file that names it."""
+    """The path of a file: relative to the current folder, or to the file that names it."""
     source = reading.translation.source
     beside = Path(source.file).parent / entry.text
     for path in (Path(entry.text), beside):
         if path.is_file():
             return str(path)
     message = f"there is no file '{shorten(entry.text)}'"
-    raise source.refuse("prodigy", message, entry, hint="remove it, or make it before the run")
+    raise source.refuse("prodigy", message, entry, hint="remove the entry, or create the file before the run")
 
 
 def _sourceable(path: str) -> str:
-    """A path that `.` of the shell takes for one, and does not look for elsewhere."""
+    """A path that `.` of the shell does not look up in $PATH."""
     return path if "/" in path else f"./{path}"
 
 
@@ -200,13 +200,13 @@ def _read_secret_value(name: str, form: Fields, reading: _EnvironmentReader) -> 
 
 
 def _secret_variable(name: str, node: Scalar, reading: _EnvironmentReader) -> str:
-    """The variable that holds a secret. A secret that is written in the file is refused, and not repeated."""
+    """The environment variable that holds a secret. Refuse a literal secret without repeating it."""
     found = _FROM_ENV.fullmatch(node.text) or _REFERENCE.fullmatch(node.text)
     if found is not None:
         return next(filter(None, found.groups()))
     source = reading.translation.source
     source.hide(node)
-    hint = f"put it into a variable of your environment, and write '${{env:{name}}}' here"
+    hint = f"set it as an environment variable and write '${{env:{name}}}' here"
     raise source.refuse("secret", f"the secret '{name}' is written in the file", node, hint=hint)
 
 
@@ -224,8 +224,8 @@ def _read_secrets(fields: Fields, reading: _EnvironmentReader) -> None:
 def _secret_location(form: Fields, reading: _EnvironmentReader) -> dict[str, str]:
     kind = form.get("provider", "env")
     if kind not in ("env", "file"):
-        hint = "have a variable hold it, and write 'provider: env'; converted, the file may say '{command: …}' instead"
-        message = f"secrets of the provider '{kind}' are not looked up"
+        hint = "set an environment variable and write 'provider: env', or convert the file and write '{command: …}'"
+        message = f"secrets of the provider '{kind}' are not supported"
         raise reading.translation.source.refuse("prodigy", message, form.at("provider"), hint=hint)
     if "version" in form:
         message = f"a secret of the provider '{kind}' has no version"
@@ -237,7 +237,7 @@ def _secret_location(form: Fields, reading: _EnvironmentReader) -> dict[str, str
 
 
 def _overrides(fields: Fields) -> dict[str, dict[str, Scalar]]:
-    """By the name of a variable: what it is in each profile that sets it."""
+    """Variable name → profile → value."""
     found: dict[str, dict[str, Scalar]] = {}
     for profile, values in fields.get("profiles", {}).items():
         for name, node in values.items():
@@ -247,7 +247,7 @@ def _overrides(fields: Fields) -> dict[str, dict[str, Scalar]]:
 
 
 def _profile_input(fields: Fields) -> dict[str, Any]:
-    """The input that chooses a profile; without one each variable is what it is without profiles."""
+    """The input that selects a profile; the default is none."""
     profiles: dict[str, dict[str, Scalar]] = fields.get("profiles", {})
     if not profiles:
         return {}
@@ -255,7 +255,7 @@ def _profile_input(fields: Fields) -> dict[str, Any]:
     said = {
         "default": "",
         "enum": ["", *profiles],
-        "description": "; ".join(about) or "which profile's variables hold",
+        "description": "; ".join(about) or "which profile to use",
     }
     return {PROFILE_INPUT: made(said, fields.key("profiles"))}
 
@@ -268,7 +268,7 @@ _LITERAL_NUMBER = re.compile(r"'(\d+(?:\.\d+)?)'")
 
 
 def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str], translation: Translation) -> Any:
-    """The number at `key`, None where there is none. A variable must say it before the run: the map is made of it."""
+    """The number at `key`, or None. A variable must have its value before the run, since the map needs it."""
     if key not in form:
         return None
     node = form.at(key)
@@ -281,7 +281,7 @@ def read_number(form: Fields, key: str, shape: Shape, variables: Dict[str, str],
 def _variable_value(name: str, node: Node, key: str, variables: Dict[str, str], translation: Translation) -> Node:
     written = _LITERAL_NUMBER.fullmatch(variables.get(name, ""))
     if written is None:
-        message = f"'{key}' is '${name}', and 'env' has no number under that name"
-        hint = f"add 'env: {{{name}: 5}}': it is needed before the run starts"
+        message = f"'{key}' is '${name}', but 'env' has no number with that name"
+        hint = f"add 'env: {{{name}: 5}}': the number must be known before the run starts"
         raise translation.source.refuse("prodigy", message, node, hint=hint)
     return made(float(written[1]) if "." in written[1] else int(written[1]), node)

@@ -41,11 +41,11 @@ from mulligan.language.words import listed
 # -- on_failure ------------------------------------------------------------------------------------------------------
 
 
-# One step of Prodigy's as commands of ours: what handlers nest.
+# Translates one step to commands; passed as an argument, since handlers can be nested.
 TranslateStep: TypeAlias = "Callable[[Node, Context, Translation], list[dict[str, Any]]]"
 
 REGULAR_ATTEMPTS = 3
-# What a command that failed leaves to its handler. Its output is in the message: see `steps`.
+# The variables that a handler can read. The output of the failed command is in the message: see `steps`.
 ERROR_VARIABLES = {
     "error.message": "error.message",
     "error.exit_code": "error.exit_code",
@@ -60,7 +60,7 @@ ERROR_VARIABLES = {
 
 
 class Handler(NamedTuple):
-    """Our `on_failure`, and the variables that the handler captures: each as a field of the step's output."""
+    """A translated `on_failure`, and the variables that it captures: fields of the step's output."""
 
     on_failure: dict[str, Any] | None = None
     continue_on_error: bool = False
@@ -70,7 +70,7 @@ class Handler(NamedTuple):
 def translate_handler(
     node: Node, context: Context, translation: Translation, translate: TranslateStep, names: Iterable[str] = ()
 ) -> Handler:
-    """What becomes of an `on_failure`; `names` are the variables that would have had the output of the step."""
+    """Translate an `on_failure`. `names` are the variables that hold the output of the step on success."""
     form = HANDLER_FORMS.read(node, "'on_failure'", translation.source)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return Handler(continue_on_error=node.value)
@@ -83,7 +83,7 @@ def translate_handler(
 
 
 def handler_context(context: Context) -> Context:
-    """The place of a handler's commands."""
+    """The context of a handler's commands."""
     return msgspec.structs.replace(
         context.with_variables(ERROR_VARIABLES), slots=HandlerSlots(), is_regular=False, tracks_changes=False
     )
@@ -92,7 +92,7 @@ def handler_context(context: Context) -> Context:
 def translate_commands(
     node: Node, context: Context, translation: Translation, translate: TranslateStep
 ) -> list[dict[str, Any]]:
-    """One command or several, in any form that Prodigy has for them."""
+    """Translate one command or several, in any form."""
     nodes = join_steps(node, translation, is_handlers=True) if isinstance(node, Sequence) else [node]
     found: list[dict[str, Any]] = []
     for each in nodes:
@@ -123,10 +123,10 @@ def _translate_mapping(
 def _handler_commands(
     form: Fields, inner: Context, translation: Translation, translate: TranslateStep
 ) -> list[dict[str, Any]]:
-    """The commands of a mapping: `commands`, else `shell` and then `claude`."""
+    """The commands of a handler: `commands`, or `shell` followed by `claude`."""
     other = next((key for key in ("shell", "claude", "on_failure", "on_success") if key in form), "")
     if "commands" in form and other:
-        message = f"'{other}' stands beside 'commands', and belongs to them"
+        message = f"'{other}' cannot be combined with 'commands'"
         raise translation.source.refuse("prodigy", message, form.key(other), hint="move it into 'commands'")
     if "commands" in form:
         return translate_commands(form.at("commands"), inner, translation, translate)
@@ -144,7 +144,7 @@ def _handler_commands(
 
 
 def _single_command_step(node: Mapping, kind: str, *, is_last: bool) -> Mapping:
-    """A step that is this one key of the mapping; the last one has its handler."""
+    """A step with this key of the mapping alone; the last one also gets the `on_failure`."""
     step = Mapping(node.entries[kind][0].line, node.entries[kind][0].column)
     step.entries[kind] = node.entries[kind]
     if is_last and "on_failure" in node.entries:
@@ -153,7 +153,7 @@ def _single_command_step(node: Mapping, kind: str, *, is_last: bool) -> Mapping:
 
 
 def _rerun_count(form: Fields, context: Context) -> int:
-    """How often the step's own command runs again after the handler."""
+    """How often the step runs again after the handler."""
     if _strategy(form) not in (None, "recovery"):
         return 0
     if "max_retries" in form:
@@ -172,7 +172,7 @@ def _strategy(form: Fields) -> str | None:
 
 
 def _capture_expression(form: Fields, name: str, inner: Context) -> str:
-    """What a variable of the handler holds: its output, unless an expression says more."""
+    """The expression of a captured variable: the handler's output, unless the file has an expression."""
     node = form["capture"][name]
     text = fill_in(node.text, inner)
     is_expression = text.startswith("${") and text.endswith("}") and text.count("${") == 1
@@ -188,7 +188,11 @@ TranslateWhole: TypeAlias = "Callable[[Node, Context, Translation], Any]"
 def exit_code_keys(
     form: Fields, keys: dict[str, Any], context: Context, translation: Translation, command: TranslateWhole
 ) -> dict[str, Any]:
-    """The keys of a step that its `on_exit_code` changes."""
+    """The keys of a step that its `on_exit_code` changes.
+
+    Among steps, a failure edge leads to a step for each exit code. Items have no edges: there the handler looks at the
+    exit code. The step for exit code 0 runs after a success.
+    """
     steps: dict[str, Node] = form.get("on_exit_code", {})
     said: dict[str, Any] = {}
     failing = {code: step for code, step in steps.items() if int(code)}
@@ -208,15 +212,15 @@ def exit_code_keys(
 def _exit_code_edge(
     code: int, step: Node, names: list[str], context: Context, translation: Translation, command: TranslateWhole
 ) -> dict[str, Any]:
-    """An edge to a step of its own, which stands behind all others: nothing else leads there."""
+    """A failure edge to an extra step, which nothing else leads to."""
     assert isinstance(context.slots, StepSlots)
     said = {"error.exit_code": "failure.exit_code", "error.message": "failure.message", "error.step": "failure.step"}
     said |= {"error.timestamp": "failure.timestamp", "shell.output": "failure.message"}
     said |= dict.fromkeys(names, "failure.message")
     steps = command(step, context.with_variables(said), translation).commands
     if len(steps) > 1:
-        message = "what runs for an exit code is one command, and this is more"
-        raise translation.source.refuse("prodigy", message, step, hint="leave out 'commit_required'")
+        message = "the step for an exit code must be a single command"
+        raise translation.source.refuse("prodigy", message, step, hint="remove 'commit_required'")
     context.slots.edge_targets += steps
     return {"to": steps[0]["step"], "on": "failure", "exit_codes": [code], "then": "continue"}
 
@@ -224,10 +228,10 @@ def _exit_code_edge(
 def _exit_code_handler(
     failing: dict[str, Node], keys: dict[str, Any], context: Context, translation: Translation, command: TranslateWhole
 ) -> dict[str, Any]:
-    """A handler that looks at the exit code; only the shell can."""
+    """A shell handler that branches on the exit code."""
     node = next(iter(failing.values()))
     if keys.get("on_failure"):
-        message = "within an item a step has 'on_failure' or 'on_exit_code', not both"
+        message = "a step of an item cannot have both 'on_failure' and 'on_exit_code'"
         raise translation.source.refuse("prodigy", message, node)
     cases = "".join(
         f"{code})\n{_exit_code_script(step, context, translation, command)}\n;;\n" for code, step in failing.items()
@@ -239,7 +243,7 @@ def _exit_code_script(step: Node, context: Context, translation: Translation, co
     found = command(step, handler_context(context), translation).commands
     script = found[0].get("shell") if len(found) == 1 and set(found[0]) == {"shell"} else None
     if not isinstance(script, Scalar):
-        message = "within an item only a plain shell command can run for an exit code"
+        message = "in an item, the step for an exit code must be a plain shell command"
         raise translation.source.refuse("prodigy", message, step, hint="use 'on_failure'")
     return script.text
 
@@ -254,14 +258,18 @@ _RETRY_PATTERNS = {
     "server_error": "(?i)server error|internal error|\\b50[0-9]\\b|service unavailable|bad gateway",
     "rate_limit": "(?i)rate limit|too many requests|\\b429\\b",
 }
-LINEAR = Record("linear", {"increment": Key(SECONDS, "how much longer each delay is", is_required=True)})
-EXPONENTIAL = Record("exponential", {"base": Key(number(1, 1000), "how many times longer each delay is (default 2)")})
+LINEAR = Record("linear", {"increment": Key(SECONDS, "by how much each delay grows", is_required=True)})
+EXPONENTIAL = Record("exponential", {"base": Key(number(1, 1000), "factor by which each delay grows (default 2)")})
 CUSTOM = Record("custom", {"delays": Key(ListOf(SECONDS, at_least=1), "one for each retry", is_required=True)})
 BACKOFF_RECORDS = (LINEAR, EXPONENTIAL, CUSTOM)
 
 
 def translate_retry(form: Fields, translation: Translation) -> dict[str, Any] | int:
-    """The value of our `retry`."""
+    """Translate `retry`. `attempts` counts all attempts of the step.
+
+    Delays that no factor describes (linear, Fibonacci, custom) are listed, one for each retry. The budget counts the
+    delays alone, so the number of retries that fit into it is known beforehand.
+    """
     require_keys(form, *form.node.entries, translation=translation)
     retries = form.get("attempts", ATTEMPTS_DEFAULT) - 1
     delays = _delays(form, retries, translation)
@@ -281,7 +289,7 @@ def translate_retry(form: Fields, translation: Translation) -> dict[str, Any] | 
 
 def _retry_rule(matched: str | Fields, retries: int, backoff: dict[str, Any]) -> dict[str, Any]:
     if matched == "timeout":
-        # Ours is told by its code; the others only by what they say.
+        # Also match our own timeout message.
         return {"pattern": f"{_RETRY_PATTERNS['timeout']}|took longer than", "max_retries": retries, **backoff}
     pattern = _RETRY_PATTERNS[matched] if isinstance(matched, str) else made(matched["pattern"], matched.at("pattern"))
     return {"pattern": pattern, "max_retries": retries, **backoff}
@@ -295,7 +303,7 @@ def _backoff_keys(delays: list[float], form: Fields) -> dict[str, Any]:
         else {"delays": [format_seconds(delay) for delay in delays]}
     )
     if form.get("jitter"):
-        # Theirs is spread by half of the factor to either side.
+        # Prodigy spreads a delay by half of the factor to either side.
         said["jitter"] = form.get("jitter_factor", 0.3) / 2
     return said
 
@@ -323,13 +331,13 @@ def _uncapped_delays(form: Fields, retries: int, translation: Translation) -> li
 
 
 def _backoff_kind(form: Fields, translation: Translation) -> tuple[str, Fields | None]:
-    """The name of the backoff, and its own keys."""
+    """The kind of the backoff, and its options."""
     said = form.get("backoff", "exponential")
     if isinstance(said, str):
         return said, None
     if len(said.node.entries) != 1:
-        message = f"'backoff' says one thing, and here are {len(said.node.entries)}"
-        raise translation.source.refuse("prodigy", message, said.node, hint=f"it is one of {listed(BACKOFFS)}")
+        message = f"'backoff' has {len(said.node.entries)} kinds, but only one is allowed"
+        raise translation.source.refuse("prodigy", message, said.node, hint=f"use one of {listed(BACKOFFS)}")
     require_keys(said, *said.node.entries, translation=translation)
     kind = next(iter(said.values))
     node = said.at(kind)

@@ -15,20 +15,20 @@ Read = TypeVar("Read")
 
 
 def read_record(record: Record, node: Node, label: str, translation: Translation) -> Fields:
-    """What a mapping says. All that is wrong with it is noted, and then the reader stops."""
+    """Read a mapping. Note everything that is wrong with it, then stop."""
     form = record.read(node, label, translation.source)
     require_keys(form, *form.node.entries, *record.required, translation=translation)
     return form
 
 
 def require_keys(form: Fields, *words: str, translation: Translation) -> None:
-    """Stop where what one of these keys says was refused, or is not there: that is noted already."""
+    """Stop if one of these keys was refused or is missing, which is noted already."""
     if not all(word in form for word in words):
         raise Refusal(translation.source.problems[-1])
 
 
 def parse_text(node: Scalar, read: Callable[[str], Read], translation: Translation, *, hint: str = "") -> Read:
-    """What a text comes to that has a grammar of its own. Refused where it has another one."""
+    """Parse a text that has a grammar. Refuse a syntax error at its position in the file."""
     try:
         return read(node.text)
     except GrammarError as refused:
@@ -39,12 +39,12 @@ def parse_text(node: Scalar, read: Callable[[str], Read], translation: Translati
 # -- lists of steps --------------------------------------------------------------------------------------------------
 
 
-# What belongs to the step before it, where it stands alone in the list.
+# Keys that belong to the previous step if they are alone in a list entry.
 _BELONG_TO_PREVIOUS = ("on_failure", "validate", "on_success", "step_validate")
 
 
 def join_steps(steps: Sequence, translation: Translation, *, is_handlers: bool = False) -> list[Node]:
-    """The steps of a list, each with what stands behind it and belongs to it."""
+    """The steps of a list, each joined with the entries after it that belong to it."""
     found: list[Node] = []
     for step in steps.items:
         with translation.source.noting:
@@ -58,14 +58,14 @@ def join_steps(steps: Sequence, translation: Translation, *, is_handlers: bool =
 def _attach(step: Mapping, found: list[Node], translation: Translation, is_handlers: bool) -> None:
     word = next(iter(step.entries))
     if not found:
-        message = f"'{word}' stands alone, and there is no step before it that it belongs to"
+        message = f"'{word}' has no step before it that it could belong to"
         raise translation.source.refuse("prodigy", message, step.key(word))
     if not is_step(found[-1]):
-        return  # It is refused for itself, when it is read.
+        return  # refused when it is read
     owner = as_mapping(found[-1], is_handlers=is_handlers)
     for word, entry in step.entries.items():
         if word in owner.entries:
-            message = f"the step before it has '{word}' already"
+            message = f"the previous step already has '{word}'"
             raise translation.source.refuse("prodigy", message, entry[0])
     joint = Mapping(owner.line, owner.column)
     joint.entries = {**owner.entries, **step.entries}
@@ -73,19 +73,19 @@ def _attach(step: Mapping, found: list[Node], translation: Translation, is_handl
 
 
 def is_prompt(node: Scalar) -> bool:
-    """A command that begins with a slash is one of Claude's."""
+    """Whether a command is for Claude: it begins with a slash."""
     return node.text.lstrip().startswith("/")
 
 
 def is_step(node: Node) -> bool:
-    """Whether it has the form of a step: a mapping, or words."""
+    """Whether a node has the form of a step: a mapping, or a text."""
     return isinstance(node, Mapping) or (
         isinstance(node, Scalar) and isinstance(node.value, str) and node.value.strip() != ""
     )
 
 
 def as_mapping(step: Node, *, is_handlers: bool = False) -> Mapping:
-    """A step that is a text, in the form that can have keys. In a handler it is the shell's, unless it has a slash."""
+    """A text step as a mapping. In a handler it is a shell command, unless it begins with a slash."""
     if isinstance(step, Mapping):
         return step
     assert isinstance(step, Scalar)
@@ -95,7 +95,7 @@ def as_mapping(step: Node, *, is_handlers: bool = False) -> Mapping:
 
 
 def with_slash(words: str) -> str:
-    """A command of Claude's as Claude knows it."""
+    """A Claude command with its leading slash."""
     return words if words.lstrip().startswith("/") else f"/{words.lstrip()}"
 
 
@@ -103,22 +103,22 @@ def with_slash(words: str) -> str:
 
 
 _TITLE_WORDS_MAX = 3
-# What a script begins with before it does anything.
+# `set -e`, `cd folder` and the like, before the first real command.
 _PREAMBLE = pattern(r"(?:\s*(?:set\s+[-+][^\n;&]*|cd\s+[^\n;&]+)\s*(?:&&|;|\n))*\s*")
 _PROGRAM = pattern(r"(?:[\w.-]*/)*(?P<name>[A-Za-z][\w-]*)(?:\.\w+)?(?![^\s;|&])")
-# Further words that are words: no option, no variable, nothing in quotes.
+# Further plain words: not an option, a variable or a quoted text.
 _WORD = pattern(r"[ \t]+(?P<name>[A-Za-z][\w-]*)(?![^\s;|&])")
 _KEYWORDS = frozenset("if for while until case function exec eval export".split())
 
 
 def prompt_title(prompt: str) -> str:
-    """`/review` of a command of the agent's; just the agent of anything that is said to it."""
+    """`review` for `/review …`; `claude` for free text."""
     word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
     return word.lstrip("/") if word.startswith("/") or " " not in prompt.strip() else "claude"
 
 
 def script_title(script: str) -> str:
-    """The program and what it is to do, `npm_run_build`; `shell` where it does not begin with a plain program."""
+    """The program and its first words, `npm_run_build`; `shell` if the script does not begin with a plain program."""
     prepared = _PREAMBLE.match(script)
     offset = prepared.end() if prepared else 0
     found = _PROGRAM.match(script, offset)

@@ -30,7 +30,7 @@ def wrap_steps(
     body: Callable[[Worktree], TranslatedSteps],
     translation: Translation,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the environment puts at the top of our file, and all steps: `body` makes the workflow's own."""
+    """The top-level keys that the environment needs, and all steps. `body` makes the workflow's own steps."""
     run = open_run_worktree(msgspec.structs.replace(context, env=surroundings.expressions), at, translation)
     done = body(run)
     steps = [run.command, *done.commands, *_merge_steps(form, at, run, done.context, translation)]
@@ -46,7 +46,7 @@ def wrap_steps(
 def _merge_steps(
     form: Fields | None, at: Node, run: Worktree, context: Context, translation: Translation
 ) -> list[dict[str, Any]]:
-    """Our own step, or those of the file in its place: they work where the run did."""
+    """The merge step, or the merge steps of the file, which work in the worktree of the run."""
     if form is None or "merge" not in form:
         return [merge_run(run, at, translation)]
     node = form.at("merge")
@@ -67,12 +67,12 @@ def step_list(node: Node, key: str, translation: Translation) -> Sequence:
     inner = node.get("commands") if isinstance(node, Mapping) else node
     if isinstance(inner, Sequence) and inner.items:
         return inner
-    message = f"'{key}' has no steps in it, a list of them is expected"
+    message = f"'{key}' has no steps, a list of steps is expected"
     raise translation.source.refuse("type", message, inner or node)
 
 
 def with_timeout(steps: list[dict[str, Any]], seconds: float | None) -> list[dict[str, Any]]:
-    """The steps, each with this time unless it says so itself."""
+    """The steps, each with this timeout unless it has its own."""
     if seconds is None:
         return steps
     return [
@@ -81,7 +81,7 @@ def with_timeout(steps: list[dict[str, Any]], seconds: float | None) -> list[dic
 
 
 def build_workflow(head: dict[str, Any], steps: list[dict[str, Any]], context: Context, at: Node) -> Mapping:
-    """The workflow of ours: `head` at its top, the steps in their order, and what only an edge leads to behind them."""
+    """The translated workflow: `head`, the steps in order, then the steps that only an edge leads to."""
     assert isinstance(context.slots, StepSlots)
     inputs = head.get("inputs") or {}
     tree = {"name": None, "description": None, **head, "inputs": None}
@@ -95,9 +95,10 @@ def build_workflow(head: dict[str, Any], steps: list[dict[str, Any]], context: C
 
 
 def add_needs(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The steps, of which those behind a condition need more than the one before them.
+    """Add `needs` to the steps after a condition.
 
-    One that is skipped holds nobody up. But so it is where a step before it failed: that one is needed as well.
+    A skipped step does not hold up the next one. But it is also skipped if a step before it failed, so the next step
+    needs the last step without a condition as well.
     """
     certain: list[Any] = []
     doubtful: list[Any] = []
@@ -112,7 +113,7 @@ def add_needs(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def first_node(step: dict[str, Any], otherwise: Node) -> Node:
-    """Where a step of ours stands: at the first thing of the file that is in it."""
+    """The position of a step: its first node from the file."""
     for value in step.values():
         if isinstance(value, dict):
             return first_node(value, otherwise)

@@ -29,13 +29,13 @@ from mulligan.language.shapes import Fields, whole
 _ITEM_ATTEMPTS_DEFAULT = 3
 _BREAKER_DEFAULTS = {"failure_threshold": 5, "timeout": 30.0}
 _ONE_PROBE = {
-    "success_threshold": "'success_threshold' is not honoured: one success closes a breaker",
-    "half_open_requests": "'half_open_requests' is not honoured: one command at a time is let through",
+    "success_threshold": "'success_threshold' is ignored: one success closes a breaker",
+    "half_open_requests": "'half_open_requests' is ignored: a half-open breaker lets one command through at a time",
 }
 
 
 class ItemPolicy(NamedTuple):
-    """What goes onto the map, onto its step, onto the commands of its items, and to the top of the file."""
+    """The keys that an error policy adds to the map, to its step, to the commands of its items, and to the file."""
 
     of_map: dict[str, Any]
     of_step: dict[str, Any]
@@ -44,7 +44,11 @@ class ItemPolicy(NamedTuple):
 
 
 def translate_policy(form: Fields, workflow: str, translation: Translation) -> ItemPolicy:
-    """The policy of a workflow: `error_policy`, and the copies of its keys beside it."""
+    """Translate `error_policy`, and the same keys at the top of the workflow.
+
+    Prodigy reads the policy and never applies it; here it works as documented. The dead letter queue is the list of
+    failed items: `mulligan items RUN STEP` shows it, and `--retry` runs them again.
+    """
     own: Fields | None = form.get("error_policy")
     said = _policy_keys(form, own, translation)
     breakers, of_commands = _breaker_keys(own, workflow, translation)
@@ -52,28 +56,28 @@ def translate_policy(form: Fields, workflow: str, translation: Translation) -> I
 
 
 def _policy_keys(form: Fields, own: Fields | None, translation: Translation) -> dict[str, tuple[Any, Node]]:
-    """Each key with its value and its place; what is said in both places is refused."""
+    """Each key with its value and its node. Refuse a key that is in both places."""
     found = {key: (form[key], form.key(key)) for key in POLICY_KEYS if key in form}
     for key in own.values if own else ():
         if key in found:
-            message = f"'{key}' stands in 'error_policy', too"
+            message = f"'{key}' is also in 'error_policy'"
             raise translation.source.refuse("prodigy", message, found[key][1], hint="remove one of them")
     return found | ({key: (own[key], own.key(key)) for key in POLICY_KEYS if key in own} if own else {})
 
 
 def _map_keys(said: dict[str, tuple[Any, Node]], translation: Translation) -> dict[str, Any]:
-    """Items are collected, unless a bound is named; then no further item starts once it is passed."""
+    """Failed items are collected. If there is a limit, no further item starts once it is exceeded."""
     way, at = said.get("on_item_failure", ("dlq", None))
     if isinstance(way, Fields) or way == "custom":
         assert at is not None
-        message = "'custom' is code inside Prodigy, and it has none"
+        message = "'custom' would be code inside Prodigy, which has none"
         raise translation.source.refuse("prodigy", message, at, hint="write 'dlq', 'retry', 'skip' or 'stop'")
     if way == "stop" or said.get("continue_on_failure", (True, None))[0] is False:
         _warn_of_idle_bounds(said, translation)
         return {"on_item_failure": "stop"}
     bounds: dict[str, Any] = {}
     if "max_failures" in said:
-        # Theirs stops at so many, ours beyond.
+        # Prodigy stops at this number, we stop beyond it.
         bounds["max_failures"] = made(said["max_failures"][0] - 1, said["max_failures"][1])
     if "failure_threshold" in said:
         bounds["failure_threshold"] = said["failure_threshold"][0]
@@ -83,12 +87,12 @@ def _map_keys(said: dict[str, tuple[Any, Node]], translation: Translation) -> di
 def _warn_of_idle_bounds(said: dict[str, tuple[Any, Node]], translation: Translation) -> None:
     for key in ("max_failures", "failure_threshold"):
         if key in said:
-            message = f"'{key}' makes no difference: the first failure stops the map"
+            message = f"'{key}' has no effect: the first failure stops the map"
             translation.warn("prodigy", message, said[key][1])
 
 
 def _retry_keys(own: Fields | None, said: dict[str, tuple[Any, Node]]) -> dict[str, Any]:
-    """`retry` of the map is that of each command which has none itself."""
+    """The `retry` of the map, which applies to each command without its own."""
     way = said.get("on_item_failure", ("dlq", None))[0]
     config: Fields | None = own.get("retry_config") if own else None
     if config is None and way != "retry":
@@ -131,7 +135,7 @@ _STREAMS = {"stderr": "stderr", "both": "both", "combined": "both"}
 
 
 def translate_setup(form: Fields, context: Context, translation: Translation) -> TranslatedSteps:
-    """The steps of a setup, and what is known after them."""
+    """Translate `setup`: its steps, and the variables that are captured from them."""
     own: Any = form["setup"]
     steps = step_list(form.at("setup"), "setup", translation)
     if not isinstance(own, Fields):
@@ -143,13 +147,13 @@ def translate_setup(form: Fields, context: Context, translation: Translation) ->
 
 
 class _CaptureRules:
-    """What `capture_outputs` asks for, and the steps that are asked: each captures what it prints."""
+    """The rules of `capture_outputs`, and the steps, each with a capture if a rule needs its output."""
 
     def __init__(self, own: Fields, steps: Sequence, translation: Translation) -> None:
         self.rules: dict[str, Any] = own.get("capture_outputs", {})
         self.node = own.node.get("capture_outputs")
         self.translation = translation
-        # Of each rule: the variable that holds what its command printed.
+        # By rule: the variable that holds the output of its command.
         self.variables: dict[str, str] = {}
         self.steps = self._asked(steps) if self.rules else steps
 
@@ -161,7 +165,7 @@ class _CaptureRules:
                 found[index] = self._capturing(found[index], name, rule)
             else:
                 assert isinstance(self.node, Mapping)
-                message = f"'{name}' is of command {index}, and the setup has {len(found)}, counted from 0"
+                message = f"'{name}' refers to command {index}, but the setup has {len(found)} (counted from 0)"
                 self.translation.source.note(self.translation.source.refuse("prodigy", message, self.node.key(name)))
         whole = Sequence(steps.line, steps.column)
         whole.items = found
@@ -182,7 +186,7 @@ class _CaptureRules:
         return asked
 
     def taken(self, done: TranslatedSteps) -> TranslatedSteps:
-        """The steps, with one behind them where more is to be made of an output than to have it."""
+        """The steps, followed by one that extracts variables if a rule asks for more than the whole output."""
         context = done.context
         outputs = {name: context.variables.get(variable) for name, variable in self.variables.items()}
         context = context.with_variables({name: output for name, output in outputs.items() if output})
@@ -199,7 +203,7 @@ class _CaptureRules:
         )
 
     def _rule(self, rule: Fields) -> Node:
-        """What the worker goes by: the keys as they are."""
+        """The keys of a rule as literal values, for the worker."""
         path = rule.node.get("json_path")
         if isinstance(path, Scalar):
             parse_text(path, parse_path, self.translation)
@@ -220,7 +224,7 @@ _KINDS = {"shell": "shell", "agent": "claude", "python": "write_file"}
 
 
 class _Workflow(NamedTuple):
-    """What all parts of the translation look at."""
+    """What all phases of the translation need."""
 
     form: Fields
     policy: ItemPolicy
@@ -229,14 +233,14 @@ class _Workflow(NamedTuple):
 
 
 def is_mapreduce(root: Node) -> bool:
-    """Whether the file says so, or has a map. A regular workflow, too, may say its mode."""
+    """Whether the file has a map or a mode. A regular workflow may have a mode as well."""
     if not isinstance(root, Mapping):
         return False
     return "map" in root.entries or ("mode" in root.entries and not any(key in root.entries for key in LISTS))
 
 
 def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
-    """A MapReduce workflow."""
+    """Translate a MapReduce workflow."""
     form: Fields = MAPREDUCE.read(_with_setup(root), "the workflow", translation.source)
     context = Context(StepSlots())
     named = form.node.get("name")
@@ -254,7 +258,7 @@ def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
 
 
 def _with_setup(root: Node) -> Node:
-    """The workflow, in which a plain list of steps beside the map is its setup: so the first documents have it."""
+    """The workflow with a plain list of steps renamed to `setup`: Prodigy's first documents have it so."""
     lists = [key for key in LISTS if isinstance(root, Mapping) and key in root.entries]
     if len(lists) != 1 or not isinstance(root, Mapping) or "setup" in root.entries:
         return root
@@ -315,18 +319,18 @@ def _lister(form: Fields, run: Worktree, context: Context, translation: Translat
 
 
 def _checked_text(node: Scalar, reads: Any, translation: Translation) -> Node:
-    """A text in a grammar of Prodigy's, as it is: our own language fills nothing in."""
+    """A checked query as literal text, in which nothing is filled in."""
     parse_text(node, reads, translation)
     return made(literal(node.text), node)
 
 
 def _item_commands(workflow: _Workflow, context: Context, timeouts: dict[str, float]) -> list[dict[str, Any]]:
-    """The commands of an item: its worktree, what is to be done in it, and the way back."""
+    """The commands of an item: open its worktree, work in it, merge it."""
     run, translation = workflow.run, workflow.translation
     template = workflow.form["map"].at("agent_template")
     variables = {
         "item": "item",
-        # A line that a command printed is an object with this one field, to Prodigy.
+        # In Prodigy a printed line is an object with this one field.
         "item.item": "(type(item) == map ? item.item : item)",
         "item_json": "item",
         "item_id": "('item_' + string(index))",
@@ -354,7 +358,7 @@ def _with_item_limits(
 
 
 def _timeouts(form: Fields, context: Context, translation: Translation) -> dict[str, float]:
-    """The time of a command by its kind; under "" that of any other."""
+    """The timeout of a command by its kind; that of all other kinds is under ""."""
     found: dict[str, float] = {}
     config: Fields | None = form.get("timeout_config")
     if config is not None:
@@ -370,11 +374,11 @@ def _timeouts(form: Fields, context: Context, translation: Translation) -> dict[
 
 def _warn_of_timeouts(config: Fields, translation: Translation) -> None:
     if config.get("timeout_action", "Dlq").lower() == "fail":
-        message = "'timeout_action: Fail' is not honoured: a timeout fails its item, and 'max_failures' the map"
+        message = "'timeout_action: Fail' is ignored: a timeout fails its item; use 'max_failures' to fail the map"
         translation.warn("prodigy", message, config.key("timeout_action"))
     if config.get("timeout_policy", "Hybrid").lower().replace("_", "") == "peragent":
-        message = "the time of an agent holds for each of its commands, not for all together"
+        message = "the timeout of an agent applies to each of its commands, not to all of them together"
         translation.warn("prodigy", message, config.key("timeout_policy"))
     if "cleanup_grace_period_secs" in config:
-        message = "'cleanup_grace_period_secs' is not honoured: what runs too long has 10s to end"
+        message = "'cleanup_grace_period_secs' is ignored: a command that timed out has 10s to end"
         translation.warn("prodigy", message, config.key("cleanup_grace_period_secs"))

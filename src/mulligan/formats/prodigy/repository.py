@@ -27,7 +27,7 @@ _SKIP_OUTSIDE_GIT = "git rev-parse --git-dir > /dev/null 2>&1 || exit 0"
 
 
 def commit_required_at(form: Fields) -> Node | None:
-    """Where a step says that it must make a commit; None where it need not."""
+    """The node that requires a commit of the step; None if there is none."""
     for said in (form, form.get("metadata")):
         if isinstance(said, Fields) and said.get("commit_required"):
             return said.at("commit_required")
@@ -35,29 +35,29 @@ def commit_required_at(form: Fields) -> Node | None:
 
 
 def remember_head(at: Node) -> dict[str, Any]:
-    """The command before a step: it remembers what HEAD is."""
+    """The command before a step that remembers HEAD."""
     command = f'{{ git rev-parse -q --verify HEAD || true; }} > "$(git rev-parse --git-dir)/{head_file(at)}"'
     return {"shell": made(f"{_SKIP_OUTSIDE_GIT}\n{command}", at)}
 
 
 def require_commit(at: Node, title: str) -> dict[str, Any]:
-    """The check after it: a commit has been made."""
+    """The check after a step that it made a commit."""
     return _git_check(
         f'[ "$(git rev-parse -q --verify HEAD)" != "$(cat "$(git rev-parse --git-dir)/{head_file(at)}")" ]',
-        f"no commit was made by {title}",
+        f"{title} made no commit",
         at,
     )
 
 
 def with_required_commit(commands: list[dict[str, Any]], at: Node) -> list[dict[str, Any]]:
-    """The commands of a handler that must make a commit."""
+    """The commands of a handler, with a check that they made a commit."""
     return [remember_head(at), *commands, require_commit(at, "the handler")]
 
 
 def auto_commit(
     at: Node, title: str, config: Fields | None, context: Context, translation: Translation
 ) -> dict[str, Any]:
-    """What the step has changed, committed; nothing where nothing has changed."""
+    """The command that commits what a step changed, if anything."""
     add = " ".join(["git add -A", *_commit_paths(config)])
     commit = " ".join(["git commit -q", *_commit_options(config), '-m "$PRODIGY_MESSAGE"'])
     script = f"{_SKIP_OUTSIDE_GIT}\n{add}\ngit diff --cached --quiet || {commit}"
@@ -66,7 +66,7 @@ def auto_commit(
 
 
 def check_commit_message(config: Fields) -> dict[str, Any]:
-    """The check that the message of the last commit is as it should be."""
+    """The check that the message of the last commit matches the pattern."""
     at, pattern = config.at("message_pattern"), config["message_pattern"]
     return _git_check(
         f"git log -1 --format=%B | grep -Eq -e {_shell_quote(pattern)}",
@@ -77,7 +77,7 @@ def check_commit_message(config: Fields) -> dict[str, Any]:
 
 def warn_of_squash(config: Fields | None, translation: Translation) -> None:
     if config is not None and config.get("squash"):
-        message = "'squash' is not honoured: the commits of a step stay as they were made"
+        message = "'squash' is ignored: the commits of a step are kept as they are"
         translation.warn("prodigy", message, config.at("squash"))
 
 
@@ -86,7 +86,7 @@ def _git_check(condition: str, otherwise: str, at: Node) -> dict[str, Any]:
 
 
 def _shell_quote(words: str) -> str:
-    """One word of shell text, in which nothing is filled in."""
+    """Quote a text as one shell word without expressions."""
     return literal(shlex.quote(words))
 
 
@@ -106,7 +106,7 @@ def _commit_options(config: Fields | None) -> Iterator[str]:
 
 
 def _commit_paths(config: Fields | None) -> Iterator[str]:
-    """What is committed: all, or what is included, and never what is excluded."""
+    """The paths to commit: all or the included ones, without the excluded ones."""
     included = config.get("include_files", ()) if config is not None else ()
     excluded = config.get("exclude_files", ()) if config is not None else ()
     if included or excluded:
@@ -116,7 +116,7 @@ def _commit_paths(config: Fields | None) -> Iterator[str]:
 
 
 def head_file(at: Node) -> str:
-    """The file in the repository's own folder that remembers what HEAD was before a step."""
+    """The file in the Git folder that remembers HEAD before a step."""
     return f"prodigy-head-{at.line + 1}-{at.column + 1}"
 
 
@@ -128,14 +128,14 @@ _FIND_OUTPUTS = "mulligan.formats.prodigy.runtime:find_outputs"
 _CHANGE_FIELDS = "|".join(GIT_FIELDS)
 _STEP_CHANGES = re.compile(rf"\$\{{step\.(?:{_CHANGE_FIELDS})\}}")
 _RUN_CHANGES = re.compile(rf"\$\{{workflow\.(?:{_CHANGE_FIELDS})\}}")
-# Where the place keeps the file that remembers what HEAD was before the last step; no variable of Prodigy's.
+# The key in `Context.variables` of the file that remembers HEAD. It is not a variable of Prodigy.
 _REMEMBERED = "step before"
 _ACTION_KEYS = ("shell", "claude", "write_file", "test", "command")
 _TARGET_BRANCH = "merge.target_branch"
 
 
 def track_for_next(context: Context, following: Node | None) -> Context:
-    """The place of a step, where the one that follows may ask what it has changed."""
+    """The context of a step; it tracks changes if the following step asks for them."""
     own = following
     if isinstance(following, Mapping):
         own = next((node for node in map(following.get, _ACTION_KEYS) if node is not None), None)
@@ -143,14 +143,18 @@ def track_for_next(context: Context, following: Node | None) -> Context:
 
 
 def after_tracking(context: Context, at: Node) -> Context:
-    """The place after a step: it knows where is remembered what was before it."""
+    """The context after a step, with the file that remembers HEAD before it."""
     forgotten = {name: value for name, value in context.variables.items() if name != _REMEMBERED}
     remembered = {_REMEMBERED: head_file(at)} if context.tracks_changes else {}
     return msgspec.structs.replace(context, variables={**forgotten, **remembered}, tracks_changes=False)
 
 
 def look_up_changes(asked: Node, title: str, context: Context) -> tuple[list[dict[str, Any]], Context]:
-    """The commands that look up what has changed, and the place in which that is known."""
+    """The commands that look up changes for the text `asked`, and the context in which they are variables.
+
+    `step` is the previous step: HEAD before it was remembered. `workflow` is the run: what its branch has that its
+    target branch does not have.
+    """
     looks: list[dict[str, Any]] = []
     for root, pattern, args in (
         ("step", _STEP_CHANGES, {"remembered": context.variables.get(_REMEMBERED)}),
@@ -164,7 +168,7 @@ def look_up_changes(asked: Node, title: str, context: Context) -> tuple[list[dic
 
 
 def find_output_files(form: Fields, title: str, at: Node, context: Context) -> tuple[list[dict[str, Any]], Context]:
-    """The command that finds the files which a step names as its `outputs`, and the place that knows them."""
+    """The command that finds the `outputs` of a step, and the context in which they are variables."""
     outputs: dict[str, Fields] = form.get("outputs", {})
     patterns = {name: output["file_pattern"] for name, output in outputs.items() if "file_pattern" in output}
     slot = context.slots.take(f"{title}_outputs") if patterns else None
@@ -183,17 +187,17 @@ def _as_template(expression: str | None) -> str | None:
 
 
 _CALLS = "mulligan.formats.prodigy.runtime"
-# Git has nothing to try again: what it refuses it refuses again.
+# A retry would not help: Git would refuse again.
 _NO_RETRY = {"retry": 0}
-_OPEN_REMARK = "in a Git repository the run works in a worktree of its own, on a branch of its own; elsewhere in place"
-_OPEN_ITEM_REMARK = "so does each item, from where the run is"
-_CLOSE_REMARK = "the worktree goes if the steps before this one merged its branch, and stays if they did not"
-_END_REMARK = "a run that failed keeps its worktree, and says where it is"
-_MERGE_REMARK = "what was not committed is committed, then the branch is merged; a conflict is a failure"
+_OPEN_REMARK = "in a Git repository the run works in its own worktree and branch; elsewhere in place"
+_OPEN_ITEM_REMARK = "each item also works in its own worktree, based on the branch of the run"
+_CLOSE_REMARK = "the worktree is removed if the steps before merged its branch, and kept otherwise"
+_END_REMARK = "a failed run keeps its worktree and reports where it is"
+_MERGE_REMARK = "uncommitted changes are committed, then the branch is merged; a conflict is a failure"
 
 
 class Worktree(NamedTuple):
-    """What opens a worktree, the place of those behind it, who work in there, and the expression of what it gives."""
+    """The command that opens a worktree, the context of the commands in it, and the expression of its output."""
 
     command: dict[str, Any]
     context: Context
@@ -215,25 +219,25 @@ def open_run_worktree(context: Context, at: Node, translation: Translation) -> W
 
 
 def merge_run(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The step that merges the run back."""
+    """The step that merges the branch of the run."""
     call = _call("merge_run", {"run": f"${{{run.work}}}"}, at, translation, _MERGE_REMARK)
     return {"step": run.context.slots.take("merge").name, **call}
 
 
 def close_run(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The step behind the user's own merge steps."""
+    """The step after the user's own merge steps: it removes the worktree."""
     call = _call("close_run", {"run": f"${{{run.work}}}"}, at, translation, _CLOSE_REMARK)
     return {"step": run.context.slots.take("close").name, **call}
 
 
 def report_worktree(run: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The `end` of the workflow: it says where the work of a failed run is."""
+    """The `end` of the workflow: it reports where the work of a failed run is."""
     args = {"run": f"${{{run.work}}}", "failures": "${run.failures}", "stopping": "${run.stopping}"}
     return _call("report_worktree", args, at, translation, _END_REMARK)
 
 
 def open_item_worktree(run: Worktree, context: Context, at: Node, translation: Translation) -> Worktree:
-    """The first command of an item."""
+    """The first command of an item: it opens its worktree."""
     work = context.slots.take("worktree").output
     args = {"run": f"${{{run.work}}}", "index": "${index}"}
     command = _call("open_item", args, at, translation, _OPEN_ITEM_REMARK)
@@ -243,7 +247,7 @@ def open_item_worktree(run: Worktree, context: Context, at: Node, translation: T
 
 
 def merge_item(run: Worktree, item: Worktree, at: Node, translation: Translation) -> dict[str, Any]:
-    """The last command of an item: what the one before it gave is what the item gives."""
+    """The last command of an item: it merges, and passes on the output of the command before it."""
     args = {"run": f"${{{run.work}}}", "item": f"${{{item.work}}}", "result": "${output}"}
     return {**_call("merge_item", args, at, translation, ""), **_NO_RETRY}
 

@@ -60,7 +60,7 @@ PARALLEL_DEFAULT = 10
 
 
 class ForEach(NamedTuple):
-    """The list as a step before the map, where a command prints it; the map itself; what runs in it, and where."""
+    """A translated `foreach`: the step that lists items, if any; the map; the steps of an item and their context."""
 
     before: list[dict[str, Any]]
     keys: dict[str, Any]
@@ -69,7 +69,7 @@ class ForEach(NamedTuple):
 
 
 def translate_foreach(form: Fields, slot: Slot, context: Context, translation: Translation) -> ForEach:
-    """What becomes of a `foreach`. Its keys stand beside it, or in it."""
+    """Translate a `foreach`. Its keys may be beside it or inside it."""
     _refuse_nested_foreach(form, context, translation)
     own = form
     listed = form.at("foreach")
@@ -100,17 +100,17 @@ def _max_parallel(own: Fields) -> int:
 
 def _refuse_nested_foreach(form: Fields, context: Context, translation: Translation) -> None:
     if not context.is_in_steps:
-        message = "a 'foreach' cannot stand here: there are no loops within items and handlers"
-        hint = "loop in the shell, or make it a step of its own"
+        message = "'foreach' is not allowed in items and handlers"
+        hint = "loop in the shell, or move it to a separate step"
         raise translation.source.refuse("prodigy", message, form.key("foreach"), hint=hint)
 
 
 def _listed_node(own: Fields, translation: Translation) -> Node:
     found = [key for key in ("foreach", "input", "items") if key in own]
     if len(found) != 1:
-        message = "'foreach' does not say what is listed"
+        message = "'foreach' has no list"
         if found:
-            message = f"'foreach' lists one thing, and has '{found[0]}' and '{found[1]}'"
+            message = f"'foreach' has both '{found[0]}' and '{found[1]}', but only one is allowed"
         raise translation.source.refuse("prodigy", message, own.node, hint="add 'items: […]'")
     return own.at(found[0])
 
@@ -118,9 +118,9 @@ def _listed_node(own: Fields, translation: Translation) -> Node:
 def _map_source(
     listed: Node, slot: Slot, context: Context, translation: Translation
 ) -> tuple[list[dict[str, Any]], Any, str, dict[str, Any]]:
-    """A step that lists, if there is one; what the map goes over; how many that are; what else the map says."""
+    """The step that lists the items, if any; `over` of the map; the number of items; further keys of the map."""
     if isinstance(listed, Sequence):
-        # As they are: nothing is filled in.
+        # Literal values: nothing is filled in.
         items = literal_value(plain(listed))
         return [], made(items, listed), str(len(items)), {}
     if not isinstance(listed, Scalar) or not isinstance(listed.value, str):
@@ -142,7 +142,7 @@ def _bounded_total(total: str, most: int | None) -> str:
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-# A handler that reads what its command printed.
+# A handler reads the output of its command by one of these.
 _READS_OUTPUT = r"\$\{(?:shell|test|last)\.output"
 _REMOVED = {
     "analyze": "Prodigy has removed 'analyze': give the analysis to the agent as a prompt",
@@ -152,9 +152,9 @@ _REMOVED = {
 
 
 class TranslatedSteps(NamedTuple):
-    """What a step of Prodigy's becomes: commands of ours in their order, and what is known after them.
+    """Translated commands in order, and the context after them.
 
-    In a list of steps each command begins with its `step`; in an item they are the entries of `do`.
+    In a list of steps each command has a `step`; in an item they are the entries of `do`.
     """
 
     commands: list[dict[str, Any]]
@@ -162,7 +162,7 @@ class TranslatedSteps(NamedTuple):
 
 
 def translate_steps(steps: Sequence, context: Context, translation: Translation) -> TranslatedSteps:
-    """A list of Prodigy's steps. An `on_failure:` or `validate:` that stands alone belongs to the step before it."""
+    """Translate a list of steps. An `on_failure:` or `validate:` alone belongs to the previous step."""
     found: list[dict[str, Any]] = []
     whole = join_steps(steps, translation)
     for step, following in zip_longest(whole, whole[1:]):
@@ -174,7 +174,7 @@ def translate_steps(steps: Sequence, context: Context, translation: Translation)
 
 
 def translate_step(step: Node, context: Context, translation: Translation) -> TranslatedSteps:
-    """One step of Prodigy's, in any of its forms, as commands of ours (most often one)."""
+    """Translate one step, in any of its forms, to commands (most often one)."""
     if isinstance(step, Scalar) and isinstance(step.value, str) and step.value.strip():
         if not context.tracks_changes:
             return _translate_text_step(step, context, translation)
@@ -187,7 +187,7 @@ def translate_step(step: Node, context: Context, translation: Translation) -> Tr
 
 
 def _translate_text_step(step: Scalar, context: Context, translation: Translation) -> TranslatedSteps:
-    """A step that is a text: a Claude command; in a handler a shell command, unless it begins with a slash."""
+    """Translate a text step: a Claude command; in a handler a shell command, unless it begins with a slash."""
     if isinstance(context.slots, HandlerSlots):
         return TranslatedSteps([_with_folder(actions.command_action(step, context, translation), context)], context)
     prompt = made(with_slash(step.text), step)
@@ -198,7 +198,7 @@ def _translate_text_step(step: Scalar, context: Context, translation: Translatio
 
 
 def _with_folder(keys: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The keys of a command with the folder that holds where it stands. A handler's command has its step's."""
+    """The keys of a command with its working folder. A handler's command has the folder of its step."""
     if "cwd" not in keys and not isinstance(context.slots, HandlerSlots):
         keys["cwd"] = context.cwd
     return {key: value for key, value in keys.items() if value is not None}
@@ -214,31 +214,31 @@ def _refuse_removed(form: Fields, translation: Translation) -> None:
 def _step_kind(form: Fields, translation: Translation) -> str:
     kinds = [kind for kind in KINDS if kind in form.node.entries]
     if len(kinds) > 1:
-        message = f"a step does one thing, and this one has {listed(kinds, 'and')}"
-        raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="make two steps of it")
+        message = f"a step has one action, but this one has {listed(kinds, 'and')}"
+        raise translation.source.refuse("prodigy", message, form.key(kinds[1]), hint="split it into two steps")
     if kinds:
         return kinds[0]
     if isinstance(form.get("name"), Scalar) and form["name"].text.strip():
         return "name"
-    message, hint = "the step does nothing", f"add one of {listed(KINDS[:5])}"
+    message, hint = "the step has no action", f"add one of {listed(KINDS[:5])}"
     raise translation.source.refuse("prodigy", message, form.node, hint=hint)
 
 
 _IGNORED = (
-    ("analysis", "'analysis' is not honoured: Prodigy has removed it"),
-    ("clear_env", "'clear_env' is not honoured: a step has the environment of the worker"),
-    ("options", "'options' is not honoured: write them into the arguments"),
+    ("analysis", "'analysis' is ignored: Prodigy has removed it"),
+    ("clear_env", "'clear_env' is ignored: a step has the environment of the worker"),
+    ("options", "'options' is ignored: write the options into the arguments"),
 )
 
 
-# With these a step may be behind the run without having done its work.
+# With one of these keys, later steps may run although the step's own command did not succeed.
 _UNCERTAIN_KEYS = frozenset(
     "when on_failure on_exit_code continue_on_error allow_failure fail_workflow metadata retry test".split()
 )
 
 
 class _StepTranslation:
-    """One step on its way: what it says, where it stands, and what it is called there."""
+    """The translation of one step."""
 
     def __init__(self, form: Fields, kind: str, context: Context, translation: Translation) -> None:
         self.form = form
@@ -268,7 +268,7 @@ class _StepTranslation:
         return ""
 
     def _told_title(self) -> str:
-        """What it is called where nobody has given it a name: by the first words of what it does."""
+        """A title from the first words of the action, for a step without a name."""
         node = self.form.node.get(self.written_as)
         if not isinstance(node, Scalar) or self.kind not in ("claude", "shell"):
             return self.kind
@@ -286,7 +286,7 @@ class _StepTranslation:
         return isinstance(self.context.slots, HandlerSlots)
 
     def _looked(self) -> Context:
-        """The place of its action, which may ask what has changed: that is looked up before it."""
+        """The context of the action. Changes that it reads are looked up by a command before it."""
         asked = self.form.node.get(self.written_as)
         if asked is None or self._is_nested():
             return self.context
@@ -295,11 +295,11 @@ class _StepTranslation:
         return seen
 
     def _refuse_unread(self) -> None:
-        """Refuse to capture what no other command can read."""
+        """Refuse a capture that no other command can read."""
         named = [key for key in ("capture", "capture_output") if isinstance(self.form.get(key), str)]
         if named and isinstance(self.context.slots, HandlerSlots):
-            message = "what a command of a handler prints is read by no other command"
-            hint = "'capture: {NAME: output}' beside the handler's 'commands' keeps what the last one prints"
+            message = "no other command can read what a command of a handler prints"
+            hint = "write 'capture: {NAME: output}' beside the handler's 'commands' to keep the output of the last one"
             raise self.translation.source.refuse("prodigy", message, self.form.key(named[0]), hint=hint)
 
     def translated(self) -> TranslatedSteps:
@@ -334,7 +334,7 @@ class _StepTranslation:
         return TranslatedSteps([*before, self._remarked(_with_folder(keys, self.context)), *behind], context)
 
     def _is_certain(self) -> bool:
-        """Whether what comes after it runs only if its own command has done its work."""
+        """Whether later steps run only if the step's own command succeeded."""
         return not any(key in self.form.node.entries for key in _UNCERTAIN_KEYS)
 
     def _description(self) -> str | None:
@@ -349,11 +349,11 @@ class _StepTranslation:
             return None
         node = self.form.at("when")
         if isinstance(self.context.slots, HandlerSlots):
-            message = "a command of a handler has no 'when'"
-            raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint="ask in the command")
+            message, hint = "a command of a handler cannot have 'when'", "test the condition in the command"
+            raise self.translation.source.refuse("prodigy", message, self.form.key("when"), hint=hint)
         return made(translate_condition(node, self.context, self.translation), node)
 
-    # What it does
+    # -- the action
 
     def _action(self) -> dict[str, Any]:
         if self.kind == "foreach":
@@ -391,7 +391,7 @@ class _StepTranslation:
         return {**action, "shell": found if script == found.text else made(script, node)}
 
     def _is_output_read(self) -> bool:
-        """Whether what deals with its failure reads what it printed."""
+        """Whether a handler of its failure reads its output."""
         own = "|".join(map(re.escape, captured_names(self.form)))
         pattern = re.compile(rf"{_READS_OUTPUT}|\$\{{?(?:{own})\b" if own else _READS_OUTPUT)
         nodes = (self._failing(), self.form.node.get("on_exit_code"))
@@ -404,7 +404,7 @@ class _StepTranslation:
         assert isinstance(do, Sequence)
         return {"map": found.keys, "do": translate_steps(do, found.context, self.translation).commands}
 
-    # Under which conditions
+    # -- limits and environment
 
     def _limits(self) -> dict[str, Any]:
         said: dict[str, Any] = {"env": self._env(), "cwd": self._folder()}
@@ -434,10 +434,10 @@ class _StepTranslation:
         is_below = self.context.cwd is not None and not folder.startswith(("/", "~", "$"))
         return made(f"{self.context.cwd}/{folder}" if is_below else folder, node)
 
-    # What follows
+    # -- what follows
 
     def _failing(self) -> Node | None:
-        """The `on_failure` of the step, wherever it stands."""
+        """The `on_failure` of the step, or of its `test`."""
         node = self.form.node.get("on_failure")
         inner = self.form.node.get("test")
         return inner.get("on_failure") if node is None and isinstance(inner, Mapping) else node
@@ -453,7 +453,7 @@ class _StepTranslation:
         return own if own.on_failure else self._fallback(own)
 
     def _fallback(self, own: Handler) -> Handler:
-        """What `retry` says about the time when no attempt is left."""
+        """The `on_failure` of `retry`, which applies when no attempt is left."""
         said = self.form["retry"].get("on_failure") if "retry" in self.form else None
         if said == "continue":
             return Handler(continue_on_error=True)
@@ -482,7 +482,7 @@ class _StepTranslation:
         return translate_commands(node, inner.with_variables(said), self.translation, _translate_nested)
 
     def _remarked(self, keys: dict[str, Any]) -> dict[str, Any]:
-        """The keys, with what is to be said about them: what of the step is not honoured, what is read as script."""
+        """The keys, after warnings about what is ignored and a remark if values become code."""
         above = next((value for value in self.action.values() if isinstance(value, Scalar | Mapping)), None)
         for key, why in _IGNORED:
             if self.form.get(key, self.metadata.get(key)) not in (None, False):
@@ -500,12 +500,12 @@ def _translate_nested(step: Node, context: Context, translation: Translation) ->
 
 
 def _handler_variable(name: str, slot: Slot) -> str:
-    """A variable that the handler captured: nothing where it had nothing to do."""
+    """A variable that the handler captured: null if the handler did not run."""
     return f"(type({slot.output}) == map ? {slot.output}.{name} : null)"
 
 
 def _print_output_on_failure(script: str) -> str:
-    """The script with what it printed at the end of its errors, too, where it fails: there its handler finds it."""
+    """A script that also prints its output to stderr if it fails, so that its handler can read it."""
     return (
         f"_said=$(\n{script}\n)\n_code=$?\nprintf '%s\\n' \"$_said\"\n"
         "[ $_code -eq 0 ] || printf '%s\\n' \"$_said\" >&2\nexit $_code"

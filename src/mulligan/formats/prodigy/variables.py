@@ -23,7 +23,7 @@ REFERENCE = re.compile(
 )
 _FIELDS = re.compile(_FIELD, re.A)
 _ARGUMENT = re.compile(r"(?:ARG_)?([1-9]\d?)")
-# What Prodigy computes when it meets it, and what does the same.
+# Prodigy evaluates these while it fills in a text.
 _COMPUTED = re.compile(r"\$\{(file|cmd|json|date):[^}]*\}")
 _MODIFIED = re.compile(r"\$\{[A-Za-z_][\w.-]*\|(?!default:)\w[^}]*\}", re.A)
 _NOT_CAPTURED = re.compile(r"\$\{([A-Za-z_][\w-]*)\.(stderr|duration)\b[^}]*\}", re.A)
@@ -35,24 +35,24 @@ _GIT_CONTEXT = re.compile(rf"\$\{{(?:step|workflow)\.(?:{'|'.join(GIT_FIELDS)})\
 _CONDITION = re.compile(r"\([^?]*(?: in \['true', 'yes', '1', 'on'\]| == 'completed'| != null)\)")
 
 ARGUMENTS = "inputs.args"
-# What is known wherever a text stands.
+# Variables that are known in every text.
 _GLOBAL_VARIABLES = {"ARG": ARGUMENTS, "workflow.name": "run.workflow", "workflow.id": "run.id"}
 
 
 class Variable(NamedTuple):
-    """A variable of Prodigy's as an expression of ours, and where it `is_there`: "" for always."""
+    """A variable as an expression. `exists_when` is the condition under which it exists; "" for always."""
 
     expression: str
     exists_when: str = ""
 
     @property
     def or_null(self) -> str:
-        """The expression, with null where there is nothing."""
+        """The expression, or null if the variable does not exist."""
         return f"({self.exists_when} ? {self.expression} : null)" if self.exists_when else self.expression
 
 
 def find_variable(path: str, context: Context) -> Variable | None:
-    """The expression of a variable; None where nobody has bound it."""
+    """The expression of a variable; None if it is not bound."""
     if path in context.variables:
         return Variable(context.variables[path])
     if path in _GLOBAL_VARIABLES:
@@ -74,7 +74,7 @@ def _argument_expression(number: int) -> str:
 
 
 def _field_of(expression: str, fields: str) -> Variable:
-    """A path behind an expression; `a.0` is `a[0]`, and a name with a hyphen stands in brackets."""
+    """The fields of an expression: `a.0` becomes `a[0]`, and a name with a hyphen goes into brackets."""
     is_path = re.fullmatch(r"[\w.\[\]\"-]+", expression) is not None
     whole = expression if is_path else f"({expression})"
     conditions: list[str] = []
@@ -95,7 +95,7 @@ def _field_of(expression: str, fields: str) -> Variable:
 
 
 def translate_text(node: Scalar, context: Context, translation: Translation) -> str:
-    """Text of Prodigy's as text of ours, for every place but shell text."""
+    """Translate a text that is not a shell script. Warn of unknown variables."""
     refuse_unavailable(node, context, translation)
     for match in REFERENCE.finditer(node.text):
         path = match["path"] or ""
@@ -104,18 +104,18 @@ def translate_text(node: Scalar, context: Context, translation: Translation) -> 
             and match["default"] is None
             and not (find_variable(path, context) or find_env_variable(path, context))
         ):
-            message = f"'{match.group()}' is not known here, and stays as it is written"
+            message = f"'{match.group()}' is not a known variable here and is left as written"
             translation.source.warn_in("prodigy", message, node, match.start(), len(match.group()))
     return fill_in(node.text, context)
 
 
 def fill_in(template: str, context: Context) -> str:
-    """`template` with what is known as expressions of ours, and all else as it is written."""
+    """Replace known variables by expressions, and leave everything else as written."""
     return replace_references(template, literal, lambda match: _outside_shell(match, context))
 
 
 def replace_references(template: str, between: Callable[[str], str], each: Callable[[re.Match[str]], str]) -> str:
-    """`template` with each reference replaced, and what is between them, too."""
+    """Replace each reference with `each`, and the text between references with `between`."""
     pieces, position = [], 0
     for match in REFERENCE.finditer(template):
         pieces += [between(template[position : match.start()]), each(match)]
@@ -134,12 +134,12 @@ def _outside_shell(match: re.Match[str], context: Context) -> str:
 
 
 def is_constant(expression: str) -> bool:
-    """Whether it can stand in a text as it is: to the shell `${2}` would be something else."""
+    """Whether the expression is inserted as it is: in a shell, `${2}` would be an argument."""
     return expression.isdigit() or expression in ("true", "false")
 
 
 def find_env_variable(path: str, context: Context) -> Variable | None:
-    """A variable of the environment: one of the workflow's, or with `env.` before it any."""
+    """An environment variable: one that the workflow sets, or any with the prefix `env.`."""
     name = path.removeprefix("env.")
     if name in context.env:
         return Variable(context.env[name])
@@ -147,12 +147,12 @@ def find_env_variable(path: str, context: Context) -> Variable | None:
 
 
 def is_condition(expression: str) -> bool:
-    """Whether it is true or false, whatever happens: of those that `captures` makes."""
+    """Whether a captured variable is always true or false."""
     return _CONDITION.fullmatch(expression) is not None
 
 
 def with_default(found: Variable, default: str) -> str:
-    """The expression with what stands for it where there is nothing."""
+    """The expression, or a default if it has no value."""
     expression, otherwise = found.expression, quoted(default)
     if is_condition(expression):
         return expression
@@ -162,7 +162,7 @@ def with_default(found: Variable, default: str) -> str:
 
 
 def refuse_unavailable(node: Scalar, context: Context, translation: Translation) -> None:
-    """Refuse what Prodigy would compute in the middle of a text, and what nobody here keeps."""
+    """Refuse variables that Prodigy computes while it fills in a text, and those that are not available."""
     for pattern, is_kept, why, hint in _UNAVAILABLE:
         for found in pattern.finditer(node.text):
             if not is_kept(found, context):
@@ -176,35 +176,35 @@ _UNAVAILABLE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Context], bo
     (
         _COMPUTED,
         lambda found, context: False,
-        "is computed by Prodigy in the middle of a text",
-        "print it in a shell step with 'capture: NAME', and write ${NAME}",
+        "is computed by Prodigy while it fills in the text, which is not supported",
+        "print the value in a shell step with 'capture: NAME' and write ${NAME}",
     ),
     (
         _MODIFIED,
         lambda found, context: False,
-        "has a modifier, of which only 'default' is known here",
-        "do it in a shell step with 'capture: NAME', and write ${NAME}",
+        "has a modifier that is not supported (only 'default' is)",
+        "compute it in a shell step with 'capture: NAME' and write ${NAME}",
     ),
     (
         _GIT_CONTEXT,
         lambda found, context: found.group()[2:-1] in context.variables,
-        "is known in the text of a step that stands behind another, without more, and nowhere else",
-        "ask in a shell step, as in 'git diff --name-only HEAD~1', with 'capture: NAME', and write ${NAME}",
+        "is only available in the text of a step that follows another step, and without a filter",
+        "run 'git diff --name-only HEAD~1' in a shell step with 'capture: NAME' and write ${NAME}",
     ),
     (
         _NOT_CAPTURED,
-        # A variable that is no captured one may have such a field.
+        # A variable that was not captured may have such a field.
         lambda found, context: (
             f"{found[1]}.stdout" not in context.variables or found.group()[2:-1] in context.variables
         ),
-        "is not kept",
-        "with 'capture_streams: both' what it prints as errors is in ${NAME}; 'mulligan show' knows how long it took",
+        "is not captured",
+        "with 'capture_streams: both' stderr is part of ${NAME}; 'mulligan show' has the duration",
     ),
 )
 
 
 def mentions(node: Node, words: re.Pattern[str]) -> bool:
-    """Whether any text in `node` has `words` in it."""
+    """Whether any text in `node` contains `words`."""
     if isinstance(node, Scalar):
         return words.search(node.text) is not None
     children = [value for _, value in node.items()] if isinstance(node, Mapping) else node.items
@@ -214,14 +214,14 @@ def mentions(node: Node, words: re.Pattern[str]) -> bool:
 # -- captures --------------------------------------------------------------------------------------------------------
 
 
-# Both streams as one, and the one in the place of the other.
+# Merge stderr into stdout; swap the two.
 _MERGE_STREAMS = "exec 2>&1\n"
 _SWAP_STREAMS = "exec 3>&1 1>&2 2>&3 3>&-\n"
 _FORMATS = {"json": "json", "number": "json", "lines": "lines"}
 
 
 def redirection(form: Fields) -> str:
-    """What stands before the script, so that the output is the stream that is asked for."""
+    """Shell code before the script that makes the requested stream its output."""
     streams = form.get("capture_streams")
     if isinstance(streams, Fields):
         has_output, has_errors = streams.get("stdout", True), streams.get("stderr", False)
@@ -230,25 +230,25 @@ def redirection(form: Fields) -> str:
 
 
 def capture_key(form: Fields, kind: str) -> dict[str, Any]:
-    """Our `capture`: what is made of the output. An agent's answer is an object in any case."""
+    """The key `capture`: how the output is parsed. The answer of an agent is always an object."""
     found = _FORMATS.get(form.get("capture_format", "string"))
     return {"capture": found} if found and kind != "claude" else {}
 
 
 def must_answer_json(form: Fields) -> bool:
-    """Whether an agent has to answer with JSON."""
+    """Whether the agent must answer with JSON."""
     return form.get("capture_format") in ("json", "number")
 
 
 def agent_answer(output: str, field: str = "content") -> str:
-    """What an agent said. Where a handler stands in for it the output is that of the handler."""
+    """The answer of an agent. If a handler recovered the step, the output is that of the handler."""
     return f"(type({output}) == map && has({output}.{field}) ? {output}.{field} : {output})"
 
 
 def context_after(form: Fields | None, kind: str, slot: Slot, context: Context, *, is_certain: bool) -> Context:
-    """The place once the step has run: what it gave is in Prodigy's variables.
+    """The context after a step: its output is in Prodigy's variables.
 
-    `is_certain`: nobody reads it unless the step's own command has done its work.
+    `is_certain`: later commands run only if the step's own command succeeded.
     """
     if not slot.output:
         return context
@@ -265,7 +265,7 @@ def context_after(form: Fields | None, kind: str, slot: Slot, context: Context, 
 
 
 def captured_names(form: Fields | None) -> list[str]:
-    """The variables that have the output of a step."""
+    """The variables that hold the output of a step."""
     if form is None:
         return []
     named = [form.get("capture"), form.get("capture_output")]
@@ -287,7 +287,7 @@ def _captured_value(form: Fields | None, kind: str, output: str, *, is_certain: 
 
 
 def _outcome_variables(name: str, slot: Slot, *, is_certain: bool) -> dict[str, str]:
-    """How the step ended: of an item's command it is only known whether it gave something."""
+    """Whether the step succeeded, and its exit code. Of an item's command we only know whether it had an output."""
     if is_certain:
         return {f"{name}.success": "true", f"{name}.exit_code": "0"}
     if not slot.name:

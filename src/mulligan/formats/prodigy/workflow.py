@@ -21,10 +21,10 @@ from mulligan.language.shapes import TEXT, Choice, Either, Fields, Json, Key, Li
 
 
 _ALTERNATIVES = {
-    "imports": "copy what is used into this file, or make it a step with our 'workflow'",
+    "imports": "copy what is used into this file, or convert the file and call the other one with 'workflow'",
     "extends": "copy the other file's steps into this one",
     "template": "copy the template's steps into this file",
-    "workflows": "convert both files, and make the other one a step: 'workflow: {file: …}'",
+    "workflows": "convert both files, and call the other one in a step: 'workflow: {file: …}'",
 }
 COMPOSITION = {key: Key(as_node(Json()), f"refused: {instead}") for key, instead in _ALTERNATIVES.items()}
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
@@ -34,8 +34,8 @@ PARAMETER = Record(
         "name": Key(TEXT, "the name of the input"),
         "type": Key(Choice(_TYPES), "its type (default string)"),
         "description": Key(ANY_TEXT, "what it is for"),
-        "default": Key(as_node(Json()), "its value where none is given"),
-        "validation": Key(as_node(Json()), "not honoured"),
+        "default": Key(as_node(Json()), "its value if none is given"),
+        "validation": Key(as_node(Json()), "ignored"),
     },
 )
 _PARAMETER = Either("a parameter", text=as_node(TEXT), mapping=PARAMETER)
@@ -54,12 +54,12 @@ _PARAMETER_RECORDS = (PARAMETER, PARAMETER_LISTS)
 def refuse_composition(form: Fields, translation: Translation) -> None:
     for key, instead in _ALTERNATIVES.items():
         if key in form:
-            message = f"'{key}' puts workflows together, which is not done here"
+            message = f"'{key}' composes workflows, which is not supported"
             translation.source.note(translation.source.refuse("prodigy", message, form.key(key), hint=instead))
 
 
 def translate_parameters(form: Fields, context: Context, translation: Translation) -> tuple[dict[str, Any], Context]:
-    """The inputs of the workflow, and the place in which each parameter is a variable."""
+    """The inputs of the workflow, and the context in which each parameter is a variable."""
     node = form.node.get("parameters")
     if node is None:
         return {}, context
@@ -92,7 +92,7 @@ def _parameter_input(each: Fields | Node, translation: Translation, *, is_option
     if not isinstance(each, Fields):
         return {"type": "string", "default": "" if is_optional else None}
     if "validation" in each:
-        translation.warn("prodigy", "'validation' of a parameter is not honoured", each.key("validation"))
+        translation.warn("prodigy", "'validation' of a parameter is ignored", each.key("validation"))
     kind = each.get("type", "string")
     said: dict[str, Any] = {"type": None if kind == "any" else kind, "description": each.node.get("description")}
     if "default" in each:
@@ -110,7 +110,7 @@ REGULAR = Record(
     {
         "name": Key(ANY_TEXT, "the name of the workflow"),
         "description": Key(ANY_TEXT, "what it is for"),
-        "mode": Key(Choice(("standard", "sequential")), "a regular workflow, which it is in any case"),
+        "mode": Key(Choice(("standard", "sequential")), "a regular workflow; no effect"),
         "commands": Key(STEP_LIST, "the steps, one after the other"),
         "steps": Key(STEP_LIST, "the same, under another name"),
         "tasks": Key(STEP_LIST, "the same, under another name"),
@@ -124,7 +124,7 @@ REGULAR = Record(
 
 
 def translate_regular(root: Node, translation: Translation) -> Mapping:
-    """A regular workflow: a bare list, or a mapping with the list in it."""
+    """Translate a regular workflow: a list of steps, or a mapping with such a list."""
     context = Context(StepSlots(), is_regular=True)
     if isinstance(root, Sequence):
         top, found = wrap_steps(
@@ -151,14 +151,14 @@ def _step_list(form: Fields, translation: Translation) -> Sequence:
     root = form.node
     found = [key for key in LISTS if key in root.entries]
     if form.has_strangers and not found:
-        raise Refusal(translation.source.problems[-1])  # one of those was meant, which is said already
+        raise Refusal(translation.source.problems[-1])  # an unknown key was meant as one of them, which is noted
     if len(found) != 1:
-        message = "the workflow has no steps" if not found else f"the workflow has '{found[0]}' and '{found[1]}'"
+        message = "the workflow has no steps" if not found else f"the workflow has both '{found[0]}' and '{found[1]}'"
         at = root if not found else root.key(found[1])
-        raise translation.source.refuse("prodigy", message, at, hint="put them into one list, 'commands:'")
+        raise translation.source.refuse("prodigy", message, at, hint="write all steps in one list, 'commands:'")
     node = root.entries[found[0]][1]
     if not isinstance(node, Sequence) or not node.items:
-        raise translation.source.refuse("type", f"'{found[0]}' has no steps in it, a list is expected", node)
+        raise translation.source.refuse("type", f"'{found[0]}' has no steps, a list of steps is expected", node)
     return node
 
 
@@ -166,5 +166,5 @@ RECORDS: tuple[Record, ...] = (REGULAR, *KEY_RECORDS, *BACKOFF_RECORDS, *_PARAME
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Prodigy's as the tree of one of ours."""
+    """Translate the tree of a Prodigy file to the tree of a workflow file."""
     return translate_mapreduce(root, translation) if is_mapreduce(root) else translate_regular(root, translation)

@@ -14,12 +14,12 @@ from typing import Any, TextIO
 
 from mulligan import StepError
 
-# What a hook of Git's sets for its own commands: here it would lead into another repository.
+# Git sets these for commands of a hook. Here they would point to the wrong repository.
 _HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 _SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_MERGE_AUTOEDIT": "no"}
 _DEFAULT_IDENTITY = ("-c", "user.name=Mulligan", "-c", "user.email=mulligan@localhost")
 _MESSAGE_CHARS_MAX = 2000
-# Git takes its locks as it starts: one that is younger than this is of another one.
+# Git takes its locks right after it starts: a lock that appeared later belongs to another process.
 _LOCK_AGE_SECONDS_MAX = 5
 
 
@@ -30,7 +30,7 @@ class Git:
         self.folder = str(folder)
 
     def __call__(self, *arguments: str) -> str:
-        """What it prints, without its last newline; StepError with its own words where it refuses."""
+        """Run Git and return its output without the last newline. Raise StepError with its message if it fails."""
         done = self._run(arguments)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip())[-_MESSAGE_CHARS_MAX:]
@@ -38,7 +38,7 @@ class Git:
         return done.stdout.removesuffix("\n")
 
     def query(self, *arguments: str) -> str | None:
-        """What it prints; None where it refuses, and that is an answer."""
+        """Run Git and return its output; None if it fails, which is an answer as well."""
         done = self._run(arguments)
         return None if done.returncode else done.stdout.removesuffix("\n")
 
@@ -59,28 +59,28 @@ class Git:
 
     @property
     def branch(self) -> str:
-        """The branch that is checked out; "" where a commit is."""
+        """The branch that is checked out; "" for a detached HEAD."""
         return self.query("symbolic-ref", "--quiet", "--short", "HEAD") or ""
 
     @property
     def git_folder(self) -> Path:
-        """Where Git keeps what it knows of this worktree."""
+        """The Git folder of this worktree."""
         return Path(self.folder, self("rev-parse", "--git-dir"))
 
     def path_of(self, name: str) -> Path:
-        """Where Git keeps `name`, for this worktree or for all of the repository's."""
+        """The path of `name` in the Git folder, of this worktree or of the repository."""
         return Path(self.folder, self("rev-parse", "--git-path", name))
 
     def paths(self, *arguments: str) -> list[str]:
-        """What it lists, whatever characters are in the names."""
+        """The paths that a Git command lists, with any characters in their names."""
         return [path for path in self(*arguments, "-z").split("\0") if path]
 
     def commit_all(self, message: str) -> bool:
-        """Commit whatever was changed and not committed; False where there was nothing.
+        """Commit all uncommitted changes; False if there were none.
 
-        Hooks and signatures are left out: this is for not losing work, and may not fail for its style.
+        Hooks and signatures are skipped: the commit keeps work from being lost, so it must not fail.
         """
-        # What is changed within a submodule is that one's to commit.
+        # Changes within a submodule belong to a commit of the submodule.
         if not self("status", "--porcelain", "--ignore-submodules=dirty"):
             return False
         self("add", "--all")
@@ -89,14 +89,14 @@ class Git:
         return True
 
     def merge(self, branch: str) -> list[str]:
-        """Merge `branch` into what is checked out. The files in conflict, where there are any: then it is as before."""
+        """Merge `branch` into HEAD. Return the files in conflict; if there are any, the merge is undone."""
         author = () if self._has_identity() else _DEFAULT_IDENTITY
         merged = self.succeeds(*author, "-c", "commit.gpgsign=false", "merge", "--quiet", "--no-edit", branch)
         if merged:
             return []
         conflicts = self.paths("diff", "--name-only", "--diff-filter=U")
         if not conflicts:
-            self(*author, "merge", "--quiet", "--no-edit", branch)  # says why
+            self(*author, "merge", "--quiet", "--no-edit", branch)  # raises with the reason
         self.query("merge", "--abort")
         return conflicts
 
@@ -105,12 +105,12 @@ class Git:
 
 
 def is_installed() -> bool:
-    """Whether there is a Git at all."""
+    """Whether Git is installed."""
     return any(os.access(os.path.join(folder, "git"), os.X_OK) for folder in os.get_exec_path())
 
 
 class RepositoryLock:
-    """Who holds the lock of ours on a repository. What Git would leave locked if it were killed is noted in there."""
+    """A held lock on a repository. Its file notes the locks that Git would leave behind if it were killed."""
 
     def __init__(self, note: TextIO, common: Path) -> None:
         self._note = note
@@ -119,7 +119,7 @@ class RepositoryLock:
 
     @contextmanager
     def locking(self, *locks: Path) -> Iterator[None]:
-        """Something happens to the user's repository for which Git takes `locks`: none of ours outlives it."""
+        """Run Git commands that take `locks` in the user's repository, and leave none of them behind."""
         self._note.write(json.dumps([str(lock) for lock in locks if not lock.exists()]))
         self._note.flush()
         try:
@@ -128,9 +128,9 @@ class RepositoryLock:
             self._unlock()
 
     def _unlock(self) -> None:
-        """Remove what a Git of ours left: it was not there before, and was made just after it was noted.
+        """Remove locks that our Git left behind: they did not exist before, and appeared just after the note.
 
-        A lock of somebody else's Git that came later stays.
+        A lock of another process that appeared later stays.
         """
         self._note.seek(0)
         noted, at = self._note.read(), os.fstat(self._note.fileno()).st_mtime
@@ -142,7 +142,7 @@ class RepositoryLock:
 
 @contextmanager
 def lock_repository(checkout: Git) -> Iterator[RepositoryLock]:
-    """Nobody else of ours makes, merges or removes worktrees of this repository meanwhile. Ends with its process."""
+    """Lock a repository: no other worker creates, merges or removes its worktrees. Released if the process dies."""
     common = Path(checkout.folder, checkout("rev-parse", "--git-common-dir"))
     with open(common / "mulligan.lock", "a+", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -159,7 +159,10 @@ _NO_CHANGES = {
 
 
 def changes_since(remembered: str = "", branch: str = "") -> dict[str, Any]:
-    """What is different from when HEAD was remembered, or from where a branch was left. Names stand between blanks."""
+    """The changes since HEAD was remembered, or since the run left `branch`. Lists are separated by spaces.
+
+    Outside a repository there are none.
+    """
     base = _remembered_commit(remembered) if remembered else _git_output("merge-base", "HEAD", branch) if branch else ""
     if not base:
         return dict(_NO_CHANGES)
@@ -180,7 +183,7 @@ def changes_since(remembered: str = "", branch: str = "") -> dict[str, Any]:
 
 
 def find_outputs(remembered: str, patterns: dict[str, str]) -> dict[str, str]:
-    """For each pattern the file that fits: of those that have changed the newest, else the newest of all."""
+    """The newest changed file that matches each pattern, or the newest file of all if no changed file does."""
     base = _remembered_commit(remembered)
     changed = [path for path, kind in _changed_files(base) if kind != "D"] if base else []
     return {name: _newest_match(pattern, changed) for name, pattern in patterns.items()}
@@ -191,7 +194,7 @@ def _newest_match(pattern: str, changed: list[str]) -> str:
     fitting = [top / path for path in changed if fnmatch(path, pattern) or fnmatch(Path(path).name, pattern)]
     files = [path for path in fitting or Path.cwd().rglob(pattern) if path.is_file()]
     if not files:
-        raise StepError("OUTPUT_NOT_FOUND", f"no file fits '{pattern}', which is among the 'outputs' of the step")
+        raise StepError("OUTPUT_NOT_FOUND", f"no file matches '{pattern}', one of the step's 'outputs'")
     newest = max(files, key=lambda path: (path.stat().st_mtime_ns, str(path)))
     return os.path.relpath(newest)
 
@@ -206,7 +209,7 @@ def _remembered_commit(name: str) -> str:
 
 
 def _changed_files(base: str) -> Iterator[tuple[str, str]]:
-    """Each file that differs, with a letter for how: what is not committed and not ignored counts as well."""
+    """Each changed file with the letter of its change. Uncommitted and untracked files count as well."""
     listed = _git_output("diff", "--name-status", "--no-renames", "-z", base).split("\0")
     yield from ((path, kind[:1]) for kind, path in zip(listed[::2], listed[1::2], strict=False))
     yield from (
@@ -215,6 +218,6 @@ def _changed_files(base: str) -> Iterator[tuple[str, str]]:
 
 
 def _git_output(*words: str) -> str:
-    """What Git says, as text that can be an output; nothing where there is no repository, or no Git."""
+    """The output of Git as valid text; "" without Git or outside a repository."""
     said = Git(os.getcwd()).query(*words) if is_installed() else None
     return (said or "").strip().encode(errors="surrogateescape").decode(errors="replace")

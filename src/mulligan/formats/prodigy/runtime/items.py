@@ -16,7 +16,7 @@ from mulligan.formats.prodigy.runtime.queries import field_getter, parse_filter,
 def list_items(
     input: str, origin: str = "", json_path: str = "", filter: str = "", sort_by: str = "", distinct: str = ""
 ) -> list[Any]:
-    """What is mapped over. `origin` is where a file is looked for that is not in the folder itself."""
+    """The items of a map. A file is looked for in the current folder, then in `origin`."""
     value = _read_input(input, origin)
     found = parse_path(json_path)(value) if json_path.strip() else value if isinstance(value, list) else [value]
     if filter:
@@ -49,7 +49,7 @@ def _read_file(path: Path) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise StepError("INPUT_INVALID", f"'{path}' is no JSON: {error}", retryable=False) from None
+        raise StepError("INPUT_INVALID", f"'{path}' is not JSON: {error}", retryable=False) from None
 
 
 def _run_lister(command: str) -> Any:
@@ -57,13 +57,13 @@ def _run_lister(command: str) -> Any:
     sys.stderr.write(done.stderr.decode(errors="replace"))
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()[-2000:]
-        message = f"'{command[:200]}' is no file, and as a command it ended with {done.returncode}: {said}"
+        message = f"'{command[:200]}' is not a file, and as a command it exited with {done.returncode}: {said}"
         raise StepError("INPUT_FAILED", message.rstrip(": "), details={"exit_code": done.returncode})
     return _parse_output(done.stdout.decode(errors="replace"))
 
 
 def _parse_output(text: str) -> Any:
-    """JSON, else lines. A line that is `{"item": …}` to Prodigy is the line itself."""
+    """JSON, or otherwise lines. In Prodigy a line is `{"item": …}`; here it is the text itself."""
     try:
         return json.loads(text)
     except ValueError:

@@ -27,7 +27,7 @@ def write_file(
     create_dirs: bool = False,
     below: str | None = None,
 ) -> str:
-    """Write `content` to `path` and say where. What is no JSON or YAML where that is asked for is an error.
+    """Write `content` to `path` and return the path. Invalid JSON or YAML is an error if `format` asks for it.
 
     `below`: see `refuse_outside`.
     """
@@ -35,21 +35,21 @@ def write_file(
         refuse_outside(path, below)
     target = Path(path)
     if ".." in target.parts:
-        raise StepError("INPUT_INVALID", f"'{path}' leads out with '..'", retryable=False)
+        raise StepError("INPUT_INVALID", f"'{path}' contains '..'", retryable=False)
     body = _format_content(content, format, path)
     if create_dirs:
         target.parent.mkdir(parents=True, exist_ok=True)
     elif not target.parent.is_dir():
-        message = f"'{target.parent}' is no folder: write 'create_dirs: true' to have it made"
+        message = f"'{target.parent}' is not a folder: write 'create_dirs: true' to create it"
         raise StepError("INPUT_INVALID", message, retryable=False)
     _replace_file(target, body, int(mode, 8))
     return path
 
 
 def refuse_outside(path: str, below: str) -> None:
-    """StepError where a path leads out of the folder in `below`, which is what stands before its first value.
+    """Raise StepError if a path leads out of the folder in `below`, the text before its first value.
 
-    Where there is no folder in it, the path stays in that in which the step runs.
+    If that names no folder, the path must stay in the working folder of the step.
     """
     folder = folder_of(below)
     fault = fault_of(paths.Path(path, folder))
@@ -61,7 +61,7 @@ def refuse_outside(path: str, below: str) -> None:
 
 
 def _format_content(content: Any, format: str, path: str) -> str:
-    """A text as it is; JSON and YAML read, so that it is some, and written neatly."""
+    """Plain text as it is; JSON and YAML checked and formatted."""
     try:
         if format == "json":
             value = json.loads(content) if isinstance(content, str) else content
@@ -69,13 +69,13 @@ def _format_content(content: Any, format: str, path: str) -> str:
         if format == "yaml":
             return _format_yaml(content)
     except ValueError as error:
-        message = f"what is to be written to '{path}' is no {format.upper()}: {error}"
+        message = f"the content for '{path}' is not {format.upper()}: {error}"
         raise StepError("INPUT_INVALID", message, retryable=False) from None
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _format_yaml(content: Any) -> str:
-    """ValueError where it is none. Loaded only here: most files are something else."""
+    """Format YAML. ValueError if it is invalid. The library is loaded on demand, since most files are not YAML."""
     yaml: Any = import_module("yaml")
     try:
         value = yaml.safe_load(content) if isinstance(content, str) else content
@@ -86,7 +86,7 @@ def _format_yaml(content: Any) -> str:
 
 
 def _replace_file(target: Path, body: str, mode: int) -> None:
-    """A reader sees the old file or the new one, and after a crash there is one of the two."""
+    """Replace a file atomically: readers see the old or the new content, even after a crash."""
     with NamedTemporaryFile("w", encoding="utf-8", newline="", dir=target.parent, delete=False) as new:
         try:
             new.write(body)
@@ -119,9 +119,9 @@ _COMPLETE_STATUSES = ("complete", "completed", "success", "passed")
 def judge_completion(
     output: Any, threshold: float = 100, result_file: str = "", expected_schema: Any = None, below: str | None = None
 ) -> Any:
-    """The result of a check; StepError where the work is less complete than it must be.
+    """Return the result of a check. Raise StepError if the work is less complete than `threshold`.
 
-    What is no JSON is a check that passed: had it not, its command would have failed. `below`: see `refuse_outside`.
+    A result that is not JSON counts as passed, since its command succeeded. `below`: see `refuse_outside`.
     """
     if below is not None:
         refuse_outside(result_file, below)
@@ -139,7 +139,7 @@ def judge_completion(
             "missing": ", ".join(map(str, missing)) if isinstance(missing, list) else str(missing),
             "gaps": result.get("gaps") or {},
         }
-        said = f"the work is complete to {completion:g} %, and {threshold:g} % are asked for"
+        said = f"the work is {completion:g} % complete, but {threshold:g} % are required"
         if details["missing"]:
             said += f"; missing: {details['missing']}"
         raise StepError(INCOMPLETE, said, details=details)
@@ -147,17 +147,17 @@ def judge_completion(
 
 
 def _read_result(output: Any, result_file: str) -> Any:
-    """What the check says: in its file, else in what it printed."""
+    """The result of a check: from its file, or from its output."""
     if result_file:
         try:
             return json.loads(Path(result_file).read_text(encoding="utf-8"))
         except OSError:
-            raise StepError(INCOMPLETE, f"the check has not written '{result_file}'") from None
+            raise StepError(INCOMPLETE, f"the check did not write '{result_file}'") from None
         except ValueError as error:
-            raise StepError(INCOMPLETE, f"what the check wrote to '{result_file}' is no JSON: {error}") from None
+            raise StepError(INCOMPLETE, f"the check wrote invalid JSON to '{result_file}': {error}") from None
     if not isinstance(output, str):
         return output
-    # As agents like to hand over JSON.
+    # Agents often put JSON into a code block.
     fenced = _FENCED.search(output)
     try:
         return json.loads(fenced[1] if fenced else output)
@@ -174,16 +174,16 @@ def _completion(result: dict[str, Any]) -> float:
 
 
 def _check_schema(value: Any, schema: Any, path: str = "the result") -> None:
-    """Refuse a result that does not fit what is said about it: types, required keys, and those of its parts."""
+    """Refuse a result that does not match the schema: its type, required keys, and those of its parts."""
     if not isinstance(schema, dict):
         return
     expected = schema.get("type")
     if isinstance(expected, str) and expected in _TYPES and not _has_type(value, expected):
-        raise StepError(INCOMPLETE, f"{path} of the check is no {expected}, which 'expected_schema' asks for")
+        raise StepError(INCOMPLETE, f"{path} of the check is not of type {expected}, which 'expected_schema' requires")
     if isinstance(value, dict):
         for name in schema.get("required", ()):
             if name not in value:
-                raise StepError(INCOMPLETE, f"{path} of the check has no '{name}', which 'expected_schema' asks for")
+                raise StepError(INCOMPLETE, f"{path} of the check has no '{name}', which 'expected_schema' requires")
         for name, inner in (schema.get("properties") or {}).items():
             if name in value:
                 _check_schema(value[name], inner, f"'{name}' in {path}")
@@ -197,21 +197,21 @@ def _has_type(value: Any, expected: str) -> bool:
 
 
 def run_checks(checks: list[dict[str, Any]], needed: int) -> list[str]:
-    """What is wrong with those checks that did not pass; StepError where too few did."""
+    """Run the checks and return the problems of those that failed. Raise StepError if too few passed."""
     wrong = [problem for problem in map(_run_check, checks) if problem]
     passed = len(checks) - len(wrong)
     if passed < needed:
-        raise StepError(INCOMPLETE, f"{passed} of {len(checks)} checks passed, {needed} must: " + "; ".join(wrong))
+        raise StepError(INCOMPLETE, f"{passed} of {len(checks)} checks passed, {needed} required: " + "; ".join(wrong))
     return wrong
 
 
 def _run_check(check: dict[str, Any]) -> str:
-    """What is wrong with a check; "" where it passed."""
+    """Run a check and return its problem; "" if it passed."""
     command = check["command"]
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, errors="replace")
     expected = check.get("expect_exit_code", 0)
     if ended.returncode != expected:
-        return f"'{command}' ended with {ended.returncode}, {expected} is expected"
+        return f"'{command}' exited with {ended.returncode}, expected {expected}"
     pattern = check.get("expect_output")
     if pattern is not None and not re.search(pattern, ended.stdout + ended.stderr):
         return f"the output of '{command}' does not match '{pattern}'"
@@ -225,7 +225,7 @@ MAX_SIZE_DEFAULT = 1024 * 1024
 
 
 def capture_variables(outputs: dict[str, Any], rules: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Each variable by its rule, out of the output of its command. One that finds nothing takes its default."""
+    """Extract each variable from the output of its command by its rule, or use its default."""
     return {name: _capture(name, outputs.get(name), rule) for name, rule in rules.items()}
 
 
@@ -235,7 +235,7 @@ def _capture(name: str, output: Any, rule: dict[str, Any]) -> Any:
     if found is None and "default" in rule:
         return rule["default"]
     if found is None:
-        message = f"nothing was found for '{name}' in what command {rule.get('command_index', 0)} printed"
+        message = f"'{name}' was not found in the output of command {rule.get('command_index', 0)}"
         raise StepError("OUTPUT_INVALID", message, retryable=False)
     return _fold_lines(found, rule.get("multiline", "preserve")) if isinstance(found, str) else found
 
@@ -256,7 +256,7 @@ def _extract(text: str, rule: dict[str, Any]) -> Any:
 
 
 def _extract_path(text: str, path: str) -> Any:
-    """What the path leads to: one value by itself, several as a list."""
+    """What the path finds: one value by itself, several as a list."""
     try:
         found = parse_path(path)(json.loads(text))
     except ValueError:

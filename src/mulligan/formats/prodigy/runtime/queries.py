@@ -17,18 +17,16 @@ from typing import Any, NamedTuple
 # -- grammar ---------------------------------------------------------------------------------------------------------
 
 
-# Enough of a token to recognise it.
+# Longer tokens are shortened in messages.
 _SHOWN_CHARS_MAX = 40
-
-
-# Nobody nests deeper, and Python has an end.
+# Deeper nesting would exceed Python's recursion limit.
 DEPTH_MAX = 50
-# Operators in words.
+# Operators written as words.
 WORDS: Mapping[str, str] = MappingProxyType({"and": "&&", "or": "||", "not": "!"})
 
 
 class GrammarError(Exception):
-    """The text does not say what it should: why, and where in it."""
+    """A syntax error: the reason, and its position in the text."""
 
     def __init__(self, message: str, offset: int, length: int = 1) -> None:
         super().__init__(message)
@@ -36,9 +34,9 @@ class GrammarError(Exception):
 
 
 class Tokens:
-    """The tokens of a text, taken from left to right. `what` is what the text should be: 'a filter'.
+    """The tokens of a text, taken from left to right. `what` names the text in messages: 'a filter'.
 
-    `meant`: words in lower case that stand for others.
+    `aliases`: words in lower case that stand for other tokens.
     """
 
     def __init__(self, text: str, form: re.Pattern[str], what: str, aliases: Mapping[str, str]) -> None:
@@ -61,14 +59,14 @@ class Tokens:
         return found
 
     def peek(self) -> str:
-        """What comes next, as it is meant; "" at the end."""
+        """The next token, with aliases resolved; "" at the end."""
         if self._at >= len(self._tokens):
             return ""
         words = self._tokens[self._at].group().strip()
         return self._aliases.get(words.lower(), words)
 
     def take(self) -> re.Match[str]:
-        """The next one. GrammarRefused where there is none."""
+        """Take the next token. GrammarError at the end."""
         if self._at >= len(self._tokens):
             message = f"{self._what.replace('a ', 'the ', 1)} ends too early"
             raise GrammarError(message, self._place())
@@ -77,9 +75,9 @@ class Tokens:
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """What is read now is part of something else. GrammarRefused where that is so too often."""
+        """Parse a nested part. GrammarError if the nesting is too deep."""
         if self._depth >= DEPTH_MAX:
-            raise GrammarError(f"more than {DEPTH_MAX} conditions inside each other", self._place())
+            raise GrammarError(f"conditions are nested more than {DEPTH_MAX} levels deep", self._place())
         self._depth += 1
         yield
         self._depth -= 1
@@ -88,18 +86,18 @@ class Tokens:
         return self._tokens[self._at].end() - 1 if self._at < len(self._tokens) else max(0, len(self._text) - 1)
 
     def expect(self, words: str) -> None:
-        """Take the next one, which must be this."""
+        """Take the next token, which must be this one."""
         token = self.take()
         if token.group().strip() != words:
             raise self.unexpected(token)
 
     def expect_end(self) -> None:
-        """GrammarRefused where there is more."""
+        """GrammarError if there are more tokens."""
         if self._at < len(self._tokens):
             raise self.unexpected(self._tokens[self._at])
 
     def unexpected(self, token: re.Match[str]) -> GrammarError:
-        """What to raise about a token that has no place where it stands."""
+        """The error for a token that is not allowed here."""
         words = token.group().strip()
         shown = words if len(words) <= _SHOWN_CHARS_MAX else f"{words[: _SHOWN_CHARS_MAX - 1]}…"
         message = f"'{shown}' is not expected in {self._what} here"
@@ -131,7 +129,12 @@ _WORDS = {**WORDS, "=": "=="}
 
 
 def parse_filter(text: str) -> Callable[[Any], bool]:
-    """What the text says of an item. GrammarRefused where it says nothing."""
+    """Parse a filter to a predicate over items. GrammarError if it is invalid.
+
+        score >= 5 && (status == 'open' || contains(tags, 'urgent')) && !is_null(owner.name) && path matches '\\.rs$'
+
+    A missing field is null, and a comparison of incompatible values is false. The prefix `item.` may be omitted.
+    """
     found = _FilterParser(text).whole()
     return lambda item: bool(found(item))
 
@@ -140,7 +143,7 @@ def parse_filter(text: str) -> Callable[[Any], bool]:
 
 
 def field_getter(path: str) -> Value:
-    """The field of an item that a path names: null where it is not there."""
+    """A function that gets a field of an item by its path; None if it is missing."""
     steps = [name if name else int(number) for name, number in _PATH_PART.findall(path.lstrip("$@"))]
 
     def find(item: Any) -> Any:
@@ -153,11 +156,11 @@ def field_getter(path: str) -> Value:
 
 
 def _path_below_item(steps: list[str | int], item: Any) -> list[str | int]:
-    """The path below the item: the word `item` is the item itself, unless that has a field of that name."""
+    """The path without the prefix `item`, unless the item has a field of that name."""
     if not steps or steps[0] != "item" or (isinstance(item, dict) and "item" in item):
         return steps
     below = steps[1:]
-    # A line that a command printed is `{"item": line}` to Prodigy, and the line to us.
+    # In Prodigy a printed line is `{"item": line}`; here it is the text itself.
     return [] if below == ["item"] and not isinstance(item, dict | list) else below
 
 
@@ -221,13 +224,12 @@ def _is_ordered(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> b
 
 
 class _FilterParser:
-    """Reads a filter from left to right; `!` binds closest, then comparisons, then `&&`, then `||`."""
+    """A parser of filters: `!` binds tightest, then comparisons, then `&&`, then `||`."""
 
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text, _FILTER_TOKEN, "a filter", _WORDS)
 
     def whole(self) -> Value:
-        """All of it."""
         found = self._alternatives()
         self._tokens.expect_end()
         return found
@@ -291,13 +293,13 @@ class _FilterParser:
         return self._checked(token)
 
     def _checked(self, token: re.Match[str]) -> str:
-        """A regular expression as it is written: its backslashes are its own."""
+        """A regular expression as written, with its backslashes."""
         pattern = token["text"][1:-1]
         try:
             re.compile(pattern)
         except re.error as error:
-            start = token.end() - len(token["text"])
-            raise GrammarError(f"{token['text']} is no pattern: {error}", start, len(token["text"])) from None
+            message = f"{token['text']} is not a regular expression: {error}"
+            raise GrammarError(message, token.end() - len(token["text"]), len(token["text"])) from None
         return pattern
 
     def _operand(self) -> Value:
@@ -331,7 +333,7 @@ class _FilterParser:
         arguments = self._arguments(is_pattern_second=name == "matches")
         if len(arguments) != count:
             wanted = f"{count} argument{'s' if count > 1 else ''}"
-            raise GrammarError(f"'{name}' takes {wanted}, and here it has {len(arguments)}", start, len(name))
+            raise GrammarError(f"'{name}' takes {wanted}, but has {len(arguments)}", start, len(name))
         return lambda item: function(*(argument(item) for argument in arguments))
 
     def _arguments(self, *, is_pattern_second: bool) -> list[Value]:
@@ -355,7 +357,7 @@ def _constant(value: Any) -> Value:
 # -- JSONPath --------------------------------------------------------------------------------------------------------
 
 
-# One step of a path: from a value to those that it leads to.
+# One step of a path: from a value to the values it leads to.
 _PathStep = Callable[[Any], Iterator[Any]]
 _PATH_NAME = r"[^\W\d][\w-]*"
 _PATH_TOKEN = re.compile(
@@ -372,7 +374,10 @@ _PATH_TOKEN = re.compile(
 
 
 def parse_path(text: str) -> Callable[[Any], list[Any]]:
-    """The items that a path finds in a value: those of the list that it leads to, else all that it finds."""
+    """Parse a JSONPath to a function that finds items: those of the list it leads to, or all values that it finds.
+
+    Prodigy supports `$`, `.f`, `['f']`, `[n]`, `[a:b]`, `[*]`, `..f` and `[?(@.f > 1)]`.
+    """
     steps, is_one_place = _parse_steps(text)
 
     def find(value: Any) -> list[Any]:
@@ -386,7 +391,7 @@ def parse_path(text: str) -> Callable[[Any], list[Any]]:
 
 
 def _parse_steps(text: str) -> tuple[list[_PathStep], bool]:
-    """The steps of a path, and whether it can lead to one place only."""
+    """The steps of a path, and whether it can find at most one value."""
     path = text.strip()
     offset = text.find(path)
     position = 1 if path.startswith("$") else 0
@@ -443,7 +448,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _descendants(value: Any, name: str) -> Iterator[Any]:
-    """Every field of this name, however deep, from the top down."""
+    """All fields with this name at any depth, from the top down."""
     if isinstance(value, dict):
         yield from (inner for key, inner in value.items() if name in ("*", key))
     elif isinstance(value, list) and name == "*":
@@ -467,12 +472,12 @@ class _SortKey(NamedTuple):
 
 
 def parse_order(text: str) -> Callable[[list[Any]], list[Any]]:
-    """What sorts items as the text says; those that are alike stay in their order. Nulls come last by default."""
+    """Parse `priority DESC NULLS LAST, name` to a stable sort function. Nulls come last by default."""
     keys, position = [], 0
     for part in text.split(","):
         match = _ORDER_PART.fullmatch(part)
         if match is None:
-            message = f"'{part.strip()}' is no order such as 'priority DESC NULLS LAST'"
+            message = f"'{part.strip()}' is not a sort order such as 'priority DESC NULLS LAST'"
             raise GrammarError(message, position + len(part) - len(part.lstrip()), max(1, len(part.strip())))
         nulls = (match["nulls"] or "last").lower()
         keys.append(_SortKey(field_getter(match["path"]), (match["way"] or "asc").lower() == "desc", nulls == "first"))
@@ -490,7 +495,7 @@ def _sort(items: list[Any], keys: list[_SortKey]) -> list[Any]:
 
 
 def _comparable(value: Any) -> tuple[int, Any]:
-    """Values of unlike types sort by type: a mixed list is an order, not an error."""
+    """A sort key. Values of different types sort by type, so that a mixed list is not an error."""
     if isinstance(value, bool | int | float):
         return (0, value)
     return (1, value) if isinstance(value, str) else (2, json.dumps(value, sort_keys=True))

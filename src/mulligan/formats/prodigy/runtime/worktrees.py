@@ -1,13 +1,13 @@
-"""Worktrees, in a worker: each run and each item works in its own, on its own branch, and is merged when it is done.
+"""Worktrees: each run and each item works in its own, on its own branch, which is merged when it is done.
 
-Outside of a repository (or in one without a commit, in a folder that Git ignores, without Git) all work in place.
+Without Git, outside a repository, in one without a commit, or in an ignored folder, everything works in place.
 
-Every function may be called again, whatever came of the call before: it finds what is there and goes on. Nothing that
-was changed is ever lost: what a step left uncommitted is committed before it is merged, a worktree is removed only when
-its branch is merged, and files of the user's that are not committed stay as they are.
+Every function can be called again after a crash: it continues from what exists. No change is ever lost: uncommitted
+changes are committed before a merge, a worktree is removed only after its branch is merged, and uncommitted files of
+the user are left alone.
 
-The user's checkout is never in the middle of a merge: a branch takes up what it is merged into first, in its own
-worktree, so conflicts are there, and the checkout only goes forward.
+The user's checkout is never in the middle of a merge: the target is first merged into the branch, in its worktree, so
+conflicts occur there, and the checkout is only fast-forwarded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mulligan.formats.prodigy.runtime.git import Git, RepositoryLock, is_install
 
 
 class _Submodule(NamedTuple):
-    """Its name, its folder below the worktree, and the repository that the user's checkout has of it."""
+    """A submodule: its name, its folder in the worktree, and its repository in the user's checkout."""
 
     name: str
     path: str
@@ -34,7 +34,7 @@ class _Submodule(NamedTuple):
 
 
 def init_submodules(worktree: Path, checkout: Git) -> None:
-    """Make the submodules that the checkout has, out of what the checkout has: nobody else is asked."""
+    """Check out the submodules from the repositories of the user's checkout, without a remote."""
     found = list(_submodules(worktree, checkout))
     if found:
         homes = [word for one in found for word in ("-c", f"submodule.{one.name}.url={one.home}")]
@@ -45,7 +45,7 @@ def init_submodules(worktree: Path, checkout: Git) -> None:
 
 
 def save_submodules(worktree: Path, checkout: Git, session: str) -> bool:
-    """Bring what was committed in submodules to the checkout's own. False where something is not committed."""
+    """Fetch commits of submodules into those of the user's checkout. False if there are uncommitted changes."""
     found = [one for one in _submodules(worktree, checkout) if (worktree / one.path / ".git").exists()]
     for one in found:
         Git(one.home)("fetch", "--quiet", str(worktree / one.path), f"+HEAD:refs/mulligan/{session}")
@@ -67,14 +67,18 @@ def _submodules(worktree: Path, checkout: Git) -> Iterator[_Submodule]:
 # -- runs and items --------------------------------------------------------------------------------------------------
 
 
-# In what Git keeps of a worktree: it was made whole, by us. Gone with it.
+# A file in the Git folder of a worktree: we created the worktree completely. Removed with it.
 _MARKER = "mulligan.json"
 _FAST_FORWARD_TRIES_MAX = 3
 Work = dict[str, Any]
 
 
 def open_run(run: int) -> Work:
-    """Where the run works: `folder`, `worktree`, `branch`, what it came from (`checkout`, `target`), `session`."""
+    """Open the worktree of a run, and return where it works.
+
+    The keys: `folder` (in which its steps run), `worktree`, `branch`, the user's `checkout` and `target` branch, and
+    `session`.
+    """
     here = os.getcwd()
     session = f"run-{run}"
     in_place = {"folder": here, "worktree": "", "branch": "", "checkout": here, "target": "", "session": session}
@@ -93,7 +97,7 @@ def open_run(run: int) -> Work:
 
 
 def open_item(run: Work, index: int) -> Work:
-    """Where an item works: what the run has so far, in a worktree of its own."""
+    """Open the worktree of an item, based on the branch of the run."""
     if not run["branch"]:
         return run
     session = f"{run['session']}-item-{index}"
@@ -105,7 +109,7 @@ def open_item(run: Work, index: int) -> Work:
 
 
 def merge_item(run: Work, item: Work, result: Any = None) -> Any:
-    """Merge an item into its run, and give its `result`. Items come one at a time."""
+    """Merge an item into its run, one at a time, and return `result`."""
     if not item["branch"]:
         return result
     with lock_repository(Git(run["checkout"])) as lock:
@@ -136,7 +140,7 @@ def merge_run(run: Work) -> Work:
 
 
 def close_run(run: Work) -> Work:
-    """After merge steps of the user's own: remove the worktree if its branch is merged, else leave it."""
+    """After the user's own merge steps: remove the worktree if its branch is merged, and keep it otherwise."""
     if not run["branch"]:
         return {"merged_into": "", "kept": []}
     checkout = Git(run["checkout"])
@@ -151,11 +155,11 @@ def close_run(run: Work) -> Work:
 
 
 def report_worktree(run: Work | None, failures: list[Work], stopping: str | None = None) -> Work | None:
-    """What is said at the end of a run that failed: where its work is. Nothing of any other run."""
+    """Report where the work of a failed run is; None for any other run."""
     is_failed = any(not (one["handled"] or one["recovered"] or one["allowed"]) for one in failures)
     if not is_failed or stopping == "cancelled" or not run or not run["branch"] or not Path(run["worktree"]).exists():
         return None
-    reason = f"its work is in {run['worktree']}, on the branch '{run['branch']}': a retry goes on there"
+    reason = f"its work is in {run['worktree']} on branch '{run['branch']}'; a retry continues there"
     return {"status": "failed", "reason": reason}
 
 
@@ -163,24 +167,24 @@ def report_worktree(run: Work | None, failures: list[Work], stopping: str | None
 
 
 def _is_tracked(git: Git) -> bool:
-    """In a checkout that has a commit to start from, in a folder that is part of it."""
+    """Whether the folder is part of a checkout with at least one commit."""
     is_checkout = git.query("rev-parse", "--is-inside-work-tree") == "true"
     return is_checkout and git.succeeds("rev-parse", "--verify", "HEAD") and not git.succeeds("check-ignore", ".")
 
 
 def _worktrees() -> Path:
-    """Below the home of the runs. $MULLIGAN_OUTPUT_DIR is HOME/runs/N/output."""
+    """The folder of worktrees in the home of the runs. $MULLIGAN_OUTPUT_DIR is HOME/runs/N/output."""
     return Path(os.environ["MULLIGAN_OUTPUT_DIR"]).parents[2] / "worktrees"
 
 
 def _open(work: Work, branch: str, start: str) -> Work:
-    """The worktree as it is, if it was made whole; else made anew. Nothing has worked in one that was not."""
+    """Open a worktree if it is complete, otherwise create it again: no step has run in an incomplete one."""
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     found = _read_marker(worktree)
     if found is not None:
         return found
     _clear(worktree, checkout)
-    checkout.query("branch", "--delete", branch)  # refused where there is work on it
+    checkout.query("branch", "--delete", branch)  # Git refuses if there is work on it
     branch = _free_branch_name(checkout, branch)
     worktree.parent.mkdir(parents=True, exist_ok=True)
     checkout("worktree", "add", "--quiet", "-b", branch, str(worktree), start)
@@ -208,7 +212,7 @@ def _write_marker(worktree: Path, work: Work) -> None:
 
 
 def _clear(worktree: Path, checkout: Git) -> None:
-    """Remove what is left of a worktree that was being made or removed when its process died."""
+    """Remove what is left of a worktree if its process died while it created or removed it."""
     if worktree.exists():
         checkout.query("worktree", "remove", "--force", "--force", str(worktree))
         shutil.rmtree(worktree, ignore_errors=True)
@@ -216,7 +220,7 @@ def _clear(worktree: Path, checkout: Git) -> None:
 
 
 def _free_branch_name(checkout: Git, branch: str) -> str:
-    """A name that no branch has. One that is there may hold work of a run of another home."""
+    """A name that no branch has. An existing branch may hold work of a run in another home."""
     names = set(checkout("for-each-ref", "--format=%(refname:short)", "refs/heads/").splitlines())
     name, count = branch, 1
     while name in names:
@@ -226,8 +230,11 @@ def _free_branch_name(checkout: Git, branch: str) -> str:
 
 
 def _restore(work: Work) -> Git:
-    """Git in a worktree that was there before. It is made again where it is not whole: a worker died while it removed
-    it, the user has, or the run was merged and goes on in another round."""
+    """Git in an existing worktree, which is created again if it is incomplete.
+
+    A worker may have died while it removed it, the user may have removed it, or the run was merged and continues in
+    another round.
+    """
     worktree, checkout = Path(work["worktree"]), Git(work["checkout"])
     if _read_marker(worktree) is not None:
         _unlock(worktree)
@@ -241,7 +248,7 @@ def _restore(work: Work) -> Git:
 
 
 def _has_branch(work: Work) -> bool:
-    """Whether there is something to merge: a branch goes last, when it is merged."""
+    """Whether there is something to merge: the branch is deleted last, after the merge."""
     return Git(work["checkout"]).succeeds("rev-parse", "--verify", "--quiet", f"refs/heads/{work['branch']}")
 
 
@@ -249,7 +256,7 @@ def _has_branch(work: Work) -> bool:
 
 
 def _unlock(worktree: Path) -> None:
-    """A lock in a worktree of ours is left over: whoever held it was one of us, and would hold ours, too."""
+    """Remove stale Git locks from our worktree: their owner was a worker, and we hold the lock that it needs."""
     git = Git(worktree)
     for lock in _locks_of_a_checkout(git):
         lock.unlink(missing_ok=True)
@@ -257,13 +264,13 @@ def _unlock(worktree: Path) -> None:
 
 
 def _commit_leftovers(git: Git, work: Work) -> None:
-    git.commit_all(f"What {work['session']} left uncommitted")
+    git.commit_all(f"Uncommitted changes of {work['session']}")
 
 
 def _merge_from(work: Work, base: str, then: str, later: str = "") -> None:
-    """Bring what is in `base` into the branch. A conflict is a failure, and the branch stays as it was.
+    """Merge `base` into the branch. A conflict is a failure and leaves the branch as it was.
 
-    `later` is the branch to name when `base` is gone, since it was merged into that one.
+    `later` is the branch to name if `base` is merged into it and gone by then.
     """
     git = Git(work["worktree"])
     unsolved = git.paths("diff", "--name-only", "--diff-filter=U")
@@ -281,7 +288,7 @@ def _merge_from(work: Work, base: str, then: str, later: str = "") -> None:
 
 def _conflict_message(work: Work, base: str, conflicts: list[str], then: str, later: str) -> str:
     files = ", ".join(f"'{path}'" for path in conflicts[:5]) + (" and others" if len(conflicts) > 5 else "")
-    instead = f" (or '{later}', when the run is merged)" if later else ""
+    instead = f" (or '{later}' after the run is merged)" if later else ""
     return (
         f"{files} changed both on '{work['branch']}' and on '{base}': "
         f"merge '{base}'{instead} in {work['worktree']} and commit, then: {then}"
@@ -297,7 +304,7 @@ def _run_number(run: Work) -> str:
 
 
 def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock) -> None:
-    """The branch that was checked out goes forward to the run's, wherever the user is by now."""
+    """Fast-forward the target branch to the run's branch, whatever the user has checked out by now."""
     for tried in range(_FAST_FORWARD_TRIES_MAX):
         _merge_from(run, run["target"] or checkout("rev-parse", "HEAD"), f"mulligan retry {_run_number(run)}")
         try:
@@ -308,7 +315,7 @@ def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock) -> None:
                     checkout("fetch", "--quiet", ".", f"{run['branch']}:{_target_of(run)}")
             return
         except StepError as refused:
-            # Somebody else may have committed meanwhile: then there is more to take up.
+            # The target may have new commits by now: then merge them first.
             is_last = tried == _FAST_FORWARD_TRIES_MAX - 1
             if is_last or "overwritten" in refused.message or "fast-forward" not in refused.message:
                 raise _blocked_error(run, refused) from None
@@ -316,18 +323,18 @@ def _fast_forward(checkout: Git, run: Work, lock: RepositoryLock) -> None:
 
 def _target_of(run: Work) -> str:
     if not run["target"]:
-        message = f"no branch was checked out when the run started, and one is now: its work is on '{run['branch']}'"
+        message = f"HEAD was detached when the run started, and now a branch is checked out: merge '{run['branch']}'"
         raise StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
     return str(run["target"])
 
 
 def _blocked_error(run: Work, refused: StepError) -> StepError:
-    """Files of the user's stand in the way: they are named, and stay as they are."""
+    """The error if files of the user block the merge: it names them, and they are left alone."""
     files = [f"'{line.strip()}'" for line in refused.message.splitlines() if line.startswith("\t")]
     why = f"{', '.join(files)} would be overwritten" if files else " ".join(refused.message.split())
     message = (
-        f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}', {why}: "
-        f"commit or put away what is there, then: mulligan retry {_run_number(run)}"
+        f"'{run['branch']}' cannot be merged into '{run['target'] or 'HEAD'}': {why}; "
+        f"commit or move the changes there, then: mulligan retry {_run_number(run)}"
     )
     return StepError("MERGE_BLOCKED", message, retryable=False, details=_location(run))
 
@@ -336,7 +343,7 @@ def _blocked_error(run: Work, refused: StepError) -> StepError:
 
 
 def _remove(work: Work, lock: RepositoryLock) -> None:
-    """Remove a worktree and its branch, which is merged. One with work in a submodule stays: only that one has it."""
+    """Remove a worktree and its merged branch. Keep it if a submodule has uncommitted work."""
     checkout, worktree = Git(work["checkout"]), Path(work["worktree"])
     if worktree.is_dir() and not save_submodules(worktree, checkout, work["session"]):
         return
@@ -356,7 +363,7 @@ def _lock_of_a_branch(branch: str, lock: RepositoryLock) -> Path:
 
 
 def _remaining_worktrees(run: Work) -> list[str]:
-    """The worktrees of the run that are still there: of items that failed, of a branch that is not merged."""
+    """The remaining worktrees of the run: of failed items, or of a branch that is not merged."""
     stem = Path(run["worktree"])
     return sorted(str(path) for path in stem.parent.glob(f"{stem.name}*") if _belongs_to(path.name, stem.name))
 
