@@ -165,7 +165,7 @@ def test_that_the_command_decides_is_said_once_a_file():
     said = [node("a", executionPermissions=PERMISSIONS), node("b", executionPermissions=PERMISSIONS)]
 
     assert warnings(said) == [
-        "executionPermissions become variables: what an agent may do, the command of its provider decides"
+        "executionPermissions become environment variables: the provider's command decides what the agent may do"
     ]
 
 
@@ -194,7 +194,7 @@ def test_a_node_that_others_lead_to_is_no_start_whatever_the_file_says():
 
     assert [name for name, step in found.items() if step.get("start")] == []
     assert warnings(*said, initialRunnableNodeKeys=["a", "b"]) == [
-        "'b' does not start at once: it waits for the edges that lead to it"
+        "'b' does not start immediately: it waits for its incoming edges"
     ]
 
 

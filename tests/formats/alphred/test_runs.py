@@ -203,7 +203,7 @@ def test_the_join_runs_though_there_is_nothing_to_do(agent_here: Agent):
 @pytest.mark.parametrize(
     ("said", "failure"),
     [
-        (subtasks("x", "y", "z"), "SPAWNER_OUTPUT_INVALID: there are 3 subtasks, and 2 are the most"),
+        (subtasks("x", "y", "z"), "SPAWNER_OUTPUT_INVALID: there are 3 subtasks, but at most 2 are allowed"),
         ("echo a list", "its answer is not JSON: JSON is malformed: invalid character (byte 0); it says: a list"),
     ],
 )

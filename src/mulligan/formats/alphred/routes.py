@@ -25,7 +25,7 @@ from mulligan.language.shapes import Fields
 
 APPROVED = "approved"
 BLOCKED = "blocked"
-# What is said where it is not done yet.
+# Decisions that mean the work is not done yet.
 NOT_DONE = ("changes_requested", "retry")
 
 _ROUTING_TEXT = """\
@@ -40,15 +40,15 @@ _SPAWNER_TEXT = """\
 ---
 Answer with one JSON object and nothing else, no text before or after it:
 {{"schemaVersion": 1, "subtasks": [{{"nodeKey": "a-short-key", "title": "…", "prompt": "…"}}]}}
-It has from 0 to {most} subtasks, each with a title and a prompt. A prompt stands for itself: whoever gets it has not \
-read any of this. "nodeKey" (a key that no other has), "provider", "model" and "metadata" are optional."""
+It has from 0 to {most} subtasks, each with a title and a prompt. Each prompt must be complete: the agent that gets \
+it has not read any of this. "nodeKey" (a key that no other has), "provider", "model" and "metadata" are optional."""
 JSON_CONTRACT = """\
 ---
 Answer with JSON and nothing else, no text before or after it."""
 
 
 def routing_contract(words: Iterable[str], *, is_json: bool, has_default: bool) -> str:
-    """Which decisions there are, and where to say one. `has_default`: there is a way on without any."""
+    """Tell the agent which decisions there are and where to write one. `has_default`: it may decide nothing."""
     known = list(dict.fromkeys((*words, APPROVED, BLOCKED)))
     lines = [f"- {word}{_MEANINGS.get(word, '')}" for word in known]
     if has_default:
@@ -56,11 +56,14 @@ def routing_contract(words: Iterable[str], *, is_json: bool, has_default: bool) 
     return _ROUTING_TEXT.format(how=_ANSWER_FIELD if is_json else _ANSWER_LINE, words="\n".join(lines))
 
 
-_MEANINGS = {APPROVED: ": it is done, and well", BLOCKED: ": you cannot go on, and somebody has to look"}
+_MEANINGS = {
+    APPROVED: ": the work is done and correct",
+    BLOCKED: ": you cannot continue, and a person has to look at it",
+}
 
 
 def spawner_contract(most: int) -> str:
-    """How a spawner lists its subtasks."""
+    """Tell a spawner how to list its subtasks."""
     return _SPAWNER_TEXT.format(most=most)
 
 
@@ -77,9 +80,9 @@ _ORDERINGS = ("<", ">", "<=", ">=")
 
 @dataclass(slots=True)
 class Guard:
-    """A condition of ours, and what it asks of a decision.
+    """A guard as an expression, and how it depends on the decision.
 
-    `needs_decision`: without one it cannot hold. `only_word`: the one decision with which it holds.
+    `needs_decision`: it is false without one. `only_word`: the only decision for which it is true.
     """
 
     text: str
@@ -90,13 +93,13 @@ class Guard:
 
 
 def read_guard(node: Node, source: Source, *, is_json: bool, depth: int = 0) -> Guard:
-    """The guard as a condition over `output`. `is_json`: the answer is JSON, and its fields can be asked for."""
+    """Translate a guard to an expression over `output`. `is_json`: the answer is JSON, and its fields can be read."""
     if not isinstance(node, Mapping):
         raise source.refuse(
             "guard", f"a guard is {describe(node)}, a mapping with 'field' or 'logic' is expected", node
         )
     if depth > GUARD_DEPTH_MAX:
-        raise source.refuse("guard", f"a guard has more than {GUARD_DEPTH_MAX} others inside each other", node)
+        raise source.refuse("guard", f"guards are nested more than {GUARD_DEPTH_MAX} levels deep", node)
     if "logic" in node.entries or "conditions" in node.entries:
         return _combined_guard(node, source, is_json=is_json, depth=depth)
     said: Fields = CONDITION.read(node, "a guard", source)
@@ -129,29 +132,29 @@ def _combined_guard(node: Mapping, source: Source, *, is_json: bool, depth: int)
 
 
 def _decision_guard(said: Fields, source: Source) -> Guard:
-    """A decision is a word, or there is none; then no guard holds, not even one that asks for another word."""
+    """A guard on the decision. Without a decision no guard is true, not even one with `!=`."""
     operator, value = said["operator"], said["value"]
     words = (value,) if isinstance(value, str) else ()
     if operator in _ORDERINGS:
-        return _never_true(said, "a decision is a word, and only numbers have an order", source)
+        return _never_true(said, "a decision is a word, and only numbers can be ordered", source)
     if operator == "==":
         return Guard(f"output.decision == {_literal(value)}", words, True, True, only_word=words[0] if words else "")
-    # Every other word will do: an agent that was told the one alone would never say them.
+    # Any other word is fine, but an agent would not use one that it was not given.
     others = tuple(word for word in NOT_DONE if word != value)
     return Guard(f"output.decision != null && output.decision != {_literal(value)}", (*others, *words), True, True)
 
 
 def _never_true(said: Fields, reason: str, source: Source) -> Guard:
     operator = said.at("operator")
-    source.warn("guard", f"this guard never holds: {reason}", operator)
+    source.warn("guard", f"this guard is never true: {reason}", operator)
     return Guard("false", is_on_decision=said["field"] == DECISION)
 
 
 def _answer_guard(said: Fields, source: Source, *, is_json: bool) -> Guard:
-    """A field of the answer. Where it is not there, or is no number and has to be one, the guard does not hold."""
+    """A guard on a field of the answer. It is false if the field is missing or is not the number it must be."""
     operator, value = said["operator"], said["value"]
     if operator in _ORDERINGS and not _is_number(value):
-        return _never_true(said, f"'{operator}' compares numbers, and {_literal(value)} is none", source)
+        return _never_true(said, f"'{operator}' compares numbers, and {_literal(value)} is not a number", source)
     there, found = _field_path(said["field"], is_json=is_json)
     if operator in _ORDERINGS:
         there += f" && (type({found}) == int || type({found}) == double)"
@@ -163,7 +166,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _field_path(field: str, *, is_json: bool) -> tuple[str, str]:
-    """The question whether a field is there, and the field: of the JSON that was answered, else of what was given."""
+    """The condition that a field exists, and the field: of the JSON answer, or otherwise of the output."""
     names = field.split(".")
     base = "output"
     if is_json:
@@ -184,18 +187,18 @@ def _literal(value: Any) -> str:
 # -- edges -----------------------------------------------------------------------------------------------------------
 
 
-# What a person who is asked says no with.
+# Decisions with which a person rejects.
 _REJECTIONS = (*NOT_DONE, BLOCKED)
 
 _IS_APPROVED = f'output.decision == "{APPROVED}"'
 
-# The step that an edge leads to.
+# Returns the name of the step that an edge leads to.
 StepNameOf = Callable[[TreeEdge], str]
 
 
 @dataclass(slots=True)
 class Routes:
-    """What a step says of what follows it, and what its agent is told of that. `next` is None where nothing does."""
+    """The `next` of a step, further keys for it, and what its agent is asked to decide. `next` may be None."""
 
     next: list[Node] | Node | None
     keys: dict[str, Any] = field(default_factory=dict)
@@ -203,7 +206,7 @@ class Routes:
 
 
 def translate_routes(node: TreeNode, step_of: StepNameOf, source: Source, *, is_json: bool) -> Routes:
-    """The `next` of a node's step."""
+    """Translate the edges of a node."""
     if node.kind == "human":
         return _approval_routes(node, step_of, source)
     guarded = _success_edges(node, source, is_json=is_json)
@@ -225,7 +228,7 @@ def translate_routes(node: TreeNode, step_of: StepNameOf, source: Source, *, is_
 
 
 def _success_edges(node: TreeNode, source: Source, *, is_json: bool) -> list[tuple[TreeEdge, Guard | None]]:
-    """Its success edges with their guards, in their order."""
+    """The success edges of a node with their guards, in order."""
     found: list[tuple[TreeEdge, Guard | None]] = []
     for edge in node.edges_on("success"):
         _warn_never_taken(node, edge, found, source)
@@ -236,7 +239,7 @@ def _success_edges(node: TreeNode, source: Source, *, is_json: bool) -> list[tup
 
 
 def _reachable_guards(guarded: list[tuple[TreeEdge, Guard | None]]) -> list[Guard]:
-    """The guards that are ever asked: behind an edge without one, none is."""
+    """The guards that are evaluated: those before the first edge without a guard."""
     found: list[Guard] = []
     for _, guard in guarded:
         if guard is None:
@@ -248,7 +251,7 @@ def _reachable_guards(guarded: list[tuple[TreeEdge, Guard | None]]) -> list[Guar
 def _warn_never_taken(
     node: TreeNode, edge: TreeEdge, before: list[tuple[TreeEdge, Guard | None]], source: Source
 ) -> None:
-    """It stays all the same: a node that no edge leads to would start at once."""
+    """Warn of an edge that is never taken. It is kept: a node without incoming edges would start at once."""
     if first := next((other for other, guard in before if guard is None), None):
         message = f"the edge from '{node.key}' to '{edge.target}' is never taken: the one to '{first.target}' has no "
         source.warn("edge", message + "guard and comes first", edge.at)
@@ -259,7 +262,7 @@ def _translate_edge(edge: TreeEdge, to: str, guard: Guard | None) -> Node:
 
 
 def _next(node: TreeNode, edges: list[Node], step_of: StepNameOf) -> list[Node] | Node | None:
-    """Success edges, then those on failure; one that is a name alone stands without a list."""
+    """Success edges, then failure edges; a single plain name is written without a list."""
     found = [*edges, *_failure_edges(node, step_of)]
     if len(found) == 1 and isinstance(found[0], Scalar):
         return found[0]
@@ -274,7 +277,7 @@ def _failure_edges(node: TreeNode, step_of: StepNameOf) -> list[Node]:
 
 
 def _approval_routes(node: TreeNode, step_of: StepNameOf, source: Source) -> Routes:
-    """A person says yes, which is the decision `approved`, or no, which is a failure with a code of its own."""
+    """The edges after an approval: yes is the decision `approved`, no is a failure with the code APPROVAL_REFUSED."""
     edges = []
     for edge in node.edges_on("success"):
         with source.noting:
@@ -289,6 +292,6 @@ def _approval_edge(node: TreeNode, edge: TreeEdge, to: str, source: Source) -> N
         return scalar(to, edge.at)
     if word in _REJECTIONS:
         return mapping({"to": to, "on": "failure", "codes": ["APPROVAL_REFUSED"]}, edge.at)
-    message = f"node '{node.key}' is a person's, who says yes or no, and this guard asks for something else"
-    hint = "compare 'decision' by '==' with 'approved' or 'changes_requested'"
+    message = f"node '{node.key}' is an approval (yes or no), but this guard asks for something else"
+    hint = "compare 'decision' with 'approved' or 'changes_requested', using '=='"
     raise source.refuse("guard", message, edge.guard or edge.at, hint=hint)

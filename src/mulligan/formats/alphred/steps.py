@@ -22,12 +22,12 @@ SUMMARY_PROMPT = (
     "An agent has failed at its task, and will try again. Say what went wrong, what it had tried, and what it should "
     "do differently. Be brief: your answer is handed to it."
 )
-# The models that Alphred asks where the node says nothing; of any other provider, that of the node.
+# Alphred's models for summaries; other providers use the model of the node.
 _SUMMARY_MODELS = {"codex": "gpt-5-codex-mini", "claude": "claude-3-5-haiku-latest"}
 
 
 def translate_retry(node: TreeNode, prompt: str = "") -> Node | None:
-    """The `retry` of a node's step; None where it has no retries. `prompt`: what its subtasks are asked instead."""
+    """The `retry` of a node's step; None without retries. `prompt` replaces the prompt of the node for its subtasks."""
     retries = node.fields.get("maxRetries") or 0
     if not retries:
         return None
@@ -41,7 +41,7 @@ def translate_retry(node: TreeNode, prompt: str = "") -> Node | None:
 
 
 def _summary_agent(node: TreeNode, custom: Fields | None, prompt: str) -> dict[str, Any]:
-    """The agent that is told the failure, and the prompt of the node, within its bounds."""
+    """The agent that summarizes a failure. It gets the failure and the prompt of the node, within its limits."""
     said = custom.get if custom else (lambda key: None)
     provider = said("provider") or node.fields.get("provider")
     model = said("model") or _SUMMARY_MODELS.get(provider, node.fields.get("model"))
@@ -59,7 +59,7 @@ def _summary_agent(node: TreeNode, custom: Fields | None, prompt: str) -> dict[s
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-# As often as Alphred takes any step of a run at all: no loop that ended there ends earlier with us.
+# Alphred's limit of steps per run, so that no loop ends earlier here than there.
 VISITS_MAX = 1_000
 _SUBTASKS_MODULE = "mulligan.formats.alphred.subtasks"
 _SUBTASK = "subtask"
@@ -74,7 +74,7 @@ _PERMISSION_VARIABLES = {
 
 
 class StepBuilder:
-    """The steps of one tree, in its order. `revisited` are the nodes that a loop may lead to again."""
+    """Builds the steps of a tree, in order. `revisited` are the nodes that a loop may visit again."""
 
     def __init__(self, tree: Tree, starts: set[str], revisited: set[str], translation: Translation) -> None:
         self._tree = tree
@@ -82,7 +82,7 @@ class StepBuilder:
         self._revisited = revisited
         self._translation = translation
         self._source: Source = translation.source
-        # Of each spawner: its map of subtasks, and the step that tells its join of them.
+        # Of each spawner: the names of the map of its subtasks and of the step that summarizes them for the join.
         self._batches = {
             node.key: (tree.names.fit(f"{node.step}_subtasks"), tree.names.fit(f"{node.step}_told"))
             for node in tree.nodes.values()
@@ -100,8 +100,8 @@ class StepBuilder:
 
     def _node_steps(self, node: TreeNode) -> list[Mapping]:
         if node.kind == "tool":
-            message = f"node '{node.key}' is a tool, and Alphred has not said yet what one does"
-            hint = "make it an agent; converted, the file may have a shell, http or python step in its place"
+            message = f"node '{node.key}' is a tool, which Alphred has not specified yet"
+            hint = "make it an agent, or convert the file and use a shell, http or python step"
             raise self._source.refuse("tool", message, node.fields.at(_type_key(node)), hint=hint)
         self._check_role(node)
         if node.kind == "human":
@@ -122,12 +122,12 @@ class StepBuilder:
 
     def _check_agent(self, node: TreeNode) -> None:
         if not node.fields.get("provider") and not _was_refused(node, "provider"):
-            message = f"node '{node.key}' has no provider, so nobody knows which agent is asked"
+            message = f"node '{node.key}' has no provider, so its agent is not known"
             self._source.note(self._source.refuse("provider", message, node.key_at, hint='add "provider": "claude"'))
         if not node.prompt.strip() and not _was_refused(node, "promptTemplate"):
             message = f"node '{node.key}' has no prompt"
             self._source.note(
-                self._source.refuse("prompt", message, node.prompt_at, hint="say what the agent is to do")
+                self._source.refuse("prompt", message, node.prompt_at, hint="write what the agent should do")
             )
 
     # -- the kinds of steps
@@ -144,7 +144,7 @@ class StepBuilder:
         return self._step(node, {"agent": agent, "retry": translate_retry(node), "env": self._env(node)}, following)
 
     def _spawner_steps(self, node: TreeNode) -> list[Mapping]:
-        """The spawner, its subtasks one after the other, and what the join is told of them."""
+        """The spawner, the map of its subtasks, and the step that summarizes them for the join."""
         self._check_spawner(node)
         subtasks, told = self._batches[node.key]
         asked = [node.prompt, spawner_contract(node.max_children)]
@@ -194,27 +194,27 @@ class StepBuilder:
     def _check_spawner(self, node: TreeNode) -> None:
         edges = node.edges_on("success")
         if len(edges) != 1:
-            message = f"spawner '{node.key}' has {len(edges)} success edges, and one, to its join, is expected"
+            message = f"spawner '{node.key}' has {len(edges)} success edges, expected one, to its join"
             at = edges[1].at if len(edges) > 1 else node.key_at
             raise self._source.refuse("spawner", message, at)
         target = self._tree.nodes[edges[0].target]
         if target.role != "join":
-            message = f"spawner '{node.key}' leads to '{target.key}', which is no join"
+            message = f"spawner '{node.key}' leads to '{target.key}', which is not a join"
             raise self._source.refuse("spawner", message, edges[0].at, hint="""give that node "nodeRole": "join\"""")
         if edges[0].guard is not None:
-            message = f"spawner '{node.key}' answers with its subtasks alone, so no guard of its edge can hold"
-            raise self._source.refuse("spawner", message, edges[0].guard, hint="""write "auto": true in its place""")
+            message = f"spawner '{node.key}' only answers with its subtasks, so a guard on its edge is never true"
+            raise self._source.refuse("spawner", message, edges[0].guard, hint="""write "auto": true instead""")
 
     # -- their parts
 
     def _step(self, node: TreeNode, said: Dict[str, Any], following: Routes) -> Mapping:
         head = {"step": scalar(node.step, node.key_at), "description": self._description(node)}
         tail = {"max_visits": self._max_visits(node), "start": True if node.key in self._starts else None}
-        # Its own check, of the form of its answer, comes before that of its decision.
+        # The check of its answer takes precedence over the check of its decision.
         return mapping({**head, **said, **{**following.keys, **said}, **tail, "next": following.next}, node.fields.node)
 
     def _description(self, node: TreeNode) -> str | None:
-        """What it was called, where that is more than its name here says."""
+        """The title or key of the node, if it differs from the step name."""
         if node.title and node.title != node.step:
             return node.title
         return node.key if node.key != node.step else None
@@ -223,7 +223,7 @@ class StepBuilder:
         return translate_routes(node, lambda edge: self._target(node, edge), self._source, is_json=is_json)
 
     def _target(self, node: TreeNode, edge: TreeEdge) -> str:
-        """Where an edge leads: from a spawner to its join by way of the subtasks."""
+        """The target of an edge: from a spawner, the map of its subtasks."""
         if node.role == "spawner" and edge.on == "success":
             return self._batches[node.key][0]
         return self._tree.nodes[edge.target].step
@@ -240,9 +240,9 @@ class StepBuilder:
         return mapping(said, node.fields.node)
 
     def _join_context(self, node: TreeNode) -> dict[str, Any]:
-        """Of a join: what it is told of the subtasks, in the place of what the steps before it gave.
+        """The context of a join: the summaries of the subtasks, instead of the outputs of the steps before it.
 
-        One that other nodes lead to as well is told what all of them gave.
+        A join that other nodes lead to as well gets the outputs of all of them.
         """
         before = [other for other, edge in self._incoming[node.key] if edge.on == "success"]
         if not before or any(other.role != "spawner" for other in before):
@@ -261,9 +261,9 @@ class StepBuilder:
         return {"python": {"call": f"{_SUBTASKS_MODULE}:{function}"}, "args": made(args, node.fields.node)}
 
     def _max_visits(self, node: TreeNode) -> int | None:
-        """Many for what a loop may lead to. For what only failures lead to, as few as for any step of ours.
+        """Many visits for a node in a loop; the default for a node that only failures lead to.
 
-        Alphred goes no way back from a remediation: what cannot be mended must not be tried a thousand times.
+        Alphred does not return from a remediation, and a hopeless repair must not be tried a thousand times.
         """
         is_remediation = all(edge.on == "failure" for _, edge in self._incoming[node.key]) and self._incoming[node.key]
         return VISITS_MAX if node.key in self._revisited and not is_remediation else None
@@ -280,14 +280,16 @@ class StepBuilder:
     def _warn_permissions(self, node: TreeNode, env: Mapping) -> None:
         provider = node.fields.get("provider") or ""
         variable = f"MULLIGAN_AGENT_{provider.upper().replace('-', '_')}"
-        message = "executionPermissions become variables: what an agent may do, the command of its provider decides"
-        hint = f"name one that reads $ALPHRED_SANDBOX_MODE and the others in {variable}"
+        message = (
+            "executionPermissions become environment variables: the provider's command decides what the agent may do"
+        )
+        hint = f"set {variable} to a command that reads $ALPHRED_SANDBOX_MODE and the other variables"
         key = node.fields.key("executionPermissions")
         self._translation.warn("permissions", message, key, hint=hint, above=env)
 
 
 def _was_refused(node: TreeNode, key: str) -> bool:
-    """Whether the key is there, and what it says was noted as wrong."""
+    """Whether the key exists but its value was refused."""
     return key in node.fields.node.entries and key not in node.fields
 
 

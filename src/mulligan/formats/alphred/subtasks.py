@@ -26,7 +26,7 @@ _SUBTASK_KEYS = {*_TEXTS, *_OPTIONAL_TEXTS, "metadata"}
 
 
 def check_answer(answer: Any, most: int, taken: Sequence[str]) -> None:
-    """Raise what is wrong with a spawner's answer, if anything is. `taken` are the keys of the workflow's nodes."""
+    """Raise StepError if a spawner's answer is invalid. `taken` are the keys of the workflow's nodes."""
     problem = next(_problems(answer, most, taken), "")
     if problem:
         raise StepError("SPAWNER_OUTPUT_INVALID", f"SPAWNER_OUTPUT_INVALID: {problem}")
@@ -34,16 +34,16 @@ def check_answer(answer: Any, most: int, taken: Sequence[str]) -> None:
 
 def _problems(answer: Any, most: int, taken: Sequence[str]) -> Iterator[str]:
     if not isinstance(answer, dict):
-        yield 'the answer is no object such as {"schemaVersion": 1, "subtasks": []}'
+        yield 'the answer is not an object such as {"schemaVersion": 1, "subtasks": []}'
         return
     if answer.get("schemaVersion") != 1 or isinstance(answer["schemaVersion"], bool):
         yield "'schemaVersion' is not 1"
     subtasks = answer.get("subtasks")
     if not isinstance(subtasks, list):
-        yield "'subtasks' is no list"
+        yield "'subtasks' is not a list"
         return
     if len(subtasks) > most:
-        yield f"there are {len(subtasks)} subtasks, and {most} are the most"
+        yield f"there are {len(subtasks)} subtasks, but at most {most} are allowed"
     for number, subtask in enumerate(subtasks, start=1):
         yield from _subtask_problems(subtask, f"subtask {number}")
     yield from _key_clashes(subtasks, taken)
@@ -51,17 +51,17 @@ def _problems(answer: Any, most: int, taken: Sequence[str]) -> Iterator[str]:
 
 def _subtask_problems(subtask: Any, label: str) -> Iterator[str]:
     if not isinstance(subtask, dict):
-        yield f"{label} is no object"
+        yield f"{label} is not an object"
         return
     for key in _TEXTS:
         if not isinstance(subtask.get(key), str) or not subtask[key].strip():
             yield f"{label} has no '{key}'"
     for key in _OPTIONAL_TEXTS:
         if subtask.get(key) is not None and (not isinstance(subtask[key], str) or not subtask[key].strip()):
-            yield f"'{key}' of {label} is no text"
+            yield f"'{key}' of {label} is not a text"
     unknown = sorted(set(subtask) - _SUBTASK_KEYS)
     if unknown:
-        yield f"{label} has '{unknown[0]}', which is no key of a subtask"
+        yield f"{label} has '{unknown[0]}', which is not a key of a subtask"
 
 
 def _key_clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _key_clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
         key = subtask.get("nodeKey") if isinstance(subtask, dict) else None
         if isinstance(key, str):
             if key in seen:
-                yield f"the nodeKey '{key}' is there already"
+                yield f"the nodeKey '{key}' is already used"
             seen.add(key)
 
 
@@ -80,14 +80,14 @@ def _key_clashes(subtasks: list[Any], taken: Sequence[str]) -> Iterator[str]:
 def list_subtasks(
     answer: dict[str, Any], spawner: str, visit: int, provider: str | None = None, model: str | None = None
 ) -> list[dict[str, Any]]:
-    """The subtasks of a checked answer, each with all that it needs: what it does not say is the spawner's."""
+    """The subtasks of a checked answer, with missing values from the spawner."""
     return [
         {
             "nodeKey": subtask.get("nodeKey") or f"{spawner}__{visit}__{number}",
             "title": subtask["title"],
             "prompt": subtask["prompt"],
             "provider": subtask.get("provider") or provider,
-            # A model is one of a provider's: that of the spawner is no model of another one.
+            # A model belongs to its provider: the spawner's model does not fit another provider.
             "model": subtask.get("model") or (model if subtask.get("provider") in (None, provider) else None) or "",
             "metadata": subtask.get("metadata"),
         }
@@ -99,7 +99,7 @@ def list_subtasks(
 
 
 def summarize_subtasks(answer: dict[str, Any], spawner: str, visit: int, outcome: dict[str, Any]) -> str:
-    """A row for each subtask, then what they said: of four at most, those that failed first, then the newest."""
+    """A row for each subtask, then the reports of at most four: failed ones first, then the newest."""
     subtasks = list_subtasks(answer, spawner, visit)
     failed = {failure["index"]: failure for failure in outcome["failures"]}
     ended = [_outcome_of(one, failed.get(index), outcome["results"][index]) for index, one in enumerate(subtasks)]

@@ -14,7 +14,7 @@ from mulligan.language.words import did_you_mean
 
 @dataclass(slots=True)
 class TreeEdge:
-    """An edge. `at` is what is pointed at when something is wrong with where it leads."""
+    """An edge. `at` is the node that a message about its target points to."""
 
     target: str
     at: Node
@@ -26,7 +26,7 @@ class TreeEdge:
 
 @dataclass(slots=True)
 class TreeNode:
-    """A node as both forms of the file say it. `key_at` is its name in the file, `fields` the rest of what it says."""
+    """A node of either form of the file. `key_at` is the node of its key, `fields` everything that it says."""
 
     key: str
     key_at: Node
@@ -37,19 +37,19 @@ class TreeNode:
     title: str = ""
     role: str = "standard"
     max_children: int = MAX_CHILDREN_DEFAULT
-    # The step that it becomes.
+    # The name of its step.
     step: str = ""
     edges: list[TreeEdge] = field(default_factory=list)
 
     def edges_on(self, on: str) -> list[TreeEdge]:
-        """Its edges of one kind, in the order in which they are looked at; those without a priority come last."""
+        """Its edges for one outcome, in the order of evaluation; those without a priority come last."""
         found = [edge for edge in self.edges if edge.on == on]
         return sorted(found, key=lambda edge: (edge.priority is None, edge.priority or 0))
 
 
 @dataclass(slots=True)
 class Tree:
-    """A whole file. Nodes in the order in which Alphred takes them up, by their keys."""
+    """A whole file. Nodes by key, in the order in which Alphred runs them."""
 
     fields: Fields
     nodes: dict[str, TreeNode]
@@ -65,7 +65,7 @@ class Tree:
 
 
 def read_tree(root: Node, source: Source) -> Tree:
-    """The file, with everything that is wrong with it noted."""
+    """Read a file, and note everything that is wrong with it."""
     is_old = isinstance(root, Mapping) and "phases" in root.entries and "nodes" not in root.entries
     tree = _read_phases(root, source) if is_old else _read_draft(root, source)
     _drop_dangling_edges(tree, source)
@@ -89,7 +89,7 @@ def _read_draft(root: Node, source: Source) -> Tree:
 
 
 def _read_records(fields: Fields, key: str, record: Record, label: str, source: Source) -> list[Fields]:
-    """The entries of a list that have what they must; of the others it was noted what is missing."""
+    """The entries of a list that have all required keys; missing keys of others were noted."""
     found: list[Fields] = []
     for entry in fields.get(key) or ():
         with source.noting:
@@ -117,7 +117,7 @@ def _with_default(value: int | None, default: int) -> int:
 
 
 def _sort_key(node: TreeNode) -> tuple[bool, int, str]:
-    """As Alphred chooses the next node. One without an index has no claim to come before any other."""
+    """The order in which Alphred chooses the next node. Nodes without an index come last, in file order."""
     index = node.fields.get("sequenceIndex")
     return index is None, index or 0, node.key if index is not None else ""
 
@@ -128,8 +128,8 @@ def _note_equal_indexes(nodes: list[TreeNode], source: Source) -> None:
         index = node.fields.get("sequenceIndex")
         other = first.setdefault(index, node) if index is not None else node
         if other is not node:
-            message = f"node '{node.key}' has the sequenceIndex {index}, and so has '{other.key}'"
-            hint = "each node has its own: they say who comes first"
+            message = f"nodes '{other.key}' and '{node.key}' have the same sequenceIndex {index}"
+            hint = "give each node its own index: it decides which runs first"
             source.note(source.refuse("sequence_index", message, node.fields.at("sequenceIndex"), hint=hint))
 
 
@@ -148,7 +148,7 @@ def _build_tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
 
 def _add_edge(tree: Tree, said: Fields, source: Source) -> None:
     if (said.get("edgeKind") or "tree") != "tree":
-        message = f"an edge of the kind '{said['edgeKind']}' is made while a run goes on, and is no part of a workflow"
+        message = f"an edge of the kind '{said['edgeKind']}' is created during a run and is not part of a workflow"
         raise source.refuse("edge", message, said.at("edgeKind"), hint="remove it")
     owner = tree.nodes.get(said["sourceNodeKey"])
     if owner is None:
@@ -170,20 +170,20 @@ def _append_edge(owner: TreeNode, said: Fields, target: str, guard: str, source:
 
 
 def _check_edge(owner: TreeNode, edge: TreeEdge, guard: str, source: Source) -> None:
-    """Alphred's own rules: a route on failure has no condition, any other has one unless it is 'auto'."""
+    """Check Alphred's rules: a failure edge has no guard; any other edge has one unless it is 'auto'."""
     is_auto, where = edge.fields.get("auto"), f"the edge from '{owner.key}' to '{edge.target}'"
     if edge.on == "terminal":
-        message = f"{where} is taken on 'terminal', which is for the edges that a spawner makes while it runs"
+        message = f"{where} has the route 'terminal', which is only for edges that a spawner creates"
         raise source.refuse("edge", message, edge.fields.at("routeOn"), hint="write 'success' or 'failure'")
     if edge.on == "failure" and edge.guard is not None:
-        message = f"{where} is taken on failure and has a guard: the choice depends on the failure alone"
+        message = f"{where} is taken on failure and has a guard, which is not supported"
         raise source.refuse("edge", message, edge.fields.key(guard), hint=f"remove '{guard}'")
     if edge.on == "failure" and is_auto is False:
-        message = f"{where} is taken on failure and is not 'auto', and only a guard could say when"
+        message = f"{where} is taken on failure and is not 'auto', but it cannot have a guard"
         raise source.refuse("edge", message, edge.fields.at("auto"), hint="write true, or remove it")
     if is_auto and edge.guard is not None:
-        message = f"{where} is 'auto', which is always, and has a guard, which is not"
-        raise source.refuse("edge", message, edge.fields.key(guard), hint="keep one of them")
+        message = f"{where} is 'auto' and has a guard, but only one of them is allowed"
+        raise source.refuse("edge", message, edge.fields.key(guard), hint="remove one of them")
     if edge.on == "success" and is_auto is False and edge.guard is None:
         message = f"{where} is not 'auto' and has no guard, so it would never be taken"
         raise source.refuse("edge", message, edge.fields.at("auto"), hint=f"add '{guard}', or write true")
@@ -194,7 +194,7 @@ def _unknown_node(key: str, at: Node, tree: Tree, source: Source) -> Refusal:
 
 
 def _drop_dangling_edges(tree: Tree, source: Source) -> None:
-    """Note edges that lead nowhere. What comes after may count on the others."""
+    """Note and remove edges to unknown nodes."""
     for node in tree.nodes.values():
         for edge in node.edges:
             with source.noting:
@@ -209,8 +209,8 @@ def _note_equal_priorities(node: TreeNode, source: Source) -> None:
         if edge.priority is None:
             continue
         if (edge.on, edge.priority) in taken:
-            message = f"node '{node.key}' has two {edge.on} edges of the priority {edge.priority}"
-            hint = "each has its own: they say which is looked at first"
+            message = f"node '{node.key}' has two {edge.on} edges with the priority {edge.priority}"
+            hint = "give each edge its own priority: it decides which is evaluated first"
             source.note(source.refuse("priority", message, edge.fields.at("priority"), hint=hint))
         taken.add((edge.on, edge.priority))
 
@@ -238,6 +238,6 @@ def _read_phase(said: Fields) -> TreeNode:
 
 
 def _chain_phases(nodes: list[TreeNode]) -> None:
-    """Phases of which none says what follows, follow each other."""
+    """Connect phases in order if none of them has transitions."""
     for node, after in pairwise(nodes):
         node.edges.append(TreeEdge(after.key, node.key_at, node.fields, None))

@@ -12,7 +12,7 @@ from mulligan.language.words import did_you_mean
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Alphred's as the tree of one of ours."""
+    """Translate the tree of an Alphred file to the tree of a workflow file."""
     source = translation.source
     tree = read_tree(root, source)
     roots = {key for key, edges in tree.incoming_edges().items() if not edges}
@@ -23,7 +23,7 @@ def translate(root: Node, translation: Translation) -> Mapping:
     whole = {
         "name": _name(tree),
         "description": _description(tree),
-        # Alphred takes up one node at a time, the first by its index. From one root our edges do that by themselves.
+        # Alphred runs one node at a time, by index. With a single root our edges have the same effect.
         "max_parallel": 1 if len(roots | starts) > 1 else None,
         "steps": steps,
     }
@@ -35,14 +35,14 @@ def _name(tree: Tree) -> str | None:
 
 
 def _description(tree: Tree) -> str | None:
-    """The name that people read, where the key is the workflow's, and what it is for."""
+    """The readable name, if the workflow is named by its key, and the description."""
     name = tree.fields.get("name") if tree.fields.get("treeKey") else None
     said = (text.strip() for text in (name, tree.fields.get("description")) if text)
     return ": ".join(filter(None, said)) or None
 
 
 def _remarks(tree: Tree) -> Iterator[str]:
-    """What is said of the file and means nothing for a run."""
+    """Facts about the file that have no effect on a run."""
     said = [f"{word} {tree.fields[key]}" for key, word in _FILE_FACTS.items() if tree.fields.get(key) is not None]
     if said:
         yield f"Alphred: {', '.join(said)}"
@@ -58,13 +58,15 @@ _FILE_FACTS = {"version": "version", "status": "status", "draftRevision": "revis
 
 
 def _explicit_starts(tree: Tree, roots: set[str], source: Source) -> set[str]:
-    """The nodes that have to be told that they start: in loops that no edge leads into, the one that the file names,
-    else the first. Alphred has no way to start there, and waits for ever."""
+    """The nodes that need `start`: in a loop without an edge into it, the node that the file names, or the first.
+
+    Alphred cannot start such a loop and waits forever.
+    """
     named = [key for key in _named_starts(tree, source) if key not in roots]
     reached = _reachable(tree, roots)
     for key in named:
         if key in reached:
-            message = f"'{key}' does not start at once: it waits for the edges that lead to it"
+            message = f"'{key}' does not start immediately: it waits for its incoming edges"
             source.warn("start", message, tree.fields.at("initialRunnableNodeKeys"))
     found = {key for key in named if key not in reached}
     reached |= _reachable(tree, found)
@@ -87,7 +89,7 @@ def _named_starts(tree: Tree, source: Source) -> list[str]:
 
 
 def _reachable(tree: Tree, keys: Iterable[str]) -> set[str]:
-    """These nodes and all that edges lead to from them."""
+    """These nodes and all nodes that can be reached from them."""
     found = set(keys)
     todo = list(found)
     while todo:
@@ -102,12 +104,12 @@ def _reachable(tree: Tree, keys: Iterable[str]) -> set[str]:
 
 
 def _revisited_nodes(tree: Tree) -> set[str]:
-    """The nodes that may be visited more than once: what is reached from where an edge leads back to."""
+    """The nodes that may be visited more than once: all that can be reached from the target of a loop."""
     return _reachable(tree, _loop_targets(tree))
 
 
 def _loop_targets(tree: Tree) -> set[str]:
-    """The targets of edges that close a loop, found by walking down every path once."""
+    """The targets of edges that close a loop, found by a depth-first search."""
     found: set[str] = set()
     done: set[str] = set()
     for start in tree.nodes.values():

@@ -25,16 +25,16 @@ _CLUSTER_KEYS = (
     *("scheduler", "scheduler_type", "num_allocations"),
     *("start_one_worker_per_node", "max_parallel_jobs", "persistent"),
 )
-# Torc sets no limit; ours for an end, five minutes, is for one that looks back.
+# Torc has no limit, and our default for `end` (five minutes) is too short for real work.
 _END_TIMEOUT = "1h"
 _ENTER_OUTPUT_DIR = 'mkdir -p "$TORC_OUTPUT_DIR" && cd "$TORC_OUTPUT_DIR"'
-# A warning fails nothing, and is shown.
-_WARNING = '{"code": "ACTION_FAILED", "severity": "warning", "message": "a command failed of%s"}'
+# A warning is shown and does not fail the run.
+_WARNING = '{"code": "ACTION_FAILED", "severity": "warning", "message": "a command failed in%s"}'
 _WARN = f'[ -z "$failed" ] || printf \'{_WARNING}\' "$failed" > "$MULLIGAN_ERROR"'
 
 
 class _Action:
-    """An action whose commands run here: what triggers it, and the step it becomes."""
+    """An action that runs commands: its trigger, and its step."""
 
     def __init__(self, form: Fields, step: str) -> None:
         self.form = form
@@ -49,7 +49,7 @@ class _Action:
 
 
 def add_actions(torc: TorcFile) -> None:
-    """Make steps of the actions of the workflow."""
+    """Add steps for the actions of the workflow."""
     actions = _read_actions(torc)
     if torc.source.problems or not actions:
         return
@@ -84,7 +84,7 @@ def _read_actions(torc: TorcFile) -> list[_Action]:
 
 
 def _read_action(form: Fields, torc: TorcFile) -> _Action | None:
-    """The action, if it is one that runs commands."""
+    """Read an action; None if it runs no commands."""
     if "trigger_type" not in form or "action_type" not in form:
         return None  # noted
     jobs = _jobs(form, torc)
@@ -93,7 +93,7 @@ def _read_action(form: Fields, torc: TorcFile) -> _Action | None:
         return None
     if not form.get("commands"):
         if form.has_strangers or ("commands" in form.node.entries and "commands" not in form):
-            return None  # noted, under this name or another
+            return None  # noted
         hint = "add 'commands: […]'"
         raise torc.source.refuse("missing_key", "the action has no 'commands'", form.node, hint=hint)
     action = _Action(form, torc.names.fit(form["trigger_type"]))
@@ -103,15 +103,15 @@ def _read_action(form: Fields, torc: TorcFile) -> _Action | None:
 
 
 def _jobs(form: Fields, torc: TorcFile) -> tuple[Job, ...]:
-    """The jobs that it is about, in the order of the file."""
+    """The jobs that the action refers to, in the order of the file."""
     trigger = form["trigger_type"]
     lists = {key: form.at(key) for key in ("jobs", "job_name_regexes") if form.get(key)}
     if trigger.startswith("on_jobs_") and not lists:
-        message = f"an action '{trigger}' says which jobs it is about"
+        message = f"an action with '{trigger}' must name jobs"
         raise torc.source.refuse("missing_key", message, form.node, hint="add 'jobs' or 'job_name_regexes'")
     if not trigger.startswith("on_jobs_"):
         for key in lists:
-            torc.translation.warn("action", f"'{key}' means nothing with '{trigger}'", form.key(key))
+            torc.translation.warn("action", f"'{key}' has no effect with '{trigger}'", form.key(key))
         return ()
     found: dict[Job, None] = {}
     for key, node in lists.items():
@@ -122,14 +122,14 @@ def _jobs(form: Fields, torc: TorcFile) -> tuple[Job, ...]:
 
 
 def _keep_node_scheduling(form: Fields, torc: TorcFile) -> None:
-    """Nodes are scheduled on a cluster. What it says must still be said rightly."""
+    """Check and keep an action that schedules nodes on a cluster."""
     missing = [key for key in ("scheduler", "scheduler_type") if not form.get(key)]
     if missing:
-        message = f"the action schedules nodes, and has no '{missing[0]}'"
+        message = f"the action schedules nodes but has no '{missing[0]}'"
         raise torc.source.refuse("missing_key", message, form.node, hint=f"add '{missing[0]}: …'")
     torc.kept_actions.append(form.node)
     if len(torc.kept_actions) == 1:
-        message = "'schedule_nodes' is for a cluster: kept, and not run"
+        message = "'schedule_nodes' is for a cluster: it is kept but not run"
         torc.translation.warn("cluster", message, form.at("action_type"))
 
 
@@ -145,7 +145,7 @@ def _warn_of_cluster(form: Fields, torc: TorcFile) -> None:
 
 
 def _add_starts(actions: list[_Action], torc: TorcFile) -> list[Any]:
-    """Those that run before all jobs, one after the other; what everything that starts at once needs for that."""
+    """Add the actions that run before all jobs, one after the other. Return the `needs` of what starts next."""
     needs: list[Any] = []
     for action in sorted(actions, key=lambda action: _STARTS.index(action.trigger)):
         torc.after.append(_action_step(action, needs))
@@ -157,10 +157,10 @@ def _add_starts(actions: list[_Action], torc: TorcFile) -> list[Any]:
 
 
 def _before_jobs(action: _Action, started: list[Any], groups: StepPatterns) -> list[Any]:
-    """What it needs to run when all its jobs could start. Those that could not start before wait for it."""
+    """The `needs` of an action that runs once all its jobs are ready. The jobs that become ready last wait for it."""
     asked = {job: _dependencies(job) for job in action.jobs}
     waited_for = set().union(*asked.values())
-    # What one of its jobs waits for that another one waits for is done when that one is.
+    # A job that another of its jobs waits for is finished when that one is ready.
     own = {job: jobs for job, jobs in asked.items() if job not in waited_for}
     union = set().union(*own.values())
     needed = [made({"step": action.step, "on": "always"}, action.at)]
@@ -198,19 +198,19 @@ def _action_step(action: _Action, needs: list[Any]) -> Mapping:
 
 
 def _joined_commands(commands: tuple[str, ...]) -> str:
-    """One command as it is; several each in a shell of its own, up to the first that fails."""
+    """One command as it is; several each in its own subshell, up to the first that fails."""
     if len(commands) == 1:
         return commands[0]
     return " && ".join(f"(\n{command}\n)" for command in commands)
 
 
 def _end_step(actions: list[_Action]) -> Mapping:
-    """The commands of all that runs last: what fails in one of them keeps no other from running."""
+    """The `end` step: it runs the commands of all final actions, even if one of them fails."""
     lines = ["failed="]
     for action in actions:
         commands = " && ".join(f"(\n{command}\n)" for command in action.commands)
         lines.append(f'( {_ENTER_OUTPUT_DIR} && {commands} ) || failed="$failed {action.trigger}"')
     first = actions[0]
     text = scalar("\n".join((*lines, _WARN)), first.at)
-    # Lines: what these commands print says nothing about the run, even if it is an object with a status.
+    # `lines`: otherwise a printed object with a status would set the status of the run.
     return mapping({"shell": text, "capture": "lines", "timeout": _END_TIMEOUT}, first.form.node)

@@ -28,7 +28,7 @@ _SET_BY_TORC = ("partition", "nodes", "walltime", "time", "mem", "gres", "name",
 
 
 def cluster_settings(torc: TorcFile) -> Mapping | None:
-    """What our file keeps of it under `x-torc`, as it was written."""
+    """The settings that our file keeps under `x-torc`, as written."""
     form, translation = torc.form, torc.translation
     _check_monitor(form, translation)
     schedulers = _schedulers(form, translation.source)
@@ -52,12 +52,12 @@ def _warn_of_cluster_keys(found: dict[str, Any], form: Fields, translation: Tran
     nodes = [word for word in found if word.startswith(_COMPUTE_NODE_PREFIX)]
     for words in filter(None, (slurm, nodes)):
         verb = "are" if len(words) > 1 else "is"
-        message = f"{listed(words, 'and')} {verb} for a cluster: kept, and not used"
+        message = f"{listed(words, 'and')} {verb} for a cluster: kept but not used"
         translation.warn("cluster", message, form.key(words[0]))
 
 
 def _check_monitor(form: Fields, translation: Translation) -> None:
-    """Torc takes any word there, and goes by those it knows."""
+    """Warn of unknown keys, which Torc accepts and ignores."""
     node: Node | None = form.get("resource_monitor")
     if node is None:
         return
@@ -70,7 +70,7 @@ def _check_monitor(form: Fields, translation: Translation) -> None:
             known.entries[word] = (key, value)
         else:
             hint = did_you_mean(word, MONITOR.keys)
-            message = f"'{shorten(word)}' in 'resource_monitor' means nothing"
+            message = f"'{shorten(word)}' in 'resource_monitor' has no effect"
             translation.warn("unknown_key", message, key, hint=hint)
     MONITOR.read(known, "'resource_monitor'", translation.source)
 
@@ -92,7 +92,7 @@ def _check_defaults(form: Fields, source: Source) -> None:
         if word in _SET_BY_TORC:
             node = form.at("slurm_defaults")
             assert isinstance(node, Mapping)
-            message = f"'{word}' is set for each scheduler, and cannot stand in 'slurm_defaults'"
+            message = f"'{word}' is set by each scheduler and is not allowed in 'slurm_defaults'"
             source.note(source.refuse("slurm", message, node.key(word)))
 
 
@@ -104,7 +104,7 @@ def _check_actions(actions: list[Node], schedulers: set[str], source: Source) ->
 
 
 def _schedulers_of(jobs: Iterable[Job], schedulers: set[str], source: Source) -> dict[str, Node]:
-    """Which step goes to which scheduler. One that is not there is noted once per place."""
+    """The scheduler of each step. An unknown scheduler is noted once per node."""
     noted: set[int] = set()
     found: dict[str, Node] = {}
     for job in jobs:

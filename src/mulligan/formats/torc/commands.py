@@ -14,13 +14,13 @@ from mulligan.language.shell_holes import ROOTS, Names, ShellRefused
 from mulligan.language.shell_scan import scan
 
 _LIKE_EXPRESSION = pattern(rf"\$\{{[^}}]*\b(?:{'|'.join(sorted(ROOTS))})\b")
-# Where the shell expands nothing.
+# Contexts in which the shell expands nothing.
 _UNEXPANDED = (SINGLE_QUOTES, QUOTED_DOCUMENT)
 _REFERENCE = pattern(r"\$\{(files|user_data)\.(input|output)\.([^{}]*)\}")
 
 
 def fill_in_references(job: Job, files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:
-    """Fill in the `${files.input.NAME}` of a job's texts, and let what they name join what it reads and writes."""
+    """Fill in `${files.input.NAME}` and the like, and add what they name to the job's inputs and outputs."""
     for key in ("invocation_script", "command"):
         text = job.texts.get(key, "")
         if "${files." in text or "${user_data." in text:
@@ -28,7 +28,7 @@ def fill_in_references(job: Job, files: NameIndex[DataItem], user_data: NameInde
 
 
 class _ReferenceFiller:
-    """What stands for each `${…}` of Torc's in one text."""
+    """Replaces each reference in one text."""
 
     def __init__(self, job: Job, node: Node, files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:
         self._job = job
@@ -52,7 +52,7 @@ def _as_scalar(node: Node) -> Scalar:
 
 
 def shell_text(job: Job) -> Scalar:
-    """The text of the step's `shell`; the very node of the file where nothing has changed in it."""
+    """The step's `shell`; the file's own node if the text is unchanged."""
     node = job.at("command")
     command = job.texts.get("command", "")
     before = job.texts.get("invocation_script")
@@ -60,7 +60,7 @@ def shell_text(job: Job) -> Scalar:
 
 
 def script_text(node: Node) -> Scalar:
-    """The text of a recovery script, likewise."""
+    """The text of a recovery script; the file's own node if it is unchanged."""
     return _node_for(escape_shell(node.text if isinstance(node, Scalar) else ""), node)
 
 
@@ -69,26 +69,26 @@ def _node_for(text: str, node: Node) -> Scalar:
 
 
 def escape_shell(text: str) -> str:
-    """The text so that what looks like an expression of ours in quotes stays the text that it is to the shell."""
+    """Escape quoted text that looks like an expression, so that it stays literal as in the shell."""
     if not _LIKE_EXPRESSION.search(text):
         return text
     try:
         spots = scan(text, Names(frozenset(), ROOTS)).spots
     except ShellRefused:
-        return text  # the language says why
+        return text  # the language reports why
     for offset in sorted((spot.ours.offset for spot in spots if spot.danger in _UNEXPANDED), reverse=True):
         text = f"{text[:offset]}${text[offset:]}"
     return text
 
 
 def refuse_missing_values(jobs: NameIndex[Job], source: Source) -> None:
-    """User data that somebody reads has a value or a writer."""
+    """Refuse user data that a job reads if it has neither a value nor a writer."""
     noted: set[str] = set()
     for job in jobs.by_name.values():
         for items in job.user_data:
             for item in items:
                 if item.is_empty and not item.writers and item.name not in noted:
                     noted.add(item.name)
-                    message = f"job '{job.name}' reads user data '{item.name}', which has no value and no writer"
+                    message = f"job '{job.name}' reads user data '{item.name}', which has neither a value nor a writer"
                     hint = "add 'data: …', or let a job write it"
                     source.note(source.refuse("user_data", message, item.name_node, hint=hint))

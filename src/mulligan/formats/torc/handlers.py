@@ -14,18 +14,18 @@ from mulligan.language.nodes import Mapping, Scalar, Sequence, Source
 from mulligan.language.shapes import Fields
 from mulligan.language.words import did_you_mean
 
-# Torc waits for a script without end.
+# Torc has no limit.
 SCRIPT_TIMEOUT = "1h"
-# How Torc says that a job died by a signal, whichever it was.
+# Torc's exit code for a job that any signal ended.
 _SIGNALED = -1
-# What Torc makes of a job that exits well and leaves out a file.
+# Torc's exit code for a job that succeeds without writing a declared file.
 _MISSING_OUTPUT = 1
-# What recovery scripts find beside what their job finds. To Torc, who leaves out a file has exited with 1.
+# Variables of recovery scripts in addition to those of the job.
 RECOVERY_ENV: dict[str, Any] = {"TORC_RETURN_CODE": "${error.code == 'OUTPUT_MISSING' ? 1 : error.exit_code}"}
 
 
 class Handler:
-    """A failure handler; `policy` is None where it has no rules: then nothing is tried again."""
+    """A failure handler. `policy` is None if it has no rules: then nothing is retried."""
 
     def __init__(self, key: str, form: Fields, policy: Mapping | None) -> None:
         self.key = key
@@ -34,7 +34,7 @@ class Handler:
 
 
 def read_handlers(workflow: Fields, translation: Translation) -> dict[str, Handler]:
-    """The handlers by their names."""
+    """The handlers by name."""
     source = translation.source
     names = Names.of_policies()
     found: dict[str, Handler] = {}
@@ -58,7 +58,7 @@ def _policy(form: Fields, translation: Translation) -> Mapping | None:
 
 
 def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
-    """The rules of ours that one of Torc's is: each matches by one thing, and all have the same bound."""
+    """Translate one rule: each of ours matches by one condition, and all have the same limit."""
     bounds = _rule_limits(rule)
     exit_codes, codes = _codes(rule, translation)
     if codes:
@@ -69,11 +69,11 @@ def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
         yield {"any": True, **bounds}
     elif not codes and not exit_codes:
         hint = "add 'exit_codes' or 'match_all_exit_codes: true'"
-        translation.warn("rule", "the rule matches no failure, and is left out", rule.node, hint=hint)
+        translation.warn("rule", "the rule matches no failure and is ignored", rule.node, hint=hint)
 
 
 def _rule_limits(rule: Fields) -> dict[str, Any]:
-    """Torc asks before each retry whether the job has had as many attempts as `max_retries` says, by whatever rule."""
+    """The limits of a rule. Torc compares `max_retries` with the attempts of the job, whichever rule granted them."""
     said = rule.get("max_retries")
     attempts = max(1, MAX_RETRIES_DEFAULT if said is None else said)
     bounds: dict[str, Any] = {"max_attempts": made(attempts, rule.node.get("max_retries") or rule.node)}
@@ -85,7 +85,7 @@ def _rule_limits(rule: Fields) -> dict[str, Any]:
 
 
 def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, list[str]]:
-    """The exit codes as a shell gives them, and the codes of what Torc counts as one of them."""
+    """The exit codes as a shell reports them, and the failure codes that Torc treats as one of them."""
     node = rule.node.get("exit_codes")
     if not isinstance(node, Sequence) or "exit_codes" not in rule:
         return None, []
@@ -105,7 +105,7 @@ def _codes(rule: Fields, translation: Translation) -> tuple[Sequence | None, lis
 
 
 def retry_of(job: Job, known: dict[str, Handler], source: Source) -> Any:
-    """The step's `retry`; None where the job has no handler."""
+    """The step's `retry`; None if the job has no handler."""
     name = job.texts.get("failure_handler")
     if name is None:
         return None

@@ -19,7 +19,7 @@ from mulligan.language.shapes import Fields
 
 
 class DataItem:
-    """A file or a piece of user data, with the jobs that write it. `text` is what stands for it in commands."""
+    """A file or a piece of user data, with the jobs that write it. `text` replaces a reference in commands."""
 
     __slots__ = ("is_empty", "is_in_command", "key", "name", "name_node", "node", "text", "writers")
 
@@ -29,22 +29,22 @@ class DataItem:
         self.text = text
         self.name_node = name_node
         self.node = node
-        # Of user data: it has no value yet.
+        # User data without a value.
         self.is_empty = False
-        # Some command has its text in it.
+        # A command refers to it.
         self.is_in_command = False
         self.writers: list[Job] = []
 
 
 class Dependency(NamedTuple):
-    """Jobs that another one says it depends on. Many jobs share one tuple where they have the same expression."""
+    """Jobs that another job declares in `depends_on`. Jobs with the same expression share one tuple."""
 
     jobs: tuple[Job, ...]
     at: Node
 
 
 class Job:
-    """One job of Torc's on its way to be a step of ours."""
+    """A job that becomes a step."""
 
     __slots__ = (
         "declared",
@@ -63,21 +63,21 @@ class Job:
     )
 
     def __init__(self, number: int, step: str, made: ExpandedEntry) -> None:
-        # As Torc counts them, from 1 in the order of the file.
+        # Torc numbers jobs from 1, in the order of the file.
         self.number = number
         self.name = made.name
-        # What its step is called.
+        # The name of its step.
         self.step = step
         self.name_node = made.name_node
         self.form = made.form
         self.texts = made.texts
         self.lists = made.lists
         self.declared: list[Dependency] = []
-        # Files and user data, as sets likewise.
+        # Files and user data, one tuple per name or expression.
         self.inputs: list[tuple[DataItem, ...]] = []
         self.user_data: list[tuple[DataItem, ...]] = []
         self.outputs: list[tuple[DataItem, ...]] = []
-        # Further entries of `needs` that its step gets, and of the step itself.
+        # Further entries of `needs`, and further keys of the step.
         self.extra_needs: list[Any] = []
         self.entries: dict[str, Any] = {}
 
@@ -87,22 +87,22 @@ class Job:
 
     @property
     def is_cancelled_on_failure(self) -> bool:
-        """Whether it is not run when a job that it depends on has failed."""
+        """Whether the job is cancelled when a job that it depends on fails."""
         return self.form.get("cancel_on_blocking_job_failure") is not False
 
     def at(self, key: str) -> Node:
-        """Where that is said of it, be it by an expression; its name where it is not."""
+        """The node of a key or of its `_regexes` variant; the name of the job if it has neither."""
         node = self.form.node
         return node.get(key) or node.get(f"{key.removesuffix('s')}_regexes") or self.name_node
 
     def dependencies(self) -> Iterator[tuple[Job, ...]]:
-        """Everybody it waits for, as sets that may overlap: said, or implied by what it reads."""
+        """All jobs that it waits for, declared or implied by what it reads, as tuples that may overlap."""
         yield from (wait.jobs for wait in self.declared)
         for items in (*self.inputs, *self.user_data):
             yield tuple(self.writers(items))
 
     def writers(self, items: Iterable[DataItem]) -> Iterator[Job]:
-        """Who writes these, but for the job itself."""
+        """The jobs that write these, except the job itself."""
         return (job for job in dict.fromkeys(job for item in items for job in item.writers) if job is not self)
 
 
@@ -110,7 +110,7 @@ class Job:
 
 
 def read_files(workflow: Fields, expansion: Expansion) -> dict[str, DataItem]:
-    """The files by their names, those of parameters each."""
+    """The files by name, after parameters are expanded."""
     found: dict[str, ExpandedEntry] = {}
     for form in expansion.read_entries(workflow, "files", FILE, "file"):
         with expansion.translation.source.noting:
@@ -125,13 +125,13 @@ def _file_item(each: ExpandedEntry, key: str) -> DataItem:
 
 
 def read_user_data(workflow: Fields, expansion: Expansion) -> dict[str, DataItem]:
-    """The user data by their names. Without a name nobody can use it."""
+    """The user data by name. Data without a name cannot be used and is left out."""
     translation = expansion.translation
     found: dict[str, DataItem] = {}
     for form in expansion.read_entries(workflow, "user_data", USER_DATA, "user data"):
         name = form.get("name")
         if name is None:
-            translation.warn("user_data", "user data without a name is left out", form.node)
+            translation.warn("user_data", "user data without a name is ignored", form.node)
         elif expansion.is_new("user data", name, form.at("name")):
             found[name] = _user_data_item(name, form, translation)
     return found
@@ -166,7 +166,7 @@ LIST_KEYS = (
 
 
 def read_jobs(workflow: Fields, names: Names, expansion: Expansion) -> dict[str, Job]:
-    """The jobs by their names, in the order of the file."""
+    """The jobs by name, in the order of the file."""
     found: dict[str, ExpandedEntry] = {}
     for form in expansion.read_entries(workflow, "jobs", JOB, "job"):
         with expansion.translation.source.noting:
@@ -176,7 +176,7 @@ def read_jobs(workflow: Fields, names: Names, expansion: Expansion) -> dict[str,
 
 
 def link_jobs(jobs: NameIndex[Job], files: NameIndex[DataItem], user_data: NameIndex[DataItem]) -> None:
-    """Say of each job whom it depends on and what it reads and writes, and of each thing who writes it."""
+    """Resolve what each job depends on, reads and writes, and record the writers of each file and user data."""
     for job in jobs.by_name.values():
         job.declared = [*_declared_dependencies(job, jobs)]
         job.inputs += _find_sets(job, files, "input_files", "input_file_regexes")
@@ -196,7 +196,7 @@ def _declared_dependencies(job: Job, known: NameIndex[Job]) -> Iterator[Dependen
 
 
 def _without(jobs: tuple[Job, ...], job: Job) -> tuple[Job, ...]:
-    """The jobs without this one: an expression may match the job that has it, and nobody waits for himself."""
+    """The jobs without this one: an expression may match the job that has it, and a job does not wait for itself."""
     return tuple(each for each in jobs if each is not job) if job in jobs else jobs
 
 

@@ -47,7 +47,7 @@ _IN_CLASS = pattern(
     re.VERBOSE | re.DOTALL,
 )
 _LAST = "\U0010ffff"
-# What POSIX calls them: ranges of ASCII, whatever the language.
+# POSIX classes: ranges of ASCII characters.
 _CLASSES = {
     "alnum": ("09", "AZ", "az"),
     "alpha": ("AZ", "az"),
@@ -67,7 +67,7 @@ _CLASSES = {
 
 
 class UnsupportedSyntax(Exception):
-    """A part of an expression that Rust understands, and we do not."""
+    """A part of a regular expression that Rust supports and we do not."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)
@@ -75,7 +75,7 @@ class UnsupportedSyntax(Exception):
 
 
 def to_python_pattern(text: str) -> str:
-    """The expression as Python writes it. Raises NotUnderstood for a part that Python has no equal of."""
+    """Translate an expression to Python. Raise UnsupportedSyntax for a part that Python cannot express."""
     if "[" not in text and "\\" not in text and "(?" not in text:
         return text
     found: list[str] = []
@@ -101,7 +101,7 @@ def _translate_part(part: re.Match[str]) -> str:
 
 
 def _translate_class(text: str, position: int) -> tuple[str, int]:
-    """What stands in a class up to its closing bracket, and where that ends."""
+    """The content of a class up to its closing bracket, and the position after it."""
     found: list[str] = []
     while part := _IN_CLASS.match(text, position):
         position = part.end()
@@ -128,7 +128,7 @@ def _ranges(ranges: Iterable[str], *, is_inverted: bool) -> str:
 
 
 def _complement(ranges: Iterable[str]) -> list[str]:
-    """What these leave out of all characters there are; they are in order."""
+    """All characters outside these ranges, which are sorted."""
     found = []
     first = "\0"
     for each in ranges:
@@ -150,12 +150,12 @@ def _character(digits: str) -> str:
 
 Entry = TypeVar("Entry")
 
-# What matches within one line whatever stands in the others: no group, and no class that has a line break in it.
+# Expressions that never match across lines: no groups, and no class with a line break.
 _WITHIN_LINES = pattern(r"(?:(?:[A-Za-z0-9_-]|\\[dw.-]|\.|\[[A-Za-z0-9_-]+\])[*+?]?)+\$?")
 
 
 class _NameLines:
-    """Names as the lines of one text, which is searched as a whole."""
+    """Names as the lines of one text, so that one search covers all of them."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -175,11 +175,11 @@ class _NameLines:
 
 
 class NameIndex(Generic[Entry]):
-    """All jobs, files or user data of a file. What is asked for and is not there is noted once per place."""
+    """All jobs, files or user data of a file. An unknown name is noted once per node."""
 
     def __init__(self, what: str, items: dict[str, Entry], source: Source, *, is_complete: bool) -> None:
         self.what = what
-        # Else some have no name that could be read, and what is not there may be one of them.
+        # If False, some entries have no readable name, and an unknown name may be meant for them.
         self._is_complete = is_complete
         self.by_name = items
         self._source = source
@@ -187,7 +187,7 @@ class NameIndex(Generic[Entry]):
         self._noted: set[int] = set()
 
     def find(self, name: str, node: Node) -> tuple[Entry, ...]:
-        """The one of that name; none where that was noted."""
+        """The entry with this name as a tuple; empty if there is none, which is noted."""
         if name in self.by_name:
             return (self.by_name[name],)
         hint = did_you_mean(name, self.by_name) or self._hint(name)
@@ -195,11 +195,11 @@ class NameIndex(Generic[Entry]):
         return ()
 
     def _hint(self, name: str) -> str:
-        """What to do about a name with a parameter in it, which nobody has filled in."""
-        return "for several at once use a regular expression" if "{" in name else ""
+        """A hint about a name with an unfilled parameter."""
+        return "use a regular expression to match several" if "{" in name else ""
 
     def find_matching(self, text: str, node: Scalar) -> tuple[Entry, ...]:
-        """Those in whose names the expression is found, in their order; the same tuple for the same expression."""
+        """The entries whose names match, in order; the same tuple for the same expression."""
         if text not in self._matches:
             with self._source.noting:
                 self._matches[text] = self._search(text, node)
@@ -214,19 +214,19 @@ class NameIndex(Generic[Entry]):
         return found
 
     def _python_pattern(self, text: str, node: Scalar) -> str:
-        """The expression as Python writes it, if it is a valid one that we understand."""
+        """The expression in Python's syntax. Refuse it if it is invalid or unsupported."""
         try:
             written = to_python_pattern(text)
         except UnsupportedSyntax as error:
-            message = f"the expression is '{shorten(text)}', and '{shorten(error.part)}' is not understood here"
-            hint = "there are classes such as [a-z], [[:alpha:]], \\d and \\w, and (?i) at the very start"
+            message = f"the expression is '{shorten(text)}', but '{shorten(error.part)}' is not supported"
+            hint = "use classes such as [a-z], [[:alpha:]], \\d and \\w; (?i) only at the very start"
             raise self._source.refuse("pattern", message, node, hint=hint) from None
         at = Scalar(written, text, node.style, node.line, node.column, node.end_column)
         found: str = PATTERN.read(at, "the expression", self._source)
         return found
 
     def _matching_names(self, expression: str) -> Iterator[str]:
-        """The names in which it is found. Thousands of jobs may have one each: it is not asked of every name."""
+        """The matching names. Thousands of jobs may each have an expression, so not every name is tested."""
         if _WITHIN_LINES.fullmatch(expression) and not self._lines.has_breaks:
             yield from self._lines.matching_names(expression)
         else:
@@ -243,7 +243,7 @@ class NameIndex(Generic[Entry]):
         return Beginnings(self.by_name)
 
     def _note(self, code: str, message: str, node: Node, hint: str) -> None:
-        """A name that is made of parameters would be noted for each of their values."""
+        """Note a problem once per node: a name with parameters would otherwise be noted for each value."""
         if self._is_complete and id(node) not in self._noted:
             self._noted.add(id(node))
             self._source.note(self._source.refuse(code, message, node, hint=hint))

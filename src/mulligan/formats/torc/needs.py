@@ -12,31 +12,31 @@ from mulligan.formats.translation import made
 from mulligan.language.beginnings import Beginnings
 from mulligan.language.nodes import Node
 
-# More than these are named by what their names have in common.
+# More steps than this are needed as a group, by a pattern over their names.
 NAMED_MAX = 8
-# What may follow the beginning that the names of a group share, from the plainest on.
+# Patterns that may follow the shared prefix of a group, simplest first.
 _ENDINGS = (".*", "[0-9]+", "[0-9_]+", "[a-z]+", "[A-Za-z]+", "[A-Za-z0-9]+", "[A-Za-z0-9-]+")
 
 
 class StepPatterns:
-    """Expressions that match the names of these steps and of no others."""
+    """Patterns that match the names of given steps and of no others."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = Beginnings(names)
         self._known: dict[tuple[Job, ...], str] = {}
 
     def pattern_for(self, jobs: tuple[Job, ...]) -> str:
-        """What matches the steps of these jobs, and nothing else."""
+        """A pattern that matches exactly the steps of these jobs."""
         return self.short_pattern(jobs) or "|".join(job.step for job in jobs)
 
     def short_pattern(self, jobs: tuple[Job, ...]) -> str:
-        """What matches them by what their names have in common; empty where that is not theirs alone."""
+        """A pattern of a shared prefix; "" if other steps would match it as well."""
         if jobs not in self._known:
             self._known[jobs] = self._found([job.step for job in jobs])
         return self._known[jobs]
 
     def _found(self, members: list[str]) -> str:
-        """Names have no character that means anything in an expression."""
+        """Find a short pattern. Step names have no characters that need escaping."""
         shared = _shared_prefix(min(members), max(members))
         for start in filter(None, dict.fromkeys((shared.rstrip("0123456789"), shared))):
             alike = self._names.starting(start)
@@ -48,15 +48,15 @@ class StepPatterns:
 
 
 def _shared_prefix(one: str, other: str) -> str:
-    """How both begin."""
+    """The common prefix of two names."""
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 class StepLinks:
-    """What the step of a job says of others: whom it needs, and which files it reads.
+    """The `needs` and `reads` of a job's step.
 
-    A step that reads needs who writes, and succeeds. Where that is not meant, or would be too many, it says whom it
-    needs, and names only the files that nobody writes, which must be there.
+    A step that reads a file needs the success of its writers. If the job runs after a failure as well, or there are too
+    many writers, the step has explicit `needs` instead, and `reads` only the files that no job writes.
     """
 
     def __init__(self, job: Job, groups: StepPatterns, writers: Writers) -> None:
@@ -79,7 +79,7 @@ class StepLinks:
         self.reads += [item for item in items if not item.writers]
 
     def _group_many(self) -> None:
-        """Many files that are named each are read as one group of writers, if that has a name of its own."""
+        """Replace many files by one group of writers, if a short pattern matches them."""
         written = tuple(item for item in self.reads if item.writers)
         if len(written) > NAMED_MAX and self._groups.short_pattern(self._writers.of(written, self._job)):
             self.reads = [item for item in self.reads if not item.writers]
@@ -98,7 +98,7 @@ class StepLinks:
         return [*self._job.extra_needs, *_single_needs(single, on), *grouped]
 
     def _implied(self) -> Iterator[Dependency]:
-        """Whom it waits for because of what it reads, as far as that is not said by its `reads`."""
+        """The jobs that it waits for because of its inputs, unless its `reads` cover them."""
         job = self._job
         for key, sets in (("input_files", self._grouped_inputs), ("input_user_data", job.user_data)):
             yield from (Dependency(self._writers.of(items, job), job.at(key)) for items in sets)
@@ -110,7 +110,7 @@ def _single_needs(jobs: dict[Job, Node], on: str | None) -> Iterator[Any]:
 
 
 class Writers:
-    """Who writes what, asked once per set."""
+    """The writers of each set of files, computed once per set."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[DataItem, ...], tuple[Job, ...]] = {}

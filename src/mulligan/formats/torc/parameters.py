@@ -32,10 +32,10 @@ from mulligan.language.words import did_you_mean
 
 
 COMBINATIONS_MAX = 100_000
-# Beyond these a float counts no longer in ones, and a range has no end that anybody means.
+# Beyond these, floats are too coarse to count in steps of one, and a range is a mistake.
 _NUMBER_MAX = 1e15
 _STEP_MIN = 1e-9
-# What is longer is a text that happens to have digits alone.
+# A longer sequence of digits is treated as text.
 _DIGITS_MAX = 40
 
 # One value of each parameter.
@@ -46,9 +46,9 @@ _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _WHOLE = pattern(r"[+-]?\d+")
 _ANY_NUMBER = pattern(_NUMBER)
 _RANGE = pattern(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
-# How one begins, or a list.
+# The beginning of a range or of a list.
 _LIKE_RANGE_OR_LIST = pattern(rf"\[|{_NUMBER}\s*:")
-# An item of a list: in quotes, in which a comma is a comma, or up to the next comma.
+# An item of a list: quoted, possibly with commas, or up to the next comma.
 _ITEM = pattern(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|$)""")
 _PLACEHOLDER = pattern(r"(\$?)\{([^\s{}:$]+)(?::([^{}]*))?\}")
 _PADDED = pattern(r"0(\d{1,2})d")
@@ -56,7 +56,7 @@ _ROUNDED = pattern(r"\.(\d{1,2})f")
 
 
 def combinations(form: Fields, shared: Mapping | None, translation: Translation) -> list[Values]:
-    """The values of each job (or file) that this one stands for; one without any where it has no parameters."""
+    """The parameter values of each job or file that an entry expands to; one empty set without parameters."""
     named = _chosen_parameters(form, shared, translation.source)
     if not named:
         return [{}]
@@ -66,7 +66,7 @@ def combinations(form: Fields, shared: Mapping | None, translation: Translation)
 
 
 def _chosen_parameters(form: Fields, shared: Mapping | None, source: Source) -> dict[str, Node]:
-    """Its own parameters, else those of the workflow that it asks for."""
+    """The entry's own parameters, or those of the workflow that it names in `use_parameters`."""
     own: dict[str, Node] | None = form.get("parameters")
     if own:
         return own
@@ -82,7 +82,7 @@ def _chosen_parameters(form: Fields, shared: Mapping | None, source: Source) -> 
 
 
 def scalar_items(form: Fields, key: str) -> list[Scalar]:
-    """The texts of a list, each where it stands; those that are none were refused."""
+    """The text nodes of a list; other nodes were refused already."""
     node = form.at(key) if form.get(key) is not None else None
     items = node.items if isinstance(node, Sequence) else []
     return [item for item in items if isinstance(item, Scalar) and item.is_text]
@@ -113,7 +113,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def _text_values(name: str, node: Node, source: Source) -> list[Any]:
-    """A number of the file, or a text: a range, a list in brackets, or one value. Braces around it say nothing."""
+    """The values of a scalar: a number, a range, a list in brackets, or one text. Surrounding braces are ignored."""
     value = plain(node)
     if not isinstance(value, str):
         return [_plain_value(value)]
@@ -124,13 +124,13 @@ def _text_values(name: str, node: Node, source: Source) -> list[Any]:
         return [_parse_value(item) for item in _split_items(text[1:-1])]
     found = _RANGE.fullmatch(text)
     if found is None and _LIKE_RANGE_OR_LIST.match(text):
-        message = f"parameter '{name}' has one value, '{shorten(text)}', which is no range and no list"
+        message = f"parameter '{name}' has one value, '{shorten(text)}', which is neither a range nor a list"
         source.warn("parameter", message, node, hint="a range is '1:10' or '1:10:2', a list is '[a,b]'")
     return _range_values(found, name, node, source) if found else [_parse_value(text)] if text else []
 
 
 def _split_items(text: str) -> Iterable[str]:
-    """The items of a list; nothing stands after a last comma."""
+    """Split the items of a list. A trailing comma adds no item."""
     position = 0
     while position < len(text):
         found = _ITEM.match(text, position)
@@ -141,7 +141,7 @@ def _split_items(text: str) -> Iterable[str]:
 
 
 def _parse_value(text: str) -> Any:
-    """A whole number, else a number, else a text without its quotes."""
+    """Parse an integer, a float, or otherwise a text without its quotes."""
     if _WHOLE.fullmatch(text) and len(text) <= _DIGITS_MAX:
         return int(text)
     if _ANY_NUMBER.fullmatch(text) and len(text) <= _DIGITS_MAX and math.isfinite(float(text)):
@@ -151,24 +151,26 @@ def _parse_value(text: str) -> Any:
 
 
 def _range_values(found: re.Match[str], name: str, node: Node, source: Source) -> list[Any]:
-    """Both ends belong to it. Of floats where one of the ends (or the step) is one."""
+    """The values of a range, including both ends. They are floats if an end or the step is a float."""
     start, stop, step = (_parse_value(each or "1") for each in found.groups())
-    # What is beyond all numbers was left a text.
+    # Values that were too long for a number are texts.
     is_countable = all(not isinstance(each, str) and abs(each) <= _NUMBER_MAX for each in (start, stop, step))
     if not is_countable or abs(step) < _STEP_MIN:
-        raise source.refuse("parameter", f"the range of parameter '{name}' counts in no steps", node)
+        raise source.refuse(
+            "parameter", f"the range of parameter '{name}' has a step or an end that is too small or too large", node
+        )
     if (stop - start) * step < 0:
-        hint = f"write '{found.group(1)}:{found.group(2)}:{'-1' if stop < start else '1'}', or the other end first"
-        message = f"the range of parameter '{name}' has no values: its step leads away from its end"
+        hint = f"write '{found.group(1)}:{found.group(2)}:{'-1' if stop < start else '1'}', or swap the ends"
+        message = f"the range of parameter '{name}' has no values: its step points away from its end"
         raise source.refuse("parameter", message, node, hint=hint)
-    # What is missing to the last value by the dust of binary fractions is not missing.
+    # Tolerate rounding errors of floats at the last value.
     count = math.floor((stop - start) / step + 1e-9) + 1
     _refuse_too_many(count, f"parameter '{name}' has {{}} values", node, source)
     return [_rounded(start + index * step) for index in range(count)]
 
 
 def _rounded(value: Any) -> Any:
-    """Without the dust of binary fractions: 0.1 * 3 is 0.3."""
+    """Remove rounding errors of floats: 0.1 * 3 is 0.3."""
     return round(value, 10) if isinstance(value, float) else value
 
 
@@ -186,7 +188,7 @@ def _zipped(lists: dict[str, list[Any]], named: dict[str, Node], source: Source)
     for other in others:
         if len(lists[other]) != len(lists[first]):
             message = (
-                "with 'zip' all parameters have the same number of values: "
+                "with 'zip' all parameters must have the same number of values: "
                 f"'{first}' has {len(lists[first])}, '{other}' has {len(lists[other])}"
             )
             raise source.refuse("parameter", message, named[other])
@@ -195,7 +197,7 @@ def _zipped(lists: dict[str, list[Any]], named: dict[str, Node], source: Source)
 
 def _refuse_too_many(count: int, what: str, node: Node, source: Source) -> None:
     if count > COMBINATIONS_MAX:
-        message = f"{what.format(f'{count:,}')}, and {COMBINATIONS_MAX:,} are the most"
+        message = f"{what.format(f'{count:,}')}, but at most {COMBINATIONS_MAX:,} are allowed"
         raise source.refuse("parameter", message, node)
 
 
@@ -203,7 +205,7 @@ def _refuse_too_many(count: int, what: str, node: Node, source: Source) -> None:
 
 
 class ParameterTexts:
-    """Texts with the values of one job's parameters in them. Each is taken apart once, however many jobs there are."""
+    """Fills parameter values into texts. Each text is parsed once, however many jobs there are."""
 
     def __init__(self, names: Iterable[str], translation: Translation) -> None:
         self.names = frozenset(names)
@@ -211,7 +213,7 @@ class ParameterTexts:
         self._known: dict[str, Render | None] = {}
 
     def fill_in(self, node: Scalar, values: Values) -> str:
-        """The text of `node` with these values. `{p}`, `{p:03d}` and `{p:.2f}` are filled in, all else stays."""
+        """The text of `node` with `{p}`, `{p:03d}` and `{p:.2f}` replaced by values."""
         if not self.names or "{" not in node.text:
             return node.text
         if node.text not in self._known:
@@ -220,7 +222,7 @@ class ParameterTexts:
         return render(values) if render else node.text
 
     def used_parameters(self, text: str) -> list[str]:
-        """The parameters that a text depends on, in its order."""
+        """The parameters in a text, in order."""
         found = (name for mark, name, _ in _PLACEHOLDER.findall(text) if not mark and name in self.names)
         return list(dict.fromkeys(found))
 
@@ -241,15 +243,15 @@ class ParameterTexts:
         )
 
     def _is_ours(self, hole: re.Match[str], node: Scalar) -> bool:
-        """Not the shell's `${p}`, and in a format that Torc has. Both are said: the other may be meant."""
+        """Whether a placeholder is filled in. Warn about `${p}` and unknown formats, which may be mistakes."""
         mark, name, spec = hole.groups()
         start, length = hole.start(), len(hole.group())
         if mark:
-            message = f"'{hole.group()}' is a variable of the shell's, and not the parameter '{name}'"
+            message = f"'{hole.group()}' is a shell variable, not the parameter '{name}'"
             hint = f"for the parameter write '{{{name}}}'"
             self._translation.source.warn_in("parameter", message, node, start, length, hint=hint)
         elif spec is not None and not (_PADDED.fullmatch(spec) or _ROUNDED.fullmatch(spec)):
-            message = f"'{hole.group()}' stays as it is: '{spec}' is no format of Torc's"
+            message = f"'{hole.group()}' is left as written: '{spec}' is not a format that Torc knows"
             hint = f"write '{{{name}:03d}}', '{{{name}:.2f}}' or '{{{name}}}'"
             self._translation.source.warn_in("parameter", message, node, start, length, hint=hint)
             return False
@@ -262,14 +264,14 @@ class ParameterTexts:
             return format_value(value)
         if isinstance(value, str) or (spec.endswith("d") and value != int(value)):
             kind = "a whole number" if spec.endswith("d") else "a number"
-            message = f"'{written}' stays as it is where '{name}' is '{format_value(value)}', which is not {kind}"
+            message = f"'{written}' is left as written where '{name}' is '{format_value(value)}', which is not {kind}"
             self._translation.source.warn("parameter", message, node)
             return written
         return format(int(value) if spec.endswith("d") else float(value), spec)
 
 
 def format_value(value: Any) -> str:
-    """A value as Torc writes it: floats with all their digits, and without a fraction that is none."""
+    """A value as Torc writes it: floats with all digits, but without a zero fraction."""
     if not isinstance(value, float):
         return str(value)
     written = f"{Decimal(repr(value)):f}"
@@ -279,14 +281,14 @@ def format_value(value: Any) -> str:
 # -- jobs and files of parameters ------------------------------------------------------------------------------------
 
 
-# More than anybody runs, and a file of a few lines can stand for them.
+# A few lines can expand to more jobs than anyone can run.
 ENTRIES_MAX = 200_000
 
 _PLURALS = {"job": "jobs", "file": "files", "user data": "user data"}
 
 
 class ExpandedEntry:
-    """One job or file: its name, and its texts with the values of the parameters in them."""
+    """One job or file: its name, and its texts with parameter values filled in."""
 
     __slots__ = ("form", "lists", "name", "name_node", "texts")
 
@@ -295,19 +297,19 @@ class ExpandedEntry:
         self.name_node = name_node
         self.form = form
         self.texts: dict[str, str] = {}
-        # Names, each with the place where it stands.
+        # Names, each with its node.
         self.lists: dict[str, list[tuple[str, Scalar]]] = {}
 
 
 class Expansion:
-    """Reads the lists of a file. Names that are there twice are noted."""
+    """Reads the lists of a file and expands their parameters. Duplicate names are noted."""
 
     def __init__(self, shared: Mapping | None, translation: Translation) -> None:
         self.translation = translation
         self._shared = shared
         self._first: dict[tuple[str, str], Node] = {}
         self._count = 0
-        # Of these some have no name that could be read: a name that is missing may be theirs.
+        # Kinds with an entry whose name could not be read: an unknown name may be meant for it.
         self.unnamed: set[str] = set()
 
     @property
@@ -315,7 +317,7 @@ class Expansion:
         return self.translation.source
 
     def read_entries(self, form: Fields, key: str, record: Record, what: str) -> Iterator[Fields]:
-        """The entries of a list, as far as they can be read."""
+        """The entries of a list that can be read."""
         for item in entries_of(form, key):
             fields = self._read(item, record, what)
             if fields is not None:
@@ -324,7 +326,7 @@ class Expansion:
                 self.unnamed.add(what)
 
     def _read(self, item: Node, record: Record, what: str) -> Fields | None:
-        """An entry; None where nobody can say what it is called."""
+        """Read an entry; None if it has no readable name."""
         with self._source.noting:
             fields: Fields = record.read(item, _label(item, what), self._source)
             is_named = "name" in fields or not record.keys["name"].is_required
@@ -334,10 +336,10 @@ class Expansion:
     def expand(
         self, form: Fields, what: str, keys: tuple[str, ...], lists: tuple[str, ...] = ()
     ) -> list[ExpandedEntry]:
-        """The things that an entry stands for: one for each name that the values of its parameters make.
+        """Expand an entry to one job or file for each distinct name.
 
-        Where the name lacks a parameter, one thing stands for all values of it: it has one text at each of `keys`,
-        and in its `lists` what all of them name.
+        If the name lacks a parameter, one job stands for all its values: each of `keys` must have the same text for all
+        of them, and its `lists` have the names of all of them.
         """
         name_node = form.node.get("name")
         assert isinstance(name_node, Scalar)
@@ -351,7 +353,7 @@ class Expansion:
         return [made(name, values) for name, values in named.items() if self.is_new(what, name, name_node)]
 
     def is_new(self, what: str, name: str, node: Node) -> bool:
-        """Whether nothing of the kind has that name yet; else that is noted."""
+        """Whether the name is new; a duplicate is noted."""
         first = self._first.setdefault((what, name), node)
         if first is not node:
             line = self._source.number(first)
@@ -362,7 +364,7 @@ class Expansion:
     def _refuse_too_many(self, count: int, form: Fields) -> None:
         self._count += count
         if self._count > ENTRIES_MAX:
-            message = f"the parameters of this file stand for more than {ENTRIES_MAX:,} jobs and files"
+            message = f"the parameters of this file expand to more than {ENTRIES_MAX:,} jobs and files"
             raise self._source.refuse("parameter", message, form.node)
 
 
@@ -372,7 +374,7 @@ def _label(item: Node, what: str) -> str:
 
 
 class _EntryBuilder:
-    """Makes the things of one entry."""
+    """Builds the jobs or files of one entry."""
 
     def __init__(
         self,
@@ -401,7 +403,7 @@ class _EntryBuilder:
         return made
 
     def _text(self, key: str, node: Scalar, name: str, all_values: list[Values]) -> str:
-        """The text at a key, which must be one where one thing stands for several values."""
+        """The text at a key, which must be the same for all values."""
         texts = [self._texts.fill_in(node, values) for values in all_values]
         if any(one != other for one, other in pairwise(texts)):
             self._source.note(self._refuse_differing(key, node, name))
@@ -411,6 +413,6 @@ class _EntryBuilder:
         in_name = self._texts.used_parameters(self._name_node.text)
         used = self._texts.used_parameters(node.text)
         differing = next((each for each in used if each not in in_name), used[0])
-        message = f"'{key}' differs by '{differing}', and several values of it are one thing called '{shorten(name)}'"
-        hint = f"put '{{{differing}}}' into the name, or take it out of '{key}'"
+        message = f"'{key}' depends on '{differing}', but the name '{shorten(name)}' does not"
+        hint = f"add '{{{differing}}}' to the name, or remove it from '{key}'"
         return self._source.refuse("parameter", message, node, hint=hint)

@@ -19,33 +19,33 @@ from mulligan.language.shapes import Fields
 # -- environment -----------------------------------------------------------------------------------------------------
 
 
-# The input that says what Torc's `--output-dir` says.
+# The input that replaces Torc's `--output-dir`.
 OUTPUT_DIR = "output_dir"
 _OUTPUT_DIR = f"${{inputs.{OUTPUT_DIR}}}"
 _OUTPUT_DIR_INPUT = {
     "type": "string",
     "default": "output",
-    "description": "where the logs are found under Torc's names",
+    "description": "folder for logs with Torc's file names",
 }
 _TORC_ENV = {
     "TORC_WORKFLOW_ID": "${run.id}",
     "TORC_RUN_ID": "${run.round}",
-    # Torc's numbers are those of its database: all that counts is that no two jobs have the same.
+    # Torc numbers jobs by its database. All that matters is that the numbers are unique.
     "TORC_JOB_ID": "${step.number}",
     "TORC_JOB_NAME": "${step.name}",
     "TORC_ATTEMPT_ID": "${attempt}",
     "TORC_OUTPUT_DIR": _OUTPUT_DIR,
-    # There is no server to ask.
+    # There is no server.
     "TORC_API_URL": "",
 }
-# Torc's `--output-dir` may name any folder.
+# Like `--output-dir`, the input may name any folder.
 _LOG_STEM = (
     f"${{any_path(inputs.{OUTPUT_DIR})}}/job_stdio/job_wf${{run.id}}_j${{step.number}}_r${{run.round}}_a${{attempt}}"
 )
 
 
 def add_environment(torc: TorcFile) -> None:
-    """Give every step of the workflow what Torc gives a job: also its shell, which goes on after a failed command."""
+    """Give every step Torc's environment variables, log names, and a shell that continues after a failed command."""
     torc.inputs[OUTPUT_DIR] = _OUTPUT_DIR_INPUT
     torc.defaults |= {
         "strict": False,
@@ -64,7 +64,7 @@ Each = TypeVar("Each")
 
 
 def translate(root: Node, translation: Translation) -> Mapping:
-    """The tree of a file of Torc's as the tree of one of ours."""
+    """Translate the tree of a Torc file to the tree of a workflow file."""
     form: Fields = WORKFLOW.read(root, "the workflow", translation.source)
     jobs = form.get("jobs")
     if isinstance(jobs, Sequence) and not jobs.items:
@@ -103,7 +103,7 @@ def _files(torc: TorcFile) -> list[tuple[str, Node, Node | None]]:
 
 
 def _section(named: list[tuple[str, Node, Node | None]], at: Node) -> Mapping | None:
-    """A mapping of names, each where it stands in the file."""
+    """A mapping of names, each at its position in the file."""
     section = Mapping(at.line, at.column)
     for name, name_at, value in named:
         if value is not None:
@@ -122,7 +122,7 @@ def _steps(torc: TorcFile, known: dict[str, handlers.Handler]) -> Node:
 
 
 class _StepBuilder:
-    """Makes the step of each job."""
+    """Builds the steps of jobs."""
 
     def __init__(
         self, torc: TorcFile, known: dict[str, handlers.Handler], asked: dict[str, requirements.Requirements]
@@ -150,7 +150,7 @@ class _StepBuilder:
         return mapping({**entries, **job.entries}, job.node)
 
     def _resolve(self, find: Callable[[Job, dict[str, Each], Source], Any], job: Job, known: dict[str, Each]) -> Any:
-        """What a job names; None where it names nothing, or what is not there."""
+        """Resolve a name in a job; None if it names nothing or the name is unknown."""
         try:
             return find(job, known, self._torc.source)
         except Refusal as refusal:
@@ -158,7 +158,7 @@ class _StepBuilder:
             return None
 
     def _note(self, refusal: Refusal, job: Job) -> None:
-        """What is wrong with a job of parameters is wrong with all that it stands for, and said once."""
+        """Note a problem once for all jobs that an entry expands to."""
         said = (id(job.node), refusal.problem.code)
         if said not in self._noted:
             self._noted.add(said)
