@@ -249,8 +249,8 @@ REFUSALS = [
     ("name", "error[language.kdl]: w.kdl:1:1: 'name' has no value\n  1 | name\n    | ^^^^ write it as name …"),
     ("job a { depends_on }", "error[language.kdl]: w.kdl:1:9: 'depends_on' has no value\n"
      "  1 | job a { depends_on }\n    |         ^^^^^^^^^^ write it as depends_on …"),
-    ("job a { command x { y } }", "error[language.kdl]: w.kdl:1:21: 'y' is not allowed in 'command', which holds values "
-     "alone\n  1 | job a { command x { y } }\n    |                     ^"),
+    ("job a { command x { y } }", "error[language.kdl]: w.kdl:1:21: 'y' is not allowed in 'command', which only takes "
+     "values\n  1 | job a { command x { y } }\n    |                     ^"),
     ("job a { command x; command y }", "error[language.duplicate_key]: w.kdl:1:20: 'command' is here twice: first in "
      "line 1\n  1 | job a { command x; command y }\n    |                    ^^^^^^^ remove one of them"),
     ("parameters x", "error[language.kdl]: w.kdl:1:12: 'x' has no name in 'parameters'\n"
