@@ -102,19 +102,23 @@ def read_guard(node: Node, source: Source, *, is_json: bool, depth: int = 0) -> 
         raise source.refuse("guard", f"guards are nested more than {GUARD_DEPTH_MAX} levels deep", node)
     if "logic" in node.entries or "conditions" in node.entries:
         return _combined_guard(node, source, is_json=is_json, depth=depth)
-    said: Fields = CONDITION.read(node, "a guard", source)
-    if not all(key in said for key in CONDITION.required):
+    fields: Fields = CONDITION.read(node, "a guard", source)
+    if not all(key in fields for key in CONDITION.required):
         return Guard("false")  # what is missing was noted
-    if isinstance(said["value"], list | dict):
-        message = f"'value' is {describe(said.at('value'))}, a single value is expected"
-        raise source.refuse("guard", message, said.at("value"))
-    return _decision_guard(said, source) if said["field"] == DECISION else _answer_guard(said, source, is_json=is_json)
+    if isinstance(fields["value"], list | dict):
+        message = f"'value' is {describe(fields.at('value'))}, a single value is expected"
+        raise source.refuse("guard", message, fields.at("value"))
+    return (
+        _decision_guard(fields, source)
+        if fields["field"] == DECISION
+        else _answer_guard(fields, source, is_json=is_json)
+    )
 
 
 def _combined_guard(node: Mapping, source: Source, *, is_json: bool, depth: int) -> Guard:
-    said: Fields = CONDITIONS.read(node, "a guard", source)
-    entries = said.at("conditions") if "conditions" in said else None
-    if "logic" not in said or entries is None:
+    fields: Fields = CONDITIONS.read(node, "a guard", source)
+    entries = fields.at("conditions") if "conditions" in fields else None
+    if "logic" not in fields or entries is None:
         return Guard("false")  # what is missing was noted
     if not isinstance(entries, Sequence) or not entries.items:
         found = "an empty list" if isinstance(entries, Sequence) else describe(entries)
@@ -123,20 +127,20 @@ def _combined_guard(node: Mapping, source: Source, *, is_json: bool, depth: int)
     for item in entries.items:
         with source.noting:
             parts.append(read_guard(item, source, is_json=is_json, depth=depth + 1))
-    text = _LOGIC_OPERATORS[said["logic"]].join(
+    text = _LOGIC_OPERATORS[fields["logic"]].join(
         f"({part.text})" if len(entries.items) > 1 else part.text for part in parts
     )
     words = tuple(word for part in parts for word in part.words)
-    needed = (all if said["logic"] == "or" else any)(part.needs_decision for part in parts)
+    needed = (all if fields["logic"] == "or" else any)(part.needs_decision for part in parts)
     return Guard(text, words, any(part.is_on_decision for part in parts), needed)
 
 
-def _decision_guard(said: Fields, source: Source) -> Guard:
+def _decision_guard(fields: Fields, source: Source) -> Guard:
     """A guard on the decision. Without a decision no guard is true, not even one with `!=`."""
-    operator, value = said["operator"], said["value"]
+    operator, value = fields["operator"], fields["value"]
     words = (value,) if isinstance(value, str) else ()
     if operator in _ORDERINGS:
-        return _never_true(said, "a decision is a word, and only numbers can be ordered", source)
+        return _never_true(fields, "a decision is a word, and only numbers can be ordered", source)
     if operator == "==":
         return Guard(f"output.decision == {_literal(value)}", words, True, True, only_word=words[0] if words else "")
     # Any other word is fine, but an agent would not use one that it was not given.
@@ -144,18 +148,18 @@ def _decision_guard(said: Fields, source: Source) -> Guard:
     return Guard(f"output.decision != null && output.decision != {_literal(value)}", (*others, *words), True, True)
 
 
-def _never_true(said: Fields, reason: str, source: Source) -> Guard:
-    operator = said.at("operator")
+def _never_true(fields: Fields, reason: str, source: Source) -> Guard:
+    operator = fields.at("operator")
     source.warn("guard", f"this guard is never true: {reason}", operator)
-    return Guard("false", is_on_decision=said["field"] == DECISION)
+    return Guard("false", is_on_decision=fields["field"] == DECISION)
 
 
-def _answer_guard(said: Fields, source: Source, *, is_json: bool) -> Guard:
+def _answer_guard(fields: Fields, source: Source, *, is_json: bool) -> Guard:
     """A guard on a field of the answer. It is false if the field is missing or is not the number it must be."""
-    operator, value = said["operator"], said["value"]
+    operator, value = fields["operator"], fields["value"]
     if operator in _ORDERINGS and not _is_number(value):
-        return _never_true(said, f"'{operator}' compares numbers, and {_literal(value)} is not a number", source)
-    there, found = _field_path(said["field"], is_json=is_json)
+        return _never_true(fields, f"'{operator}' compares numbers, and {_literal(value)} is not a number", source)
+    there, found = _field_path(fields["field"], is_json=is_json)
     if operator in _ORDERINGS:
         there += f" && (type({found}) == int || type({found}) == double)"
     return Guard(f"{there} && {found} {operator} {_literal(value)}")

@@ -42,15 +42,15 @@ def translate_retry(node: TreeNode, prompt: str = "") -> Node | None:
 
 def _summary_agent(node: TreeNode, custom: Fields | None, prompt: str) -> dict[str, Any]:
     """The agent that summarizes a failure. It gets the failure and the prompt of the node, within its limits."""
-    said = custom.get if custom else (lambda key: None)
-    provider = said("provider") or node.fields.get("provider")
-    model = said("model") or _SUMMARY_MODELS.get(provider, node.fields.get("model"))
-    room = max(0, (said("maxInputChars") or HANDLER_INPUT_CHARS_DEFAULT) - MESSAGE_CHARS_MAX)
+    custom_value = custom.get if custom else (lambda key: None)
+    provider = custom_value("provider") or node.fields.get("provider")
+    model = custom_value("model") or _SUMMARY_MODELS.get(provider, node.fields.get("model"))
+    room = max(0, (custom_value("maxInputChars") or HANDLER_INPUT_CHARS_DEFAULT) - MESSAGE_CHARS_MAX)
     shown = prompt or literal(head_tail(node.prompt, room)[0])
     return {
         "provider": provider,
         "model": literal(model) if model else None,
-        "prompt": literal(said("prompt") or SUMMARY_PROMPT),
+        "prompt": literal(custom_value("prompt") or SUMMARY_PROMPT),
         "context": {"node_key": literal(node.key), "node_prompt": shown} if shown else None,
         "upstream": False,
     }
@@ -146,7 +146,7 @@ class StepBuilder:
     def _spawner_steps(self, node: TreeNode) -> list[Mapping]:
         """The spawner, the map of its subtasks, and the step that summarizes them for the join."""
         self._check_spawner(node)
-        subtasks, told = self._batches[node.key]
+        subtasks, summary = self._batches[node.key]
         asked = [node.prompt, spawner_contract(node.max_children)]
         agent = self._agent_action(node, asked, answer="json", **self._join_context(node))
         step = {
@@ -159,11 +159,11 @@ class StepBuilder:
         }
         return [
             self._step(node, step, self._routes(node, is_json=True)),
-            self._subtasks_step(node, subtasks, told),
-            self._summary_step(node, subtasks, told),
+            self._subtasks_step(node, subtasks, summary),
+            self._summary_step(node, subtasks, summary),
         ]
 
-    def _subtasks_step(self, node: TreeNode, name: str, told: str) -> Mapping:
+    def _subtasks_step(self, node: TreeNode, name: str, summary: str) -> Mapping:
         own = {"provider": node.fields.get("provider"), "model": _literal_or_none(node.fields.get("model"))}
         over = self._call(node, "list_subtasks", **self._batch_args(node), **own)
         child = {
@@ -176,15 +176,15 @@ class StepBuilder:
             "map": {"over": over, "as": _SUBTASK, "max_parallel": 1, "on_item_failure": "collect"},
             "do": [{"agent": child, "retry": translate_retry(node, f"${{{_SUBTASK}.prompt}}"), "env": self._env(node)}],
             "max_visits": self._max_visits(node),
-            "next": told,
+            "next": summary,
         }
         return mapping(step, node.fields.node)
 
-    def _summary_step(self, node: TreeNode, subtasks: str, told: str) -> Mapping:
+    def _summary_step(self, node: TreeNode, subtasks: str, summary: str) -> Mapping:
         batch = {**self._batch_args(node), "outcome": f"${{{step_path(subtasks)}.output}}"}
         [join] = node.edges_on("success")
         step = {
-            "step": told,
+            "step": summary,
             **self._call(node, "summarize_subtasks", **batch),
             "max_visits": self._max_visits(node),
             "next": scalar(self._tree.nodes[join.target].step, join.at),
@@ -207,11 +207,11 @@ class StepBuilder:
 
     # -- their parts
 
-    def _step(self, node: TreeNode, said: Dict[str, Any], following: Routes) -> Mapping:
+    def _step(self, node: TreeNode, keys: Dict[str, Any], following: Routes) -> Mapping:
         head = {"step": scalar(node.step, node.key_at), "description": self._description(node)}
         tail = {"max_visits": self._max_visits(node), "start": True if node.key in self._starts else None}
         # The check of its answer takes precedence over the check of its decision.
-        return mapping({**head, **said, **{**following.keys, **said}, **tail, "next": following.next}, node.fields.node)
+        return mapping({**head, **keys, **{**following.keys, **keys}, **tail, "next": following.next}, node.fields.node)
 
     def _description(self, node: TreeNode) -> str | None:
         """The title or key of the node, if it differs from the step name."""
@@ -231,13 +231,13 @@ class StepBuilder:
     def _agent_action(self, node: TreeNode, parts: list[str], **others: Any) -> Mapping:
         prompt = "\n\n".join(part.strip("\n") for part in parts if part)
         model = node.fields.get("model")
-        said = {
+        entries = {
             "provider": node.fields.get("provider"),
             "model": scalar(literal(model), node.fields.at("model")) if model else None,
             "prompt": scalar(literal(prompt), node.prompt_at),
             **others,
         }
-        return mapping(said, node.fields.node)
+        return mapping(entries, node.fields.node)
 
     def _join_context(self, node: TreeNode) -> dict[str, Any]:
         """The context of a join: the summaries of the subtasks, instead of the outputs of the steps before it.
@@ -269,8 +269,12 @@ class StepBuilder:
         return VISITS_MAX if node.key in self._revisited and not is_remediation else None
 
     def _env(self, node: TreeNode) -> Mapping | None:
-        said: Fields | None = node.fields.get("executionPermissions")
-        values = {name: _variable_value(said.get(key)) for key, name in _PERMISSION_VARIABLES.items()} if said else {}
+        permissions: Fields | None = node.fields.get("executionPermissions")
+        values = (
+            {name: _variable_value(permissions.get(key)) for key, name in _PERMISSION_VARIABLES.items()}
+            if permissions
+            else {}
+        )
         env = mapping(values, node.fields.at("executionPermissions")) if any(values.values()) else None
         if env is not None and not self._has_warned:
             self._has_warned = True

@@ -115,13 +115,13 @@ def _outcome_counts(outcome: dict[str, Any]) -> dict[str, int]:
 
 def _outcome_of(subtask: dict[str, Any], failure: dict[str, Any] | None, result: Any) -> dict[str, str]:
     if failure is not None:
-        return {"key": subtask["nodeKey"], "status": "failed", "said": f"{failure['code']}: {failure['message']}"}
-    said = result.get("content") if isinstance(result, dict) else None
-    return {"key": subtask["nodeKey"], "status": "completed", "said": said if isinstance(said, str) else ""}
+        return {"key": subtask["nodeKey"], "status": "failed", "report": f"{failure['code']}: {failure['message']}"}
+    content = result.get("content") if isinstance(result, dict) else None
+    return {"key": subtask["nodeKey"], "status": "completed", "report": content if isinstance(content, str) else ""}
 
 
 def _row(ended: dict[str, str]) -> str:
-    preview = " ".join(ended["said"].split())[:PREVIEW_CHARS_MAX]
+    preview = " ".join(ended["report"].split())[:PREVIEW_CHARS_MAX]
     return f"- node_key: {ended['key']}; status: {ended['status']}; preview: {preview}"
 
 
@@ -129,8 +129,8 @@ def _reports(ended: list[dict[str, str]]) -> Iterator[str]:
     order = sorted(range(len(ended)), key=lambda index: (ended[index]["status"] != "failed", -index))
     room = CONTEXT_CHARS_MAX - ROWS_CHARS_MAX
     for one in (ended[index] for index in order[:UPSTREAM_OUTPUTS_MAX]):
-        text, cut = head_tail(one["said"], min(UPSTREAM_CHARS_MAX, room))
-        if one["said"] and room >= min(len(one["said"]), SHARE_CHARS_MIN):
+        text, cut = head_tail(one["report"], min(UPSTREAM_CHARS_MAX, room))
+        if one["report"] and room >= min(len(one["report"]), SHARE_CHARS_MIN):
             room -= cut.included_chars
             yield f"\nreport of {one['key']} ({one['status']}):\n{text}"
 

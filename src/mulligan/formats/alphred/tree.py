@@ -79,12 +79,12 @@ def read_tree(root: Node, source: Source) -> Tree:
 
 def _read_draft(root: Node, source: Source) -> Tree:
     fields: Fields = DRAFT.read(root, "the workflow", source)
-    read = [_read_node(said) for said in _read_records(fields, "nodes", NODE, "a node", source)]
+    read = [_read_node(entry) for entry in _read_records(fields, "nodes", NODE, "a node", source)]
     _note_equal_indexes(read, source)
     tree = _build_tree(fields, sorted(read, key=_sort_key), source)
-    for said in _read_records(fields, "edges", EDGE, "an edge", source):
+    for entry in _read_records(fields, "edges", EDGE, "an edge", source):
         with source.noting:
-            _add_edge(tree, said, source)
+            _add_edge(tree, entry, source)
     return tree
 
 
@@ -94,21 +94,21 @@ def _read_records(fields: Fields, key: str, record: Record, label: str, source: 
     for entry in fields.get(key) or ():
         with source.noting:
             found.append(record.read(entry, label, source))
-    return [said for said in found if all(word in said for word in record.required)]
+    return [entry for entry in found if all(word in entry for word in record.required)]
 
 
-def _read_node(said: Fields) -> TreeNode:
-    template = said.get("promptTemplate")
+def _read_node(fields: Fields) -> TreeNode:
+    template = fields.get("promptTemplate")
     return TreeNode(
-        key=said["nodeKey"],
-        key_at=said.at("nodeKey"),
-        fields=said,
-        kind=said.get("nodeType") or "agent",
+        key=fields["nodeKey"],
+        key_at=fields.at("nodeKey"),
+        fields=fields,
+        kind=fields.get("nodeType") or "agent",
         prompt=template.get("content", "") if template else "",
-        prompt_at=template.at("content") if template and "content" in template else said.node,
-        title=said.get("displayName") or "",
-        role=said.get("nodeRole") or "standard",
-        max_children=_with_default(said.get("maxChildren"), MAX_CHILDREN_DEFAULT),
+        prompt_at=template.at("content") if template and "content" in template else fields.node,
+        title=fields.get("displayName") or "",
+        role=fields.get("nodeRole") or "standard",
+        max_children=_with_default(fields.get("maxChildren"), MAX_CHILDREN_DEFAULT),
     )
 
 
@@ -146,24 +146,24 @@ def _build_tree(fields: Fields, nodes: list[TreeNode], source: Source) -> Tree:
     return tree
 
 
-def _add_edge(tree: Tree, said: Fields, source: Source) -> None:
-    if (said.get("edgeKind") or "tree") != "tree":
-        message = f"an edge of the kind '{said['edgeKind']}' is created during a run and is not part of a workflow"
-        raise source.refuse("edge", message, said.at("edgeKind"), hint="remove it")
-    owner = tree.nodes.get(said["sourceNodeKey"])
+def _add_edge(tree: Tree, entry: Fields, source: Source) -> None:
+    if (entry.get("edgeKind") or "tree") != "tree":
+        message = f"an edge of the kind '{entry['edgeKind']}' is created during a run and is not part of a workflow"
+        raise source.refuse("edge", message, entry.at("edgeKind"), hint="remove it")
+    owner = tree.nodes.get(entry["sourceNodeKey"])
     if owner is None:
-        raise _unknown_node(said["sourceNodeKey"], said.at("sourceNodeKey"), tree, source)
-    _append_edge(owner, said, "targetNodeKey", "guardExpression", source)
+        raise _unknown_node(entry["sourceNodeKey"], entry.at("sourceNodeKey"), tree, source)
+    _append_edge(owner, entry, "targetNodeKey", "guardExpression", source)
 
 
-def _append_edge(owner: TreeNode, said: Fields, target: str, guard: str, source: Source) -> None:
+def _append_edge(owner: TreeNode, entry: Fields, target: str, guard: str, source: Source) -> None:
     edge = TreeEdge(
-        target=said[target],
-        at=said.at(target),
-        fields=said,
-        guard=said.get(guard),
-        on=said.get("routeOn") or "success",
-        priority=said.get("priority"),
+        target=entry[target],
+        at=entry.at(target),
+        fields=entry,
+        guard=entry.get(guard),
+        on=entry.get("routeOn") or "success",
+        priority=entry.get("priority"),
     )
     owner.edges.append(edge)
     _check_edge(owner, edge, guard, source)
@@ -221,20 +221,22 @@ def _note_equal_priorities(node: TreeNode, source: Source) -> None:
 def _read_phases(root: Node, source: Source) -> Tree:
     fields: Fields = PHASES.read(root, "the workflow", source)
     tree = _build_tree(
-        fields, [_read_phase(said) for said in _read_records(fields, "phases", PHASE, "a phase", source)], source
+        fields, [_read_phase(entry) for entry in _read_records(fields, "phases", PHASE, "a phase", source)], source
     )
     for node in tree.nodes.values():
-        for said in _read_records(node.fields, "transitions", TRANSITION, "a transition", source):
+        for entry in _read_records(node.fields, "transitions", TRANSITION, "a transition", source):
             with source.noting:
-                _append_edge(node, said, "target", "when", source)
+                _append_edge(node, entry, "target", "when", source)
     if not any("transitions" in node.fields for node in tree.nodes.values()):
         _chain_phases(list(tree.nodes.values()))
     return tree
 
 
-def _read_phase(said: Fields) -> TreeNode:
-    at = said.at("prompt") if "prompt" in said else said.node
-    return TreeNode(said["name"], said.at("name"), said, said.get("type") or "agent", said.get("prompt") or "", at)
+def _read_phase(fields: Fields) -> TreeNode:
+    at = fields.at("prompt") if "prompt" in fields else fields.node
+    return TreeNode(
+        fields["name"], fields.at("name"), fields, fields.get("type") or "agent", fields.get("prompt") or "", at
+    )
 
 
 def _chain_phases(nodes: list[TreeNode]) -> None:

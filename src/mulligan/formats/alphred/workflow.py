@@ -37,15 +37,15 @@ def _name(tree: Tree) -> str | None:
 def _description(tree: Tree) -> str | None:
     """The readable name, if the workflow is named by its key, and the description."""
     name = tree.fields.get("name") if tree.fields.get("treeKey") else None
-    said = (text.strip() for text in (name, tree.fields.get("description")) if text)
-    return ": ".join(filter(None, said)) or None
+    parts = (text.strip() for text in (name, tree.fields.get("description")) if text)
+    return ": ".join(filter(None, parts)) or None
 
 
 def _remarks(tree: Tree) -> Iterator[str]:
     """Facts about the file that have no effect on a run."""
-    said = [f"{word} {tree.fields[key]}" for key, word in _FILE_FACTS.items() if tree.fields.get(key) is not None]
-    if said:
-        yield f"Alphred: {', '.join(said)}"
+    facts = [f"{word} {tree.fields[key]}" for key, word in _FILE_FACTS.items() if tree.fields.get(key) is not None]
+    if facts:
+        yield f"Alphred: {', '.join(facts)}"
     notes = tree.fields.get("versionNotes")
     if notes and notes.strip():
         yield f"version notes: {' '.join(notes.split())}"

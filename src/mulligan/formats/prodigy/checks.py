@@ -87,12 +87,12 @@ def chain(commands: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _with_limits(commands: list[dict[str, Any]], form: Fields) -> list[dict[str, Any]]:
     """Add what the step sets for all of its checks: a timeout, and whether a failure is ignored."""
-    said: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     if "validation_timeout" in form:
-        said["timeout"] = format_seconds(form["validation_timeout"])
+        limits["timeout"] = format_seconds(form["validation_timeout"])
     if form.get("ignore_validation_failure"):
-        said["continue_on_error"] = True
-    return [{**said, **command} if "timeout" in command else {**command, **said} for command in commands]
+        limits["continue_on_error"] = True
+    return [{**limits, **command} if "timeout" in command else {**command, **limits} for command in commands]
 
 
 def _write_output_file(node: Node, kind: str, after: Context, translation: Translation) -> dict[str, Any]:
@@ -212,13 +212,13 @@ def _on_incomplete(node: Node, inner: Context, translation: Translation, transla
         commands = translate_commands(node, inner, translation, translate)
         return {"on_failure": {"commands": commands, "rerun": INCOMPLETE_ATTEMPTS}}
     form = read_record(ON_INCOMPLETE, node, "'on_incomplete'", translation)
-    said: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
+    entries: dict[str, Any] = {} if form.get("fail_workflow", True) else {"continue_on_error": True}
     commands = _completing_commands(form, inner, translation, translate)
     if commands:
-        said["on_failure"] = {"commands": commands}
+        entries["on_failure"] = {"commands": commands}
         if "prompt" not in form:
-            said["on_failure"]["rerun"] = form.get("max_attempts", INCOMPLETE_ATTEMPTS)
-    return said
+            entries["on_failure"]["rerun"] = form.get("max_attempts", INCOMPLETE_ATTEMPTS)
+    return entries
 
 
 def _completing_commands(
@@ -267,11 +267,11 @@ def _counted_checks(form: Fields, context: Context, translation: Translation) ->
     checks = made(listed, form.node)
     if any("${" in each["command"].text.replace("$${", "") for each in listed):
         translation.remark(checks, EVALUATED_REMARK)
-    said: dict[str, Any] = {"python": {"call": CHECK}, "args": {"checks": checks, "needed": needed}}
+    entries: dict[str, Any] = {"python": {"call": CHECK}, "args": {"checks": checks, "needed": needed}}
     attempts = form.get("max_attempts", 1)
     if attempts > 1:
-        said["retry"] = {"max_retries": attempts - 1, "delay": format_seconds(form.get("retry_delay", 5.0))}
-    return said
+        entries["retry"] = {"max_retries": attempts - 1, "delay": format_seconds(form.get("retry_delay", 5.0))}
+    return entries
 
 
 def _expectation(check: Node | Fields, context: Context, translation: Translation) -> dict[str, Any]:
@@ -282,13 +282,13 @@ def _expectation(check: Node | Fields, context: Context, translation: Translatio
         message = f"{describe(node)} is a prompt, but checks with criteria run in the shell"
         hint = "use 'validate: {claude: …}'"
         raise translation.source.refuse("prodigy", message, node, hint=hint)
-    said: dict[str, Any] = {"command": made(translate_text(node, context, translation), node)}
+    entries: dict[str, Any] = {"command": made(translate_text(node, context, translation), node)}
     if isinstance(check, Fields):
         if "expect_output" in check:
-            said["expect_output"] = made(literal(_pattern(check, translation)), check.at("expect_output"))
+            entries["expect_output"] = made(literal(_pattern(check, translation)), check.at("expect_output"))
         if "expect_exit_code" in check:
-            said["expect_exit_code"] = check["expect_exit_code"]
-    return said
+            entries["expect_exit_code"] = check["expect_exit_code"]
+    return entries
 
 
 def _pattern(check: Fields, translation: Translation) -> str:

@@ -252,12 +252,12 @@ def _profile_input(fields: Fields) -> dict[str, Any]:
     if not profiles:
         return {}
     about = [f"{name}: {values[_DESCRIPTION].text}" for name, values in profiles.items() if _DESCRIPTION in values]
-    said = {
+    entries = {
         "default": "",
         "enum": ["", *profiles],
         "description": "; ".join(about) or "which profile to use",
     }
-    return {PROFILE_INPUT: made(said, fields.key("profiles"))}
+    return {PROFILE_INPUT: made(entries, fields.key("profiles"))}
 
 
 # -- numbers from variables ------------------------------------------------------------------------------------------

@@ -109,15 +109,15 @@ def _translate_mapping(
     if form.get("commit_required"):
         commands = with_required_commit(commands, form.node)
     rerun = _rerun_count(form, context)
-    said: dict[str, Any] = {"commands": commands, "strategy": _strategy(form), "rerun": rerun or None}
+    entries: dict[str, Any] = {"commands": commands, "strategy": _strategy(form), "rerun": rerun or None}
     if "timeout" in form:
-        said["timeout"] = format_seconds(form["timeout"])
+        entries["timeout"] = format_seconds(form["timeout"])
     if "capture" in form:
-        said["capture"] = {name: _capture_expression(form, name, inner) for name in form["capture"]}
+        entries["capture"] = {name: _capture_expression(form, name, inner) for name in form["capture"]}
     if form.get("handler_failure_fatal"):
-        said["handler_failure_fatal"] = True
+        entries["handler_failure_fatal"] = True
     goes_on = not form.get("fail_workflow", not rerun or not context.is_in_steps)
-    return Handler(said if commands else None, goes_on, tuple(form.get("capture", ())))
+    return Handler(entries if commands else None, goes_on, tuple(form.get("capture", ())))
 
 
 def _handler_commands(
@@ -194,19 +194,19 @@ def exit_code_keys(
     exit code. The step for exit code 0 runs after a success.
     """
     steps: dict[str, Node] = form.get("on_exit_code", {})
-    said: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     failing = {code: step for code, step in steps.items() if int(code)}
     if "0" in steps:
         extra = command(steps["0"], handler_context(context), translation).commands
-        said["on_success"] = [*(keys.get("on_success") or ()), *extra]
+        changed["on_success"] = [*(keys.get("on_success") or ()), *extra]
     if failing and isinstance(context.slots, StepSlots):
         names = captured_names(form)
-        said["next"] = [
+        changed["next"] = [
             _exit_code_edge(int(code), step, names, context, translation, command) for code, step in failing.items()
         ]
     elif failing:
-        said["on_failure"] = _exit_code_handler(failing, keys, context, translation, command)
-    return said
+        changed["on_failure"] = _exit_code_handler(failing, keys, context, translation, command)
+    return changed
 
 
 def _exit_code_edge(
@@ -214,10 +214,14 @@ def _exit_code_edge(
 ) -> dict[str, Any]:
     """A failure edge to an extra step, which nothing else leads to."""
     assert isinstance(context.slots, StepSlots)
-    said = {"error.exit_code": "failure.exit_code", "error.message": "failure.message", "error.step": "failure.step"}
-    said |= {"error.timestamp": "failure.timestamp", "shell.output": "failure.message"}
-    said |= dict.fromkeys(names, "failure.message")
-    steps = command(step, context.with_variables(said), translation).commands
+    variables = {
+        "error.exit_code": "failure.exit_code",
+        "error.message": "failure.message",
+        "error.step": "failure.step",
+    }
+    variables |= {"error.timestamp": "failure.timestamp", "shell.output": "failure.message"}
+    variables |= dict.fromkeys(names, "failure.message")
+    steps = command(step, context.with_variables(variables), translation).commands
     if len(steps) > 1:
         message = "the step for an exit code must be a single command"
         raise translation.source.refuse("prodigy", message, step, hint="remove 'commit_required'")
@@ -297,15 +301,15 @@ def _retry_rule(matched: str | Fields, retries: int, backoff: dict[str, Any]) ->
 
 def _backoff_keys(delays: list[float], form: Fields) -> dict[str, Any]:
     distinct = list(dict.fromkeys(delays))
-    said: dict[str, Any] = (
+    entries: dict[str, Any] = (
         {"delay": format_seconds(delays[0])}
         if len(distinct) == 1
         else {"delays": [format_seconds(delay) for delay in delays]}
     )
     if form.get("jitter"):
         # Prodigy spreads a delay by half of the factor to either side.
-        said["jitter"] = form.get("jitter_factor", 0.3) / 2
-    return said
+        entries["jitter"] = form.get("jitter_factor", 0.3) / 2
+    return entries
 
 
 def _delays(form: Fields, retries: int, translation: Translation) -> list[float]:
@@ -332,15 +336,15 @@ def _uncapped_delays(form: Fields, retries: int, translation: Translation) -> li
 
 def _backoff_kind(form: Fields, translation: Translation) -> tuple[str, Fields | None]:
     """The kind of the backoff, and its options."""
-    said = form.get("backoff", "exponential")
-    if isinstance(said, str):
-        return said, None
-    if len(said.node.entries) != 1:
-        message = f"'backoff' has {len(said.node.entries)} kinds, but only one is allowed"
-        raise translation.source.refuse("prodigy", message, said.node, hint=f"use one of {listed(BACKOFFS)}")
-    require_keys(said, *said.node.entries, translation=translation)
-    kind = next(iter(said.values))
-    node = said.at(kind)
+    backoff = form.get("backoff", "exponential")
+    if isinstance(backoff, str):
+        return backoff, None
+    if len(backoff.node.entries) != 1:
+        message = f"'backoff' has {len(backoff.node.entries)} kinds, but only one is allowed"
+        raise translation.source.refuse("prodigy", message, backoff.node, hint=f"use one of {listed(BACKOFFS)}")
+    require_keys(backoff, *backoff.node.entries, translation=translation)
+    kind = next(iter(backoff.values))
+    node = backoff.at(kind)
     shape = {"linear": LINEAR, "exponential": EXPONENTIAL, "custom": CUSTOM}.get(kind)
     if shape is None or _is_empty(node):
         return kind, None

@@ -50,9 +50,9 @@ def translate_policy(form: Fields, workflow: str, translation: Translation) -> I
     failed items: `mulligan items RUN STEP` shows it, and `--retry` runs them again.
     """
     own: Fields | None = form.get("error_policy")
-    said = _policy_keys(form, own, translation)
+    keys = _policy_keys(form, own, translation)
     breakers, of_commands = _breaker_keys(own, workflow, translation)
-    return ItemPolicy(_map_keys(said, translation), _retry_keys(own, said), of_commands, breakers)
+    return ItemPolicy(_map_keys(keys, translation), _retry_keys(own, keys), of_commands, breakers)
 
 
 def _policy_keys(form: Fields, own: Fields | None, translation: Translation) -> dict[str, tuple[Any, Node]]:
@@ -65,35 +65,35 @@ def _policy_keys(form: Fields, own: Fields | None, translation: Translation) -> 
     return found | ({key: (own[key], own.key(key)) for key in POLICY_KEYS if key in own} if own else {})
 
 
-def _map_keys(said: dict[str, tuple[Any, Node]], translation: Translation) -> dict[str, Any]:
+def _map_keys(keys: dict[str, tuple[Any, Node]], translation: Translation) -> dict[str, Any]:
     """Failed items are collected. If there is a limit, no further item starts once it is exceeded."""
-    way, at = said.get("on_item_failure", ("dlq", None))
+    way, at = keys.get("on_item_failure", ("dlq", None))
     if isinstance(way, Fields) or way == "custom":
         assert at is not None
         message = "'custom' would be code inside Prodigy, which has none"
         raise translation.source.refuse("prodigy", message, at, hint="write 'dlq', 'retry', 'skip' or 'stop'")
-    if way == "stop" or said.get("continue_on_failure", (True, None))[0] is False:
-        _warn_of_idle_bounds(said, translation)
+    if way == "stop" or keys.get("continue_on_failure", (True, None))[0] is False:
+        _warn_of_idle_bounds(keys, translation)
         return {"on_item_failure": "stop"}
     bounds: dict[str, Any] = {}
-    if "max_failures" in said:
+    if "max_failures" in keys:
         # Prodigy stops at this number, we stop beyond it.
-        bounds["max_failures"] = made(said["max_failures"][0] - 1, said["max_failures"][1])
-    if "failure_threshold" in said:
-        bounds["failure_threshold"] = said["failure_threshold"][0]
+        bounds["max_failures"] = made(keys["max_failures"][0] - 1, keys["max_failures"][1])
+    if "failure_threshold" in keys:
+        bounds["failure_threshold"] = keys["failure_threshold"][0]
     return {"on_item_failure": "stop" if bounds else "collect", **bounds}
 
 
-def _warn_of_idle_bounds(said: dict[str, tuple[Any, Node]], translation: Translation) -> None:
+def _warn_of_idle_bounds(keys: dict[str, tuple[Any, Node]], translation: Translation) -> None:
     for key in ("max_failures", "failure_threshold"):
-        if key in said:
+        if key in keys:
             message = f"'{key}' has no effect: the first failure stops the map"
-            translation.warn("prodigy", message, said[key][1])
+            translation.warn("prodigy", message, keys[key][1])
 
 
-def _retry_keys(own: Fields | None, said: dict[str, tuple[Any, Node]]) -> dict[str, Any]:
+def _retry_keys(own: Fields | None, keys: dict[str, tuple[Any, Node]]) -> dict[str, Any]:
     """The `retry` of the map, which applies to each command without its own."""
-    way = said.get("on_item_failure", ("dlq", None))[0]
+    way = keys.get("on_item_failure", ("dlq", None))[0]
     config: Fields | None = own.get("retry_config") if own else None
     if config is None and way != "retry":
         return {}

@@ -28,9 +28,9 @@ _SKIP_OUTSIDE_GIT = "git rev-parse --git-dir > /dev/null 2>&1 || exit 0"
 
 def commit_required_at(form: Fields) -> Node | None:
     """The node that requires a commit of the step; None if there is none."""
-    for said in (form, form.get("metadata")):
-        if isinstance(said, Fields) and said.get("commit_required"):
-            return said.at("commit_required")
+    for fields in (form, form.get("metadata")):
+        if isinstance(fields, Fields) and fields.get("commit_required"):
+            return fields.at("commit_required")
     return None
 
 

@@ -94,8 +94,8 @@ def translate_foreach(form: Fields, slot: Slot, context: Context, translation: T
 
 
 def _max_parallel(own: Fields) -> int:
-    said = own.get("parallel", False)
-    return (PARALLEL_DEFAULT if said else 1) if isinstance(said, bool) else int(said)
+    parallel = own.get("parallel", False)
+    return (PARALLEL_DEFAULT if parallel else 1) if isinstance(parallel, bool) else int(parallel)
 
 
 def _refuse_nested_foreach(form: Fields, context: Context, translation: Translation) -> None:
@@ -338,9 +338,9 @@ class _StepTranslation:
         return not any(key in self.form.node.entries for key in _UNCERTAIN_KEYS)
 
     def _description(self) -> str | None:
-        said = self.form.node.get("description")
-        if isinstance(said, Scalar) and said.text.strip():
-            return said.text if self.slot.name else None
+        node = self.form.node.get("description")
+        if isinstance(node, Scalar) and node.text.strip():
+            return node.text if self.slot.name else None
         is_said = not self.slot.name or self.own_title in (self.slot.name, "")
         return None if is_said else self.own_title
 
@@ -407,19 +407,19 @@ class _StepTranslation:
     # -- limits and environment
 
     def _limits(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"env": self._env(), "cwd": self._folder()}
+        limits: dict[str, Any] = {"env": self._env(), "cwd": self._folder()}
         timeout = self.form.get("timeout", self.metadata.get("timeout"))
         if timeout is not None:
-            said["timeout"] = made(format_seconds(timeout), self.form.node.get("timeout") or self.form.node)
+            limits["timeout"] = made(format_seconds(timeout), self.form.node.get("timeout") or self.form.node)
         if "retry" in self.form:
-            said["retry"] = made(translate_retry(self.form["retry"], self.translation), self.form.at("retry"))
+            limits["retry"] = made(translate_retry(self.form["retry"], self.translation), self.form.at("retry"))
         elif self.metadata.get("retries"):
-            said["retry"] = self.metadata["retries"]
-        return {key: value for key, value in said.items() if value is not None}
+            limits["retry"] = self.metadata["retries"]
+        return {key: value for key, value in limits.items() if value is not None}
 
     def _env(self) -> dict[str, Any] | None:
-        said: dict[str, Node] = {**self.metadata.get("env", {}), **self.form.get("env", {})}
-        env = {name: self._text(node) for name, node in said.items()}
+        nodes: dict[str, Node] = {**self.metadata.get("env", {}), **self.form.get("env", {})}
+        env = {name: self._text(node) for name, node in nodes.items()}
         return {**env, **self.action.get("env", {})} or None
 
     def _text(self, node: Node) -> Node:
@@ -454,20 +454,20 @@ class _StepTranslation:
 
     def _fallback(self, own: Handler) -> Handler:
         """The `on_failure` of `retry`, which applies when no attempt is left."""
-        said = self.form["retry"].get("on_failure") if "retry" in self.form else None
-        if said == "continue":
+        fallback = self.form["retry"].get("on_failure") if "retry" in self.form else None
+        if fallback == "continue":
             return Handler(continue_on_error=True)
-        if not isinstance(said, Fields) or "fallback" not in said or "command" not in said["fallback"]:
+        if not isinstance(fallback, Fields) or "fallback" not in fallback or "command" not in fallback["fallback"]:
             return own
         inner = msgspec.structs.replace(self.context, slots=HandlerSlots())
-        commands = _translate_nested(said["fallback"]["command"], inner, self.translation)
+        commands = _translate_nested(fallback["fallback"]["command"], inner, self.translation)
         return Handler({"strategy": "fallback", "commands": commands}, own.continue_on_error)
 
     def _may_fail(self) -> bool:
         is_map = self.kind == "foreach"
-        said = self.form.get("allow_failure") or self.form.get("fail_workflow") is False
+        is_allowed = self.form.get("allow_failure") or self.form.get("fail_workflow") is False
         return bool(
-            said or self.metadata.get("continue_on_error") or (self.form.get("continue_on_error") and not is_map)
+            is_allowed or self.metadata.get("continue_on_error") or (self.form.get("continue_on_error") and not is_map)
         )
 
     def _on_success(self) -> list[dict[str, Any]] | None:
@@ -478,8 +478,8 @@ class _StepTranslation:
             self.context, slots=HandlerSlots(), names=self.context.names | {"output"}, is_regular=False
         )
         given = "output.content" if self.kind == "claude" else "output"
-        said = {"last.output": given, f"{self.kind}.output": given}
-        return translate_commands(node, inner.with_variables(said), self.translation, _translate_nested)
+        variables = {"last.output": given, f"{self.kind}.output": given}
+        return translate_commands(node, inner.with_variables(variables), self.translation, _translate_nested)
 
     def _remarked(self, keys: dict[str, Any]) -> dict[str, Any]:
         """The keys, after warnings about what is ignored and a remark if values become code."""

@@ -253,15 +253,15 @@ def context_after(form: Fields | None, kind: str, slot: Slot, context: Context, 
     if not slot.output:
         return context
     value = _captured_value(form, kind, slot.output, is_certain=is_certain)
-    said = {"last.output": value}
+    variables = {"last.output": value}
     if kind in ("shell", "claude"):
-        said[f"{kind}.output"] = value
+        variables[f"{kind}.output"] = value
     for name in captured_names(form):
-        said |= {name: value, f"{name}.stdout": value}
-        said |= _outcome_variables(name, slot, is_certain=is_certain)
+        variables |= {name: value, f"{name}.stdout": value}
+        variables |= _outcome_variables(name, slot, is_certain=is_certain)
         if form is not None and redirection(form):
-            said[f"{name}.stderr"] = value
-    return context.with_variables(said)
+            variables[f"{name}.stderr"] = value
+    return context.with_variables(variables)
 
 
 def captured_names(form: Fields | None) -> list[str]:
@@ -274,16 +274,16 @@ def captured_names(form: Fields | None) -> list[str]:
 
 def _captured_value(form: Fields | None, kind: str, output: str, *, is_certain: bool) -> str:
     wanted = "string" if form is None else form.get("capture_format", "string")
-    said = output
+    answer = output
     if kind == "claude":
         field = "json" if form is not None and must_answer_json(form) else "content"
-        said = f"{output}.{field}" if is_certain else agent_answer(output, field)
+        answer = f"{output}.{field}" if is_certain else agent_answer(output, field)
     if wanted == "boolean":
         is_there = "" if is_certain else f"{output} != null && "
-        return f"({is_there}{said}.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"
+        return f"({is_there}{answer}.trim().lowerAscii() in ['true', 'yes', '1', 'on'])"
     if wanted == "lines" and kind == "claude":
-        return f"{said}.split('\\n')"
-    return said
+        return f"{answer}.split('\\n')"
+    return answer
 
 
 def _outcome_variables(name: str, slot: Slot, *, is_certain: bool) -> dict[str, str]:
@@ -291,8 +291,8 @@ def _outcome_variables(name: str, slot: Slot, *, is_certain: bool) -> dict[str, 
     if is_certain:
         return {f"{name}.success": "true", f"{name}.exit_code": "0"}
     if not slot.name:
-        said = {"success": f"({slot.output} != null)", "exit_code": f"({slot.output} != null ? 0 : 1)"}
-        return {f"{name}.{field}": expression for field, expression in said.items()}
+        fields = {"success": f"({slot.output} != null)", "exit_code": f"({slot.output} != null ? 0 : 1)"}
+        return {f"{name}.{field}": expression for field, expression in fields.items()}
     step = step_path(slot.name)
     failed = f"{step}.failure != null ? {step}.failure.exit_code : null"
     return {

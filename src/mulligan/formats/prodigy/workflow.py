@@ -94,12 +94,12 @@ def _parameter_input(each: Fields | Node, translation: Translation, *, is_option
     if "validation" in each:
         translation.warn("prodigy", "'validation' of a parameter is ignored", each.key("validation"))
     kind = each.get("type", "string")
-    said: dict[str, Any] = {"type": None if kind == "any" else kind, "description": each.node.get("description")}
+    entries: dict[str, Any] = {"type": None if kind == "any" else kind, "description": each.node.get("description")}
     if "default" in each:
-        said["default"] = each.at("default")
+        entries["default"] = each.at("default")
     elif is_optional:
-        said["default"] = "" if kind in ("string", "any") else made(None, each.node)
-    return said
+        entries["default"] = "" if kind in ("string", "any") else made(None, each.node)
+    return entries
 
 
 # -- regular workflows -----------------------------------------------------------------------------------------------

@@ -134,11 +134,11 @@ def _keep_node_scheduling(form: Fields, torc: TorcFile) -> None:
 
 
 def _warn_of_cluster(form: Fields, torc: TorcFile) -> None:
-    said = [key for key in _CLUSTER_KEYS if form.get(key)]
-    if said:
-        verb = "is" if len(said) == 1 else "are"
-        message = f"{listed(said, 'and')} {verb} for a cluster: on one machine the commands run once"
-        torc.translation.warn("cluster", message, form.key(said[0]))
+    keys = [key for key in _CLUSTER_KEYS if form.get(key)]
+    if keys:
+        verb = "is" if len(keys) == 1 else "are"
+        message = f"{listed(keys, 'and')} {verb} for a cluster: on one machine the commands run once"
+        torc.translation.warn("cluster", message, form.key(keys[0]))
 
 
 # -- building steps --------------------------------------------------------------------------------------------------

@@ -74,8 +74,8 @@ def _rules(rule: Fields, translation: Translation) -> Iterator[dict[str, Any]]:
 
 def _rule_limits(rule: Fields) -> dict[str, Any]:
     """The limits of a rule. Torc compares `max_retries` with the attempts of the job, whichever rule granted them."""
-    said = rule.get("max_retries")
-    attempts = max(1, MAX_RETRIES_DEFAULT if said is None else said)
+    max_retries = rule.get("max_retries")
+    attempts = max(1, MAX_RETRIES_DEFAULT if max_retries is None else max_retries)
     bounds: dict[str, Any] = {"max_attempts": made(attempts, rule.node.get("max_retries") or rule.node)}
     if rule.get("recovery_script") is not None:
         node = rule.at("recovery_script")

@@ -159,9 +159,9 @@ class _StepBuilder:
 
     def _note(self, refusal: Refusal, job: Job) -> None:
         """Note a problem once for all jobs that an entry expands to."""
-        said = (id(job.node), refusal.problem.code)
-        if said not in self._noted:
-            self._noted.add(said)
+        problem = (id(job.node), refusal.problem.code)
+        if problem not in self._noted:
+            self._noted.add(problem)
             self._torc.source.note(refusal)
 
 

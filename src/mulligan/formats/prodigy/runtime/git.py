@@ -33,8 +33,8 @@ class Git:
         """Run Git and return its output without the last newline. Raise StepError with its message if it fails."""
         done = self._run(arguments)
         if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip())[-_MESSAGE_CHARS_MAX:]
-            raise StepError("GIT_REFUSED", f"git {arguments[0]}: {said}", details={"folder": self.folder})
+            message = (done.stderr.strip() or done.stdout.strip())[-_MESSAGE_CHARS_MAX:]
+            raise StepError("GIT_REFUSED", f"git {arguments[0]}: {message}", details={"folder": self.folder})
         return done.stdout.removesuffix("\n")
 
     def query(self, *arguments: str) -> str | None:
@@ -219,5 +219,5 @@ def _changed_files(base: str) -> Iterator[tuple[str, str]]:
 
 def _git_output(*words: str) -> str:
     """The output of Git as valid text; "" without Git or outside a repository."""
-    said = Git(os.getcwd()).query(*words) if is_installed() else None
-    return (said or "").strip().encode(errors="surrogateescape").decode(errors="replace")
+    output = Git(os.getcwd()).query(*words) if is_installed() else None
+    return (output or "").strip().encode(errors="surrogateescape").decode(errors="replace")

@@ -56,8 +56,8 @@ def _run_lister(command: str) -> Any:
     done = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True)
     sys.stderr.write(done.stderr.decode(errors="replace"))
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[-2000:]
-        message = f"'{command[:200]}' is not a file, and as a command it exited with {done.returncode}: {said}"
+        message_tail = done.stderr.decode(errors="replace").strip()[-2000:]
+        message = f"'{command[:200]}' is not a file, and as a command it exited with {done.returncode}: {message_tail}"
         raise StepError("INPUT_FAILED", message.rstrip(": "), details={"exit_code": done.returncode})
     return _parse_output(done.stdout.decode(errors="replace"))
 

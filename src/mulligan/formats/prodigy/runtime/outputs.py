@@ -139,10 +139,10 @@ def judge_completion(
             "missing": ", ".join(map(str, missing)) if isinstance(missing, list) else str(missing),
             "gaps": result.get("gaps") or {},
         }
-        said = f"the work is {completion:g} % complete, but {threshold:g} % are required"
+        message = f"the work is {completion:g} % complete, but {threshold:g} % are required"
         if details["missing"]:
-            said += f"; missing: {details['missing']}"
-        raise StepError(INCOMPLETE, said, details=details)
+            message += f"; missing: {details['missing']}"
+        raise StepError(INCOMPLETE, message, details=details)
     return result
 
 
@@ -166,9 +166,9 @@ def _read_result(output: Any, result_file: str) -> Any:
 
 
 def _completion(result: dict[str, Any]) -> float:
-    said = result.get("completion_percentage", result.get("completion"))
-    if isinstance(said, int | float) and not isinstance(said, bool):
-        return int(said) if said == int(said) else said
+    percent = result.get("completion_percentage", result.get("completion"))
+    if isinstance(percent, int | float) and not isinstance(percent, bool):
+        return int(percent) if percent == int(percent) else percent
     is_done = result.get("status", "complete") in _COMPLETE_STATUSES and not result.get("missing")
     return 100.0 if is_done else 0.0
 
