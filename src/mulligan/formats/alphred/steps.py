@@ -102,7 +102,8 @@ class StepBuilder:
         if node.kind == "tool":
             message = f"node '{node.key}' is a tool, which Alphred has not specified yet"
             hint = "make it an agent, or convert the file and use a shell, http or python step"
-            raise self._source.refuse("tool", message, node.fields.at(_type_key(node)), hint=hint)
+            key = "nodeType" if "nodeType" in node.fields else "type"
+            raise self._source.refuse("tool", message, node.fields.at(key), hint=hint)
         self._check_role(node)
         if node.kind == "human":
             return [self._approval_step(node)]
@@ -164,7 +165,8 @@ class StepBuilder:
         ]
 
     def _subtasks_step(self, node: TreeNode, name: str, summary: str) -> Mapping:
-        own = {"provider": node.fields.get("provider"), "model": _literal_or_none(node.fields.get("model"))}
+        model = node.fields.get("model")
+        own = {"provider": node.fields.get("provider"), "model": literal(model) if model else None}
         over = self._call(node, "list_subtasks", **self._batch_args(node), **own)
         child = {
             "provider": f"${{{_SUBTASK}.provider}}",
@@ -295,14 +297,6 @@ class StepBuilder:
 def _was_refused(node: TreeNode, key: str) -> bool:
     """Whether the key exists but its value was refused."""
     return key in node.fields.node.entries and key not in node.fields
-
-
-def _type_key(node: TreeNode) -> str:
-    return "nodeType" if "nodeType" in node.fields else "type"
-
-
-def _literal_or_none(text: str | None) -> str | None:
-    return literal(text) if text else None
 
 
 def _variable_value(value: Any) -> str | None:

@@ -98,7 +98,7 @@ def _read_records(fields: Fields, key: str, record: Record, label: str, source: 
 
 
 def _read_node(fields: Fields) -> TreeNode:
-    template = fields.get("promptTemplate")
+    template, most = fields.get("promptTemplate"), fields.get("maxChildren")
     return TreeNode(
         key=fields["nodeKey"],
         key_at=fields.at("nodeKey"),
@@ -108,12 +108,8 @@ def _read_node(fields: Fields) -> TreeNode:
         prompt_at=template.at("content") if template and "content" in template else fields.node,
         title=fields.get("displayName") or "",
         role=fields.get("nodeRole") or "standard",
-        max_children=_with_default(fields.get("maxChildren"), MAX_CHILDREN_DEFAULT),
+        max_children=MAX_CHILDREN_DEFAULT if most is None else most,
     )
-
-
-def _with_default(value: int | None, default: int) -> int:
-    return default if value is None else value
 
 
 def _sort_key(node: TreeNode) -> tuple[bool, int, str]:
@@ -233,9 +229,13 @@ def _read_phases(root: Node, source: Source) -> Tree:
 
 
 def _read_phase(fields: Fields) -> TreeNode:
-    at = fields.at("prompt") if "prompt" in fields else fields.node
     return TreeNode(
-        fields["name"], fields.at("name"), fields, fields.get("type") or "agent", fields.get("prompt") or "", at
+        key=fields["name"],
+        key_at=fields.at("name"),
+        fields=fields,
+        kind=fields.get("type") or "agent",
+        prompt=fields.get("prompt") or "",
+        prompt_at=fields.at("prompt") if "prompt" in fields else fields.node,
     )
 
 

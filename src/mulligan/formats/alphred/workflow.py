@@ -21,17 +21,13 @@ def translate(root: Node, translation: Translation) -> Mapping:
     for remark in _remarks(tree):
         translation.remark(steps, remark)
     whole = {
-        "name": _name(tree),
+        "name": tree.fields.get("treeKey") or tree.fields.get("name") or None,
         "description": _description(tree),
         # Alphred runs one node at a time, by index. With a single root our edges have the same effect.
         "max_parallel": 1 if len(roots | starts) > 1 else None,
         "steps": steps,
     }
     return mapping(whole, root)
-
-
-def _name(tree: Tree) -> str | None:
-    return tree.fields.get("treeKey") or tree.fields.get("name") or None
 
 
 def _description(tree: Tree) -> str | None:

@@ -276,7 +276,8 @@ def translate_retry(form: Fields, translation: Translation) -> dict[str, Any] | 
     """
     require_keys(form, *form.node.entries, translation=translation)
     retries = form.get("attempts", ATTEMPTS_DEFAULT) - 1
-    delays = _delays(form, retries, translation)
+    limit = form.get("max_delay", 30.0)
+    delays = [min(limit, delay) for delay in _uncapped_delays(form, retries, translation)]
     if "retry_budget" in form:
         retries = sum(total <= form["retry_budget"] for total in accumulate(delays))
     if not retries:
@@ -312,11 +313,6 @@ def _backoff_keys(delays: list[float], form: Fields) -> dict[str, Any]:
     return entries
 
 
-def _delays(form: Fields, retries: int, translation: Translation) -> list[float]:
-    limit = form.get("max_delay", 30.0)
-    return [min(limit, delay) for delay in _uncapped_delays(form, retries, translation)]
-
-
 def _uncapped_delays(form: Fields, retries: int, translation: Translation) -> list[float]:
     first = form.get("initial_delay", 1.0)
     kind, options = _backoff_kind(form, translation)
@@ -346,10 +342,6 @@ def _backoff_kind(form: Fields, translation: Translation) -> tuple[str, Fields |
     kind = next(iter(backoff.values))
     node = backoff.at(kind)
     shape = {"linear": LINEAR, "exponential": EXPONENTIAL, "custom": CUSTOM}.get(kind)
-    if shape is None or _is_empty(node):
+    if shape is None or plain(node) in (None, {}):
         return kind, None
     return kind, read_record(shape, node, f"'{kind}'", translation)
-
-
-def _is_empty(node: Node) -> bool:
-    return (isinstance(node, Scalar) and node.value is None) or (isinstance(node, Mapping) and not plain(node))

@@ -49,17 +49,10 @@ def _merge_steps(
     """The merge step, or the merge steps of the file, which work in the worktree of the run."""
     if form is None or "merge" not in form:
         return [merge_run(run, at, translation)]
-    node = form.at("merge")
-    own = with_timeout(
-        translate_steps(step_list(node, "merge", translation), context, translation).commands,
-        _merge_timeout(form["merge"]),
-    )
-    return [*own, close_run(run, node, translation)]
-
-
-def _merge_timeout(merge: Any) -> float | None:
-    limit: float | None = merge.get("timeout") if isinstance(merge, Fields) else None
-    return limit
+    node, merge = form.at("merge"), form["merge"]
+    own = translate_steps(step_list(node, "merge", translation), context, translation).commands
+    timeout = merge.get("timeout") if isinstance(merge, Fields) else None
+    return [*with_timeout(own, timeout), close_run(run, node, translation)]
 
 
 def step_list(node: Node, key: str, translation: Translation) -> Sequence:

@@ -190,7 +190,11 @@ class _CaptureRules:
         context = done.context
         outputs = {name: context.variables.get(variable) for name, variable in self.variables.items()}
         context = context.with_variables({name: output for name, output in outputs.items() if output})
-        rules = {name: self._rule(rule) for name, rule in self.rules.items() if _extracts(rule)}
+        rules = {
+            name: self._rule(rule)
+            for name, rule in self.rules.items()
+            if isinstance(rule, Fields) and not set(rule.values) <= {"command_index", "source"}
+        }
         if not rules:
             return TranslatedSteps(done.commands, context)
         slot = context.slots.take("captured")
@@ -208,10 +212,6 @@ class _CaptureRules:
         if isinstance(path, Scalar):
             parse_text(path, parse_path, self.translation)
         return made({key: literal_value(plain(value)) for key, (_, value) in rule.node.entries.items()}, rule.node)
-
-
-def _extracts(rule: Any) -> bool:
-    return isinstance(rule, Fields) and not set(rule.values) <= {"command_index", "source"}
 
 
 # -- the workflow ----------------------------------------------------------------------------------------------------

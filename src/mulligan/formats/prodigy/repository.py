@@ -156,9 +156,10 @@ def look_up_changes(asked: Node, title: str, context: Context) -> tuple[list[dic
     target branch does not have.
     """
     looks: list[dict[str, Any]] = []
+    target = context.variables.get(_TARGET_BRANCH)
     for root, pattern, args in (
         ("step", _STEP_CHANGES, {"remembered": context.variables.get(_REMEMBERED)}),
-        ("workflow", _RUN_CHANGES, {"branch": _as_template(context.variables.get(_TARGET_BRANCH))}),
+        ("workflow", _RUN_CHANGES, {"branch": target and f"${{{target}}}"}),
     ):
         if mentions(asked, pattern) and all(args.values()):
             slot = context.slots.take(f"{title}_changes")
@@ -177,10 +178,6 @@ def find_output_files(form: Fields, title: str, at: Node, context: Context) -> t
     args = {"remembered": head_file(at), "patterns": {name: literal(pattern) for name, pattern in patterns.items()}}
     found = {"step": slot.name or None, "python": {"call": _FIND_OUTPUTS}, "args": args}
     return [found], context.with_variables({f"{title}.{name}": f"{slot.output}.{name}" for name in patterns})
-
-
-def _as_template(expression: str | None) -> str | None:
-    return None if expression is None else f"${{{expression}}}"
 
 
 # -- worktrees -------------------------------------------------------------------------------------------------------

@@ -323,9 +323,10 @@ class _StepTranslation:
         around = {"when": keys["when"]} if keys["when"] else {}
         context = context_after(self.form, self.kind, self.slot, self.context, is_certain=self._is_certain())
         context = after_tracking(context, commit_required_at(self.form) or self.form.node)
-        context = context.with_variables(
-            {name: _handler_variable(name, self.slot) for name in handled.captured if self.slot.output}
-        )
+        if output := self.slot.output:
+            # Null if the handler did not run.
+            captured = {name: f"(type({output}) == map ? {output}.{name} : null)" for name in handled.captured}
+            context = context.with_variables(captured)
         files, context = find_output_files(
             self.form, self.title, commit_required_at(self.form) or self.form.node, context
         )
@@ -497,11 +498,6 @@ class _StepTranslation:
 
 def _translate_nested(step: Node, context: Context, translation: Translation) -> list[dict[str, Any]]:
     return translate_step(step, context, translation).commands
-
-
-def _handler_variable(name: str, slot: Slot) -> str:
-    """A variable that the handler captured: null if the handler did not run."""
-    return f"(type({slot.output}) == map ? {slot.output}.{name} : null)"
 
 
 def _print_output_on_failure(script: str) -> str:

@@ -116,12 +116,16 @@ def read_files(workflow: Fields, expansion: Expansion) -> dict[str, DataItem]:
         with expansion.translation.source.noting:
             found.update({each.name: each for each in expansion.expand(form, "file", ("path",))})
     keys = Names.of_files().fit_all(found)
-    return {name: _file_item(each, keys[name]) for name, each in found.items()}
-
-
-def _file_item(each: ExpandedEntry, key: str) -> DataItem:
-    at = each.form.node.get("path") or each.name_node
-    return DataItem(each.name, key, each.texts.get("path", ""), each.name_node, at)
+    return {
+        name: DataItem(
+            name=name,
+            key=keys[name],
+            text=each.texts.get("path", ""),
+            name_node=each.name_node,
+            node=each.form.node.get("path") or each.name_node,
+        )
+        for name, each in found.items()
+    }
 
 
 def read_user_data(workflow: Fields, expansion: Expansion) -> dict[str, DataItem]:
@@ -145,7 +149,8 @@ def _user_data_item(name: str, form: Fields, translation: Translation) -> DataIt
     if data is not None:
         refuse_not_json(data, translation.source)
         value = plain(data)
-    found = DataItem(name, name, msgspec.json.encode(value).decode(), name_node, form.node)
+    text = msgspec.json.encode(value).decode()
+    found = DataItem(name=name, key=name, text=text, name_node=name_node, node=form.node)
     found.is_empty = value is None
     return found
 

@@ -190,13 +190,10 @@ class NameIndex(Generic[Entry]):
         """The entry with this name as a tuple; empty if there is none, which is noted."""
         if name in self.by_name:
             return (self.by_name[name],)
-        hint = did_you_mean(name, self.by_name) or self._hint(name)
+        # A brace is an unfilled parameter.
+        hint = did_you_mean(name, self.by_name) or "use a regular expression to match several" * ("{" in name)
         self._note(f"unknown_{self.what.replace(' ', '_')}", f"there is no {self.what} '{shorten(name)}'", node, hint)
         return ()
-
-    def _hint(self, name: str) -> str:
-        """A hint about a name with an unfilled parameter."""
-        return "use a regular expression to match several" if "{" in name else ""
 
     def find_matching(self, text: str, node: Scalar) -> tuple[Entry, ...]:
         """The entries whose names match, in order; the same tuple for the same expression."""

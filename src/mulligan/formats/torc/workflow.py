@@ -81,7 +81,7 @@ def _build_tree(torc: TorcFile) -> Mapping:
     known = handlers.read_handlers(form, torc.translation)
     entries = {
         "name": root.get("name"),
-        "description": _description(form),
+        "description": root.get("description") if (form.get("description") or "").strip() else None,
         "inputs": torc.inputs or None,
         "defaults": torc.defaults or None,
         "retry_policies": _section([(each.key, each.form.at("name"), each.policy) for each in known.values()], root),
@@ -91,11 +91,6 @@ def _build_tree(torc: TorcFile) -> Mapping:
         "x-torc": cluster_settings(torc),
     }
     return mapping(entries, root)
-
-
-def _description(form: Fields) -> Node | None:
-    text = form.get("description")
-    return form.at("description") if text and text.strip() else None
 
 
 def _files(torc: TorcFile) -> list[tuple[str, Node, Node | None]]:

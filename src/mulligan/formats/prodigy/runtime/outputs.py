@@ -230,7 +230,8 @@ def capture_variables(outputs: dict[str, Any], rules: dict[str, dict[str, Any]])
 
 
 def _capture(name: str, output: Any, rule: dict[str, Any]) -> Any:
-    text = _truncate(output if isinstance(output, str) else json.dumps(output), rule)
+    whole = output if isinstance(output, str) else json.dumps(output)
+    text = whole.encode()[: rule.get("max_size", MAX_SIZE_DEFAULT)].decode(errors="ignore")
     found = None if output is None else _extract(text, rule)
     if found is None and "default" in rule:
         return rule["default"]
@@ -238,10 +239,6 @@ def _capture(name: str, output: Any, rule: dict[str, Any]) -> Any:
         message = f"'{name}' was not found in the output of command {rule.get('command_index', 0)}"
         raise StepError("OUTPUT_INVALID", message, retryable=False)
     return _fold_lines(found, rule.get("multiline", "preserve")) if isinstance(found, str) else found
-
-
-def _truncate(text: str, rule: dict[str, Any]) -> str:
-    return text.encode()[: rule.get("max_size", MAX_SIZE_DEFAULT)].decode(errors="ignore")
 
 
 def _extract(text: str, rule: dict[str, Any]) -> Any:

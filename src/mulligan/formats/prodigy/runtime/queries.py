@@ -287,13 +287,10 @@ class _FilterParser:
         return found
 
     def _pattern(self) -> str:
+        """A regular expression as written, with its backslashes."""
         token = self._tokens.take()
         if not token["text"]:
             raise self._tokens.unexpected(token)
-        return self._checked(token)
-
-    def _checked(self, token: re.Match[str]) -> str:
-        """A regular expression as written, with its backslashes."""
         pattern = token["text"][1:-1]
         try:
             re.compile(pattern)
@@ -420,11 +417,13 @@ def _path_step(token: re.Match[str], offset: int) -> _PathStep:
         return lambda value: iter([value[name]] if isinstance(value, dict) and name in value else [])
     if token["index"]:
         index = int(token["index"])
-        return lambda value: iter(value[index:][:1] if index != -1 else value[-1:]) if _is_list(value) else iter(())
+        return lambda value: (
+            iter(value[index:][:1] if index != -1 else value[-1:]) if isinstance(value, list) else iter(())
+        )
     if token["filter"] is not None:
         return _filter_step(token, offset)
     start, stop = (int(token[name]) if token[name] else None for name in ("start", "stop"))
-    return lambda value: iter(value[start:stop] if _is_list(value) else [])
+    return lambda value: iter(value[start:stop] if isinstance(value, list) else [])
 
 
 def _filter_step(token: re.Match[str], offset: int) -> _PathStep:
@@ -434,10 +433,6 @@ def _filter_step(token: re.Match[str], offset: int) -> _PathStep:
         start = offset + token.start("filter") + refused.offset
         raise GrammarError(refused.message, start, refused.length) from None
     return lambda value: (inner for inner in _children(value) if holds(inner))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
 
 
 def _children(value: Any) -> Iterator[Any]:

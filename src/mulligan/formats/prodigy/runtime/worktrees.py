@@ -365,11 +365,9 @@ def _lock_of_a_branch(branch: str, lock: RepositoryLock) -> Path:
 def _remaining_worktrees(run: Work) -> list[str]:
     """The remaining worktrees of the run: of failed items, or of a branch that is not merged."""
     stem = Path(run["worktree"])
-    return sorted(str(path) for path in stem.parent.glob(f"{stem.name}*") if _belongs_to(path.name, stem.name))
-
-
-def _belongs_to(name: str, session: str) -> bool:
-    return name == session or name.startswith(f"{session}-item-")
+    items = f"{stem.name}-item-"
+    found = stem.parent.glob(f"{stem.name}*")
+    return sorted(str(path) for path in found if path.name == stem.name or path.name.startswith(items))
 
 
 def _count_commits(checkout: Git, branch: str) -> int:
