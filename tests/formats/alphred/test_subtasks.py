@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import mulligan
+from mulligan.formats.alphred import subtasks
 from mulligan.formats.alphred.subtasks import (
     PREVIEW_CHARS_MAX,
     ROWS_CHARS_MAX,
@@ -258,3 +259,10 @@ def test_many_rows_are_cut_in_the_middle():
 
 def test_what_is_told_is_text_that_a_step_can_give():
     assert json.loads(json.dumps(told_of("é\u2028"))).endswith("é\u2028")
+
+
+# -- stored runs and converted files ---------------------------------------------------------------------------------
+
+
+def test_the_former_names_of_the_functions_still_work() -> None:
+    assert (subtasks.check, subtasks.listed, subtasks.told) == (check_answer, list_subtasks, summarize_subtasks)

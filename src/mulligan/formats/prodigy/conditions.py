@@ -87,7 +87,7 @@ class _ConditionParser:
     def _comparison(self) -> str:
         left = self._operand()
         if self._tokens.peek() not in _COMPARISONS:
-            return left.expression if left.kind == "condition" else _is_true(left)
+            return left.expression if left.kind == "condition" else f"{_text(left)} == 'true'"
         operator = self._tokens.take().group().strip()
         return _compare(left, operator, self._operand())
 
@@ -124,10 +124,6 @@ class _ConditionParser:
         if is_condition(found.expression):
             return _Operand(found.expression, "condition")
         return _Operand(f"({with_default(found, default)})" if has_default else found.or_null, "variable")
-
-
-def _is_true(operand: _Operand) -> str:
-    return f"{_text(operand)} == 'true'"
 
 
 def _compare(left: _Operand, operator: str, right: _Operand) -> str:

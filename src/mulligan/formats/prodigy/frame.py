@@ -24,20 +24,21 @@ _ARGUMENTS = re.compile(re.escape(ARGUMENTS))
 
 def wrap_steps(
     form: Fields | None,
+    *,
     at: Node,
     context: Context,
-    surroundings: Environment,
+    environment: Environment,
     body: Callable[[Worktree], TranslatedSteps],
     translation: Translation,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The top-level keys that the environment needs, and all steps. `body` makes the workflow's own steps."""
-    run = open_run_worktree(msgspec.structs.replace(context, env=surroundings.expressions), at, translation)
+    run = open_run_worktree(msgspec.structs.replace(context, env=environment.expressions), at, translation)
     done = body(run)
     steps = [run.command, *done.commands, *_merge_steps(form, at, run, done.context, translation)]
     head = {
-        "inputs": surroundings.inputs,
-        "secrets": surroundings.secrets or None,
-        "defaults": {"shell": SHELL, "strict": False, "env": surroundings.env or None},
+        "inputs": environment.inputs,
+        "secrets": environment.secrets or None,
+        "defaults": {"shell": SHELL, "strict": False, "env": environment.env or None},
         "end": report_worktree(run, at, translation),
     }
     return head, steps

@@ -243,15 +243,15 @@ def translate_mapreduce(root: Node, translation: Translation) -> Mapping:
     """Translate a MapReduce workflow."""
     form: Fields = MAPREDUCE.read(_with_setup(root), "the workflow", translation.source)
     context = Context(StepSlots())
-    named = form.node.get("name")
-    handling = translate_policy(form, named.text if isinstance(named, Scalar) else "mapreduce", translation)
+    name = form.node.get("name")
+    handling = translate_policy(form, name.text if isinstance(name, Scalar) else "mapreduce", translation)
     top, steps = wrap_steps(
         form,
-        root,
-        context,
-        translate_environment(form, translation),
-        lambda run: _phases(_Workflow(form, handling, run, translation)),
-        translation,
+        at=root,
+        context=context,
+        environment=translate_environment(form, translation),
+        body=lambda run: _phases(_Workflow(form, handling, run, translation)),
+        translation=translation,
     )
     head = {key: form.node.get(key) for key in ("name", "description")}
     return build_workflow({**head, **top, "breakers": handling.breakers or None}, steps, context, root)

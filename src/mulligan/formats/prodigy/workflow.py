@@ -129,19 +129,24 @@ def translate_regular(root: Node, translation: Translation) -> Mapping:
     if isinstance(root, Sequence):
         top, found = wrap_steps(
             None,
-            root,
-            context,
-            EMPTY_ENVIRONMENT,
-            lambda run: translate_steps(root, run.context, translation),
-            translation,
+            at=root,
+            context=context,
+            environment=EMPTY_ENVIRONMENT,
+            body=lambda run: translate_steps(root, run.context, translation),
+            translation=translation,
         )
         return build_workflow(top, found, context, root)
     form = REGULAR.read(root, "the workflow", translation.source)
     refuse_composition(form, translation)
     inputs, context = translate_parameters(form, context, translation)
-    steps, surroundings = _step_list(form, translation), translate_environment(form, translation)
+    steps, environment = _step_list(form, translation), translate_environment(form, translation)
     top, found = wrap_steps(
-        form, root, context, surroundings, lambda run: translate_steps(steps, run.context, translation), translation
+        form,
+        at=root,
+        context=context,
+        environment=environment,
+        body=lambda run: translate_steps(steps, run.context, translation),
+        translation=translation,
     )
     head = {key: form.node.get(key) for key in ("name", "description")}
     return build_workflow({**head, **top, "inputs": {**top["inputs"], **inputs}}, found, context, form.node)

@@ -42,13 +42,9 @@ class _ReferenceFiller:
             return found.group()
         named = self._job.lists.setdefault(f"{way}_{what}", [])
         if name not in (text for text, _ in named):
-            named.append((name, _as_scalar(self._node)))
+            named.append((name, self._node if isinstance(self._node, Scalar) else scalar("", self._node)))
         items[0].is_in_command = True
         return items[0].text
-
-
-def _as_scalar(node: Node) -> Scalar:
-    return node if isinstance(node, Scalar) else scalar("", node)
 
 
 def shell_text(job: Job) -> Scalar:
